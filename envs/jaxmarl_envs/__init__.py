@@ -1,0 +1,22 @@
+"""Pure-JAX multi-agent environments with a fixed agent axis.
+
+>>> env, params = jaxmarl_envs.make("tic_tac_toe")
+>>> obs, state = env.reset(key, params)
+>>> obs, state, reward, terminated, truncated, info = env.step(key, state, action, params)
+"""
+
+from jaxmarl_envs.check import check_env
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.registry import make, names, register
+from jaxmarl_envs.spaces import Box, Discrete
+
+__all__ = [
+    "Box",
+    "Discrete",
+    "MultiAgentEnv",
+    "Observation",
+    "check_env",
+    "make",
+    "names",
+    "register",
+]

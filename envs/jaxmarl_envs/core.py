@@ -1,0 +1,181 @@
+"""The contract between an environment and whoever steps it.
+
+An environment is a set of pure functions over a fixed axis of agent slots. Who acts, who lives and
+which actions are legal are masks on that axis, so turn-taking, partial actions, death and late
+joining need no dynamic shapes. Letters: `A` agent slots, `N` actions (or action dimensions),
+`E` parallel environments.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_envs.spaces import Box, Discrete, Space
+
+State = TypeVar("State")
+Params = TypeVar("Params")
+Info = dict[str, Any]
+
+
+@struct.dataclass
+class Observation:
+    """What every slot sees now, whether it acts or waits."""
+
+    features: jax.Array  # [A, ...] float, zero-padded to the widest agent
+    action_mask: jax.Array  # [A, N] bool, at least one True in every row
+    alive: jax.Array  # [A] bool: the slot holds an agent
+    agent_mask: jax.Array  # [A] bool: must act on this observation; a subset of `alive`
+
+
+StepResult = tuple[Observation, State, jax.Array, jax.Array, jax.Array, Info]
+
+
+class MultiAgentEnv(Generic[State, Params]):
+    """A multi-agent environment as pure functions of one environment; callers `vmap`.
+
+    A subclass sets `name` and `agents` and implements `default_params`, `reset_env`, `step_env`,
+    `observation_space`, `action_space` and, where episodes are bounded, `horizon`. What it may rely
+    on and what it must guarantee:
+
+    * `action` always has every slot. Slots whose `agent_mask` was False are to be ignored.
+    * `reward [A]` is what each agent earned at this tick, whether it acted or not; a slot that held
+      nobody before the tick earns exactly 0.
+    * `terminated [A]` and `truncated [A]` are edges, True only on the tick on which that agent's
+      life ends. Both True counts as terminated.
+    * The episode is over exactly when nobody is alive after the step.
+    * An agent that may still earn something stays alive, waiting.
+
+    `check_env` runs an environment through all of this.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+
+    @property
+    def num_agents(self) -> int:
+        """`A`, the number of slots."""
+        return len(self.agents)
+
+    @property
+    def max_actors(self) -> int:
+        """How many slots can have `agent_mask` True at one tick; override where it is below `A`."""
+        return self.num_agents
+
+    @property
+    def default_params(self) -> Params:
+        """Numeric parameters; leaves of a pytree, so changing them never recompiles."""
+        raise NotImplementedError
+
+    def reset_env(self, key: jax.Array, params: Params) -> tuple[Observation, State]:
+        """Begin an episode."""
+        raise NotImplementedError
+
+    def step_env(
+        self, key: jax.Array, state: State, action: jax.Array, params: Params
+    ) -> StepResult[State]:
+        """Advance one tick without auto-reset.
+
+        `action` is `[A]` int for discrete and `[A, N]` float for continuous environments. Returns
+        `(obs, state, reward [A], terminated [A], truncated [A], info)`. Optional entries of `info`:
+
+        * `"metrics"`: a dict of `[A]` float arrays that a trainer sums over each life and reports
+          beside the return (for example `{"win": ..., "loss": ...}`).
+        * `"final_observation"`: needed only where a slot can be reborn on the tick on which its
+          agent's life ends; the observation in which the ended agent's row is still its own.
+        """
+        raise NotImplementedError
+
+    def observation_space(self, agent: str, params: Params) -> Box:
+        """The agent's own, unpadded observation space."""
+        raise NotImplementedError
+
+    def action_space(self, agent: str, params: Params) -> Space:
+        """The agent's own, unpadded action space."""
+        raise NotImplementedError
+
+    def horizon(self, params: Params) -> int | jax.Array | None:
+        """The most ticks that an episode can last, or None where there is no bound."""
+        return None
+
+    def reset(self, key: jax.Array, params: Params | None = None) -> tuple[Observation, State]:
+        """Begin an episode; `params` defaults to `default_params`."""
+        return self.reset_env(key, self.default_params if params is None else params)
+
+    def step(
+        self, key: jax.Array, state: State, action: jax.Array, params: Params | None = None
+    ) -> StepResult[State]:
+        """Advance one tick and begin a new episode when this one is over.
+
+        `obs` and `state` are then those of the new episode. `info["episode_over"]` (scalar bool)
+        tells so, and `info["final_observation"]` is the observation before the reset.
+        """
+        params = self.default_params if params is None else params
+        key_step, key_reset = jax.random.split(key)
+        obs, state, reward, terminated, truncated, info = self._step(
+            key_step, state, action, params
+        )
+        fresh = self.reset_env(key_reset, params)
+        obs, state = _select(info["episode_over"], fresh, (obs, state))
+        return obs, state, reward, terminated, truncated, info
+
+    def step_batch(
+        self, keys: jax.Array, state: State, action: jax.Array, params: Params
+    ) -> StepResult[State]:
+        """`vmap(step)` over a leading axis `E` of keys, states and actions, to the bit.
+
+        Resets are computed only on the ticks on which at least one episode is over.
+        """
+        keys = jax.vmap(jax.random.split)(keys)
+        step = jax.vmap(self._step, in_axes=(0, 0, 0, None))
+        obs, state, reward, terminated, truncated, info = step(keys[:, 0], state, action, params)
+        over = info["episode_over"]
+
+        def reset_some() -> tuple[Observation, State]:
+            fresh = jax.vmap(self.reset_env, in_axes=(0, None))(keys[:, 1], params)
+            return jax.vmap(_select)(over, fresh, (obs, state))
+
+        obs, state = jax.lax.cond(over.any(), reset_some, lambda: (obs, state))
+        return obs, state, reward, terminated, truncated, info
+
+    def _step(
+        self, key: jax.Array, state: State, action: jax.Array, params: Params
+    ) -> StepResult[State]:
+        obs, state, reward, terminated, truncated, info = self.step_env(key, state, action, params)
+        info = {"final_observation": obs, **info, "episode_over": ~obs.alive.any()}
+        return obs, state, reward, terminated, truncated, info
+
+    def agent_index(self, agent: str) -> int:
+        """Slot of the named agent."""
+        if agent not in self.agents:
+            raise ValueError(
+                f"unknown agent {agent!r} in {self.name!r}: the agents are {', '.join(self.agents)}"
+            )
+        return self.agents.index(agent)
+
+    def action_spaces(self, params: Params) -> Mapping[str, Space]:
+        """Every agent's action space, by name; all are discrete or all are continuous."""
+        spaces = {agent: self.action_space(agent, params) for agent in self.agents}
+        kinds = {agent: type(space).__name__ for agent, space in spaces.items()}
+        if len(set(kinds.values())) > 1:
+            raise ValueError(
+                f"environment {self.name!r} mixes discrete and continuous actions ({kinds}): "
+                "all agents must have Discrete spaces, or all must have Box spaces"
+            )
+        return spaces
+
+    def is_continuous(self, params: Params) -> bool:
+        """Whether the agents' actions are real vectors."""
+        return isinstance(next(iter(self.action_spaces(params).values())), Box)
+
+    def action_width(self, params: Params) -> int:
+        """`N`: the largest action count, or the largest number of action dimensions."""
+        spaces = self.action_spaces(params).values()
+        return max(space.n if isinstance(space, Discrete) else space.size for space in spaces)
+
+
+def _select(pred: jax.Array, on_true: Any, on_false: Any) -> Any:
+    """Choose between two pytrees by a scalar."""
+    return jax.tree.map(lambda x, y: jnp.where(pred, x, y), on_true, on_false)

@@ -1,0 +1,59 @@
+"""Action and observation spaces with gymnax's names and attributes, without importing gymnax."""
+
+import math
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """The integers `0 .. n - 1`."""
+
+    n: int
+    shape: tuple[int, ...] = field(default=(), init=False)
+    dtype: type = field(default=jnp.int32, init=False)
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"Discrete(n={self.n}): n must be at least 1")
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """One uniform draw, shape `()`."""
+        return jax.random.randint(key, (), 0, self.n)
+
+    def contains(self, x: jax.Array) -> jax.Array:
+        """Whether `x` lies in the space."""
+        return jnp.logical_and(x >= 0, x < self.n)
+
+
+@dataclass(frozen=True)
+class Box:
+    """Real arrays of `shape` between `low` and `high`, which are scalars or arrays of that shape."""
+
+    low: float | np.ndarray
+    high: float | np.ndarray
+    shape: tuple[int, ...]
+    dtype: type = field(default=jnp.float32, init=False)
+
+    def __post_init__(self) -> None:
+        if not np.all(np.asarray(self.low) <= np.asarray(self.high)):
+            raise ValueError(f"Box(low={self.low}, high={self.high}): low must not exceed high")
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """One uniform draw of `shape`; the bounds must be finite."""
+        return jax.random.uniform(key, self.shape, minval=self.low, maxval=self.high)
+
+    def contains(self, x: jax.Array) -> jax.Array:
+        """Whether `x` lies in the space."""
+        return jnp.all((x >= self.low) & (x <= self.high))
+
+
+Space = Discrete | Box

@@ -1,0 +1,116 @@
+"""Action distributions over a network's outputs, with masks, on distrax."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import chex
+import distrax
+import jax
+import jax.numpy as jnp
+
+MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
+
+
+class ActionDistribution(Protocol):
+    """How network outputs become actions. Axes before the last are free."""
+
+    @property
+    def num_outputs(self) -> int:
+        """Network outputs that one row needs."""
+        ...
+
+    def sample(self, key: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Draw an action per row."""
+        ...
+
+    def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """The most likely action per row."""
+        ...
+
+    def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
+        """Log-probability (density) of an action, `[...]`."""
+        ...
+
+    def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Entropy in nats, `[...]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class MaskedCategorical:
+    """Categorical over `num_actions`, in which masked actions have probability 0.
+
+    Actions are `[...]` int; outputs and mask are `[..., N]`.
+    """
+
+    num_actions: int
+
+    @property
+    def num_outputs(self) -> int:
+        """One logit per action."""
+        return self.num_actions
+
+    def _distribution(self, outputs: jax.Array, mask: jax.Array) -> distrax.Categorical:
+        return distrax.Categorical(jnp.where(mask, outputs, jnp.finfo(outputs.dtype).min))
+
+    def sample(self, key: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Draw a legal action per row."""
+        return self._distribution(outputs, mask).sample(seed=key)
+
+    def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """The most likely legal action per row."""
+        return self._distribution(outputs, mask).mode()
+
+    def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
+        """Log-probability of a legal action, `[...]`."""
+        chex.assert_equal_shape([outputs, mask])
+        log_probs = jax.nn.log_softmax(self._distribution(outputs, mask).logits)
+        return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+
+    def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Entropy over the legal actions, `[...]`."""
+        return self._distribution(outputs, mask).entropy()
+
+
+@dataclass(frozen=True)
+class BoundedGaussian:
+    """Diagonal Gaussian whose draws are squashed into the action bounds by `squash`.
+
+    Actions are kept as they are before squashing, `[..., N]`. The squashing is a fixed bijection,
+    so probability ratios and KL divergences are those of the squashed actions, and no inverse is
+    taken near a bound, where it has no precision; densities and entropies are those before it.
+    Outputs are `[..., 2 * N]`: means, then log standard deviations. The mask `[..., N]` marks the
+    dimensions that an agent really has.
+    """
+
+    num_dims: int
+
+    @property
+    def num_outputs(self) -> int:
+        """A mean and a log standard deviation per dimension."""
+        return 2 * self.num_dims
+
+    def _distribution(self, outputs: jax.Array) -> distrax.Normal:
+        mean, log_std = jnp.split(outputs, 2, axis=-1)
+        return distrax.Normal(mean, jnp.exp(jnp.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)))
+
+    def sample(self, key: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Draw an unsquashed action per row; dimensions that do not exist are 0."""
+        return jnp.where(mask, self._distribution(outputs).sample(seed=key), 0.0)
+
+    def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """The unsquashed mean per row."""
+        return jnp.where(mask, self._distribution(outputs).mode(), 0.0)
+
+    def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
+        """Log-density of an unsquashed action, `[...]`."""
+        return jnp.where(mask, self._distribution(outputs).log_prob(action), 0.0).sum(-1)
+
+    def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Entropy before squashing, `[...]`."""
+        return jnp.where(mask, self._distribution(outputs).entropy(), 0.0).sum(-1)
+
+
+def squash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Map the real line onto `(low, high)`: `low + (high - low) (1 + tanh(action)) / 2`."""
+    return low + (high - low) * 0.5 * (1.0 + jnp.tanh(action))

@@ -1,0 +1,160 @@
+"""Rows of a rollout, sorted by policy into blocks, and blocks drawn into minibatches.
+
+A block holds rows of one policy. For a network without memory it is a handful of rows that are
+shuffled together; for a recurrent one it is a chunk of consecutive decisions of one slot. Rows that
+train nothing are left out here, so the update costs what the trainable decisions cost.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_ppo.types import Decisions, PyTree
+
+
+@struct.dataclass
+class TrainingRows:
+    """Decisions with what they are trained on; `[R]` or, in blocks, `[C, B]`."""
+
+    decisions: Decisions  # in blocks, `hidden` is [C, H]: where each block starts
+    advantage: jax.Array
+    target: jax.Array
+
+
+@struct.dataclass
+class Blocks:
+    """`C` blocks of `B` rows, one policy's side by side; `decisions.acted` marks real rows."""
+
+    rows: TrainingRows  # [C, B]
+    resume: jax.Array  # [C] bool: see recurrence.unroll
+    resume_hidden: PyTree  # [C, H] leaves
+    num_blocks: jax.Array  # [K] int: blocks of each policy, in order; the rest of C is empty
+
+
+class Selection(NamedTuple):
+    """The blocks of one minibatch, per policy a range of a shuffled order."""
+
+    order: jax.Array  # [C] int: block indices
+    start: jax.Array  # [K] int: first position in `order`
+    stop: jax.Array  # [K] int
+
+
+def pack_rows(
+    rows: TrainingRows, trainable: jax.Array, num_policies: int, block_size: int
+) -> Blocks:
+    """Pack the trainable rows of each policy tightly into blocks.
+
+    Args:
+        rows: `[R]` fields.
+        trainable: `[R]` bool.
+        num_policies: `K`.
+        block_size: `B`.
+    """
+    num_rows = trainable.shape[0]
+    policy = rows.decisions.policy
+    mine = trainable[:, None] & (policy[:, None] == jnp.arange(num_policies))  # [R, K]
+    rank = _own(jnp.cumsum(mine, axis=0) - 1, policy)
+    num_blocks = -(-mine.sum(0) // block_size)
+    first_block = jnp.cumsum(num_blocks) - num_blocks
+    position = first_block[policy] * block_size + rank
+    capacity = -(-num_rows // block_size) + num_policies - 1
+    order = _invert(position, trainable, capacity * block_size)
+    blocks = _gather(rows.replace(decisions=rows.decisions.replace(hidden=())), order, block_size)
+    return Blocks(blocks, jnp.zeros(capacity, bool), (), num_blocks)
+
+
+def pack_chunks(
+    rows: TrainingRows,
+    trainable: jax.Array,
+    num_policies: int,
+    chunk_length: int,
+    start_hidden: PyTree,
+) -> Blocks:
+    """Cut every stream, the decisions of one slot by one policy, into chunks.
+
+    Args:
+        rows: `[1 + T, S]` fields, `S = E * A` slots. Entry 0 of the leading axis was decided in the
+            rollout before.
+        trainable: `[1 + T, S]` bool.
+        num_policies: `K`.
+        chunk_length: `B`, decisions per chunk; the last of a stream is padded.
+        start_hidden: `[S, H]` leaves, the memory held when the rollout began.
+    """
+    num_entries, num_slots = trainable.shape
+    policy = rows.decisions.policy
+    mine = trainable[..., None] & (policy[..., None] == jnp.arange(num_policies))  # [1 + T, S, K]
+    rank = _own(jnp.cumsum(mine, axis=0) - 1, policy)
+    stream_chunks = -(-mine.sum(0) // chunk_length)  # [S, K]
+    by_policy = stream_chunks.T.ravel()
+    first_chunk = (jnp.cumsum(by_policy) - by_policy).reshape(num_policies, num_slots)
+    chunk = first_chunk[policy, jnp.arange(num_slots)] + rank // chunk_length
+    position = chunk * chunk_length + rank % chunk_length
+    # A slot with decisions of several policies pads one chunk for each.
+    capacity = num_slots * (-(-num_entries // chunk_length) + num_policies - 1)
+    order = _invert(position.ravel(), trainable.ravel(), capacity * chunk_length)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+    blocks = _gather(flat, order, chunk_length)
+    first_row = order[::chunk_length]
+    hidden = jax.tree.map(lambda x: x[:, 0], blocks.decisions.hidden)
+    return Blocks(
+        rows=blocks.replace(decisions=blocks.decisions.replace(hidden=hidden)),
+        resume=first_row < num_slots,
+        resume_hidden=jax.tree.map(lambda x: x[first_row % num_slots], start_hidden),
+        num_blocks=stream_chunks.sum(0),
+    )
+
+
+def shuffle(key: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
+    """A random order of blocks within each policy, and each policy's first position in it."""
+    stop = jnp.cumsum(blocks.num_blocks)
+    block_policy = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
+    sort_key = block_policy + jax.random.uniform(key, block_policy.shape)
+    return jnp.argsort(sort_key), stop - blocks.num_blocks
+
+
+def select_minibatch(
+    order: jax.Array,
+    first: jax.Array,
+    num_blocks: jax.Array,
+    index: jax.Array,
+    num_minibatches: int,
+) -> Selection:
+    """Minibatch `index` of `num_minibatches`: an even share of every policy's blocks."""
+    start = first + index * num_blocks // num_minibatches
+    return Selection(order, start, first + (index + 1) * num_blocks // num_minibatches)
+
+
+def take_micro_batch(
+    blocks: Blocks, selection: Selection, policy: jax.Array, index: jax.Array, size: int
+) -> Blocks:
+    """`size` blocks of one policy's share, from its `index`-th on; padded by rows not `acted`."""
+    position = selection.start[policy] + index * size + jnp.arange(size)
+    ids = selection.order[jnp.minimum(position, selection.order.shape[0] - 1)]
+    taken = blocks.replace(num_blocks=())
+    taken = jax.tree.map(lambda x: x[ids], taken)
+    decisions = taken.rows.decisions
+    acted = decisions.acted & (position < selection.stop[policy])[:, None]
+    return taken.replace(rows=taken.rows.replace(decisions=decisions.replace(acted=acted)))
+
+
+def _own(per_policy: jax.Array, policy: jax.Array) -> jax.Array:
+    """Each row's entry for its own policy: `[..., K]` to `[...]`."""
+    return jnp.take_along_axis(per_policy, policy[..., None], axis=-1)[..., 0]
+
+
+def _invert(position: jax.Array, trainable: jax.Array, size: int) -> jax.Array:
+    """The row at each position, or one past the last row where there is none."""
+    num_rows = position.shape[0]
+    target = jnp.where(trainable, position, size)
+    empty = jnp.full(size, num_rows, jnp.int32)
+    return empty.at[target].set(jnp.arange(num_rows, dtype=jnp.int32), mode="drop")
+
+
+def _gather(rows: TrainingRows, order: jax.Array, block_size: int) -> TrainingRows:
+    num_rows = rows.advantage.shape[0]
+    index = jnp.minimum(order, num_rows - 1)
+    packed = jax.tree.map(lambda x: x[index].reshape(-1, block_size, *x.shape[1:]), rows)
+    filled = (order < num_rows).reshape(-1, block_size)
+    return packed.replace(decisions=packed.decisions.replace(acted=filled))

@@ -1,0 +1,195 @@
+"""Actor-critic networks: `(hidden, inputs) -> (hidden, distribution inputs, value)`.
+
+Any flax module with that call can stand in their place (`PolicySpec(network=MyModule())`). One that
+has memory also offers `initial_hidden(batch_shape)`, which must be all zeros; one that has a field
+`num_outputs` is told how many distribution inputs the environment needs. A module may further offer
+`encode`, `recur` and `decode`, whose composition is its call: the update then runs `encode` and
+`decode` on all rows at once and only `recur` along time.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxmarl_ppo.types import PyTree
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "tanh": nn.tanh,
+    "relu": nn.relu,
+    "silu": nn.silu,
+    "gelu": nn.gelu,
+}
+
+
+def dense(features: int, scale: float, name: str | None = None) -> nn.Dense:
+    """A dense layer with orthogonal weights of gain `scale` and zero bias (Saxe et al. 2014)."""
+    return nn.Dense(features, kernel_init=nn.initializers.orthogonal(scale), name=name)
+
+
+class LSTMCore(nn.Module):
+    """LSTM cell (Hochreiter & Schmidhuber 1997) whose input projection is computed elsewhere.
+
+    `project` maps inputs to gate pre-activations and has no time dependence, so a whole sequence
+    goes through it in one matrix product. The forget gate is biased by 1 (Jozefowicz et al. 2015).
+    """
+
+    size: int
+
+    def setup(self) -> None:
+        """Two projections to the four gates."""
+        self.input_gates = dense(4 * self.size, 1.0)
+        self.hidden_gates = nn.Dense(
+            4 * self.size, use_bias=False, kernel_init=nn.initializers.orthogonal()
+        )
+
+    def project(self, x: jax.Array) -> jax.Array:
+        """Gate pre-activations from the input: `[..., D] -> [..., 4 * size]`."""
+        return self.input_gates(x)
+
+    def __call__(self, hidden: PyTree, gates: jax.Array) -> tuple[PyTree, jax.Array]:
+        """One step: `((c, h), gates) -> ((c, h), h)`, each `[..., size]`."""
+        c, h = hidden
+        i, f, g, o = jnp.split(gates + self.hidden_gates(h), 4, axis=-1)
+        c = nn.sigmoid(f + 1.0) * c + nn.sigmoid(i) * nn.tanh(g)
+        h = nn.sigmoid(o) * nn.tanh(c)
+        return (c, h), h
+
+
+class Torso(nn.Module):
+    """Convolutions over planes (when `channels` is not empty), then dense layers."""
+
+    hidden_sizes: Sequence[int]
+    channels: Sequence[int]
+    activation: str
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """`[..., D]` or `[..., rows, cols, planes]` to `[..., hidden_sizes[-1]]`."""
+        activate = ACTIVATIONS[self.activation]
+        init = nn.initializers.orthogonal(math.sqrt(2))
+        if self.channels:
+            batch_shape = x.shape[:-3]
+            x = x.reshape(-1, *x.shape[-3:])
+            for channels in self.channels:
+                x = activate(nn.Conv(channels, (3, 3), kernel_init=init)(x))
+            x = x.reshape(*batch_shape, -1)
+        for size in self.hidden_sizes:
+            x = activate(dense(size, math.sqrt(2))(x))
+        return x
+
+
+class ActorCritic(nn.Module):
+    """Torso, optional LSTM, and two heads; `MLP`, `LSTM` and `CNN` are its named forms.
+
+    Attributes:
+        num_outputs: distribution inputs per row; filled in by the policy bank.
+        hidden_sizes: widths of the dense layers.
+        activation: a key of `ACTIVATIONS`.
+        separate_critic: actor and critic each have their own torso and memory.
+        continuous: whether a learnt, state-independent log standard deviation is appended to the
+            `num_outputs / 2` means; filled in by the policy bank.
+    """
+
+    num_outputs: int = 0
+    hidden_sizes: Sequence[int] = (64, 64)
+    activation: str = "tanh"
+    separate_critic: bool = False
+    continuous: bool = False
+
+    @property
+    def conv_channels(self) -> Sequence[int]:
+        """Output channels of each convolution; none by default."""
+        return ()
+
+    @property
+    def memory_size(self) -> int:
+        """Width of the LSTM; 0 for none."""
+        return 0
+
+    def setup(self) -> None:
+        """One tower for actor and critic, or two."""
+        names = ("actor", "critic") if self.separate_critic else ("trunk",)
+        self.torsos = [
+            Torso(self.hidden_sizes, self.conv_channels, self.activation, name=f"{name}_torso")
+            for name in names
+        ]
+        if self.memory_size:
+            self.cores = [LSTMCore(self.memory_size, name=f"{name}_lstm") for name in names]
+        num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
+        self.policy_head = dense(num_means, 0.01)
+        self.value_head = dense(1, 1.0)
+        if self.continuous:
+            self.log_std = self.param("log_std", nn.initializers.zeros, (num_means,))
+
+    def initial_hidden(self, batch_shape: tuple[int, ...]) -> PyTree:
+        """Zeros: per tower a pair of `[*batch_shape, memory_size]`; `()` without memory."""
+        if not self.memory_size:
+            return ()
+        zeros = jnp.zeros((*batch_shape, self.memory_size))
+        return tuple((zeros, zeros) for _ in range(2 if self.separate_critic else 1))
+
+    def encode(self, inputs: jax.Array) -> tuple[jax.Array, ...]:
+        """Per tower, what does not depend on memory."""
+        encoded = tuple(torso(inputs) for torso in self.torsos)
+        if not self.memory_size:
+            return encoded
+        return tuple(core.project(x) for core, x in zip(self.cores, encoded, strict=True))
+
+    def recur(
+        self, hidden: PyTree, encoded: tuple[jax.Array, ...]
+    ) -> tuple[PyTree, tuple[jax.Array, ...]]:
+        """One step of memory in every tower."""
+        if not self.memory_size:
+            return hidden, encoded
+        pairs = [core(h, x) for core, h, x in zip(self.cores, hidden, encoded, strict=True)]
+        return tuple(h for h, _ in pairs), tuple(y for _, y in pairs)
+
+    def decode(self, towers: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        """Distribution inputs `[..., num_outputs]` and value `[...]`."""
+        outputs = self.policy_head(towers[0])
+        if self.continuous:
+            outputs = jnp.concatenate(
+                [outputs, jnp.broadcast_to(self.log_std, outputs.shape)], axis=-1
+            )
+        return outputs, self.value_head(towers[-1])[..., 0]
+
+    def __call__(self, hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, jax.Array, jax.Array]:
+        """One decision for a batch of rows."""
+        hidden, towers = self.recur(hidden, self.encode(inputs))
+        outputs, value = self.decode(towers)
+        return hidden, outputs, value
+
+
+class MLP(ActorCritic):
+    """Feed-forward network on flat features."""
+
+
+class LSTM(ActorCritic):
+    """Dense layers, then an LSTM, then the heads."""
+
+    hidden_sizes: Sequence[int] = (64,)
+    lstm_size: int = 64
+
+    @property
+    def memory_size(self) -> int:
+        """Width of the LSTM."""
+        return self.lstm_size
+
+
+class CNN(ActorCritic):
+    """3 x 3 convolutions on planes `[rows, cols, channels]`, then dense layers."""
+
+    hidden_sizes: Sequence[int] = (128,)
+    activation: str = "relu"
+    channels: Sequence[int] = (32, 32)
+
+    @property
+    def conv_channels(self) -> Sequence[int]:
+        """Output channels of each convolution."""
+        return self.channels
+
+
+NETWORKS: dict[str, type[ActorCritic]] = {"mlp": MLP, "lstm": LSTM, "cnn": CNN}

@@ -1,0 +1,82 @@
+"""Hold and reset of hidden state: the one place that decides when memory moves.
+
+An agent's memory advances only at its own decisions, is held in between, and is zero at the first
+decision of a life. The rollout applies `advance` tick by tick; the update applies it along chunks
+of one agent's decisions, so both see the same states.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_ppo.types import PyTree
+
+RecurFn = Callable[[PyTree, Any], tuple[PyTree, Any]]
+
+
+def where_rows(mask: jax.Array, on_true: PyTree, on_false: PyTree) -> PyTree:
+    """Choose rows of two pytrees; `mask` covers the leading axes of every leaf."""
+
+    def choose(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y)
+
+    return jax.tree.map(choose, on_true, on_false)
+
+
+def advance(
+    recur_fn: RecurFn, hidden: PyTree, x: Any, life_start: jax.Array, acting: jax.Array
+) -> tuple[PyTree, PyTree, Any]:
+    """One step of memory for a batch of rows.
+
+    Args:
+        recur_fn: `(hidden, x) -> (hidden, y)`.
+        hidden: `[..., H]` leaves, held since each row's last decision.
+        x: the input of `recur_fn`, `[..., D]` leaves.
+        life_start: `[...]` bool, rows whose memory begins at zero.
+        acting: `[...]` bool, rows that decide now; the others keep `hidden` as it is.
+
+    Returns:
+        `(hidden, start, y)`: the state to hold, the state that each row started from, the output.
+    """
+    start = where_rows(life_start, jax.tree.map(jnp.zeros_like, hidden), hidden)
+    moved, y = recur_fn(start, x)
+    return where_rows(acting, moved, hidden), start, y
+
+
+def unroll(
+    recur_fn: RecurFn,
+    hidden: PyTree,
+    x: Any,
+    life_start: jax.Array,
+    valid: jax.Array,
+    resume: jax.Array,
+    resume_hidden: PyTree,
+) -> Any:
+    """Replay chunks of consecutive decisions.
+
+    Args:
+        recur_fn: as in `advance`.
+        hidden: `[C, H]` leaves, what the first decision of each chunk started from.
+        x: `[L, C, D]` leaves.
+        life_start: `[L, C]` bool.
+        valid: `[L, C]` bool, False in the padding at a chunk's tail.
+        resume: `[C]` bool, chunks whose first decision was made in the rollout before. Their second
+            decision starts from the state that the rollout really had there, since older parameters
+            acted on the first.
+        resume_hidden: `[C, H]` leaves, that state.
+
+    Returns:
+        `[L, C, ...]` outputs.
+    """
+
+    def step(hidden: PyTree, row: tuple[Any, ...]) -> tuple[PyTree, Any]:
+        x, life_start, valid, resumes = row
+        hidden = where_rows(resumes, resume_hidden, hidden)
+        hidden, _, y = advance(recur_fn, hidden, x, life_start, valid)
+        return hidden, y
+
+    length = life_start.shape[0]
+    resumes = (jnp.arange(length) == 1)[:, None] & resume
+    return jax.lax.scan(step, hidden, (x, life_start, valid, resumes))[1]

@@ -1,0 +1,50 @@
+"""Episodes begun at different phases, so that environments of a fixed horizon leave step.
+
+A rollout shorter than the horizon would otherwise see only one phase of the episode at a time.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+
+from jaxmarl_ppo.agent_inputs import AgentInputs
+from jaxmarl_ppo.recurrence import where_rows
+from jaxmarl_ppo.types import PyTree, Slots
+
+
+def stagger_episodes(
+    env: MultiAgentEnv, env_params: PyTree, encoder: AgentInputs, slots: Slots, key: jax.Array
+) -> tuple[Slots, jax.Array]:
+    """Play `horizon * e / E` ticks of uniformly random legal actions in environment `e`.
+
+    Returns:
+        The slots, and `[E, A]` bool: False where the present life began in this play and is not to
+        be counted in statistics. Environments without a horizon are left as they are.
+    """
+    num_envs = slots.fresh.shape[0]
+    horizon = env.horizon(env_params)
+    if horizon is None:
+        return slots, jnp.ones_like(slots.fresh)
+    offset = jnp.arange(num_envs) * horizon // num_envs
+
+    def tick(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
+        obs, env_state = carry
+        key_act, key_env = jax.random.split(jax.random.fold_in(key, index))
+        action = encoder.env_action(_random_actions(key_act, encoder, obs))
+        keys = jax.random.split(key_env, num_envs)
+        stepped = env.step_batch(keys, env_state, action, env_params)[:2]
+        return where_rows(index < offset, stepped, carry)
+
+    carry = (slots.obs, slots.env_state)
+    obs, env_state = jax.lax.fori_loop(0, offset.max(), tick, carry)
+    counted = jnp.broadcast_to((offset == 0)[:, None], slots.fresh.shape)
+    return slots.replace(obs=obs, env_state=env_state), counted
+
+
+def _random_actions(key: jax.Array, encoder: AgentInputs, obs: Observation) -> jax.Array:
+    """Uniform over the legal actions, or over the bounds (before squashing)."""
+    if encoder.continuous:
+        uniform = jax.random.uniform(key, obs.action_mask.shape, minval=-0.999, maxval=0.999)
+        return jnp.arctanh(uniform)
+    outputs = jnp.zeros(obs.action_mask.shape)
+    return encoder.distribution.sample(key, outputs, obs.action_mask)
