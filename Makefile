@@ -1,0 +1,36 @@
+# `make train` trains tic-tac-toe to perfect play; `make test` runs the tests. Both set up .venv first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
+
+.PHONY: train test slow lint clean
+
+train: $(VENV)/.installed
+	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
+	$(BIN)/jaxmarl-ppo evaluate $(RUN_DIR)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadfile
+
+slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q -m slow -n 2
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
