@@ -89,11 +89,11 @@ class MultiAgentEnv(Generic[State, Params]):
         raise NotImplementedError
 
     def observation_space(self, agent: str, params: Params) -> Box:
-        """The agent's own, unpadded observation space."""
+        """The agent's own, unpadded observation space; of equal rank for all agents."""
         raise NotImplementedError
 
     def action_space(self, agent: str, params: Params) -> Space:
-        """The agent's own, unpadded action space."""
+        """The agent's own, unpadded action space; a Box has finite bounds."""
         raise NotImplementedError
 
     def horizon(self, params: Params) -> int | jax.Array | None:
@@ -110,7 +110,9 @@ class MultiAgentEnv(Generic[State, Params]):
         """Advance one tick and begin a new episode when this one is over.
 
         `obs` and `state` are then those of the new episode. `info["episode_over"]` (scalar bool)
-        tells so, and `info["final_observation"]` is the observation before the reset.
+        tells so. `info["final_observation"]` is, on every tick, the observation before the reset,
+        in which an agent whose life ended on this tick still has its own row. The key is split in
+        two: the first steps, the second resets.
         """
         params = self.default_params if params is None else params
         key_step, key_reset = jax.random.split(key)

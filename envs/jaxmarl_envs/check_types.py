@@ -1,0 +1,119 @@
+"""What `check_env` passes around: an environment's declaration, what was seen of it, its breach."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_envs.core import MultiAgentEnv
+
+STEP_FIELDS = ("obs", "state", "reward", "terminated", "truncated", "info")
+
+
+class EnvContractError(ValueError):
+    """An environment breaks the contract; the message is one sentence that says how."""
+
+
+@dataclass(frozen=True)
+class EnvReport:
+    """What `check_env` has seen. Where a number is 0, that part has not been tried."""
+
+    num_ticks: int  # over all seeds
+    num_episodes: int  # that ended
+    num_decisions: Mapping[str, int]  # by agent: ticks on which it had to act
+    num_lives: Mapping[str, int]  # by agent: lives that ended
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an environment declares, with the spaces padded to the widest agent."""
+
+    env: MultiAgentEnv
+    params: Any
+    horizon: int | None
+    continuous: bool
+    features: tuple[np.ndarray, np.ndarray, np.ndarray]  # each [A, ...]: own (bool), low, high
+    actions: tuple[np.ndarray, np.ndarray, np.ndarray]  # each [A, N]: own (bool), low, high
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The results of `reset_env` and `step_env` as shapes and dtypes."""
+
+    reset: tuple[Any, Any]  # obs, state
+    step: tuple[Any, ...]  # STEP_FIELDS
+
+
+@dataclass(frozen=True)
+class Seen:
+    """`Observation` of `E` environments as NumPy arrays."""
+
+    features: np.ndarray  # [E, A, ...] float
+    action_mask: np.ndarray  # [E, A, N] bool
+    alive: np.ndarray  # [E, A] bool
+    agent_mask: np.ndarray  # [E, A] bool
+
+    @property
+    def over(self) -> np.ndarray:
+        """Nobody is alive, `[E]` bool."""
+        return np.asarray(~self.alive.any(-1))
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One call of `step_env` on `E` environments."""
+
+    before: Seen
+    time: np.ndarray  # [E] int: ticks of the episode, this one included
+    obs: Seen
+    reward: np.ndarray  # [E, A] float
+    terminated: np.ndarray  # [E, A] bool
+    truncated: np.ndarray  # [E, A] bool
+    final: Seen | None  # the environment's own `info["final_observation"]`
+    metrics: dict[str, np.ndarray]  # each [E, A] float
+
+    @property
+    def edge(self) -> np.ndarray:
+        """A life ends, `[E, A]` bool."""
+        return self.terminated | self.truncated
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A broken rule: `field` is `found` where `broken`, but should be `expected`."""
+
+    field: str
+    broken: np.ndarray  # [E], [E, A] or [E, A, ...] bool
+    found: np.ndarray  # the same shape, possibly with more axes
+    expected: str
+
+
+def describe(value: Any) -> str:
+    """An array as "float32[2, 3]", anything else by its type."""
+    if not hasattr(value, "dtype"):
+        return f"a {type(value).__name__}" + (f" of {len(value)}" if type(value) is tuple else "")
+    weak = "weakly typed " if getattr(value, "weak_type", False) else ""
+    return f"{weak}{value.dtype}{list(value.shape)}"
+
+
+def breach(env: MultiAgentEnv, complaint: str) -> EnvContractError:
+    """The exception for `complaint`, whose words follow the environment's name."""
+    name = getattr(env, "name", None)
+    return EnvContractError(f"environment {name or type(env).__name__!r}, {complaint}")
+
+
+@contextlib.contextmanager
+def calling(env: MultiAgentEnv, function: str, how: str = "") -> Iterator[None]:
+    """Turn any exception in the environment's own code into a sentence."""
+    try:
+        yield
+    except EnvContractError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        complaint = (
+            f"{function} raises {type(error).__name__}{how}: {reason or 'without a message'}"
+        )
+        raise breach(env, complaint) from error

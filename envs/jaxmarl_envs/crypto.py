@@ -1,0 +1,141 @@
+"""Covert communication: Alice tells Bob one bit over a channel that Eve hears too.
+
+The rules are those of `simple_crypto_v3` of MPE2 1.1.1 (https://mpe2.farama.org), which stems from
+Lowe et al. 2017, "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments", and
+Mordatch & Abbeel 2018, "Emergence of Grounded Compositional Language in Multi-Agent Populations".
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.spaces import Box, Discrete, Space
+
+NUM_SYMBOLS = 4
+EVE, BOB, ALICE = range(3)
+_WIDTHS = (NUM_SYMBOLS, 2 * NUM_SYMBOLS, 2 * NUM_SYMBOLS)
+
+
+@struct.dataclass
+class CryptoParams:
+    """Numeric parameters."""
+
+    max_steps: int | jax.Array = 25  # [] int: ticks in an episode
+
+
+@struct.dataclass
+class CryptoState:
+    """One episode: its two secrets and what Alice said last."""
+
+    goal: jax.Array  # [4] float one-hot, index 0 or 1: the bit to tell
+    secret: jax.Array  # [4] float one-hot, index 0 or 1: the key that Alice and Bob share
+    message: jax.Array  # [4] float: Alice's last utterance, all zeros before the first
+    time: jax.Array  # [] int: ticks done
+
+
+class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
+    r"""Alice (goal, key) speaks; Bob (key, her words) and Eve (her words) guess the goal aloud.
+
+    Goal and key are independent fair coins, drawn at the start of an episode and fixed in it. All
+    three agents utter a vector of width 4 at every tick: the one-hot of a `Discrete(4)` action, or
+    with `continuous_actions=True` the `Box(0, 1, (4,))` action as it is. A tick sets the utterances
+    `c` first; rewards and observations follow from them, so a guess answers the words of the tick
+    before, and the first guess is blind. With the goal `g` as a one-hot,
+
+    .. math:: e_i = 0 \text{ if } c_i = 0 \text{ exactly, else } \lVert c_i - g \rVert^2, \qquad
+              r_{eve} = -e_{eve}, \quad r_{bob} = r_{alice} = e_{eve} - e_{bob}.
+
+    So silence, which only continuous actions can utter, counts as a perfect guess, as in MPE2. The
+    episode is truncated for all at tick `max_steps`, because no observation tells the time.
+
+    Expected returns at 25 ticks (eve / bob and alice): uniform symbols -37.5 / 0; goal told openly
+    and guessed by both from the second tick on -1 / 0; goal xor key, which leaves eve a coin to
+    toss, -25 / +24, the minimax value for discrete actions.
+
+    Metric `accuracy` `[A]`, summed over an episode: the share of the ticks after the blind first
+    one on which an utterance, read as a guess, is right, that is closer to the goal than to the
+    other possible goal (a symbol: equal to the goal; a tie, such as silence, is wrong). At the
+    optimum Bob has 1 and Eve 0.5 on average. Alice's row reads her words as a statement of the
+    goal: 1 is plain text, 0 the opposite, 0.5 on average for a cipher in the symbols 0 and 1.
+
+    Args:
+        continuous_actions: utter real vectors instead of single symbols.
+    """
+
+    name = "crypto"
+    agents = ("eve_0", "bob_0", "alice_0")
+
+    def __init__(self, continuous_actions: bool = False) -> None:
+        self.continuous_actions = continuous_actions
+
+    @property
+    def default_params(self) -> CryptoParams:
+        """25 ticks."""
+        return CryptoParams()
+
+    def horizon(self, params: CryptoParams) -> int | jax.Array:
+        """Every episode lasts `params.max_steps` ticks."""
+        return params.max_steps
+
+    def observation_space(self, agent: str, params: CryptoParams) -> Box:
+        """Eve: Alice's words (4). Bob: key, Alice's words (8). Alice: goal, key (8)."""
+        return Box(0.0, 1.0, (_WIDTHS[self.agent_index(agent)],))
+
+    def action_space(self, agent: str, params: CryptoParams) -> Space:
+        """An utterance: one of 4 symbols, or 4 numbers between 0 and 1."""
+        self.agent_index(agent)
+        return Box(0.0, 1.0, (NUM_SYMBOLS,)) if self.continuous_actions else Discrete(NUM_SYMBOLS)
+
+    def reset_env(self, key: jax.Array, params: CryptoParams) -> tuple[Observation, CryptoState]:
+        """Draw goal and key; nobody has spoken yet."""
+        # Two bits of one random word: half the price of two draws, and resets are paid often.
+        bits = (jax.random.bits(key) >> jnp.arange(2, dtype=jnp.uint32)) & 1
+        goal, secret = jax.nn.one_hot(bits, NUM_SYMBOLS, dtype=jnp.float32)
+        state = CryptoState(goal, secret, jnp.zeros(NUM_SYMBOLS), jnp.zeros((), jnp.int32))
+        return _observe(state, jnp.array(True)), state
+
+    def step_env(
+        self, key: jax.Array, state: CryptoState, action: jax.Array, params: CryptoParams
+    ) -> StepResult[CryptoState]:
+        """All speak at once; `action` is `[3]` int or `[3, 4]` float."""
+        if self.continuous_actions:
+            utterance = action.astype(jnp.float32)
+        else:
+            utterance = jax.nn.one_hot(action, NUM_SYMBOLS, dtype=jnp.float32)
+        error = jnp.sum((utterance - state.goal) ** 2, axis=-1)
+        error = jnp.where((utterance == 0).all(axis=-1), 0.0, error)  # [A]
+        good = error[EVE] - error[BOB]
+        reward = jnp.stack([-error[EVE], good, good])
+
+        accuracy = _reads_right(utterance, state.goal) & (state.time > 0)
+        num_answers = jnp.maximum(params.max_steps - 1, 1)
+        metrics = {"accuracy": accuracy / num_answers}
+
+        state = CryptoState(state.goal, state.secret, utterance[ALICE], state.time + 1)
+        over = state.time >= params.max_steps
+        truncated = jnp.broadcast_to(over, (self.num_agents,))
+        obs = _observe(state, ~over)
+        return obs, state, reward, jnp.zeros_like(truncated), truncated, {"metrics": metrics}
+
+
+def _observe(state: CryptoState, alive: jax.Array) -> Observation:
+    padding = jnp.zeros(NUM_SYMBOLS)
+    features = jnp.stack(
+        [
+            jnp.concatenate([state.message, padding]),
+            jnp.concatenate([state.secret, state.message]),
+            jnp.concatenate([state.goal, state.secret]),
+        ]
+    )
+    everyone = jnp.broadcast_to(alive, (len(_WIDTHS),))
+    action_mask = jnp.ones((len(_WIDTHS), NUM_SYMBOLS), bool)
+    return Observation(features, action_mask, alive=everyone, agent_mask=everyone)
+
+
+def _reads_right(utterance: jax.Array, goal: jax.Array) -> jax.Array:
+    """Whether each utterance `[A, 4]` is nearer to `goal` `[4]` than to the other one."""
+    # Both goals are unit vectors, so the nearer one is the one with the larger dot product.
+    # Of indices 0 and 1 the sign is +1 for the goal and -1 for the other; the rest is 0.
+    sign = jnp.where(jnp.arange(NUM_SYMBOLS) < 2, 2.0 * goal - 1.0, 0.0)
+    return jnp.sum(utterance * sign, axis=-1) > 0
