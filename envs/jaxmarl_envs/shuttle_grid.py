@@ -1,0 +1,314 @@
+"""Shuttles on a zone-controlled one-way guidepath: cooperation in which only the idle ones act.
+
+A storage hall is a grid of one-way streets (even rows east, odd rows west, even columns north, odd
+columns south). Each shuttle carries one load after another from a storage cell to a port. A cell is
+a zone that at most one shuttle may hold, and a moving shuttle holds the cell that it leaves as well
+as the one that it enters, as in the zone control of automated guided vehicles. So shuttles block
+each other, and four that want to follow each other round a block are deadlocked for good unless one
+of them takes its other exit. The clock never waits: a shuttle acts only while it is idle.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_envs.core import Info, MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.shuttle_observation import feature_width, features, held_by_another
+from jaxmarl_envs.shuttle_routes import (
+    COLUMN,
+    NO_EXIT,
+    ROW,
+    UNREACHABLE,
+    Guidepath,
+    Timings,
+    is_int,
+)
+from jaxmarl_envs.spaces import Box, Discrete
+
+HOLD, LEAVE_BY_ROW, LEAVE_BY_COLUMN = 0, 1, 2
+MAX_SHUTTLES = 64
+PRIORITY_LOADED = 1_000_000
+PRIORITY_WAIT = 10  # or `A` where that is more, so that no two shuttles are ever level
+MAX_PRIORITY_WAIT = 999
+
+
+@struct.dataclass
+class ShuttleParams:
+    """Numeric parameters; timings shape the route tables and belong to the environment itself."""
+
+    max_steps: int | jax.Array = 256  # ticks of a shift
+
+
+@struct.dataclass
+class ShuttleState:
+    """A shift in progress; a shuttle is moving exactly while `reserved != cell`."""
+
+    cell: jax.Array  # [A] int32, where the shuttle stands, or the cell that it is leaving
+    reserved: jax.Array  # [A] int32, the cell that it is entering, else `cell`
+    axis: jax.Array  # [A] int32, of its last or present move: 0 row, 1 column
+    loaded: jax.Array  # [A] bool
+    busy: jax.Array  # [A] int32, ticks until it has moved or handled; 0 is idle
+    wait: jax.Array  # [A] int32, ticks in a row that it was idle and did not get to leave
+    storage: jax.Array  # [A] int32, the cell of its present job's load
+    port: jax.Array  # [A] int32, the cell that its present job's load goes to
+    num_delivered: jax.Array  # [A] int32, so the index of its present job
+    job_keys: jax.Array  # [A] PRNG keys of the job streams
+    exit_times: jax.Array  # [A, 2] int32, follows from the rest: see `ShuttleGrid.exit_times`
+    time: jax.Array  # int32, ticks since the shift began
+
+    @property
+    def target(self) -> jax.Array:
+        """`[A]` int32: the cell at which the shuttle picks up or puts down next."""
+        return jnp.where(self.loaded, self.port, self.storage)
+
+
+class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
+    """Cooperating shuttles that carry loads from storage cells to ports.
+
+    **Actions** (discrete, 3): 0 hold, 1 leave by the row, 2 leave by the column. Exits off the grid
+    are masked, and asking for one is holding. Shuttles with `busy > 0` do not act.
+
+    **A tick.** (1) A request is feasible if the cell asked for is neither the position nor the
+    reserved cell of any other shuttle. (2) Among feasible requests for one cell the highest
+    `1e6 * loaded + max(10, A) * min(wait, 999) + (i + t) mod A` wins. (3) Winners reserve the cell,
+    hold both cells until they arrive, and are busy for 2 ticks (3 loaded), and 2 more if the axis
+    of travel changes. (4) Busy counts down. Where it reaches 0 the shuttle arrives and gives up the
+    old cell, and begins handling (4 ticks) at once if this is its target; or, if it was handling,
+    it has picked up or delivered. `wait` counts the ticks in a row that a shuttle stood idle and
+    did not get to leave, by its own choice or not; otherwise it is 0.
+
+    **Jobs.** Shuttle i's k-th job is drawn from `fold_in(fold_in(key, i), k)`: a uniform cell that
+    is no port, then a uniform port. So the stream of jobs does not depend on what anybody does.
+    At the start shuttles stand on distinct uniform cells, with the axis of their row exit if there
+    is one; one that happens to stand on its target begins handling.
+
+    **Reward**: the deliveries of the tick, the same for all, or with `reward="own"` each shuttle's
+    own. `info["metrics"]["deliveries"]` always has the team's; `"own_deliveries"` each one's.
+
+    **End**: all are *terminated* after `params.max_steps` ticks. The observation tells the time
+    left, so nothing is worth anything beyond it (Pardo et al., 2018, "Time limits in reinforcement
+    learning").
+
+    **Observation**: `[A, 16 + 50 + 10 (A - 1)]`, all in [-1, 1]; see `shuttle_observation`.
+
+    Args:
+        num_shuttles: `A`, from 1 to 64.
+        num_rows: `R`; even, as with an odd number a corner of the grid has no exit.
+        num_cols: `C`; even likewise.
+        ports: `(row, col)` of each port.
+        reward: "team" or "own".
+        move_empty: ticks to move one cell without a load.
+        move_loaded: ticks to move one cell with a load.
+        turn: ticks added to a move when the axis changes.
+        handling: ticks to pick up or to deliver.
+        max_steps: default of `params.max_steps`.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    name = "shuttle_grid"
+
+    def __init__(
+        self,
+        num_shuttles: int = 6,
+        num_rows: int = 6,
+        num_cols: int = 8,
+        ports: Sequence[tuple[int, int]] = ((0, 3), (5, 4)),
+        reward: str = "team",
+        move_empty: int = 2,
+        move_loaded: int = 3,
+        turn: int = 2,
+        handling: int = 4,
+        max_steps: int = 256,
+    ):
+        num_cells = num_rows * num_cols
+        timings = Timings(move_empty, move_loaded, turn, handling)
+        self.guidepath = Guidepath(num_rows, num_cols, ports, timings)
+        if not is_int(num_shuttles) or not 1 <= num_shuttles <= min(num_cells, MAX_SHUTTLES):
+            raise ValueError(
+                f"num_shuttles={num_shuttles!r}: must be an integer from 1 to "
+                f"{min(num_cells, MAX_SHUTTLES)} on {num_cells} cells"
+            )
+        if reward not in ("team", "own"):
+            raise ValueError(f"reward={reward!r}: valid choices are 'team' and 'own'")
+        if not is_int(max_steps) or max_steps < 1:
+            raise ValueError(f"max_steps={max_steps!r}: must be an integer of at least 1")
+        self.reward, self.max_steps = reward, max_steps
+        self.agents = tuple(f"shuttle_{i}" for i in range(num_shuttles))
+
+    @property
+    def default_params(self) -> ShuttleParams:
+        """A shift of `max_steps` ticks."""
+        return ShuttleParams(max_steps=self.max_steps)
+
+    def observation_space(self, agent: str, params: ShuttleParams) -> Box:
+        """The same for all."""
+        self.agent_index(agent)
+        return Box(-1.0, 1.0, (feature_width(self.num_agents),))
+
+    def action_space(self, agent: str, params: ShuttleParams) -> Discrete:
+        """Hold, leave by the row, leave by the column."""
+        self.agent_index(agent)
+        return Discrete(3)
+
+    def horizon(self, params: ShuttleParams) -> int | jax.Array:
+        """Every shift lasts exactly this long."""
+        return params.max_steps
+
+    def reset_env(self, key: jax.Array, params: ShuttleParams) -> tuple[Observation, ShuttleState]:
+        """Begin a shift: distinct uniform cells, everyone empty, and each with its first job."""
+        key_cells, key_jobs = jax.random.split(key)
+        num = self.num_agents
+        cell = _distinct_cells(key_cells, num, self.guidepath.num_cells)
+        job_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_jobs, jnp.arange(num))
+        zeros = jnp.zeros(num, jnp.int32)
+        storage, port = jax.vmap(self._draw_job)(job_keys, zeros)
+        has_row_exit = jnp.asarray(self.guidepath.exits[:, ROW] != NO_EXIT)[cell]
+        state = ShuttleState(
+            cell=cell,
+            reserved=cell,
+            axis=jnp.where(has_row_exit, ROW, COLUMN).astype(jnp.int32),
+            loaded=jnp.zeros(num, bool),
+            busy=jnp.where(cell == storage, self.guidepath.timings.handling, zeros),
+            wait=zeros,
+            storage=storage,
+            port=port,
+            num_delivered=zeros,
+            job_keys=job_keys,
+            exit_times=jnp.zeros((num, 2), jnp.int32),
+            time=jnp.int32(0),
+        )
+        state = replace(state, exit_times=self.exit_times(state))
+        return self._observe(state, params), state
+
+    def step_env(
+        self, key: jax.Array, state: ShuttleState, action: jax.Array, params: ShuttleParams
+    ) -> StepResult[ShuttleState]:
+        """One tick; `action [A]` counts only where the shuttle is idle. Chance plays no part."""
+        del key
+        alive = state.time < params.max_steps
+        state = self._reserve(state, action)
+        state, delivered = self._complete(state)
+        state = replace(state, time=state.time + 1)
+        state = replace(state, exit_times=self.exit_times(state))
+        own = (delivered & alive).astype(jnp.float32)
+        team = jnp.broadcast_to(own.sum(), own.shape)
+        terminated = jnp.broadcast_to(alive & (state.time >= params.max_steps), own.shape)
+        info: Info = {"metrics": {"deliveries": team, "own_deliveries": own}}
+        reward = team if self.reward == "team" else own
+        obs = self._observe(state, params)
+        return obs, state, reward, terminated, jnp.zeros_like(terminated), info
+
+    def exit_times(self, state: ShuttleState) -> jax.Array:
+        """`[A, 2]` int32: ticks until the target is served via the row and via the column exit.
+
+        The sum of what is left of the present operation, the move through that exit, the shortest
+        way from there with nobody in the way, and handling. At least `UNREACHABLE` where there is
+        no such exit.
+        """
+        exits = jnp.asarray(self.guidepath.exits)[state.reserved]  # [A, 2]
+        axes = jnp.arange(2)
+        loaded = state.loaded.astype(jnp.int32)
+        travel_times = jnp.asarray(self.guidepath.travel_times)
+        travel = travel_times[loaded[:, None], exits, axes, state.target[:, None]]
+        move = self._move_ticks(state.loaded[:, None], state.axis[:, None] != axes)
+        times = state.busy[:, None] + move + travel + self.guidepath.timings.handling
+        return jnp.where(exits == NO_EXIT, UNREACHABLE, times)
+
+    def _move_ticks(self, loaded: jax.Array, turns: jax.Array) -> jax.Array:
+        timings = self.guidepath.timings
+        return jnp.where(loaded, timings.move_loaded, timings.move_empty) + timings.turn * turns
+
+    def _reserve(self, state: ShuttleState, action: jax.Array) -> ShuttleState:
+        """Steps 1 to 3 of a tick: who gets to leave."""
+        idle = state.busy == 0
+        axis = jnp.where(action == LEAVE_BY_COLUMN, COLUMN, ROW).astype(jnp.int32)
+        exits = jnp.asarray(self.guidepath.exits)[state.cell]  # [A, 2]
+        goal = jnp.where(axis == COLUMN, exits[:, COLUMN], exits[:, ROW])
+        requested = idle & (action != HOLD) & (goal != NO_EXIT)
+        feasible = requested & ~held_by_another(goal, state)
+        priority = self._priority(state)
+        rival = feasible & (goal[:, None] == goal)  # [A, A]
+        beaten = (rival & (priority[:, None] < priority)).any(axis=1)
+        leaves = feasible & ~beaten
+        return replace(
+            state,
+            reserved=jnp.where(leaves, goal, state.reserved),
+            busy=jnp.where(leaves, self._move_ticks(state.loaded, axis != state.axis), state.busy),
+            axis=jnp.where(leaves, axis, state.axis),
+            wait=jnp.where(idle & ~leaves, state.wait + 1, 0),
+        )
+
+    def _priority(self, state: ShuttleState) -> jax.Array:
+        """`[A]` int32, all different: loaded ones first, then who waited longer, then in turn."""
+        num = self.num_agents
+        wait = jnp.minimum(state.wait, MAX_PRIORITY_WAIT)
+        turn = (jnp.arange(num) + state.time) % num
+        return PRIORITY_LOADED * state.loaded + max(PRIORITY_WAIT, num) * wait + turn
+
+    def _complete(self, state: ShuttleState) -> tuple[ShuttleState, jax.Array]:
+        """Step 4 of a tick: time passes. Returns the state and who delivered, `[A]` bool."""
+        finished = state.busy == 1
+        arrived = finished & (state.reserved != state.cell)
+        handled = finished & ~arrived
+        delivered = handled & state.loaded
+        num_delivered = state.num_delivered + delivered
+        storage, port = jax.vmap(self._draw_job)(state.job_keys, num_delivered)
+        state = replace(
+            state,
+            cell=jnp.where(arrived, state.reserved, state.cell),
+            busy=jnp.maximum(state.busy - 1, 0),
+            loaded=state.loaded ^ handled,
+            num_delivered=num_delivered,
+            storage=jnp.where(delivered, storage, state.storage),
+            port=jnp.where(delivered, port, state.port),
+        )
+        # A new target is never the cell on which it was handed out, so arriving is the only way in.
+        starts = arrived & (state.cell == state.target)
+        busy = jnp.where(starts, self.guidepath.timings.handling, state.busy)
+        return replace(state, busy=busy), delivered
+
+    def _draw_job(self, job_key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Storage cell and port of a shuttle's `index`-th job, scalars.
+
+        One word of random bits serves both draws: it leaves the uniform distribution by less than
+        one part in 2^32 per combination and costs a fraction of two calls of `randint`.
+        """
+        storage_cells = jnp.asarray(self.guidepath.storage_cells)
+        port_cells = jnp.asarray(self.guidepath.port_cells)
+        bits = jax.random.bits(jax.random.fold_in(job_key, index), dtype=jnp.uint32)
+        storage = storage_cells[bits % len(storage_cells)]
+        port = port_cells[bits // len(storage_cells) % len(port_cells)]
+        return storage, port
+
+    def _observe(self, state: ShuttleState, params: ShuttleParams) -> Observation:
+        # Without the barrier XLA computes parts of the state, random bits included, several times.
+        state = jax.lax.optimization_barrier(state)
+        num = self.num_agents
+        alive = jnp.broadcast_to(state.time < params.max_steps, (num,))
+        legal = jnp.asarray(self.guidepath.exits)[state.reserved] != NO_EXIT
+        return Observation(
+            features=features(state, self.guidepath, params.max_steps),
+            action_mask=jnp.concatenate([jnp.ones((num, 1), bool), legal], axis=1),
+            alive=alive,
+            agent_mask=alive & (state.busy == 0),
+        )
+
+
+def _distinct_cells(key: jax.Array, num: int, num_cells: int) -> jax.Array:
+    """`[num]` int32: distinct uniform cells, the first `num` steps of a Fisher-Yates shuffle.
+
+    Step m swaps places m and j_m >= m. Instead of moving `num_cells` entries about, what stands at
+    place j_i before step i is found by undoing the steps before it: place j_m held what was at m.
+    """
+    steps = jnp.arange(num)
+    bits = jax.random.bits(key, (num,), jnp.uint32)
+    swapped = steps + (bits % (num_cells - steps).astype(jnp.uint32)).astype(jnp.int32)
+    place = swapped
+    for m in reversed(range(num - 1)):
+        place = jnp.where((steps > m) & (place == swapped[m]), m, place)
+    return place
