@@ -225,8 +225,8 @@ def _check_counts(config: Any, *names: str) -> None:
 def _check_range(config: Any, low: float, high: float, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
-        if value is not None and not low <= value <= high:
-            raise ValueError(f"{name} must lie in [{low}, {high}], got {value}")
+        if value is not None and not (low <= value <= high and np.isfinite(value)):
+            raise ValueError(f"{name} must be finite and lie in [{low}, {high}], got {value}")
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The algorithm as pure functions: `init(key) -> state` and `train_step(state) -> (state, metrics)`.
+"""The algorithm as pure functions: `init` makes a `TrainState`, `train_step` advances it.
 
 Both can be jitted, and vmapped over seeds. Nothing here touches the host.
 """
@@ -116,16 +116,28 @@ class Learner:
         ), metrics
 
     def train_steps(
-        self, state: TrainState, num_iterations: jax.Array
+        self, state: TrainState, num_iterations: jax.Array, metrics: Metrics | None = None
     ) -> tuple[TrainState, Metrics]:
-        """Several iterations, their number known at run time only; metrics are merged."""
+        """Several iterations, their number known at run time only; the first fault ends them.
 
-        def body(_: Any, carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
+        Args:
+            state: where to start.
+            num_iterations: `()` int.
+            metrics: of earlier iterations, to which these are added one by one; so the sum does not
+                depend on how iterations are spread over calls.
+        """
+        if metrics is None:
+            metrics = metrics_lib.empty_like(jax.eval_shape(self.train_step, state)[1])
+        last = state.iteration + num_iterations
+
+        def goes_on(carry: tuple[TrainState, Metrics]) -> jax.Array:
+            return (carry[0].iteration < last) & ~carry[1].fault.found
+
+        def body(carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
             state, metrics = self.train_step(carry[0])
             return state, metrics_lib.merge(carry[1], metrics)
 
-        empty = metrics_lib.empty_like(jax.eval_shape(self.train_step, state)[1])
-        return jax.lax.fori_loop(0, num_iterations, body, (state, empty))
+        return jax.lax.while_loop(goes_on, body, (state, metrics))
 
     def _coefficients(
         self, hyperparams: Hyperparams, iteration: jax.Array, kl_coef: jax.Array

@@ -1,11 +1,11 @@
 """Environments and policies, tick by tick, as one scan."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxmarl_envs.core import MultiAgentEnv, Observation
 
+from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_ppo.agent_inputs import AgentInputs
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.recurrence import where_rows
@@ -19,6 +19,15 @@ class Rollout(NamedTuple):
     outcomes: Outcomes  # [T, E, A]
     bootstrap_value: jax.Array  # [E, A]: V of the observation after the last tick
     start_hidden: PyTree  # [E, A, H] leaves: held when the rollout began
+
+
+class Answer(NamedTuple):
+    """What the environments returned at one tick."""
+
+    reward: jax.Array  # [E, A]
+    terminated: jax.Array  # [E, A] bool: edge
+    truncated: jax.Array  # [E, A] bool: edge; counts only where not terminated too
+    info: dict[str, Any]  # of `MultiAgentEnv.step_batch`
 
 
 def init_slots(
@@ -77,36 +86,22 @@ def rollout(
 
     def tick(slots: Slots, key: jax.Array) -> tuple[Slots, tuple[Decisions, Outcomes]]:
         key_act, key_env = jax.random.split(key)
-        hidden, decisions = _act(bank, encoder, policies, slots, key_act)
-        keys = jax.random.split(key_env, slots.fresh.shape[0])
-        action = encoder.env_action(decisions.action)
-        obs, env_state, reward, terminated, truncated, info = env.step_batch(
-            keys, slots.env_state, action, env_params
-        )
-        decided = ~slots.fresh | decisions.acted
-        last_action = where_rows(decisions.acted, decisions.action, slots.last_action)
-        last_reward = jnp.where(decisions.acted, 0.0, slots.last_reward) + reward
-        after = slots.replace(
-            env_state=env_state,
-            obs=obs,
-            hidden=hidden,
-            fresh=~decided,
-            last_action=last_action,
-            last_reward=last_reward,
-        )
+        hidden, decisions = act(bank, encoder, policies, slots, key_act)
+        after, answer = step(env, env_params, encoder, slots, hidden, decisions, key_env)
+        truncated = answer.truncated & ~answer.terminated
         outcomes = Outcomes(
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated & ~terminated,
+            reward=answer.reward,
+            terminated=answer.terminated,
+            truncated=truncated,
             final_value=_final_value(
-                bank, encoder, policies, after, info["final_observation"], truncated & ~terminated
+                bank, encoder, policies, after, answer.info["final_observation"], truncated
             ),
             alive=slots.obs.alive,
-            credited=decided,
-            episode_over=info["episode_over"],
-            extras=info.get("metrics", {}),
+            credited=~after.fresh,
+            episode_over=answer.info["episode_over"],
+            extras=answer.info.get("metrics", {}),
         )
-        return after.replace(fresh=~decided | terminated | truncated), (decisions, outcomes)
+        return begin_lives(after, answer), (decisions, outcomes)
 
     start_hidden = slots.hidden
     slots, (decisions, outcomes) = jax.lax.scan(tick, slots, jax.random.split(key, num_steps))
@@ -114,10 +109,19 @@ def rollout(
     return slots, Rollout(decisions, outcomes, value, start_hidden)
 
 
-def _act(
-    bank: PolicyBank, encoder: AgentInputs, policies: Policies, slots: Slots, key: jax.Array
+def act(
+    bank: PolicyBank,
+    encoder: AgentInputs,
+    policies: Policies,
+    slots: Slots,
+    key: jax.Array,
+    greedy: bool = False,
 ) -> tuple[PyTree, Decisions]:
-    """Every slot's decision on its current observation; those that wait decide nothing."""
+    """Every slot's decision on its current observation; those that wait decide nothing.
+
+    Actions are drawn, or with `greedy` the most likely ones. Returns the memory to hold from here
+    on and the decisions `[E, A]`.
+    """
     obs = slots.obs
     inputs = encoder(obs.features, slots)
     rows = _Actors.of(bank, encoder, obs.agent_mask)
@@ -126,8 +130,9 @@ def _act(
     hidden, start, outputs, value = bank.forward(
         policies, rows.take(slots.hidden), rows.take(inputs), rows.take(slots.fresh), acting
     )
-    action = bank.distribution.sample(key, outputs, mask)
-    log_prob = bank.distribution.log_prob(outputs, mask, action)
+    distribution = bank.distribution
+    action = distribution.mode(outputs, mask) if greedy else distribution.sample(key, outputs, mask)
+    log_prob = distribution.log_prob(outputs, mask, action)
     decisions = Decisions(
         inputs=inputs,
         action_mask=obs.action_mask,
@@ -140,6 +145,42 @@ def _act(
         policy=slots.policy,
     )
     return rows.put(hidden, slots.hidden), decisions
+
+
+def step(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    encoder: AgentInputs,
+    slots: Slots,
+    hidden: PyTree,
+    decisions: Decisions,
+    key: jax.Array,
+) -> tuple[Slots, Answer]:
+    """Send decisions from `act` to the environments; those that are over begin anew.
+
+    Returns:
+        The slots after the tick and what the environments answered. `fresh` is still that of the
+        lives which were played, as a value at their end needs it; `begin_lives` comes next.
+    """
+    keys = jax.random.split(key, slots.fresh.shape[0])
+    action = encoder.env_action(decisions.action)
+    obs, env_state, reward, terminated, truncated, info = env.step_batch(
+        keys, slots.env_state, action, env_params
+    )
+    after = slots.replace(
+        env_state=env_state,
+        obs=obs,
+        hidden=hidden,
+        fresh=slots.fresh & ~decisions.acted,
+        last_action=where_rows(decisions.acted, decisions.action, slots.last_action),
+        last_reward=jnp.where(decisions.acted, 0.0, slots.last_reward) + reward,
+    )
+    return after, Answer(reward, terminated, truncated, info)
+
+
+def begin_lives(slots: Slots, answer: Answer) -> Slots:
+    """Whoever comes after a life that ended has decided nothing yet."""
+    return slots.replace(fresh=slots.fresh | answer.terminated | answer.truncated)
 
 
 class _Actors(NamedTuple):

@@ -5,8 +5,8 @@ A rollout shorter than the horizon would otherwise see only one phase of the epi
 
 import jax
 import jax.numpy as jnp
-from jaxmarl_envs.core import MultiAgentEnv, Observation
 
+from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_ppo.agent_inputs import AgentInputs
 from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.types import PyTree, Slots
@@ -30,7 +30,7 @@ def stagger_episodes(
     def tick(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
         obs, env_state = carry
         key_act, key_env = jax.random.split(jax.random.fold_in(key, index))
-        action = encoder.env_action(_random_actions(key_act, encoder, obs))
+        action = encoder.env_action(random_actions(key_act, encoder, obs))
         keys = jax.random.split(key_env, num_envs)
         stepped = env.step_batch(keys, env_state, action, env_params)[:2]
         return where_rows(index < offset, stepped, carry)
@@ -41,7 +41,7 @@ def stagger_episodes(
     return slots.replace(obs=obs, env_state=env_state), counted
 
 
-def _random_actions(key: jax.Array, encoder: AgentInputs, obs: Observation) -> jax.Array:
+def random_actions(key: jax.Array, encoder: AgentInputs, obs: Observation) -> jax.Array:
     """Uniform over the legal actions, or over the bounds (before squashing)."""
     if encoder.continuous:
         uniform = jax.random.uniform(key, obs.action_mask.shape, minval=-0.999, maxval=0.999)

@@ -53,6 +53,8 @@ class MultiAgentEnv(Generic[State, Params]):
 
     name: str
     agents: tuple[str, ...]
+    # Name and keyword arguments, where `make` built the environment: how to build it again.
+    made_as: tuple[str, dict[str, Any]] | None = None
 
     @property
     def num_agents(self) -> int:

@@ -57,6 +57,7 @@ def make(name: str, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
         factory = getattr(importlib.import_module(module), attribute)
     _check_keywords(name, factory, kwargs)
     env = factory(**kwargs)
+    env.made_as = (name, kwargs)
     return env, env.default_params
 
 

@@ -1,0 +1,335 @@
+"""The options of every command, with the defaults of the environment's preset."""
+
+import ast
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+import jaxmarl_envs
+from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, ScheduleSpec, TrainConfig
+from jaxmarl_ppo.config_io import network_kind
+from jaxmarl_ppo.networks import NETWORKS
+from jaxmarl_ppo.presets import preset
+
+NetworkKind = Literal["mlp", "lstm", "cnn"]
+Activation = Literal["tanh", "relu", "silu", "gelu"]
+
+
+def _parse_count(args: list[str]) -> int:
+    """A whole number, also as 5e6."""
+    try:
+        return int(args[0])
+    except ValueError:
+        number = float(args[0])
+    if not number.is_integer():
+        raise ValueError(f"{args[0]} is not a whole number")
+    return int(number)
+
+
+def _parse_policies(args: list[str]) -> str | dict[str, str]:
+    """`shared`, `per_agent`, or AGENT=POLICY,..."""
+    text = args[0]
+    if "=" not in text:
+        return text
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    return {agent.strip(): policy.strip() for agent, _, policy in pairs}
+
+
+def _show_policies(policies: str | Mapping[str, str]) -> list[str]:
+    if isinstance(policies, str):
+        return [policies]
+    return [",".join(f"{agent}={policy}" for agent, policy in policies.items())]
+
+
+_Count = Annotated[
+    int,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=_parse_count,
+        is_instance=lambda x: isinstance(x, int),
+        str_from_instance=lambda x: [str(x)],
+    ),
+]
+_Policies = Annotated[
+    Any,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="shared|per_agent|AGENT=POLICY,...",
+        instance_from_str=_parse_policies,
+        is_instance=lambda x: isinstance(x, str | Mapping),
+        str_from_instance=_show_policies,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class PPOOptions(PPOConfig):  # noqa: D101
+    __doc__ = PPOConfig.__doc__
+
+    def __post_init__(self) -> None:
+        """Checked when it becomes a `PPOConfig`, so that an error is one plain line."""
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Train policies on an environment and keep a record in a folder.
+
+    The defaults are those of the environment's preset, if it has one; name the environment to see
+    them. `--network` chooses the network options that apply.
+
+    Attributes:
+        env: name of the environment; `jaxmarl-ppo envs` lists them.
+        seed: of everything random.
+        total_env_steps: ticks summed over environments, such as 5e6; rounded up to whole
+            iterations.
+        num_envs: parallel environments.
+        num_steps: ticks per rollout.
+        network: kind of network.
+        hidden_sizes: widths of the dense layers.
+        lstm_size: width of the LSTM; only with `--network lstm`.
+        channels: of each convolution; only with `--network cnn`.
+        activation: of all layers.
+        separate_critic: actor and critic share no layer.
+        policies: one for all, one per agent, or a table such as `x=red,o=blue`.
+        prev_action: append the agent's previous action to its features.
+        prev_reward: append what the agent earned since its previous action.
+        append_agent_id: append the slot's one-hot.
+        normalise_observations: by running mean and variance.
+        normalise_rewards: by the running standard deviation of the discounted return.
+        ppo: hyper-parameters. A schedule is a number, `linear:1e-3:0` (from the first to the last
+            environment step) or `'[[0, 1e-3], [1e6, 0]]'` (points joined by lines).
+        stagger_starts: begin the first episodes at different phases.
+        micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        log_interval: iterations per entry of the log; None for about a hundred entries.
+        run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
+        env_kwargs: KEY=VALUE, what the environment is made with.
+        progress: show progress.
+    """
+
+    env: Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
+    seed: int
+    total_env_steps: _Count
+    num_envs: _Count
+    num_steps: _Count
+    network: NetworkKind
+    hidden_sizes: tuple[int, ...]
+    lstm_size: int | None
+    channels: tuple[int, ...] | None
+    activation: Activation
+    separate_critic: bool
+    policies: _Policies
+    prev_action: bool
+    prev_reward: bool
+    append_agent_id: bool
+    normalise_observations: bool
+    normalise_rewards: bool
+    ppo: PPOOptions
+    stagger_starts: bool
+    micro_batch_rows: int | None
+    log_interval: int | None
+    run_dir: Path | None = None
+    env_kwargs: tuple[str, ...] = ()
+    progress: bool = True
+
+    def to_config(self) -> TrainConfig:
+        """The configuration that these options describe.
+
+        Raises:
+            ValueError: a value out of range, or an option without effect.
+        """
+        spec = PolicySpec(
+            network=self._network(),
+            **{name: getattr(self, name) for name in _names(PolicySpec) if name != "network"},
+        )
+        ppo = PPOConfig(**{name: getattr(self.ppo, name) for name in _names(PPOConfig)})
+        own = {name: getattr(self, name) for name in _names(TrainConfig) if hasattr(self, name)}
+        base = preset(self.env).config
+        return dataclasses.replace(base, **{**own, "policy": spec, "ppo": ppo})
+
+    def _network(self) -> Any:
+        sizes: dict[str, Any] = {}
+        for option, kind in (("lstm_size", "lstm"), ("channels", "cnn")):
+            value = getattr(self, option)
+            if kind == self.network:
+                sizes[option] = value
+            elif value is not None:
+                flag = option.replace("_", "-")
+                raise ValueError(
+                    f"--{flag} has no effect with --network {self.network}; "
+                    f"use --network {kind} or drop --{flag}"
+                )
+        sizes["hidden_sizes"] = self.hidden_sizes
+        for option, value in sizes.items():
+            for size in value if isinstance(value, tuple) else (value,):
+                if size is None or size < 1:
+                    flag = option.replace("_", "-")
+                    raise ValueError(f"--{flag} takes whole numbers of at least 1, got {size}")
+        return NETWORKS[self.network](
+            activation=self.activation, separate_critic=self.separate_critic, **sizes
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Evaluate what a run has learnt, on fresh episodes.
+
+    Attributes:
+        run_dir: the run's folder.
+        episodes: how many; None for as many as the environment needs.
+        seed: of the episodes.
+        greedy: take each policy's most probable action instead of drawing one.
+        json: print one JSON object instead of a table.
+    """
+
+    run_dir: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN_DIR")]
+    episodes: int | None = None
+    seed: int = 0
+    greedy: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class EnvsOptions:
+    """List the environments that can be trained on by name."""
+
+
+def parse_train(args: Sequence[str]) -> TrainOptions:
+    """Parse the arguments of `train`, with the defaults of the environment that they name.
+
+    Raises:
+        ValueError: an unknown environment.
+    """
+    names = jaxmarl_envs.names()
+    env = next((arg for arg in args if arg in names), None)
+    options = _parse_train(args, env)
+    if options.env not in names:
+        jaxmarl_envs.make(options.env)  # tells the closest name
+    # An option's value may have looked like the name of an environment.
+    return options if options.env == env else _parse_train(args, options.env)
+
+
+def parse_evaluate(args: Sequence[str]) -> EvaluateOptions:
+    """Parse the arguments of `evaluate`."""
+    return tyro.cli(EvaluateOptions, args=args, prog="jaxmarl-ppo evaluate")
+
+
+def parse_envs(args: Sequence[str]) -> EnvsOptions:
+    """Parse the arguments of `envs`."""
+    return tyro.cli(EnvsOptions, args=args, prog="jaxmarl-ppo envs")
+
+
+def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` as a table; a value that is no Python literal is a string.
+
+    Raises:
+        ValueError: no `=`, or a key given twice.
+    """
+    result: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise ValueError(f"--env-kwargs takes KEY=VALUE, got {pair!r}")
+        if key in result:
+            raise ValueError(f"--env-kwargs gives {key!r} twice")
+        try:
+            result[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            result[key] = text
+    return result
+
+
+def parse_schedule(text: str) -> Any:
+    """A number, `linear:START:END` or a list of points.
+
+    Anything else is left as it is, for the configuration to refuse.
+    """
+    kind, _, ends = text.partition(":")
+    try:
+        if kind == "linear":
+            start, end = ends.split(":")
+            return Linear(float(start), float(end))
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _names(cls: type) -> list[str]:
+    return [f.name for f in dataclasses.fields(cls)]
+
+
+def _parse_train(args: Sequence[str], env: str | None) -> TrainOptions:
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_schedule_rule)
+    return tyro.cli(
+        TrainOptions,
+        args=args,
+        prog="jaxmarl-ppo train",
+        default=_default_options(env, _network_argument(args)),
+        registry=registry,
+    )
+
+
+def _schedule_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    if info.type != ScheduleSpec:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT|SCHEDULE",
+        instance_from_str=lambda args: parse_schedule(args[0]),
+        is_instance=lambda x: isinstance(x, int | float | Linear | tuple),
+        str_from_instance=_show_schedule,
+    )
+
+
+def _show_schedule(spec: ScheduleSpec) -> list[str]:
+    if isinstance(spec, Linear):
+        return [f"linear:{spec.start:g}:{spec.end:g}"]
+    if isinstance(spec, tuple):
+        return [str([list(point) for point in spec])]
+    return [f"{spec:g}"]
+
+
+def _network_argument(args: Sequence[str]) -> str | None:
+    """The kind of network that is asked for, as the other defaults depend on it."""
+    for i, arg in enumerate(args):
+        kind = arg.partition("=")[2] if arg.startswith("--network=") else None
+        if arg == "--network" and i + 1 < len(args):
+            kind = args[i + 1]
+        if kind in NETWORKS:
+            return kind
+    return None
+
+
+def _default_options(env: str | None, kind: str | None) -> TrainOptions:
+    chosen = preset(env or "")
+    config, spec = chosen.config, chosen.config.policy
+    network = NETWORKS[spec.network]() if isinstance(spec.network, str) else spec.network
+    ppo = {name: getattr(config.ppo, name) for name in _names(PPOConfig)}
+    if kind is not None and kind != network_kind(network):
+        # The preset's sizes were chosen for another network.
+        network = NETWORKS[kind]()
+        ppo["bptt_length"] = None
+    own = {name: getattr(config, name) for name in _names(TrainConfig)}
+    for name in ("policy", "ppo", "ppo_overrides"):
+        del own[name]
+    inputs = {name: getattr(spec, name) for name in _names(PolicySpec) if name != "network"}
+    return TrainOptions(
+        env=tyro.MISSING,
+        network=network_kind(network),  # type: ignore[arg-type]
+        hidden_sizes=tuple(network.hidden_sizes),  # type: ignore[attr-defined]
+        lstm_size=getattr(network, "lstm_size", None),
+        channels=getattr(network, "channels", None),
+        activation=network.activation,  # type: ignore[attr-defined]
+        separate_critic=network.separate_critic,  # type: ignore[attr-defined]
+        ppo=PPOOptions(**ppo),
+        env_kwargs=tuple(f"{key}={value!r}" for key, value in chosen.env_kwargs.items()),
+        **own,
+        **inputs,
+    )

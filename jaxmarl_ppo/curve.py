@@ -1,0 +1,68 @@
+"""The learning curve of a run as a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+CURVE_FILE = "curve.png"
+_MAX_LINES = 12
+
+
+def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: str, path: Path):
+    """Draw the mean return of every agent against environment steps.
+
+    Agents that earn the same throughout, such as a team with one reward, share a line.
+
+    Args:
+        history: entries of the log.
+        agents: their names.
+        title: of the picture.
+        path: where to write it, as PNG.
+    """
+    # The import takes a second, and touches no display and no global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    curves = _curves(history, agents)
+    for label, points in list(curves.items())[:_MAX_LINES]:
+        axes.plot(*zip(*points, strict=True), label=label, linewidth=1.8, solid_capstyle="round",
+                  marker="o" if len(points) == 1 else None)  # fmt: skip
+    if not curves:
+        axes.text(0.5, 0.5, "no episode has ended", ha="center", transform=axes.transAxes)
+    else:
+        axes.legend(frameon=False, loc="best")
+    hidden = len(curves) - _MAX_LINES
+    axes.set_title(title + (f" ({hidden} more agents not shown)" if hidden > 0 else ""))
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("mean return per episode")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3, linewidth=0.6)
+    axes.margins(x=0.01)
+    figure.savefig(path)
+
+
+def _curves(
+    history: Sequence[dict[str, Any]], agents: Sequence[str]
+) -> dict[str, tuple[tuple[float, float], ...]]:
+    """Points (environment step, mean return) by label."""
+    together: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for agent in agents:
+        points = tuple(
+            (entry["env_steps"], entry["agents"][agent]["return_mean"])
+            for entry in history
+            if "return_mean" in entry["agents"][agent]
+        )
+        if points:
+            together.setdefault(points, []).append(agent)
+    return {_label(names): points for points, names in together.items()}
+
+
+def _label(names: list[str]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]}, … {names[-1]} ({len(names)} agents)"

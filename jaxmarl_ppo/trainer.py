@@ -1,0 +1,323 @@
+"""The host's side of training: compile once, call, log, save, and stop well."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo import checkpoint, config_io
+from jaxmarl_ppo import metrics as metrics_lib
+from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.config import TrainConfig
+from jaxmarl_ppo.curve import CURVE_FILE, plot_curve
+from jaxmarl_ppo.interruption import Interruption, call_interruptibly, wait_until_ready
+from jaxmarl_ppo.loggers import RunLog, peak_memory_mb
+from jaxmarl_ppo.metrics import FAULT_FIELDS, Fault, Metrics
+from jaxmarl_ppo.progress import Progress, make_progress
+from jaxmarl_ppo.types import Policies, PyTree, TrainState
+
+# A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
+SLICE_S = 0.5
+# The next slice may have at most this many times the iterations of the last one.
+SLICE_GROWTH = 8
+LOG_ENTRIES = 100
+
+InitFn = Callable[[jax.Array], tuple[TrainState, Metrics]]
+TrainFn = Callable[[TrainState, np.int32, Metrics], tuple[TrainState, Metrics]]
+
+
+class EnvironmentFault(ValueError):  # noqa: N818
+    """The environment gave something that cannot be trained on.
+
+    Attributes:
+        field: what was wrong: one of `metrics.FAULT_FIELDS`.
+        agent: whose.
+        iteration: in which, counted from 0.
+        tick: within that iteration's rollout, counted from 0.
+        env_index: in which of the parallel environments.
+    """
+
+    def __init__(self, env_name: str, agent: str, fault: Fault, num_steps: int, run_dir: Path):
+        self.field = FAULT_FIELDS[int(fault.field)]
+        self.agent = agent
+        self.iteration, self.tick = int(fault.iteration), int(fault.tick)
+        self.env_index = int(fault.env)
+        what = "NaN" if fault.is_nan else "an infinite value"
+        what = "no legal action" if self.field == "action_mask" else what
+        super().__init__(
+            f"environment {env_name!r} gave {what} in {self.field!r} of agent {agent!r} at tick "
+            f"{self.tick} of iteration {self.iteration} (environment {self.env_index}, its tick "
+            f"{self.iteration * num_steps + self.tick} since training began, all counted from 0); "
+            f"the parameters from before it are saved in {run_dir}"
+        )
+
+
+class TrainingDiverged(ValueError):  # noqa: N818
+    """A policy's parameters are no longer finite."""
+
+    def __init__(self, env_steps: int, saved_env_steps: int, run_dir: Path):
+        super().__init__(
+            f"training diverged: after {env_steps:,} environment steps there are parameters that "
+            "are not finite; try a lower learning_rate or max_grad_norm. The parameters of "
+            f"{saved_env_steps:,} environment steps are saved in {run_dir}"
+        )
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run came to.
+
+    Attributes:
+        state: the final training state.
+        policies: what belongs to policies in it, as saved.
+        history: the entries of `metrics.jsonl`; see `loggers.RunLog`.
+        run_dir: the run's folder.
+        env_steps: environment steps done.
+        interrupted: whether it was stopped before its end.
+    """
+
+    state: TrainState
+    policies: Policies  # [K, ...] leaves
+    history: list[dict[str, Any]]
+    run_dir: Path
+    env_steps: int
+    interrupted: bool
+
+
+@dataclass
+class _Run:
+    """What changes while a run goes on."""
+
+    state: TrainState
+    good: Policies  # the newest that are known to be finite, on the host
+    no_metrics: Metrics  # the neutral element, on the host, where no donation uses it up
+    folder: Path
+    log: RunLog
+    progress: Progress
+    interruption: Interruption
+    began: float  # by time.perf_counter: when training began, compilation included
+    logged_at: float  # when the last entry was made, or compilation ended
+    good_env_steps: int = 0
+    iteration: int = 0
+    decisions: int = 0
+    slice_iterations: int = 1
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains policies on an environment and keeps a record in a folder.
+
+    Everything that is wrong with the configuration shows here, before anything is compiled.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        config: the run.
+        run_dir: where to keep the record; it must not exist or be empty. None for
+            `runs/<env>-<network>-seed<seed>-<timestamp>`.
+        progress: whether to show progress on standard output.
+
+    Raises:
+        ValueError: what does not fit together, or a run folder in use.
+    """
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        env_params: PyTree,
+        config: TrainConfig | None = None,
+        run_dir: str | Path | None = None,
+        *,
+        progress: bool = True,
+    ) -> None:
+        self.env = env
+        self.env_params = env_params
+        self.config = TrainConfig() if config is None else config
+        self._run_dir = run_dir
+        self._show_progress = progress
+        self._claim_run_dir()
+        self.learner = make_learner(env, env_params, self.config)
+
+    def train(self) -> TrainResult:
+        """Train to the end, or until Ctrl-C, and save.
+
+        A first Ctrl-C ends the run after the present slice of about half a second (an iteration is
+        never cut), with everything learnt saved; a second one raises `KeyboardInterrupt` at once.
+        So does the first one while nothing is learnt yet, during compilation.
+
+        Raises:
+            EnvironmentFault: the environment gave NaN, infinity or no legal action. The parameters
+                from before are saved.
+            TrainingDiverged: parameters are not finite any more. The last finite ones are saved.
+            ValueError: the run folder has come into use meanwhile.
+        """
+        began = time.perf_counter()
+        folder = self._claim_run_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        progress = self._make_progress(folder)
+        with progress, Interruption(lambda: progress.set_phase("stopping")) as interruption:
+            with _removed_unless_used(folder):
+                progress.set_phase("compiling")
+                init, train = self._compile(interruption)
+                state, no_metrics = init(jax.random.key(self.config.seed))
+                self._write_record(folder)
+            with RunLog(folder) as log:
+                policies, no_metrics = jax.device_get((state.policies, no_metrics))
+                now = time.perf_counter()
+                run = _Run(
+                    state, policies, no_metrics, folder, log, progress, interruption, began, now
+                )
+                progress.set_phase("training")
+                try:
+                    self._loop(run, train)
+                except Exception:
+                    self._save(run)
+                    raise
+                self._save(run)
+        return TrainResult(
+            state=run.state,
+            policies=run.state.policies,
+            history=run.history,
+            run_dir=folder,
+            env_steps=self._env_steps(run.iteration),
+            interrupted=run.iteration < self.config.num_iterations,
+        )
+
+    def _compile(self, interruption: Interruption) -> tuple[InitFn, TrainFn]:
+        """Both compiled functions of a run."""
+
+        def start(key: jax.Array) -> tuple[TrainState, Metrics]:
+            state = self.learner.init(key)
+            metrics = jax.eval_shape(self.learner.train_step, state)[1]
+            return state, metrics_lib.empty_like(metrics)
+
+        init = jax.jit(start).lower(jax.random.key(self.config.seed))
+        state, metrics = init.out_info
+        # The number of iterations is an argument, so slices of any size share one compilation.
+        train = jax.jit(self.learner.train_steps, donate_argnums=(0, 2))
+        lowered = train.lower(state, np.int32(1), metrics)
+        return call_interruptibly(lambda: (init.compile(), lowered.compile()), interruption)
+
+    def _loop(self, run: _Run, train: TrainFn) -> None:
+        interval = self.log_interval
+        total = self.config.num_iterations
+        while run.iteration < total and not run.interruption.requested:
+            # Entries fall on multiples of the interval, whatever the slices were.
+            metrics = self._interval(run, train, min(run.iteration + interval, total))
+            self._check(run, metrics)
+            self._log(run, metrics)
+
+    def _interval(self, run: _Run, train: TrainFn, target: int) -> Metrics:
+        """Train up to iteration `target`, in slices; an interruption ends it early.
+
+        A slice adds its iterations to the metrics one by one, so how many there are to a slice
+        changes no bit of them.
+        """
+        first = run.iteration
+        metrics = run.no_metrics
+        while run.iteration < target and not run.interruption.requested:
+            count = min(run.slice_iterations, target - run.iteration)
+            started = time.perf_counter()
+            run.state, metrics = train(run.state, np.int32(count), metrics)
+            wait_until_ready(metrics.sums.ticks)
+            now = time.perf_counter()
+            wanted = int(SLICE_S * count / (now - started))
+            run.slice_iterations = max(1, min(wanted, SLICE_GROWTH * run.slice_iterations))
+            run.iteration = int(run.state.iteration)
+            rate = self._env_steps(run.iteration - first) / (now - run.logged_at)
+            run.progress.advance(self._env_steps(run.iteration), rate)
+            if metrics.fault.found:
+                break
+        return metrics
+
+    def _check(self, run: _Run, metrics: Metrics) -> None:
+        """Take the policies as the ones to save, unless something is wrong with them."""
+        policies = jax.device_get(run.state.policies)
+        env_steps = self._env_steps(run.iteration)
+        # Looked at first: parameters that are not finite make values that look like a fault.
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):
+            raise TrainingDiverged(env_steps, run.good_env_steps, run.folder)
+        run.good, run.good_env_steps = policies, env_steps
+        if metrics.fault.found:
+            fault = jax.device_get(metrics.fault)
+            agent = self.env.agents[int(fault.agent)]
+            raise EnvironmentFault(self.env.name, agent, fault, self.config.num_steps, run.folder)
+
+    def _log(self, run: _Run, metrics: Metrics) -> None:
+        summary = metrics_lib.summarise(metrics, self.env.agents, self.learner.bank.mapping.names)
+        now = time.perf_counter()
+        seconds = now - run.logged_at
+        run.logged_at = now
+        run.decisions += summary["decisions"]
+        entry = {
+            "env_steps": self._env_steps(run.iteration),
+            "decisions": run.decisions,
+            "iteration": run.iteration,
+            "wall_s": now - run.began,
+            "env_steps_per_s": summary["env_steps"] / seconds,
+            "decisions_per_s": summary["decisions"] / seconds,
+            "decisions_per_tick": summary["decisions_per_tick"],
+            "episodes": summary["episodes"],
+            "policies": summary["policies"],
+            "agents": summary["agents"],
+            "peak_memory_mb": peak_memory_mb(),
+        }
+        run.history.append(entry)
+        run.log.write(entry)
+        run.progress.show_entry(entry)
+
+    def _save(self, run: _Run) -> None:
+        run.progress.set_phase("saving")
+        path = run.folder / checkpoint.POLICIES_FILE
+        checkpoint.save_policies(path, self.learner.bank, run.good)
+        title = f"{self._name}, seed {self.config.seed}"
+        plot_curve(run.history, self.env.agents, title, run.folder / CURVE_FILE)
+        run.progress.set_phase("stopped" if run.iteration < self.config.num_iterations else "done")
+
+    def _write_record(self, folder: Path) -> None:
+        record = checkpoint.run_record(self.env, self.env_params, self.config)
+        content = config_io.dump_json(record, indent=2) + "\n"
+        checkpoint.write_atomically(folder / checkpoint.CONFIG_FILE, content.encode())
+
+    def _claim_run_dir(self) -> Path:
+        return checkpoint.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
+
+    def _make_progress(self, folder: Path) -> Progress:
+        config = self.config
+        title = (
+            f"{self.env.name} | {config_io.network_kind(config.policy.network)} | "
+            f"{config.num_envs} envs x {config.num_steps} ticks | "
+            f"seed {config.seed} | {jax.default_backend()} | {folder}"
+        )
+        policies = self.learner.bank.mapping.names
+        total = self._env_steps(config.num_iterations)
+        return make_progress(self._show_progress, title, total, self.env.agents, policies)
+
+    @property
+    def log_interval(self) -> int:
+        """Iterations per entry of the log: as configured, or for about a hundred entries."""
+        return self.config.log_interval or max(1, self.config.num_iterations // LOG_ENTRIES)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.env.name}-{config_io.network_kind(self.config.policy.network)}"
+
+    def _env_steps(self, num_iterations: int) -> int:
+        return num_iterations * self.config.num_envs * self.config.num_steps
+
+
+@contextlib.contextmanager
+def _removed_unless_used(folder: Path) -> Iterator[None]:
+    """Leave no empty run folder behind if the body fails or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise

@@ -1,0 +1,140 @@
+"""What the presets learn, over several seeds: trains, evaluates and records it under benchmarks/.
+
+    python scripts/learning_figures.py tic_tac_toe --seeds 0 1 2 3 4
+
+writes benchmarks/learning-tic_tac_toe.json: per seed the evaluation report, the seconds of training
+and the learning curve, beside the hardware, the versions and the command. With --picture it draws
+docs/learning_curves.png from what benchmarks/ holds.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import jaxmarl_envs
+from jaxmarl_ppo import PRESETS, Trainer, preset
+from jaxmarl_ppo.evaluate import evaluate_policies, format_report
+from jaxmarl_ppo.trainer import TrainResult
+
+ROOT = Path(__file__).resolve().parent.parent
+# What tells the progress of a scenario, and of whom.
+CURVES = {
+    "tic_tac_toe": [("x", "draw", "games drawn")],
+    "crypto": [("bob_0", "return_mean", "alice and bob"), ("eve_0", "return_mean", "eve")],
+    "shuttle_grid": [("shuttle_0", "deliveries", "deliveries per shift")],
+}
+# (value, label) of the lines to compare with.
+MARKS = {
+    "tic_tac_toe": [(1.0, "perfect play: every game")],
+    "crypto": [(24.0, "optimum 24"), (-25.0, "optimum -25")],
+    "shuttle_grid": [(24.2, "best scripted dispatcher")],
+}
+
+
+def train_and_evaluate(name: str, seed: int, episodes: int | None) -> dict[str, Any]:
+    """One run of a preset: what `benchmarks/` keeps of it."""
+    chosen = preset(name)
+    env, env_params = jaxmarl_envs.make(name, **chosen.env_kwargs)
+    config = dataclasses.replace(chosen.config, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(env, env_params, config, Path(folder) / "run", progress=False)
+        started = time.perf_counter()
+        result = trainer.train()
+        wall_s = time.perf_counter() - started
+    record: dict[str, Any] = {
+        "seed": seed,
+        "env_steps": result.env_steps,
+        "wall_s_with_compilation": round(wall_s, 1),
+        "train_s": round(result.env_steps / _mean_rate(result), 1),
+    }
+    for greedy in (False, True):
+        report = evaluate_policies(
+            env, env_params, trainer.learner, result.policies, episodes, greedy=greedy
+        )
+        print(format_report(report), flush=True)
+        record["greedy" if greedy else "sample"] = report
+    record["curves"] = {
+        label: [[entry["env_steps"], round(entry["agents"][agent][key], 3)]
+                for entry in result.history if key in entry["agents"][agent]]
+        for agent, key, label in CURVES[name]
+    }  # fmt: skip
+    return record
+
+
+def _mean_rate(result: TrainResult) -> float:
+    """Environment steps per second over the run, compilation left out."""
+    seconds, before = 0.0, 0
+    for entry in result.history:
+        seconds += (entry["env_steps"] - before) / entry["env_steps_per_s"]
+        before = entry["env_steps"]
+    return result.env_steps / seconds
+
+
+def draw_curves(path: Path) -> None:
+    """All scenarios side by side, a line per seed."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    figure = Figure(figsize=(12, 3.6), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (name, curves) in zip(figure.subplots(1, len(CURVES)), CURVES.items(), strict=True):
+        record = json.loads((ROOT / "benchmarks" / f"learning-{name}.json").read_text())
+        for color, (_, _, label) in zip(("C0", "C3"), curves, strict=False):
+            for index, run in enumerate(record["runs"]):
+                axes.plot(*zip(*run["curves"][label], strict=True), color=color, alpha=0.75,
+                          linewidth=1.4, label=label if index == 0 else None)  # fmt: skip
+        for index, (value, label) in enumerate(MARKS[name]):
+            axes.axhline(value, color="0.35", linewidth=0.9, linestyle=(0, (4, 3)))
+            below = index > 0 or name == "tic_tac_toe"
+            axes.annotate(label, (0.98, value), xycoords=("axes fraction", "data"), fontsize=8,
+                          xytext=(0, -3 if below else 3), textcoords="offset points", ha="right",
+                          va="top" if below else "bottom", color="0.35")  # fmt: skip
+        axes.set_title(f"{name} ({len(record['runs'])} seeds)", fontsize=10)
+        axes.set_xlabel("environment steps")
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.margins(x=0.01, y=0.08)
+        axes.legend(frameon=False, fontsize=8, loc="center right")
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Run the seeds of one scenario, or draw what is recorded."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scenario", nargs="?", choices=sorted(PRESETS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--episodes", type=int, default=None)
+    parser.add_argument("--picture", action="store_true")
+    args = parser.parse_args()
+    if args.scenario is None and not args.picture:
+        parser.error("name a scenario, or give --picture")
+    if args.scenario is not None:
+        path = ROOT / "benchmarks" / f"learning-{args.scenario}.json"
+        record = {
+            "command": shlex.join(["python", "scripts/learning_figures.py", *sys.argv[1:]]),
+            "machine": {"cpus": os.cpu_count(), "processor": platform.machine(),
+                        "devices": [str(device) for device in jax.devices()]},
+            "versions": {"python": platform.python_version(), "jax": jax.__version__},
+            "runs": [],
+        }  # fmt: skip
+        for seed in args.seeds:
+            record["runs"].append(train_and_evaluate(args.scenario, seed, args.episodes))
+            path.write_text(json.dumps(record, indent=1) + "\n")
+    if args.picture:
+        draw_curves(ROOT / "docs" / "learning_curves.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Self-play on tic-tac-toe from Python: train with the preset, then print how far from perfect."""
+
+import argparse
+import dataclasses
+
+import jaxmarl_envs
+from jaxmarl_ppo import Trainer, preset
+from jaxmarl_ppo.evaluate import evaluate_run, format_report
+
+
+def main() -> None:
+    """Train, save under `runs/` and evaluate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    chosen = preset("tic_tac_toe")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--total-env-steps", type=int, default=chosen.config.total_env_steps)
+    args = parser.parse_args()
+    config = dataclasses.replace(chosen.config, **vars(args))
+    env, env_params = jaxmarl_envs.make("tic_tac_toe", **chosen.env_kwargs)
+    result = Trainer(env, env_params, config).train()
+    print(format_report(evaluate_run(result.run_dir)))
+
+
+if __name__ == "__main__":
+    main()

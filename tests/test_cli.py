@@ -1,0 +1,305 @@
+"""The command line, as a person uses it."""
+
+import io
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import pytest
+from rich.console import Console
+
+from jaxmarl_ppo import cli, cli_options, progress, trainer
+from jaxmarl_ppo.checkpoint import load_run
+from jaxmarl_ppo.config import Linear, PPOConfig
+from jaxmarl_ppo.networks import CNN, LSTM, MLP
+from jaxmarl_ppo.presets import preset
+
+TINY = ["--num-envs", "4", "--num-steps", "8", "--hidden-sizes", "4", "--ppo.num-minibatches", "2"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache_dir(tmp_path_factory):
+    names = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("cache")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    before = {name: jax.config.values[name] for name in names}
+    for name, value in names.items():
+        jax.config.update(name, value)
+    yield names["jax_compilation_cache_dir"]
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def run(capsys, *args):
+    """Exit status, standard output, standard error."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(args)
+    captured = capsys.readouterr()
+    return caught.value.code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory, cache_dir):
+    """A run in a process of its own that Ctrl-C stops: `(process, output, errors, run_dir)`."""
+    run_dir = tmp_path_factory.mktemp("cli") / "run"
+    command = [sys.executable, "-m", "jaxmarl_ppo", "train", "tic_tac_toe", *TINY]
+    command += ["--total-env-steps", "1e9", "--log-interval", "20", "--run-dir", str(run_dir)]
+    # A test run in the background ignores SIGINT, and its children would inherit that.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, "JAX_COMPILATION_CACHE_DIR": cache_dir},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    metrics = run_dir / "metrics.jsonl"
+    deadline = time.monotonic() + 300
+    while not (metrics.exists() and metrics.stat().st_size) and process.poll() is None:
+        assert time.monotonic() < deadline, "no entry within five minutes"
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=120)
+    return process, output, errors, run_dir
+
+
+def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
+    process, output, errors, run_dir = interrupted
+    assert process.returncode == 130, errors
+    entries = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    done = entries[-1]["env_steps"]
+    assert f"interrupted after {done:,} of 1,000,000,000 environment steps" in output
+    assert f"saved in {run_dir}" in output
+    assert (run_dir / "curve.png").exists()
+    loaded = load_run(run_dir)
+    assert loaded.env.name == "tic_tac_toe"
+    assert loaded.config.policy.network == MLP(hidden_sizes=(4,), separate_critic=True)
+
+
+def test_plain_lines_in_a_pipe(interrupted):
+    lines = interrupted[1].splitlines()
+    assert lines[0].startswith("tic_tac_toe | mlp | 4 envs x 8 ticks | seed 0 | cpu | ")
+    assert "compiling ..." in lines
+    assert any("env-steps" in line and "return x" in line for line in lines)
+    assert "\x1b" not in interrupted[1]
+
+
+def test_evaluate_prints_one_json_object_last(interrupted, capsys):
+    status, output, _ = run(capsys, "evaluate", str(interrupted[3]), "--episodes", "4", "--json")
+    assert status == 0
+    report = json.loads(output.splitlines()[-1])
+    assert set(report["agents"]) == {"x", "o"}
+    status, output, _ = run(capsys, "evaluate", str(interrupted[3]), "--episodes", "4")
+    assert status == 0
+    assert "tic_tac_toe: 4 episodes" in output
+
+
+def test_run_folder_in_use(interrupted, capsys):
+    status, _, errors = run(capsys, "train", "tic_tac_toe", "--run-dir", str(interrupted[3]))
+    assert status == 2
+    assert f"run folder '{interrupted[3]}' exists and is not empty" in errors
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("trian crypto", "unknown command 'trian'; valid: train, evaluate, envs"),
+        ("train cripto", "unknown environment 'cripto'; did you mean 'crypto'? valid names: cr"),
+        ("train --seed 1 cripto", "did you mean 'crypto'?"),
+        ("train tic_tac_toe --env-kwargs sise=4", "takes no option 'sise'; valid options: size"),
+        ("train tic_tac_toe --env-kwargs size", "--env-kwargs takes KEY=VALUE, got 'size'"),
+        ("train tic_tac_toe --env-kwargs k=2 k=3", "--env-kwargs gives 'k' twice"),
+        ("train tic_tac_toe --env-kwargs k=9", "k must be an integer from 1 to 3"),
+        ("train tic_tac_toe --lstm-size 8", "--lstm-size has no effect with --network mlp"),
+        ("train tic_tac_toe --channels 8", "--channels has no effect with --network mlp"),
+        ("train shuttle_grid --network mlp --lstm-size 8", "--lstm-size has no effect with --net"),
+        ("train tic_tac_toe --ppo.bptt-length 8", "bptt_length=8 has no effect"),
+        ("train tic_tac_toe --ppo.target-kl 0.1", "target_kl=0.1 has no effect"),
+        ("train tic_tac_toe --network cnn", "network CNN needs planes"),
+        ("train tic_tac_toe --hidden-sizes 8 0", "--hidden-sizes takes whole numbers of at least"),
+        ("train tic_tac_toe --ppo.gamma 2", "gamma must be finite and lie in [0.0, 1.0], got 2.0"),
+        ("train tic_tac_toe --ppo.learning-rate fast", "learning_rate must be a number, Linear"),
+        ("train tic_tac_toe --ppo.learning-rate linear:1", "[[step, value], ...], got 'linear:1'"),
+        ("train tic_tac_toe --ppo.learning-rate True", "learning_rate must be a number, Linear"),
+        ("train tic_tac_toe --num-envs 0", "num_envs must be a whole number of at least 1, got 0"),
+        ("train tic_tac_toe --policies both", "unknown policy mapping 'both'; valid: 'shared'"),
+        ("train tic_tac_toe --policies x=a", "gives no policy to o"),
+        ("train tic_tac_toe --log-interval 0", "log_interval must be a whole number of at least"),
+        ("evaluate nowhere", "run folder 'nowhere' does not exist"),
+        ("evaluate .", "config.json does not exist"),
+    ],
+)
+def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trainer.Trainer, "train", lambda self: pytest.fail("it trains"))
+    status, _, errors = run(capsys, *args.split())
+    assert status == 2
+    assert message in errors
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+    assert "Traceback" not in errors
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("args", ["train", "train tic_tac_toe --sed 1", "evaluate", "envs now"])
+def test_usage_errors(capsys, args):
+    status, _, errors = run(capsys, *args.split())
+    assert status == 2
+    assert "Traceback" not in errors
+    assert errors
+
+
+def test_help(capsys):
+    status, output, _ = run(capsys, "--help")
+    assert status == 0
+    assert all(command in output for command in ("train", "evaluate", "envs"))
+    status, output, _ = run(capsys, "train", "shuttle_grid", "--help")
+    assert status == 0
+    config = preset("shuttle_grid").config
+    assert f"(default: {config.total_env_steps})" in output
+    assert f"(default: {config.policy.network.lstm_size})" in output
+
+
+def test_list_of_environments(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    status, output, _ = run(capsys, "envs")
+    assert status == 0
+    (line,) = [line for line in output.splitlines() if "crypto" in line]
+    assert "eve_0, bob_0, alice_0" in line
+    assert "4, 8, 8" in line
+    assert "25" in line
+
+
+def config_of(*args):
+    return cli_options.parse_train(args).to_config()
+
+
+@pytest.mark.parametrize("name", ["tic_tac_toe", "crypto", "shuttle_grid"])
+def test_without_options_the_preset_holds(name):
+    assert config_of(name) == preset(name).config
+
+
+def test_options_reach_the_configuration():
+    options = """
+        tic_tac_toe --seed 3 --total-env-steps 5e6 --num-envs 7 --num-steps 9
+        --network lstm --hidden-sizes 8 9 --lstm-size 5 --activation relu
+        --separate-critic --policies x=red,o=blue --prev-action --prev-reward
+        --append-agent-id --normalise-observations --normalise-rewards
+        --ppo.learning-rate linear:1e-3:0 --ppo.entropy-coef '[[0, 1e-3], [1e6, 0]]'
+        --ppo.gamma 0.5 --ppo.max-grad-norm None --no-stagger-starts
+        --micro-batch-rows 64 --log-interval 2
+    """
+    config = config_of(*shlex.split(options))
+    network = LSTM(hidden_sizes=(8, 9), lstm_size=5, activation="relu", separate_critic=True)
+    assert config.policy.network == network
+    assert (config.seed, config.total_env_steps) == (3, 5_000_000)
+    assert (config.num_envs, config.num_steps) == (7, 9)
+    assert config.policies == {"x": "red", "o": "blue"}
+    spec = config.policy
+    assert spec.prev_action
+    assert spec.prev_reward
+    assert spec.append_agent_id
+    assert spec.normalise_observations
+    assert spec.normalise_rewards
+    assert config.ppo.learning_rate == Linear(1e-3, 0.0)
+    assert config.ppo.entropy_coef == ((0.0, 1e-3), (1e6, 0.0))
+    assert (config.ppo.gamma, config.ppo.max_grad_norm) == (0.5, None)
+    assert not config.stagger_starts
+    assert (config.micro_batch_rows, config.log_interval) == (64, 2)
+
+
+def test_another_network_than_the_presets_brings_its_own_sizes():
+    assert config_of("shuttle_grid", "--network", "mlp").policy.network == MLP()
+    assert config_of("shuttle_grid", "--network=mlp").ppo.bptt_length is None
+    cnn = config_of("tic_tac_toe", "--network", "cnn", "--channels", "4", "5")
+    assert cnn.policy.network == CNN(channels=(4, 5))
+
+
+def test_an_environments_name_as_another_options_value():
+    config = config_of("--run-dir", "crypto", "tic_tac_toe")
+    assert config == preset("tic_tac_toe").config
+
+
+def test_ppo_options_are_the_fields_of_ppo_config():
+    assert cli_options.PPOOptions() == cli_options.PPOOptions(
+        **{f: getattr(PPOConfig(), f) for f in PPOConfig.__dataclass_fields__}
+    )
+
+
+ENTRY = {
+    "agents": {
+        "x": {"episodes": 3, "return_mean": 0.5, "return_min": -1.0, "return_max": 1.0,
+              "length_mean": 7.0, "win": 0.75},
+        "o": {"episodes": 0},
+    },
+    "policies": {"shared": {"episodes": 3, "decisions": 9, "entropy": 1.25, "kl": 0.004}},
+}  # fmt: skip
+
+
+def console(**kwargs):
+    return Console(file=io.StringIO(), width=100, **kwargs)
+
+
+def test_plain_progress_is_sparing_but_has_the_first_and_the_last():
+    now = [0.0]
+    out = console()
+    shown = progress.PlainProgress(out, 1000, ("x", "o"), ("shared",), clock=lambda: now[0])
+    with shown:
+        for done in range(100, 1001, 100):
+            now[0] += 1.0
+            shown.advance(done, 100.0)
+            shown.show_entry(ENTRY)
+    lines = out.file.getvalue().splitlines()
+    assert [line.split("/")[0].strip() for line in lines] == ["100", "600", "1,000"]
+    assert len({line.index("env-steps") for line in lines}) == 1
+    assert "return x +0.500 o -" in lines[0]
+    assert "left  0:09" in lines[0]
+
+
+def test_live_progress_shows_tables():
+    out = console(force_terminal=True)
+    shown = progress.LiveProgress(out, 1000, "title of it")
+    shown.set_phase("compiling")
+    with shown:
+        shown.advance(500, 250.0)
+        shown.show_entry(ENTRY)
+        page = console()
+        page.print(shown.render())
+    text = page.file.getvalue()
+    for word in (
+        "title of it",
+        "compiling",
+        "50%",
+        "500/1k",
+        "250/s",
+        "left 0:02",
+        "0.750",
+        "1.25",
+    ):
+        assert word in text, word
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "text"),
+    [
+        (progress.count_text, 512, "512"),
+        (progress.count_text, 81_920, "81.9k"),
+        (progress.count_text, 999_999, "1000k"),
+        (progress.count_text, 1_015_808, "1.02M"),
+        (progress.rate_text, 0.0, "-/s"),
+        (progress.time_text, 3723.4, "1:02:03"),
+        (progress.time_text, 59.7, "1:00"),
+        (progress.time_text, None, "-:--"),
+    ],
+)
+def test_short_numbers(function, value, text):
+    assert function(value) == text

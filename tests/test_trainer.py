@@ -1,0 +1,461 @@
+"""The host's side of training: records, determinism, faults, interruption, loading."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import serialization, struct
+
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_ppo import checkpoint, trainer
+from jaxmarl_ppo.checkpoint import load_run
+from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.loggers import WALL_CLOCK_FIELDS
+from jaxmarl_ppo.networks import MLP
+from jaxmarl_ppo.trainer import EnvironmentFault, Trainer, TrainingDiverged
+
+OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
+FAULT_AGENT = 1
+
+
+@struct.dataclass
+class LampParams:
+    fault: int | jax.Array = OK
+    fault_time: int | jax.Array = 17  # the tick that is faulty
+    life: int | jax.Array = 5  # ticks of a life
+
+
+@struct.dataclass
+class LampState:
+    time: jax.Array  # []: ticks since the first reset, so that it counts through all lives
+    goal: jax.Array  # [A] int
+
+
+class Lamps(MultiAgentEnv[LampState, LampParams]):
+    """Each agent is shown which of two switches pays; lives end every few ticks and start anew."""
+
+    name = "lamps"
+    agents = ("ann_0", "bob_0")
+
+    @property
+    def default_params(self):
+        return LampParams()
+
+    def observation_space(self, agent, params):
+        return Box(0.0, 1.0, (2,))
+
+    def action_space(self, agent, params):
+        return Discrete(2)
+
+    def reset_env(self, key, params):
+        state = LampState(jnp.zeros((), jnp.int32), jax.random.bernoulli(key, shape=(2,)) * 1)
+        return self._observe(state, params), state
+
+    def step_env(self, key, state, action, params):
+        at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
+        reward = (action == state.goal).astype(jnp.float32)
+        reward = jnp.where(at_fault & (params.fault == NAN_REWARD), jnp.nan, reward)
+        goal = jax.random.bernoulli(key, shape=(2,)) * 1
+        state = LampState(state.time + 1, goal)
+        ended = jnp.broadcast_to(state.time % params.life == 0, (2,))
+        metrics = {"lit": reward}
+        obs = self._observe(state, params)
+        return obs, state, reward, ended, jnp.zeros(2, bool), {"metrics": metrics}
+
+    def _observe(self, state, params):
+        at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
+        features = jax.nn.one_hot(state.goal, 2)
+        infinite = at_fault & (params.fault == INF_FEATURES)
+        features = jnp.where(infinite[:, None], jnp.inf, features)
+        mask = jnp.broadcast_to(~(at_fault & (params.fault == NO_ACTION))[:, None], (2, 2))
+        everyone = jnp.ones(2, bool)
+        return Observation(features, mask, alive=everyone, agent_mask=everyone)
+
+
+NUM_ENVS, NUM_STEPS = 4, 8
+# As many points as the schedule of the run that diverges, so that both share a compilation.
+STEADY = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 1e-2))
+EXPLODING = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 3e38))
+CONFIG = TrainConfig(
+    total_env_steps=10 * NUM_ENVS * NUM_STEPS,
+    num_envs=NUM_ENVS,
+    num_steps=NUM_STEPS,
+    policies="per_agent",
+    policy=PolicySpec(network=MLP(hidden_sizes=(4,)), normalise_observations=True),
+    ppo=PPOConfig(num_epochs=2, num_minibatches=2, learning_rate=STEADY),
+    log_interval=3,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_compilations(tmp_path_factory):
+    """Trainers of equal shapes compile once; environment parameters are arguments."""
+    names = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("cache")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_disable_most_optimizations": True,
+    }
+    before = {name: jax.config.values[name] for name in names}
+    for name, value in names.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def make_trainer(run_dir, params=None, **changes):
+    env = Lamps()
+    config = dataclasses.replace(CONFIG, **changes)
+    return Trainer(env, params or env.default_params, config, run_dir, progress=False)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return make_trainer(tmp_path_factory.mktemp("run") / "new").train()
+
+
+def read_entries(run_dir):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def without_clock(history):
+    return [{k: v for k, v in entry.items() if k not in WALL_CLOCK_FIELDS} for entry in history]
+
+
+def assert_same(x, y):
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(x), jax.device_get(y))
+
+
+def load(run_dir):
+    return load_run(run_dir, env=Lamps())
+
+
+def test_record_of_a_run(result):
+    assert not result.interrupted
+    assert result.env_steps == CONFIG.total_env_steps
+    entries = read_entries(result.run_dir)
+    assert entries == result.history
+    assert [entry["iteration"] for entry in entries] == [3, 6, 9, 10]
+    names = {path.name.split(".")[0] for path in result.run_dir.iterdir()}
+    assert names == {"config", "metrics", "events", "params", "curve"}
+    assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")
+    record = json.loads((result.run_dir / "config.json").read_text())
+    assert record["env"]["name"] == "lamps"
+    assert record["config"]["policy"]["network"]["hidden_sizes"] == [4]
+    assert record["versions"]["jax"] == jax.__version__
+    assert record["platform"]["num_devices"] == jax.device_count()
+
+
+def test_entries_count_everything_once(result):
+    """Totals are totals, and the intervals' own counts add up to them."""
+    per_iteration = NUM_ENVS * NUM_STEPS
+    for entry in result.history:
+        assert entry["env_steps"] == entry["iteration"] * per_iteration
+        assert entry["decisions"] == 2 * entry["env_steps"]
+        assert entry["decisions_per_tick"] == 2.0
+        assert entry["env_steps_per_s"] > 0
+        assert entry["peak_memory_mb"] > 0
+    decided = sum(p["decisions"] for entry in result.history for p in entry["policies"].values())
+    assert decided == 2 * CONFIG.total_env_steps
+    # Every environment ends a life of either agent on every fifth tick.
+    for agent in Lamps.agents:
+        lives = [entry["agents"][agent] for entry in result.history]
+        assert sum(life["episodes"] for life in lives) == NUM_ENVS * (10 * NUM_STEPS // 5)
+        assert all(life["lit"] == pytest.approx(life["return_mean"]) for life in lives)
+        assert all(life["length_mean"] == 5.0 for life in lives)
+    walls = [entry["wall_s"] for entry in result.history]
+    assert walls == sorted(walls)
+
+
+def test_tensorboard_scalars(result):
+    event_file = pytest.importorskip("tensorboardX.proto.event_pb2")
+    from tensorboardX.record_writer import RecordWriter  # noqa: F401  the format's other half
+
+    (path,) = result.run_dir.glob("events.*")
+    found = {}
+    data = path.read_bytes()
+    while data:  # length (8 bytes), its checksum (4), the event, its checksum (4)
+        size = int.from_bytes(data[:8], "little")
+        event = event_file.Event.FromString(data[12 : 12 + size])
+        found |= {(v.tag, event.step): v.simple_value for v in event.summary.value}
+        data = data[16 + size :]
+    last = result.history[-1]
+    for name, policy in last["policies"].items():
+        key = (f"policies/{name}/entropy", last["env_steps"])
+        assert found[key] == pytest.approx(policy["entropy"])
+
+
+def test_same_seed_gives_the_same_metrics(result, tmp_path):
+    again = make_trainer(tmp_path / "again").train()
+    assert without_clock(again.history) == without_clock(result.history)
+    assert_same(again.policies, result.policies)
+
+
+def test_slices_change_no_bit(result, tmp_path, monkeypatch):
+    # A slice that may last no time has one iteration; the others have 1, 8 and 1.
+    monkeypatch.setattr(trainer, "SLICE_S", 0.0)
+    short = make_trainer(tmp_path / "short", log_interval=10).train()
+    monkeypatch.setattr(trainer, "SLICE_S", 1e9)
+    long = make_trainer(tmp_path / "long", log_interval=10).train()
+    assert without_clock(short.history) == without_clock(long.history)
+    assert_same(short.policies, result.policies)
+    assert_same(long.policies, result.policies)
+
+
+def test_another_seed_gives_other_metrics(result, tmp_path):
+    other = make_trainer(tmp_path / "other", seed=1).train()
+    assert without_clock(other.history) != without_clock(result.history)
+
+
+def test_one_environment(tmp_path):
+    changes = {"num_envs": 1, "total_env_steps": 50}
+    result = make_trainer(tmp_path / "one", log_interval=None, **changes).train()
+    assert result.env_steps == 56  # whole iterations
+    assert [entry["env_steps"] for entry in result.history] == list(range(8, 57, 8))
+    assert jax.tree.all(jax.tree.map(lambda x: bool(np.isfinite(x).all()), result.policies))
+
+
+@pytest.mark.parametrize(("iterations", "interval"), [(10, 1), (250, 2), (1000, 10)])
+def test_about_a_hundred_entries(tmp_path, iterations, interval):
+    steps = iterations * NUM_ENVS * NUM_STEPS
+    made = make_trainer(tmp_path / "new", log_interval=None, total_env_steps=steps)
+    assert made.log_interval == interval
+
+
+@pytest.fixture(scope="module")
+def before_fault(tmp_path_factory):
+    """Two iterations, which is where tick 17 finds a run with 8 ticks per rollout."""
+    steps = 2 * NUM_ENVS * NUM_STEPS
+    return make_trainer(tmp_path_factory.mktemp("good") / "new", total_env_steps=steps).train()
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "what", "slices"),
+    [
+        (NAN_REWARD, "reward", "gave NaN in 'reward' of agent 'bob_0'", 0.0),
+        (NAN_REWARD, "reward", "gave NaN in 'reward' of agent 'bob_0'", 1e9),
+        (INF_FEATURES, "features", "gave an infinite value in 'features' of agent 'bob_0'", 1e9),
+        (NO_ACTION, "action_mask", "gave no legal action in 'action_mask' of agent 'bob_0'", 1e9),
+    ],
+)
+def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, field, what, slices):
+    monkeypatch.setattr(trainer, "SLICE_S", slices)
+    monkeypatch.setattr(trainer, "SLICE_GROWTH", 1000)
+    run_dir = tmp_path / "faulty"
+    with pytest.raises(EnvironmentFault) as caught:
+        make_trainer(run_dir, LampParams(fault=kind), log_interval=10).train()
+    message = str(caught.value)
+    assert f"environment 'lamps' {what} at tick 1 of iteration 2" in message
+    assert "its tick 17 since training began" in message
+    assert str(run_dir) in message
+    assert (caught.value.field, caught.value.agent) == (field, "bob_0")
+    assert (caught.value.tick, caught.value.iteration) == (1, 2)
+    assert_same(load(run_dir).policies, before_fault.policies)
+
+
+def test_divergence_is_not_blamed_on_the_environment(tmp_path):
+    run_dir = tmp_path / "diverged"
+    ppo = dataclasses.replace(CONFIG.ppo, learning_rate=EXPLODING)
+    with pytest.raises(TrainingDiverged, match=r"parameters of 96 environment steps are saved"):
+        make_trainer(run_dir, ppo=ppo).train()
+    policies = load(run_dir).policies
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies))
+    assert len(read_entries(run_dir)) == 1
+
+
+def test_saved_policies_are_the_final_ones(result):
+    loaded = load(result.run_dir)
+    assert_same(loaded.policies, result.policies)
+    assert loaded.policies.obs_moments.count.sum() > 0
+    assert loaded.config == CONFIG
+    assert loaded.env_params == LampParams()
+
+
+def test_run_of_an_unregistered_environment_needs_it_again(result):
+    with pytest.raises(ValueError, match="'lamps' was not built by `make`, or is not registered here; pass it"):
+        load_run(result.run_dir)
+
+
+def test_load_run_refuses_what_does_not_fit(result, tmp_path):
+    with pytest.raises(ValueError, match=r"run folder .* does not exist"):
+        load_run(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"config.json does not exist"):
+        load_run(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="lacks format, env, config"):
+        load_run(tmp_path)
+    (tmp_path / "config.json").write_text("not json")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_run(tmp_path)
+    record = (result.run_dir / "config.json").read_bytes()
+    (tmp_path / "config.json").write_bytes(record)
+    with pytest.raises(ValueError, match="the run saved no parameters"):
+        load(tmp_path)
+    path = tmp_path / "params" / "policies.msgpack"
+    path.parent.mkdir()
+    whole = (result.run_dir / "params" / "policies.msgpack").read_bytes()
+    for content in (b"", b"\xc1 nonsense", whole[:-20]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="damaged or not a file of policies"):
+            load(tmp_path)
+    wider = record.replace(b'"hidden_sizes": [\n          4', b'"hidden_sizes": [\n          6')
+    assert wider != record
+    (tmp_path / "config.json").write_bytes(wider)
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"should be float32\[2, 6, 2\]"):
+        load(tmp_path)
+    shared = record.replace(b'"per_agent"', b'"shared"')
+    (tmp_path / "config.json").write_bytes(shared)
+    with pytest.raises(ValueError, match="holds the policies ann_0, bob_0, but the config"):
+        load(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    checkpoint.write_atomically(path, b"old")
+
+    def fail(descriptor):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_saved_file_holds_no_code(result):
+    """Message pack of arrays and names alone; nothing that a reader would have to execute."""
+    content = serialization.msgpack_restore(
+        (result.run_dir / "params" / "policies.msgpack").read_bytes()
+    )
+    leaves = jax.tree.leaves(content)
+    assert all(isinstance(leaf, np.ndarray | int | str) for leaf in leaves)
+
+
+def test_run_folder_in_use_is_refused_before_anything_else(tmp_path):
+    (tmp_path / "note").touch()
+    with pytest.raises(ValueError, match=f"{tmp_path}.* is not empty"):
+        make_trainer(tmp_path)
+    with pytest.raises(ValueError, match="note' is a file"):
+        make_trainer(tmp_path / "note")
+    (tmp_path / "empty").mkdir()
+    make_trainer(tmp_path / "empty")
+
+
+def test_run_folder_by_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = checkpoint.new_run_dir(None, "lamps-mlp-seed0")
+    assert first.parent.name == "runs"
+    assert first.name.startswith("lamps-mlp-seed0-20")
+    first.mkdir(parents=True)
+    assert checkpoint.new_run_dir(None, "lamps-mlp-seed0") != first
+
+
+def test_environment_is_built_again_as_it_was_made(tmp_path):
+    import jaxmarl_envs
+
+    env, params = jaxmarl_envs.make("tic_tac_toe", illegal="random")
+    record = checkpoint.run_record(env, params, TrainConfig())
+    assert checkpoint._recorded_env(record["env"]).illegal == "random"
+    record = checkpoint.run_record(type(env)(illegal="random"), params, TrainConfig())
+    with pytest.raises(ValueError, match="'tic_tac_toe' was not built by `make`"):
+        checkpoint._recorded_env(record["env"])
+
+
+def test_interruption_saves_what_was_learnt(tmp_path, monkeypatch):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        pytest.skip("Ctrl-C is ignored here")
+    made = make_trainer(tmp_path / "run", total_env_steps=10**9, log_interval=5)
+    write = trainer.RunLog.write
+
+    def write_and_interrupt(log, entry):
+        write(log, entry)
+        if entry["iteration"] == 10:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(trainer.RunLog, "write", write_and_interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    result = made.train()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert result.interrupted
+    assert result.env_steps == 10 * NUM_ENVS * NUM_STEPS
+    assert len(read_entries(result.run_dir)) == 2
+    assert_same(load(result.run_dir).policies, result.policies)
+
+
+def test_second_interruption_aborts_at_once(tmp_path, monkeypatch):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        pytest.skip("Ctrl-C is ignored here")
+    made = make_trainer(tmp_path / "run", total_env_steps=10**9, log_interval=5)
+
+    def interrupt_twice(log, entry):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("still going")
+
+    monkeypatch.setattr(trainer.RunLog, "write", interrupt_twice)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        made.train()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not (tmp_path / "run" / "params").exists()
+
+
+def test_interruption_while_compiling_leaves_no_folder(tmp_path, monkeypatch):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        pytest.skip("Ctrl-C is ignored here")
+    made = make_trainer(tmp_path / "run")
+
+    empty_like = trainer.metrics_lib.empty_like
+
+    def interrupt(metrics):
+        signal.raise_signal(signal.SIGINT)
+        return empty_like(metrics)
+
+    monkeypatch.setattr(trainer.metrics_lib, "empty_like", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="nothing was learnt"):
+        made.train()
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_outside_the_main_thread(tmp_path):
+    """Where signal handlers cannot be installed."""
+    results = []
+    made = make_trainer(tmp_path / "run")
+    thread = threading.Thread(target=lambda: results.append(made.train()))
+    thread.start()
+    thread.join()
+    assert not results[0].interrupted
+
+
+def test_import_is_light():
+    code = (
+        "import sys, jaxmarl_ppo\n"
+        "heavy = 'jax flax distrax tensorflow_probability matplotlib tensorboardX rich tyro'\n"
+        "print([m for m in heavy.split() if m in sys.modules])\n"
+        "missing = [n for n in jaxmarl_ppo.__all__ if getattr(jaxmarl_ppo, n, None) is None]\n"
+        "print(missing)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]"]
+
+
+def test_unknown_name_of_the_package():
+    import jaxmarl_ppo
+
+    with pytest.raises(AttributeError, match="no attribute 'Trainr'"):
+        _ = jaxmarl_ppo.Trainr
