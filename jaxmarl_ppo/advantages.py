@@ -14,8 +14,7 @@ from flax import struct
 from jaxmarl_ppo import normalise
 
 
-@struct.dataclass
-class Timeline:
+class Timeline(struct.PyTreeNode):
     """One slot's ticks, oldest first. The first may stand for several ticks of an earlier rollout.
 
     A life that ended on a tick began before it; whatever stands later belongs to another life.
@@ -45,8 +44,7 @@ class Tail(NamedTuple):
     closed: jax.Array  # bool: whether what follows is known
 
 
-@struct.dataclass
-class Estimates:
+class Estimates(struct.PyTreeNode):
     """Per decision; meaningful only where the agent acted."""
 
     advantage: jax.Array  # [T]
@@ -105,7 +103,7 @@ def own_timeline_gae(
             ticks=tail.ticks,
             closed=tail.closed,
         )
-        # Where this decision is open its advantage is unknown: the trace of the one before ends here.
+        # An open decision has no advantage yet: the trace of the one before it ends here.
         decided = _next_decision(
             tick.value, jnp.where(tail.closed, advantage, 0.0), jnp.ones_like(tail.closed)
         )

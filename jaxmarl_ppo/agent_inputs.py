@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.spaces import Box
-
 from jaxmarl_ppo.distributions import ActionDistribution, BoundedGaussian, MaskedCategorical, squash
 from jaxmarl_ppo.types import PyTree, Slots
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxmarl_envs.core import MultiAgentEnv
 
+from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.agent_inputs import AgentInputs, make_agent_inputs
 from jaxmarl_ppo.config import PPOConfig, ScheduleSpec, TrainConfig, schedule_points
 from jaxmarl_ppo.learner import Learner

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from flax import linen as nn
 from flax import serialization, traverse_util
 

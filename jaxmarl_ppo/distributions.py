@@ -55,11 +55,11 @@ class MaskedCategorical:
 
     def sample(self, key: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Draw a legal action per row."""
-        return self._distribution(outputs, mask).sample(seed=key)
+        return jnp.asarray(self._distribution(outputs, mask).sample(seed=key))
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """The most likely legal action per row."""
-        return self._distribution(outputs, mask).mode()
+        return jnp.asarray(self._distribution(outputs, mask).mode())
 
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
         """Log-probability of a legal action, `[...]`."""
@@ -69,7 +69,7 @@ class MaskedCategorical:
 
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Entropy over the legal actions, `[...]`."""
-        return self._distribution(outputs, mask).entropy()
+        return jnp.asarray(self._distribution(outputs, mask).entropy())
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ Both can be jitted, and vmapped over seeds. Nothing here touches the host.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxmarl_envs.core import MultiAgentEnv
 
+from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo import minibatches, normalise, ppo
 from jaxmarl_ppo.advantages import (

@@ -19,8 +19,7 @@ from jaxmarl_ppo.types import EpisodeStats, Outcomes, PyTree
 FAULT_FIELDS = ("features", "action_mask", "reward", "final_observation")
 
 
-@struct.dataclass
-class LifeSums:
+class LifeSums(struct.PyTreeNode):
     """Finished lives of a group: all that one agent slot, or one policy, lived."""
 
     lives: jax.Array  # [G]
@@ -29,8 +28,7 @@ class LifeSums:
     extras: dict[str, jax.Array]  # [G] each
 
 
-@struct.dataclass
-class Sums:
+class Sums(struct.PyTreeNode):
     """What adds up over iterations."""
 
     agents: LifeSums  # [A]
@@ -47,16 +45,14 @@ class Sums:
     ticks: jax.Array  # (): summed over environments
 
 
-@struct.dataclass
-class Extremes:
+class Extremes(struct.PyTreeNode):
     """Least or greatest return of a finished life."""
 
     agents: jax.Array  # [A]
     policies: jax.Array  # [K]
 
 
-@struct.dataclass
-class Latest:
+class Latest(struct.PyTreeNode):
     """Values of the newest iteration."""
 
     learning_rate: jax.Array  # [K]
@@ -64,8 +60,7 @@ class Latest:
     kl_coef: jax.Array  # [K]
 
 
-@struct.dataclass
-class Fault:
+class Fault(struct.PyTreeNode):
     """The first thing from the environment that cannot be trained on."""
 
     found: jax.Array  # () bool
@@ -77,8 +72,7 @@ class Fault:
     is_nan: jax.Array  # () bool: not-a-number rather than infinite
 
 
-@struct.dataclass
-class Metrics:
+class Metrics(struct.PyTreeNode):
     """One or several iterations."""
 
     sums: Sums

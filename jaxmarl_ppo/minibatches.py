@@ -14,8 +14,7 @@ from flax import struct
 from jaxmarl_ppo.types import Decisions, PyTree
 
 
-@struct.dataclass
-class TrainingRows:
+class TrainingRows(struct.PyTreeNode):
     """Decisions with what they are trained on; `[R]` or, in blocks, `[C, B]`."""
 
     decisions: Decisions  # in blocks, `hidden` is [C, H]: where each block starts
@@ -23,8 +22,7 @@ class TrainingRows:
     target: jax.Array
 
 
-@struct.dataclass
-class Blocks:
+class Blocks(struct.PyTreeNode):
     """`C` blocks of `B` rows, one policy's side by side; `decisions.acted` marks real rows."""
 
     rows: TrainingRows  # [C, B]
@@ -154,7 +152,8 @@ def _invert(position: jax.Array, trainable: jax.Array, size: int) -> jax.Array:
 
 def _gather(rows: TrainingRows, order: jax.Array, block_size: int) -> TrainingRows:
     num_rows = rows.advantage.shape[0]
-    index = jnp.minimum(order, num_rows - 1)
+    # Padding repeats a real row: what a sleeping one holds could reach a gradient, as 0 * NaN.
+    index = jnp.minimum(jnp.where(order < num_rows, order, order[0]), num_rows - 1)
     packed = jax.tree.map(lambda x: x[index].reshape(-1, block_size, *x.shape[1:]), rows)
     filled = (order < num_rows).reshape(-1, block_size)
     return packed.replace(decisions=packed.decisions.replace(acted=filled))

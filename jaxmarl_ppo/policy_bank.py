@@ -5,6 +5,7 @@ and what the rows mean is the rollout's.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +87,7 @@ class PolicyBank:
             inputs = self._standardise(policy, inputs)
 
             def recur(hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, tuple]:
-                hidden, *outputs = self.network.apply({"params": policy.params}, hidden, inputs)
+                hidden, *outputs = self._apply(policy, hidden, inputs)
                 return hidden, tuple(outputs)
 
             hidden, start, outputs = recurrence.advance(recur, hidden, inputs, fresh, acting)
@@ -118,7 +119,7 @@ class PolicyBank:
         if self.is_recurrent:
             outputs, value = self._replay(policy, rows, inputs, resume, resume_hidden)
         else:
-            _, outputs, value = self.network.apply({"params": policy.params}, (), inputs)
+            _, outputs, value = self._apply(policy, (), inputs)
         log_prob = self.distribution.log_prob(outputs, rows.action_mask, rows.action)
         return log_prob, self.distribution.entropy(outputs, rows.action_mask), value
 
@@ -130,26 +131,28 @@ class PolicyBank:
         resume: jax.Array,
         resume_hidden: PyTree,
     ) -> tuple[jax.Array, jax.Array]:
-        network, variables = self.network, {"params": policy.params}
-        staged = hasattr(network, "encode")
+        staged = all(hasattr(self.network, name) for name in ("encode", "recur", "decode"))
 
         def recur(hidden: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
             if staged:
-                return network.apply(variables, hidden, x, method="recur")
-            hidden, *outputs = network.apply(variables, hidden, x)
+                return self._apply(policy, hidden, x, method="recur")
+            hidden, *outputs = self._apply(policy, hidden, x)
             return hidden, tuple(outputs)
 
         x = jnp.moveaxis(inputs, 1, 0)
         if staged:
-            x = network.apply(variables, x, method="encode")
+            x = self._apply(policy, x, method="encode")
         life_start, acted = rows.life_start.T, rows.acted.T
         y = recurrence.unroll(recur, rows.hidden, x, life_start, acted, resume, resume_hidden)
-        outputs, value = network.apply(variables, y, method="decode") if staged else y
+        outputs, value = self._apply(policy, y, method="decode") if staged else y
         return jnp.moveaxis(outputs, 0, 1), value.T
 
     def select(self, policies: Policies, k: int | jax.Array) -> Policies:
         """One policy of the stack."""
         return jax.tree.map(lambda x: x[k], policies)
+
+    def _apply(self, policy: Policies, *args: Any, method: str | None = None) -> Any:
+        return self.network.apply({"params": policy.params}, *args, method=method)
 
     def _standardise(self, policy: Policies, inputs: jax.Array) -> jax.Array:
         if policy.obs_moments is None:

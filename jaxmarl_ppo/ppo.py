@@ -30,8 +30,7 @@ class UpdateShape:
     adam_eps: float
 
 
-@struct.dataclass
-class Coefficients:
+class Coefficients(struct.PyTreeNode):
     """Numeric hyper-parameters at this iteration; `[K]`, or of one policy `()`."""
 
     learning_rate: jax.Array
@@ -44,8 +43,7 @@ class Coefficients:
     kl_coef: jax.Array
 
 
-@struct.dataclass
-class LossSums:
+class LossSums(struct.PyTreeNode):
     """Sums over decisions; `[K]`, or of one policy `()`."""
 
     count: jax.Array
@@ -56,8 +54,7 @@ class LossSums:
     clip_fraction: jax.Array
 
 
-@struct.dataclass
-class UpdateStats:
+class UpdateStats(struct.PyTreeNode):
     """What the minibatches of one iteration saw, `[K]` each."""
 
     losses: LossSums
@@ -66,8 +63,7 @@ class UpdateStats:
     num_steps: jax.Array  # optimiser steps
 
 
-@struct.dataclass
-class Learning:
+class Learning(struct.PyTreeNode):
     """What changes from minibatch to minibatch."""
 
     params: PyTree  # [K, ...] leaves
@@ -149,7 +145,7 @@ def _minibatch_step(
     def step(coefs: Coefficients, grads: PyTree, count: jax.Array, opt_state: PyTree, params: Any):
         grads = jax.tree.map(lambda g: g / count, grads)
         updates, opt_state = make_optimiser(coefs, shape.adam_eps).update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, optax.global_norm(grads)
+        return optax.apply_updates(params, updates), opt_state, optax.tree.norm(grads)
 
     params, opt_state, grad_norm = jax.vmap(step)(
         coefs, grads, count, learning.opt_state, learning.params

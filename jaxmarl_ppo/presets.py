@@ -17,48 +17,63 @@ class Preset:
 
 
 PRESETS: dict[str, Preset] = {
-    # Self-play forgets what it no longer meets: strong entropy keeps the whole game tree in play.
+    # Perfect play needs moves against mistakes that a good opponent never makes. Strong entropy
+    # keeps those lines in play; the greedy policy is what is perfect, not its samples.
     "tic_tac_toe": Preset(
         TrainConfig(
-            total_env_steps=6_000_000,
-            num_envs=256,
-            num_steps=64,
+            total_env_steps=8_000_000,
+            num_envs=512,
+            num_steps=32,
             policies="shared",
-            policy=PolicySpec(network=MLP(hidden_sizes=(128, 128), separate_critic=True)),
+            policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
             ppo=PPOConfig(
-                learning_rate=Linear(1e-3, 1e-4),
-                entropy_coef=Linear(0.2, 0.1),
+                learning_rate=Linear(2e-3, 1e-4),
+                entropy_coef=0.3,
+                num_epochs=2,
                 gamma=1.0,
                 gae_lambda=0.9,
             ),
         )
     ),
-    # Unequal agents with opposed interests: a policy of its own for each.
+    # Bob reads [key, message] and alice [goal, key]: one function can be both cipher and decipher,
+    # so sharing it lets them agree on a code before eve has learnt to read along. An utterance is
+    # answered one tick later, and nothing reaches further: a short horizon keeps eve's coin flips
+    # out of the advantages.
     "crypto": Preset(
         TrainConfig(
-            total_env_steps=6_000_000,
+            total_env_steps=4_000_000,
             num_envs=256,
-            num_steps=100,
-            policies="per_agent",
-            policy=PolicySpec(network=MLP(hidden_sizes=(64, 64), separate_critic=True)),
-            ppo=PPOConfig(learning_rate=Linear(1e-3, 1e-4), entropy_coef=Linear(0.05, 0.0)),
+            num_steps=50,
+            policies={"eve_0": "eve", "bob_0": "good", "alice_0": "good"},
+            policy=PolicySpec(network=MLP(hidden_sizes=(64, 64))),
+            ppo=PPOConfig(
+                learning_rate=Linear(1e-3, 1e-4),
+                entropy_coef=Linear(0.03, 0.003),
+                gamma=0.5,
+                gae_lambda=0.5,
+            ),
         )
     ),
-    # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock.
+    # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock. Entropy
+    # stays up until late, or all settle early for what a greedy dispatcher does.
     "shuttle_grid": Preset(
         TrainConfig(
-            total_env_steps=4_000_000,
-            num_envs=64,
-            num_steps=128,
+            total_env_steps=6_000_000,
+            num_envs=128,
+            num_steps=64,
             policies="shared",
-            policy=PolicySpec(network=LSTM(hidden_sizes=(128,), lstm_size=64), prev_action=True),
+            policy=PolicySpec(network=LSTM(hidden_sizes=(128,), lstm_size=64)),
             ppo=PPOConfig(
-                learning_rate=Linear(7e-4, 1e-4),
-                entropy_coef=0.01,
+                learning_rate=Linear(2e-3, 2e-4),
+                entropy_coef=Linear(0.04, 0.0),
+                num_epochs=3,
                 gamma=0.99,
+                gae_lambda=0.95,
                 discount_by="tick",
                 bptt_length=16,
             ),
+            # Less than half of the slots act at a tick, so minibatches are small.
+            micro_batch_rows=2048,
         )
     ),
 }

@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
+
 from jaxmarl_envs.core import Observation
 
 PyTree = Any
 
 
-@struct.dataclass
-class Decisions:
+class Decisions(struct.PyTreeNode):
     """What agents saw and did; meaningful only where `acted`."""
 
     inputs: jax.Array  # [..., D] or [..., rows, cols, channels]: what the network was given
@@ -30,8 +30,7 @@ class Decisions:
     policy: jax.Array  # [...] int: which policy played
 
 
-@struct.dataclass
-class Outcomes:
+class Outcomes(struct.PyTreeNode):
     """What the environment answered on each tick."""
 
     reward: jax.Array  # [T, E, A]
@@ -44,8 +43,7 @@ class Outcomes:
     extras: dict[str, jax.Array]  # [T, E, A] each: the environment's own metrics
 
 
-@struct.dataclass
-class Pending:
+class Pending(struct.PyTreeNode):
     """Decisions whose outcome was still open when a rollout ended."""
 
     decisions: Decisions  # [E, A]; `acted` tells where one is pending
@@ -54,8 +52,7 @@ class Pending:
     ticks: jax.Array  # [E, A] int: passed since
 
 
-@struct.dataclass
-class Slots:
+class Slots(struct.PyTreeNode):
     """Everything that a rollout hands to the next one."""
 
     env_state: PyTree  # [E, ...]
@@ -68,8 +65,7 @@ class Slots:
     pending: Pending
 
 
-@struct.dataclass
-class Moments:
+class Moments(struct.PyTreeNode):
     """Running mean and variance."""
 
     count: jax.Array  # [K]
@@ -77,8 +73,7 @@ class Moments:
     var: jax.Array  # [K, ...]
 
 
-@struct.dataclass
-class Policies:
+class Policies(struct.PyTreeNode):
     """All that belongs to policies: saved, snapshotted and frozen together."""
 
     params: PyTree  # [K, ...] leaves
@@ -86,8 +81,7 @@ class Policies:
     return_moments: Moments | None  # [K]
 
 
-@struct.dataclass
-class Hyperparams:
+class Hyperparams(struct.PyTreeNode):
     """Numeric hyper-parameters, one value per policy; changing them never recompiles.
 
     A schedule is a piecewise-linear function of environment steps, held constant outside its
@@ -105,8 +99,7 @@ class Hyperparams:
     target_kl: jax.Array  # [K]
 
 
-@struct.dataclass
-class Schedule:
+class Schedule(struct.PyTreeNode):
     """Piecewise-linear values over environment steps."""
 
     steps: jax.Array  # [K, P]
@@ -117,8 +110,7 @@ class Schedule:
         return jax.vmap(lambda x, y: jnp.interp(step, x, y))(self.steps, self.values)
 
 
-@struct.dataclass
-class EpisodeStats:
+class EpisodeStats(struct.PyTreeNode):
     """Running totals of the lives that have not ended yet."""
 
     returns: jax.Array  # [E, A]
@@ -128,8 +120,7 @@ class EpisodeStats:
     return_trace: jax.Array  # [E, A]: discounted sum of decision rewards, for reward scaling
 
 
-@struct.dataclass
-class TrainState:
+class TrainState(struct.PyTreeNode):
     """The whole of a training run: what is not in here does not influence it."""
 
     policies: Policies

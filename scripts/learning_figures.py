@@ -112,7 +112,9 @@ def draw_curves(path: Path) -> None:
 
 def main() -> None:
     """Run the seeds of one scenario, or draw what is recorded."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("scenario", nargs="?", choices=sorted(PRESETS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--episodes", type=int, default=None)

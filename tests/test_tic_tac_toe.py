@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
-import jaxmarl_envs
 import numpy as np
 import pytest
+
+import jaxmarl_envs
 from jaxmarl_envs.tic_tac_toe import State, TicTacToe, winning_lines
 from jaxmarl_envs.tic_tac_toe_solver import GameTable, Outcome
 

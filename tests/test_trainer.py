@@ -285,7 +285,9 @@ def test_saved_policies_are_the_final_ones(result):
 
 
 def test_run_of_an_unregistered_environment_needs_it_again(result):
-    with pytest.raises(ValueError, match="'lamps' was not built by `make`, or is not registered here; pass it"):
+    with pytest.raises(
+        ValueError, match="'lamps' was not built by `make`, or is not registered here; pass it"
+    ):
         load_run(result.run_dir)
 
 

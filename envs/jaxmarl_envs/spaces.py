@@ -31,7 +31,7 @@ class Discrete:
 
 @dataclass(frozen=True)
 class Box:
-    """Real arrays of `shape` between `low` and `high`, which are scalars or arrays of that shape."""
+    """Real arrays of `shape` between the bounds, which are scalars or arrays of that shape."""
 
     low: float | np.ndarray
     high: float | np.ndarray
