@@ -144,28 +144,27 @@ def discounted_returns(
     life_start: jax.Array,
     trained: jax.Array,
     reward: jax.Array,
-    gamma: jax.Array,
+    discount: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Discounted sums of decision rewards since the start of each life.
 
     Args:
-        trace: `[E, A]`, the sums before the first entry.
+        trace: `[E, A]`, the sums before the first entry, discounted to it.
         life_start: `[T, E, A]` bool.
         trained: `[T, E, A]` bool; other entries leave the sums as they are.
         reward: `[T, E, A]`, per decision.
-        gamma: `[T, E, A]`.
+        discount: `[T, E, A]`, from each decision to the next.
 
     Returns:
-        The sums after the last entry, and after every entry.
+        The sums after the last entry, discounted to what follows, and with every entry.
     """
 
     def step(trace: jax.Array, row: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        life_start, trained, reward, gamma = row
-        moved = jnp.where(life_start, 0.0, gamma * trace) + reward
-        trace = jnp.where(trained, moved, trace)
-        return trace, trace
+        life_start, trained, reward, discount = row
+        total = jnp.where(life_start, 0.0, trace) + reward
+        return jnp.where(trained, discount * total, trace), total
 
-    return jax.lax.scan(step, trace, (life_start, trained, reward, gamma))
+    return jax.lax.scan(step, trace, (life_start, trained, reward, discount))
 
 
 def _life_end(tick: Timeline) -> Tail:

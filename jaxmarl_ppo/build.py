@@ -13,7 +13,7 @@ from jaxmarl_ppo.agent_inputs import AgentInputs, make_agent_inputs
 from jaxmarl_ppo.config import PPOConfig, ScheduleSpec, TrainConfig, schedule_points
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.mapping import make_mapping
-from jaxmarl_ppo.networks import NETWORKS, ActorCritic
+from jaxmarl_ppo.networks import ACTIVATIONS, NETWORKS, ActorCritic
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.ppo import UpdateShape
 from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
@@ -84,6 +84,10 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
 def make_network(network: str | nn.Module, encoder: AgentInputs) -> nn.Module:
     """The named or given module, told how many distribution inputs are needed."""
     module = NETWORKS[network]() if isinstance(network, str) else network
+    if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
+        raise ValueError(
+            f"unknown activation {module.activation!r}; valid: {', '.join(ACTIVATIONS)}"
+        )
     planes = len(encoder.input_shape) > 1
     if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
         wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
@@ -109,11 +113,19 @@ def check_network(bank: PolicyBank) -> None:
     """One abstract call, so that a module of the user's own fails here and not in a trace.
 
     Raises:
-        ValueError: the module cannot be called, or returns other shapes than it must.
+        ValueError: the module cannot be called, returns other shapes than it must, or starts lives
+            from a memory that is not zero.
     """
-    batch, name = 3, type(bank.network).__name__
-    inputs = jax.ShapeDtypeStruct((batch, *bank.input_shape), jnp.float32)
-    hidden = _try(name, "initial_hidden", lambda: bank.initial_hidden((batch,)))
+    name = type(bank.network).__name__
+    for batch_shape in ((3,), (3, 2)):
+        _check_call(bank, name, batch_shape)
+    if any(leaf.any() for leaf in jax.tree.leaves(bank.initial_hidden((1,)))):
+        raise ValueError(f"network {name}: initial_hidden must be all zeros")
+
+
+def _check_call(bank: PolicyBank, name: str, batch_shape: tuple[int, ...]) -> None:
+    inputs = jax.ShapeDtypeStruct((*batch_shape, *bank.input_shape), jnp.float32)
+    hidden = _try(name, "initial_hidden", lambda: bank.initial_hidden(batch_shape))
     variables, returned = _try(
         name,
         f"the call with hidden {_shapes(hidden)} and inputs {inputs.shape}",
@@ -129,19 +141,18 @@ def check_network(bank: PolicyBank) -> None:
         raise ValueError(
             f"network {name} has variables {sorted(variables)}; only 'params' are trained"
         )
-    expected = (hidden, (batch, bank.distribution.num_outputs), (batch,))
     if not (isinstance(returned, tuple) and len(returned) == 3):
         raise ValueError(
             f"network {name} must return (hidden, distribution inputs, value), "
             f"got {_shapes(returned)}"
         )
+    expected = ((*batch_shape, bank.distribution.num_outputs), batch_shape)
     same_hidden = _shapes(returned[0]) == _shapes(hidden)
-    shapes = tuple(getattr(x, "shape", None) for x in returned[1:])
-    if not same_hidden or shapes != expected[1:]:
+    if not same_hidden or tuple(getattr(x, "shape", None) for x in returned[1:]) != expected:
         raise ValueError(
-            f"network {name} returned shapes {_shapes(returned)} for a batch of {batch} rows; it "
-            f"must return hidden {_shapes(hidden)}, distribution inputs {expected[1]} and value "
-            f"{expected[2]}"
+            f"network {name} returned shapes {_shapes(returned)} for rows of shape {batch_shape}; "
+            f"it must return hidden {_shapes(hidden)}, distribution inputs {expected[0]} and "
+            f"value {expected[1]}"
         )
 
 
@@ -178,7 +189,16 @@ def make_hyperparams(config: TrainConfig, policies: tuple[str, ...]) -> Hyperpar
 def _block_size(config: TrainConfig, bank: PolicyBank, num_rows: int) -> int:
     ppo = config.ppo
     if bank.is_recurrent:
-        return ppo.bptt_length or DEFAULT_BPTT_LENGTH
+        length = ppo.bptt_length or DEFAULT_BPTT_LENGTH
+        slots = min(map(bank.mapping.slot_policy.count, range(bank.num_policies)))
+        chunks = config.num_envs * slots * -(-config.num_steps // length)
+        if ppo.num_minibatches > chunks:
+            raise ValueError(
+                f"num_minibatches={ppo.num_minibatches} exceeds the {chunks} chunks of "
+                f"{length} decisions that a policy can have in a rollout; set num_minibatches to "
+                f"at most {chunks}, or lower bptt_length"
+            )
+        return length
     if ppo.bptt_length is not None:
         raise ValueError(
             f"bptt_length={ppo.bptt_length} has no effect on a network without memory; "

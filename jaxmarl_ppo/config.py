@@ -96,6 +96,11 @@ class PPOConfig:
         _check_choice("value_clip", self.value_clip, ("off", "ppo2", "squared_error"))
         _check_choice("kl_control", self.kl_control, ("off", "early_stop", "penalty"))
         _check_choice("discount_by", self.discount_by, ("decision", "tick"))
+        if self.kl_control != "off" and self.num_epochs * self.num_minibatches == 1:
+            raise ValueError(
+                f"kl_control={self.kl_control!r} has no effect on a single step per iteration, "
+                "before which the KL divergence is 0; raise num_epochs or num_minibatches"
+            )
         self._check_pair("value_clip_eps", "value_clip", ("ppo2", "squared_error"))
         self._check_pair("target_kl", "kl_control", ("early_stop", "penalty"))
         if self.initial_kl_coef is not None and self.kl_control != "penalty":
@@ -239,7 +244,8 @@ def _check_schedule(name: str, spec: Any) -> ScheduleSpec:
     if isinstance(spec, Linear):
         values = [spec.start, spec.end]
     elif isinstance(spec, Sequence) and not isinstance(spec, str):
-        if not spec or any(len(point) != 2 for point in spec):
+        pairs = all(isinstance(point, Sequence) and len(point) == 2 for point in spec)
+        if not spec or not pairs:
             raise ValueError(f"{name} must be a list of pairs [step, value], got {spec!r}")
         spec = tuple((float(step), float(value)) for step, value in spec)
         steps, values = zip(*spec, strict=True)

@@ -18,7 +18,7 @@ from jaxmarl_ppo.advantages import (
     standardise_own,
 )
 from jaxmarl_ppo.agent_inputs import AgentInputs
-from jaxmarl_ppo.metrics import Latest, Metrics
+from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.minibatches import Blocks, TrainingRows
 from jaxmarl_ppo.pending import make_timeline, open_decisions, with_pending
 from jaxmarl_ppo.policy_bank import PolicyBank
@@ -65,29 +65,27 @@ class Learner:
             slots, counted = stagger_episodes(
                 self.env, self.env_params, self.encoder, slots, key_stagger
             )
-        kl_coef = jnp.full(self.bank.num_policies, self.kl_coef)
-        iteration = jnp.zeros((), jnp.int32)
-        coefs = self._coefficients(self.hyperparams, iteration, kl_coef)
-        return TrainState(
+        state = TrainState(
             policies=policies,
-            opt_state=ppo.init_optimiser(policies.params, coefs, self.update_shape.adam_eps),
-            kl_coef=kl_coef,
+            opt_state=(),
+            kl_coef=jnp.full(self.bank.num_policies, self.kl_coef),
             slots=slots,
             episode_stats=self._init_episode_stats(slots, counted),
             hyperparams=self.hyperparams,
             env_params=self.env_params,
             key=key,
-            iteration=iteration,
+            iteration=jnp.zeros((), jnp.int32),
         )
+        coefs, adam_eps = self._coefficients(state), self.update_shape.adam_eps
+        state = state.replace(opt_state=ppo.init_optimiser(policies.params, coefs, adam_eps))
+        # Leaves that share a buffer could not be donated.
+        return jax.tree.map(jnp.copy, state)
 
     def train_step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One iteration: rollout, advantages, epochs of minibatches, metrics."""
         key, key_rollout, key_update = jax.random.split(state.key, 3)
-        coefs = self._coefficients(state.hyperparams, state.iteration, state.kl_coef)
-        slots, record = rollout(
-            self.env, state.env_params, self.bank, self.encoder,
-            state.policies, state.slots, key_rollout, self.num_steps,
-        )  # fmt: skip
+        coefs = self._coefficients(state)
+        slots, record = self._play(state, key_rollout)
         fault = metrics_lib.find_fault(record, state.iteration)
         rows = with_pending(state.slots.pending.decisions, record.decisions)
         estimates = self._estimate(state, record, rows, slots.obs.agent_mask)
@@ -101,9 +99,8 @@ class Learner:
             policies, state, running, rows, estimates, trainable
         )
         metrics = metrics_lib.measure(
-            record, estimates, trainable, rows.policy, lives, finished, update,
-            Latest(coefs.learning_rate, coefs.entropy_coef, coefs.kl_coef), fault,
-        )  # fmt: skip
+            record, estimates, trainable, rows.policy, lives, finished, update, coefs, fault
+        )
         return state.replace(
             policies=policies,
             opt_state=opt_state,
@@ -138,10 +135,21 @@ class Learner:
 
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
-    def _coefficients(
-        self, hyperparams: Hyperparams, iteration: jax.Array, kl_coef: jax.Array
-    ) -> Coefficients:
-        env_steps = iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
+    def _play(self, state: TrainState, key: jax.Array) -> tuple[Slots, Rollout]:
+        return rollout(
+            self.env,
+            state.env_params,
+            self.bank,
+            self.encoder,
+            state.policies,
+            state.slots,
+            key,
+            self.num_steps,
+        )
+
+    def _coefficients(self, state: TrainState) -> Coefficients:
+        hyperparams = state.hyperparams
+        env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
         return Coefficients(
             learning_rate=hyperparams.learning_rate(env_steps),
             entropy_coef=hyperparams.entropy_coef(env_steps),
@@ -150,7 +158,7 @@ class Learner:
             value_coef=hyperparams.value_coef,
             max_grad_norm=hyperparams.max_grad_norm,
             target_kl=hyperparams.target_kl,
-            kl_coef=kl_coef,
+            kl_coef=state.kl_coef,
         )
 
     def _estimate(
@@ -189,7 +197,13 @@ class Learner:
                 training, trainable, num_policies, self.block_size, hidden
             )
         training = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), training)
-        return minibatches.pack_rows(training, trainable.ravel(), num_policies, self.block_size)
+        return minibatches.pack_rows(
+            training,
+            trainable.ravel(),
+            num_policies,
+            self.block_size,
+            self.update_shape.num_minibatches,
+        )
 
     def _update_normalisers(
         self,
@@ -208,9 +222,11 @@ class Learner:
             moments = normalise.update_moments(policies.obs_moments, inputs, weight)
             policies = policies.replace(obs_moments=moments)
         if policies.return_moments is not None:
-            gamma = state.hyperparams.gamma[rows.policy]
+            discount = state.hyperparams.gamma[rows.policy]
+            if self.discount_by_tick:
+                discount **= estimates.ticks
             trace, returns = discounted_returns(
-                running.return_trace, rows.life_start, trainable, estimates.reward, gamma
+                running.return_trace, rows.life_start, trainable, estimates.reward, discount
             )
             moments = normalise.update_moments(policies.return_moments, returns.ravel(), weight)
             policies = policies.replace(return_moments=moments)

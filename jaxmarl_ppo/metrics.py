@@ -12,7 +12,7 @@ from flax import struct
 
 from jaxmarl_ppo.advantages import Estimates
 from jaxmarl_ppo.normalise import masked_moments
-from jaxmarl_ppo.ppo import UpdateStats
+from jaxmarl_ppo.ppo import Coefficients, UpdateStats
 from jaxmarl_ppo.rollout import Rollout
 from jaxmarl_ppo.types import EpisodeStats, Outcomes, PyTree
 
@@ -65,7 +65,7 @@ class Fault(struct.PyTreeNode):
 
     found: jax.Array  # () bool
     iteration: jax.Array  # () int
-    tick: jax.Array  # () int: within the rollout
+    tick: jax.Array  # () int: within the rollout; `T` for the observation after its last tick
     env: jax.Array  # () int
     agent: jax.Array  # () int
     field: jax.Array  # () int: index into FAULT_FIELDS
@@ -127,10 +127,20 @@ def find_fault(rollout: Rollout, iteration: jax.Array) -> Fault:
         ],
         axis=1,
     )  # [T, fields, E, A]
-    first = jnp.argmax(bad.ravel())
-    tick, field, env, agent = jnp.unravel_index(first, bad.shape)
-    nan_features = jnp.isnan(features[tick, env, agent]).any()
-    nan_reward = jnp.isnan(outcomes.reward[tick, env, agent])
+    last = jnp.zeros_like(bad[:1]).at[0, 0].set(~jnp.isfinite(rollout.bootstrap_value))
+    bad = jnp.concatenate([bad, last])
+    tick, field, env, agent = jnp.unravel_index(jnp.argmax(bad.ravel()), bad.shape)
+    nan = jnp.stack(
+        [
+            jnp.isnan(features[tick, env, agent]).any(),
+            jnp.zeros((), bool),
+            jnp.isnan(outcomes.reward[tick, env, agent]),
+            jnp.isnan(outcomes.final_value[tick, env, agent]),
+        ]
+    )
+    is_nan = jnp.where(
+        tick == num_steps, jnp.isnan(rollout.bootstrap_value[env, agent]), nan[field]
+    )
     return Fault(
         found=bad.any(),
         iteration=iteration,
@@ -138,7 +148,7 @@ def find_fault(rollout: Rollout, iteration: jax.Array) -> Fault:
         env=env,
         agent=agent,
         field=field,
-        is_nan=jnp.where(field == 0, nan_features, nan_reward | (field == 3)),
+        is_nan=is_nan,
     )
 
 
@@ -150,7 +160,7 @@ def measure(
     lives: EpisodeStats,
     finished: jax.Array,
     update: UpdateStats,
-    latest: Latest,
+    coefs: Coefficients,
     fault: Fault,
 ) -> Metrics:
     """Collect one iteration.
@@ -163,7 +173,7 @@ def measure(
         lives: from `track_lives`.
         finished: from `track_lives`.
         update: from the update.
-        latest: the coefficients in force.
+        coefs: in force during the update.
         fault: from `find_fault`.
     """
     decisions, outcomes = rollout.decisions, rollout.outcomes
@@ -200,7 +210,7 @@ def measure(
             agents=jnp.where(by_agent, returns, -jnp.inf).max((0, 1, 2)),
             policies=jnp.where(by_policy, returns, -jnp.inf).max((0, 1, 2)),
         ),
-        latest=latest,
+        latest=Latest(coefs.learning_rate, coefs.entropy_coef, coefs.kl_coef),
         fault=fault,
     )
 

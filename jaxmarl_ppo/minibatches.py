@@ -40,7 +40,11 @@ class Selection(NamedTuple):
 
 
 def pack_rows(
-    rows: TrainingRows, trainable: jax.Array, num_policies: int, block_size: int
+    rows: TrainingRows,
+    trainable: jax.Array,
+    num_policies: int,
+    block_size: int,
+    num_minibatches: int = 1,
 ) -> Blocks:
     """Pack the trainable rows of each policy tightly into blocks.
 
@@ -48,16 +52,22 @@ def pack_rows(
         rows: `[R]` fields.
         trainable: `[R]` bool.
         num_policies: `K`.
-        block_size: `B`.
+        block_size: `B`. A policy with few rows fills its blocks less, so that there is one for
+            every minibatch.
+        num_minibatches: how many minibatches there will be.
     """
     num_rows = trainable.shape[0]
     policy = rows.decisions.policy
     mine = trainable[:, None] & (policy[:, None] == jnp.arange(num_policies))  # [R, K]
     rank = _own(jnp.cumsum(mine, axis=0) - 1, policy)
-    num_blocks = -(-mine.sum(0) // block_size)
+    counts = mine.sum(0)
+    fill = jnp.clip(counts // num_minibatches, 1, block_size)  # [K]: rows per block
+    num_blocks = -(-counts // fill)
     first_block = jnp.cumsum(num_blocks) - num_blocks
-    position = first_block[policy] * block_size + rank
-    capacity = -(-num_rows // block_size) + num_policies - 1
+    block = first_block[policy] + rank // fill[policy]
+    position = block * block_size + rank % fill[policy]
+    # A policy that does not fill its blocks has fewer than 2 num_minibatches of them.
+    capacity = -(-num_rows // block_size) + 2 * num_policies * num_minibatches
     order = _invert(position, trainable, capacity * block_size)
     blocks = _gather(rows.replace(decisions=rows.decisions.replace(hidden=())), order, block_size)
     return Blocks(blocks, jnp.zeros(capacity, bool), (), num_blocks)

@@ -214,10 +214,16 @@ class _Actors(NamedTuple):
 def _value(
     bank: PolicyBank, encoder: AgentInputs, policies: Policies, slots: Slots, obs: Observation
 ) -> jax.Array:
-    """V of an observation, `[E, A]`, by one transient step from the held state."""
+    """V of an observation, `[E, A]`, by one transient step from the held state.
+
+    Where the observation is not finite neither is V: a clipping normaliser could hide it.
+    """
     inputs = encoder(obs.features, slots)
     acting = jnp.ones_like(slots.fresh)
-    return bank.forward(policies, slots.hidden, inputs, slots.fresh, acting)[3]
+    value = bank.forward(policies, slots.hidden, inputs, slots.fresh, acting)[3]
+    features = obs.features.reshape(*value.shape, -1)
+    value = jnp.where(jnp.isinf(features).any(-1), jnp.inf, value)
+    return jnp.where(jnp.isnan(features).any(-1), jnp.nan, value)
 
 
 def _final_value(

@@ -37,7 +37,7 @@ def stagger_episodes(
 
     carry = (slots.obs, slots.env_state)
     obs, env_state = jax.lax.fori_loop(0, offset.max(), tick, carry)
-    counted = jnp.broadcast_to((offset == 0)[:, None], slots.fresh.shape)
+    counted = (offset == 0)[:, None] | ~obs.alive
     return slots.replace(obs=obs, env_state=env_state), counted
 
 

@@ -1,0 +1,112 @@
+"""Action distributions against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmarl_ppo.distributions import (
+    MAX_LOG_STD,
+    MIN_LOG_STD,
+    BoundedGaussian,
+    MaskedCategorical,
+    squash,
+)
+
+
+@pytest.fixture(scope="module")
+def masked():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0.0, 3.0, (50, 6)).astype(np.float32)
+    mask = rng.random((50, 6)) < 0.4
+    mask[np.arange(50), rng.integers(0, 6, 50)] = True
+    probs = np.where(mask, np.exp(logits.astype(float)), 0.0)
+    return logits, mask, probs / probs.sum(-1, keepdims=True)
+
+
+def test_masked_actions_are_never_drawn(masked):
+    logits, mask, probs = masked
+    distribution = MaskedCategorical(6)
+    keys = jax.random.split(jax.random.key(0), 400)
+    draws = np.asarray(jax.vmap(lambda key: distribution.sample(key, logits, mask))(keys))
+    assert mask[np.arange(50), draws].all()
+    assert mask[np.arange(50), np.asarray(distribution.mode(logits, mask))].all()
+    counts = np.stack([(draws == action).mean(0) for action in range(6)], -1)
+    np.testing.assert_allclose(counts, probs, atol=0.12)
+
+
+def test_an_illegal_action_that_the_network_loves_is_not_drawn():
+    logits, mask = jnp.array([1e30, -1e30, 0.0]), jnp.array([False, True, False])
+    distribution = MaskedCategorical(3)
+    assert distribution.sample(jax.random.key(0), logits, mask) == 1
+    assert distribution.log_prob(logits, mask, jnp.array(1)) == 0.0
+    assert distribution.entropy(logits, mask) == 0.0
+
+
+def test_categorical_numbers_equal_numpy(masked):
+    logits, mask, probs = masked
+    distribution = MaskedCategorical(6)
+    for action in range(6):
+        log_prob = distribution.log_prob(logits, mask, jnp.full(50, action))
+        legal = mask[:, action]
+        np.testing.assert_allclose(log_prob[legal], np.log(probs[legal, action]), atol=1e-5)
+    logs = np.log(np.where(mask, probs, 1.0))
+    np.testing.assert_allclose(
+        distribution.entropy(logits, mask), -(probs * logs).sum(-1), atol=1e-5
+    )
+
+
+def test_gradients_through_masks_are_finite(masked):
+    logits, mask, _ = masked
+
+    def total(logits):
+        distribution = MaskedCategorical(6)
+        action = distribution.mode(logits, mask)
+        log_prob = distribution.log_prob(logits, mask, action)
+        return (log_prob + distribution.entropy(logits, mask)).sum()
+
+    grads = np.asarray(jax.grad(total)(jnp.asarray(logits)))
+    assert np.isfinite(grads).all()
+    np.testing.assert_array_equal(grads[~mask], 0.0)
+
+
+def test_gaussian_leaves_out_dimensions_that_do_not_exist():
+    rng = np.random.default_rng(1)
+    mean, log_std, action = rng.normal(size=(3, 20, 3))
+    log_std[0], log_std[1] = -40.0, 40.0
+    mask = rng.random((20, 3)) < 0.6
+    mask[:2] = True
+    outputs = np.concatenate([mean, log_std], -1).astype(np.float32)
+    distribution = BoundedGaussian(3)
+    std = np.exp(np.clip(log_std, MIN_LOG_STD, MAX_LOG_STD))
+    z = (action - mean) / std
+    log_prob = np.where(mask, -(z**2) / 2 - np.log(std) - np.log(2 * np.pi) / 2, 0.0).sum(-1)
+    entropy = np.where(mask, 0.5 + np.log(2 * np.pi) / 2 + np.log(std), 0.0).sum(-1)
+    actual = distribution.log_prob(outputs, mask, action.astype(np.float32))
+    np.testing.assert_allclose(actual, log_prob, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(distribution.entropy(outputs, mask), entropy, atol=1e-4)
+    for drawn in (
+        distribution.sample(jax.random.key(0), jnp.array(outputs), jnp.array(mask)),
+        distribution.mode(jnp.array(outputs), jnp.array(mask)),
+    ):
+        np.testing.assert_array_equal(np.asarray(drawn)[~mask], 0.0)
+    assert distribution.num_outputs == 6
+
+
+def test_gaussian_draws_have_the_moments_of_the_outputs():
+    outputs = jnp.broadcast_to(jnp.array([1.0, -2.0, np.log(0.5), np.log(2.0)]), (20000, 4))
+    mask = jnp.ones((20000, 2), bool)
+    draws = BoundedGaussian(2).sample(jax.random.key(0), outputs, mask)
+    np.testing.assert_allclose(draws.mean(0), [1.0, -2.0], atol=0.06)
+    np.testing.assert_allclose(draws.std(0), [0.5, 2.0], rtol=0.05)
+
+
+def test_squash_stays_within_bounds():
+    low, high = jnp.array([-0.1, 0.0, -3.0]), jnp.array([0.3, 0.0, 7.0])
+    actions = jnp.array([[-100.0] * 3, [0.0] * 3, [100.0] * 3])
+    result = np.asarray(squash(actions, low, high))
+    np.testing.assert_allclose(
+        result, [[-0.1, 0.0, -3.0], [0.1, 0.0, 2.0], [0.3, 0.0, 7.0]], atol=1e-6
+    )
+    assert (result >= low).all()
+    assert (result <= high).all()

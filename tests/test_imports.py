@@ -1,0 +1,95 @@
+"""Imports point one way, and the environments know nothing of the trainer."""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import pytest
+
+import jaxmarl_envs
+import jaxmarl_ppo
+
+# From the ground up; modules of one layer do not import each other.
+LAYERS = (
+    ("types", "config", "mapping"),
+    ("networks", "distributions", "recurrence", "normalise"),
+    ("policy_bank", "agent_inputs"),
+    ("rollout", "advantages", "minibatches", "stagger"),
+    ("pending", "ppo"),
+    ("metrics",),
+    ("learner",),
+    ("build",),
+)
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+# All that the library may know of the environments; the modules above it run whole scenarios.
+ENV_TYPES = {"jaxmarl_envs.core", "jaxmarl_envs.spaces"}
+
+PPO, ENVS = (Path(package.__path__[0]) for package in (jaxmarl_ppo, jaxmarl_envs))
+
+
+def imported(path, package):
+    """Full names of all modules that a file imports, anywhere in it but for type checkers."""
+    found, tree = set(), ast.parse(path.read_text())
+    for_types = [n for n in ast.walk(tree) if isinstance(n, ast.If) and _is_type_checking(n.test)]
+    skipped = {id(inner) for node in for_types for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relatively"
+            base = node.module or ""
+            # `from package import module` imports the module.
+            names = {f"{base}.{alias.name}" for alias in node.names} if base == package else set()
+            found |= names or {base}
+    return found
+
+
+def _is_type_checking(test):
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+def ours(path, package=PPO):
+    prefix = f"{package.name}."
+    modules = {name for name in imported(path, package.name) if name.startswith(prefix)}
+    return {name.removeprefix(prefix).split(".")[0] for name in modules} & {
+        p.stem for p in package.glob("*.py")
+    }
+
+
+@pytest.mark.parametrize("name", RANK)
+def test_library_modules_import_only_what_is_below_them(name):
+    wrong = {
+        other for other in ours(PPO / f"{name}.py") if RANK.get(other, len(LAYERS)) >= RANK[name]
+    }
+    assert not wrong, f"{name} imports {wrong}"
+
+
+@pytest.mark.parametrize("name", RANK)
+def test_library_modules_know_only_the_types_of_environments(name):
+    modules = {
+        m for m in imported(PPO / f"{name}.py", "jaxmarl_ppo") if m.startswith("jaxmarl_envs")
+    }
+    assert modules <= ENV_TYPES
+
+
+@pytest.mark.parametrize("package", [PPO, ENVS], ids=["jaxmarl_ppo", "jaxmarl_envs"])
+def test_there_is_no_cycle(package):
+    graph = {p.stem: ours(p, package) for p in package.glob("*.py") if p.stem != "__init__"}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_environments_never_import_the_trainer_or_gymnax_on_the_way():
+    for path in ENVS.rglob("*.py"):
+        names = {name.split(".")[0] for name in imported(path, "jaxmarl_envs")}
+        assert "jaxmarl_ppo" not in names, path.name
+
+
+def test_this_test_reads_imports(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text(
+        "def f():\n    from jaxmarl_ppo import trainer\n    import jaxmarl_envs.crypto\n"
+    )
+    assert imported(path, "jaxmarl_ppo") == {"jaxmarl_ppo.trainer", "jaxmarl_envs.crypto"}
+    assert ours(path) == {"trainer"}

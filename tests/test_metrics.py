@@ -1,0 +1,220 @@
+"""Statistics against a NumPy replay of the environments' own log."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probe_envs import Ledger, RandomLives, quick_jit, read_all, tiny_learner
+
+import jaxmarl_envs
+from jaxmarl_ppo import metrics as metrics_lib
+from jaxmarl_ppo import ppo
+from jaxmarl_ppo.metrics import FAULT_FIELDS
+from jaxmarl_ppo.rollout import Rollout
+from jaxmarl_ppo.types import Decisions, EpisodeStats, Outcomes
+
+TICKS, ENVS = 30, 4
+# Structure that makes episodes end within the test.
+SHORT = {"shuttle_grid": {"max_steps": 12}}
+SHORT_PARAMS = {"crypto": {"max_steps": 7}}
+
+
+def no_update(bank, shape, policies, opt_state, blocks, coefs, key):
+    """In place of the optimiser: takes its rows and learns nothing, so that tests compile fast."""
+    zeros = jnp.zeros(bank.num_policies)
+    losses = ppo.LossSums(*[zeros] * 6)
+    return policies, opt_state, ppo.UpdateStats(losses, zeros, zeros, blocks.num_blocks * 1.0)
+
+
+@functools.cache
+def scenario(name):
+    """An environment with a log, and its parameters."""
+    if name == "random_lives":
+        env = RandomLives()
+        params = env.default_params
+    else:
+        env, params = jaxmarl_envs.make(name, **SHORT.get(name, {}))
+        params = params.replace(**SHORT_PARAMS.get(name, {}))
+    return Ledger(env, TICKS), params
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 5])
+@pytest.mark.parametrize("name", ["random_lives", *jaxmarl_envs.names()])
+def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):
+    env, params = scenario(name)
+    monkeypatch.setattr(ppo, "update", no_update)
+    learner = tiny_learner(
+        env, params, policies="per_agent", num_envs=ENVS, num_steps=num_steps,
+        memory=num_steps == 2, normalise_advantages=False,
+    )  # fmt: skip
+    state = quick_jit(learner.init)(jax.random.key(3))
+    step = quick_jit(learner.train_step)
+    merged = None
+    for done in range(num_steps, TICKS + 1, num_steps):
+        state, metrics = step(state)
+        merged = metrics if merged is None else metrics_lib.merge(merged, metrics)
+        # At every cut while rollouts are short, then at the end.
+        if done <= 6 or done + num_steps > TICKS:
+            compare(env, jax.device_get(state), jax.device_get(merged), done)
+
+
+def compare(env, state, metrics, done):
+    truths = read_all(state.slots.env_state, done)
+    log, sums = state.slots.env_state.log, metrics.sums
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-3)
+    for a in range(env.num_agents):
+        slots = [truth[a] for truth in truths]
+        lives = [life for slot in slots for life in slot.lives]
+        paid = log.reward[:, :done, a].sum()
+        trained = sum(row.reward for slot in slots for row in slot.trained)
+        open_rows = [slot.pending for slot in slots]
+        waiting = sum(row.reward for row in open_rows if row is not None)
+        before = sum(slot.uncredited for slot in slots)
+        close(trained + waiting + before, paid)  # the replay itself loses nothing
+        close(sums.reward[a], paid)
+        close(sums.reward_trained[a], trained)
+        close(sums.reward_uncredited[a], before)
+        close(state.slots.pending.reward_sum[:, a].sum(), waiting)
+        np.testing.assert_array_equal(
+            state.slots.pending.decisions.acted[:, a], [row is not None for row in open_rows]
+        )
+        np.testing.assert_array_equal(
+            state.slots.pending.ticks[:, a], [row.num_ticks if row else 0 for row in open_rows]
+        )
+        assert sums.trained[a] == sum(len(slot.trained) for slot in slots)
+        assert sums.decisions[a] == log.acted[:, :done, a].sum()
+        close(state.episode_stats.returns[:, a], [slot.running for slot in slots])
+        for group in (sums.agents, sums.policies):
+            assert group.lives[a] == len(lives)
+            close(group.returns[a], sum(life[0] for life in lives))
+            close(group.lengths[a], sum(life[1] for life in lives))
+            if "twice" in group.extras:
+                close(group.extras["twice"][a], 2 * sum(life[0] for life in lives))
+        if lives:
+            close(metrics.minimum.agents[a], min(life[0] for life in lives))
+            close(metrics.maximum.policies[a], max(life[0] for life in lives))
+        else:
+            assert metrics.minimum.agents[a] == np.inf
+    assert sums.ticks == ENVS * done
+    if done == TICKS:
+        assert sums.agents.lives.min() > 0
+        assert sums.episodes > 0
+
+
+def outcomes_of(reward, terminated, alive):
+    shape = reward.shape
+    return Outcomes(
+        reward=jnp.array(reward, jnp.float32),
+        terminated=jnp.array(terminated),
+        truncated=jnp.zeros(shape, bool),
+        final_value=jnp.zeros(shape),
+        alive=jnp.array(alive),
+        credited=jnp.ones(shape, bool),
+        episode_over=jnp.zeros(shape[:2], bool),
+        extras={},
+    )
+
+
+def test_lives_that_began_before_training_are_not_counted():
+    reward = np.arange(1.0, 7.0).reshape(6, 1, 1)
+    ends = np.array([0, 1, 0, 0, 1, 0], bool).reshape(6, 1, 1)
+    zeros = jnp.zeros((1, 1))
+    stats = EpisodeStats(zeros, zeros.astype(int), {}, zeros > 0, zeros)
+    running, lives, finished = metrics_lib.track_lives(
+        stats, outcomes_of(reward, ends, np.ones_like(ends))
+    )
+    np.testing.assert_array_equal(finished.ravel(), [0, 0, 0, 0, 1, 0])
+    assert lives.returns[4, 0, 0] == 3 + 4 + 5
+    assert lives.lengths[4, 0, 0] == 3
+    assert running.returns[0, 0] == 6.0
+    assert bool(running.counted[0, 0])
+
+
+def clean_record():
+    shape = (4, 2, 3)
+    decisions = Decisions(
+        inputs=jnp.zeros((*shape, 5)), action_mask=jnp.ones((*shape, 2), bool),
+        action=jnp.zeros(shape, int), log_prob=jnp.zeros(shape), value=jnp.zeros(shape), hidden=(),
+        life_start=jnp.zeros(shape, bool), acted=jnp.ones(shape, bool),
+        policy=jnp.zeros(shape, int),
+    )  # fmt: skip
+    no = np.zeros(shape, bool)
+    return Rollout(decisions, outcomes_of(np.zeros(shape), no, ~no), jnp.zeros((2, 3)), ())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("field", FAULT_FIELDS)
+def test_a_fault_is_named_with_its_place(field, value):
+    record = clean_record()
+    find = quick_jit(metrics_lib.find_fault)
+    assert not find(record, jnp.array(0)).found
+    at = (2, 1, 0)
+    decisions, outcomes = record.decisions, record.outcomes
+    if field == "features":
+        decisions = decisions.replace(inputs=decisions.inputs.at[at].set(value))
+    elif field == "action_mask":
+        decisions = decisions.replace(action_mask=decisions.action_mask.at[at].set(False))
+    elif field == "reward":
+        outcomes = outcomes.replace(reward=outcomes.reward.at[at].set(value))
+    else:
+        outcomes = outcomes.replace(final_value=outcomes.final_value.at[at].set(value))
+    # A later one must not hide it.
+    outcomes = outcomes.replace(reward=outcomes.reward.at[3, 0, 0].set(np.nan))
+    fault = find(record._replace(decisions=decisions, outcomes=outcomes), jnp.array(7))
+    assert fault.found
+    place = tuple(int(x) for x in (fault.tick, fault.env, fault.agent))
+    assert (FAULT_FIELDS[fault.field], place, int(fault.iteration)) == (field, at, 7)
+    if field in ("features", "reward"):
+        assert bool(fault.is_nan) == math.isnan(value)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Three iterations of a learner with a policy that never decides."""
+    env = RandomLives()
+    learner = tiny_learner(env, env.default_params, policies="per_agent", num_envs=ENVS)
+    state = quick_jit(learner.init)(jax.random.key(0))
+    step = quick_jit(learner.train_step)
+    each = []
+    for _ in range(3):
+        state, metrics = step(state)
+        each.append(jax.device_get(metrics))
+    return learner, each
+
+
+def test_merging_adds_up(trained):
+    _, each = trained
+    merged = functools.reduce(metrics_lib.merge, each)
+    left = metrics_lib.merge(metrics_lib.empty_like(each[0]), merged)
+    for one in (merged, left):
+        np.testing.assert_allclose(one.sums.reward, sum(m.sums.reward for m in each), rtol=1e-5)
+        np.testing.assert_array_equal(one.sums.trained, sum(m.sums.trained for m in each))
+        lowest = np.min([m.minimum.agents for m in each], axis=0)
+        np.testing.assert_array_equal(one.minimum.agents, lowest)
+        np.testing.assert_array_equal(one.latest.learning_rate, each[-1].latest.learning_rate)
+        assert not one.fault.found
+
+
+def test_summary_has_no_numbers_for_what_did_not_happen(trained):
+    learner, each = trained
+    names = (learner.env.agents, learner.bank.mapping.names)
+    summary = metrics_lib.summarise(each[0], *names)
+    assert summary["env_steps"] == ENVS * learner.num_steps
+    assert summary["decisions"] == sum(p["decisions"] for p in summary["policies"].values())
+    for policy in summary["policies"].values():
+        assert policy["optimiser_steps"] == 1
+        assert policy["explained_variance"] <= 1.0
+        assert policy["kl"] == pytest.approx(0.0, abs=1e-5)  # before the only step
+    nothing = metrics_lib.summarise(
+        metrics_lib.empty_like(each[0]).replace(
+            sums=metrics_lib.empty_like(each[0]).sums.replace(ticks=1.0)
+        ),
+        *names,
+    )
+    for policy in nothing["policies"].values():
+        assert set(policy) == {"episodes", "decisions"}
+    for agent in nothing["agents"].values():
+        assert agent == {"episodes": 0}

@@ -1,0 +1,170 @@
+"""Packing of rows into blocks, and drawing blocks into minibatches."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmarl_ppo import minibatches
+from jaxmarl_ppo.minibatches import TrainingRows
+from jaxmarl_ppo.types import Decisions
+
+K = 3
+
+
+def make_rows(shape, policy, hidden=()):
+    """Rows whose `target` is their own index; what is not trainable holds NaN (see `spoil`)."""
+    index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    decisions = Decisions(
+        inputs=index[..., None],
+        action_mask=np.ones((*shape, 2), bool),
+        action=np.zeros(shape, np.int32),
+        log_prob=index,
+        value=index,
+        hidden=hidden,
+        life_start=np.zeros(shape, bool),
+        acted=np.ones(shape, bool),
+        policy=policy,
+    )
+    return TrainingRows(decisions, advantage=index, target=index)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def epoch(blocks, num_minibatches, size, key):
+    """Row indices and policies of all micro-batches, `[minibatch, policy, micro, C * B]`."""
+    order, first = minibatches.shuffle(key, blocks)
+
+    def one(index, k, micro):
+        selection = minibatches.select_minibatch(
+            order, first, blocks.num_blocks, index, num_minibatches
+        )
+        taken = minibatches.take_micro_batch(blocks, selection, k, micro, size)
+        rows = taken.rows
+        return (
+            jnp.where(rows.decisions.acted, rows.target, -1.0).ravel(),
+            jnp.where(rows.decisions.acted, rows.decisions.policy, -1).ravel(),
+        )
+
+    num_micro = -(-blocks.resume.shape[0] // size)
+    grid = jnp.meshgrid(
+        jnp.arange(num_minibatches), jnp.arange(K), jnp.arange(num_micro), indexing="ij"
+    )
+    one_by_one = jax.vmap(jax.vmap(jax.vmap(one)))
+    return one_by_one(*grid)
+
+
+def check_partition(blocks, trainable, policy, num_minibatches, size, key):
+    """Every trainable row in exactly one minibatch, with its own policy; none else."""
+    rows, policies = jax.device_get(epoch(blocks, num_minibatches, size, key))
+    taken = rows[rows >= 0].astype(int)
+    np.testing.assert_array_equal(np.sort(taken), np.nonzero(trainable.ravel())[0])
+    for k in range(K):
+        own = policies[:, k]
+        assert np.isin(own, (-1, k)).all()
+        np.testing.assert_array_equal(
+            np.sort(rows[:, k][rows[:, k] >= 0]),
+            np.nonzero(trainable.ravel() & (policy.ravel() == k))[0],
+        )
+    return rows
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 32])
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.6, 1.0])
+def test_rows_are_partitioned_every_epoch(block_size, density):
+    rng = np.random.default_rng(block_size)
+    num = 150
+    policy = rng.choice(K, num, p=[0.7, 0.05, 0.25]).astype(np.int32)
+    trainable = rng.random(num) < density
+    pack = jax.jit(minibatches.pack_rows, static_argnums=(2, 3))
+    blocks = pack(make_rows((num,), policy), trainable, K, block_size)
+    for size in (1, 5):
+        seen = [
+            check_partition(blocks, trainable, policy, 3, size, jax.random.key(seed))
+            for seed in (0, 1)
+        ]
+        if density > 0.5 and block_size < 32:
+            assert (seen[0] != seen[1]).any()
+
+
+def test_minibatches_are_even():
+    num = 240
+    policy = (np.arange(num) % 4 == 0).astype(np.int32)
+    blocks = minibatches.pack_rows(make_rows((num,), policy), np.ones(num, bool), K, 2)
+    rows, _ = jax.device_get(epoch(blocks, 4, 3, jax.random.key(0)))
+    counts = (rows >= 0).sum((2, 3))
+    assert (abs(counts[:, 0] - 45) <= 2).all()
+    assert (abs(counts[:, 1] - 15) <= 2).all()
+    assert (counts[:, 2] == 0).all()
+
+
+@pytest.mark.parametrize("chunk_length", [1, 3, 5, 40])
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
+    rng = np.random.default_rng(chunk_length)
+    shape = (11, 9)
+    policy = rng.choice(K, shape, p=[0.6, 0.1, 0.3]).astype(np.int32)
+    trainable = rng.random(shape) < density
+    index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    hidden = (np.stack([index, index], -1),)
+    start_hidden = (np.arange(9.0)[:, None] * np.ones(2),)
+    rows = make_rows(shape, policy, hidden)
+    pack = jax.jit(minibatches.pack_chunks, static_argnums=(2, 3))
+    blocks = pack(rows, trainable, K, chunk_length, start_hidden)
+    check_partition(blocks, trainable, policy, 2, 3, jax.random.key(0))
+
+    expected = []
+    for k in range(K):
+        for slot in range(shape[1]):
+            stream = np.nonzero(trainable[:, slot] & (policy[:, slot] == k))[0]
+            for at in range(0, len(stream), chunk_length):
+                expected.append([int(index[t, slot]) for t in stream[at : at + chunk_length]])
+    acted, target = jax.device_get((blocks.rows.decisions.acted, blocks.rows.target))
+    found = [target[c][acted[c]].astype(int).tolist() for c in range(len(acted)) if acted[c].any()]
+    assert sorted(found) == sorted(expected)
+    assert int(blocks.num_blocks.sum()) == len(expected)
+    for c in range(len(acted)):
+        length = int(acted[c].sum())
+        assert acted[c, :length].all()  # padding only at the tail
+        if not length:
+            continue
+        first = int(target[c, 0])
+        assert blocks.rows.decisions.hidden[0][c, 0] == first
+        assert bool(blocks.resume[c]) == (first < shape[1])
+        assert blocks.resume_hidden[0][c, 0] == first % shape[1]
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
+    rng = np.random.default_rng(0)
+    shape = (8, 6)
+    policy = rng.integers(0, K, shape).astype(np.int32)
+    trainable = rng.random(shape) < 0.4
+    trainable[-1, -1] = False
+    hidden = (rng.normal(size=(*shape, 2)),) if recurrent else ()
+    rows = make_rows(shape, policy, hidden)
+
+    def spoil(x):
+        if not np.issubdtype(x.dtype, np.floating):
+            return x
+        return np.where(trainable.reshape(shape + (1,) * (x.ndim - 2)), x, np.nan)
+
+    rows = jax.tree.map(spoil, rows)
+    if recurrent:
+        start_hidden = (np.zeros((shape[1], 2)),)
+        blocks = minibatches.pack_chunks(rows, trainable, K, 3, start_hidden)
+    else:
+        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+        blocks = minibatches.pack_rows(rows, trainable.ravel(), K, 4)
+    selection = minibatches.Selection(
+        jnp.arange(blocks.resume.shape[0]),
+        jnp.cumsum(blocks.num_blocks) - blocks.num_blocks,
+        jnp.cumsum(blocks.num_blocks),
+    )
+    for k in range(K):
+        taken = minibatches.take_micro_batch(blocks, selection, jnp.array(k), jnp.array(0), 50)
+        # Not even behind the mask: 0 * NaN is NaN in a gradient.
+        for leaf in jax.tree.leaves(taken.rows):
+            if jnp.issubdtype(leaf.dtype, jnp.floating):
+                assert jnp.isfinite(leaf).all()

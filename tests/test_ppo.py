@@ -1,0 +1,334 @@
+"""The update against a dense, naive one."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from probe_envs import quick_jit
+
+from jaxmarl_ppo import minibatches, ppo
+from jaxmarl_ppo.distributions import MaskedCategorical
+from jaxmarl_ppo.mapping import PolicyMapping
+from jaxmarl_ppo.minibatches import TrainingRows
+from jaxmarl_ppo.networks import LSTM, MLP
+from jaxmarl_ppo.policy_bank import PolicyBank
+from jaxmarl_ppo.ppo import Coefficients, UpdateShape
+from jaxmarl_ppo.types import Decisions
+
+K, SLOTS, ENTRIES, D, N, CHUNK = 3, 5, 7, 4, 3, 3
+# So large an epsilon that Adam's first step is the gradient itself, times rate over epsilon.
+PLAIN = 1e4
+
+
+@functools.cache
+def make_bank(network):
+    mapping = PolicyMapping(("p", "q", "r"), (0, 1, 2))
+    return PolicyBank(mapping, network, MaskedCategorical(N), (D,))
+
+
+@functools.cache
+def compiled_update(bank, shape):
+    return quick_jit(functools.partial(ppo.update, bank, shape))
+
+
+def coefficients(**fields):
+    defaults = {
+        "learning_rate": PLAIN, "entropy_coef": [0.01, 0.2, 0.0], "clip_eps": [0.2, 0.1, 0.3],
+        "value_clip": [0.3, 0.5, 1.0], "value_coef": [0.5, 1.0, 0.25], "max_grad_norm": np.inf,
+        "target_kl": 0.01, "kl_coef": [0.2, 1.0, 3.0],
+    }  # fmt: skip
+    fields = {**defaults, **fields}
+    return Coefficients(
+        **{k: jnp.broadcast_to(jnp.array(v, jnp.float32), (K,)) for k, v in fields.items()}
+    )
+
+
+def shape(**fields):
+    defaults = {
+        "num_epochs": 1, "num_minibatches": 1, "micro_batch_blocks": 2, "value_clip": "off",
+        "kl_control": "off", "adam_eps": PLAIN,
+    }  # fmt: skip
+    return UpdateShape(**{**defaults, **fields})
+
+
+class Problem:
+    """Random decisions `[ENTRIES, SLOTS]` of three policies, NaN wherever nothing is trained."""
+
+    def __init__(self, network, seed=0, density=0.6, probs=(0.5, 0.2, 0.3)):
+        rng = np.random.default_rng(seed)
+        size = (ENTRIES, SLOTS)
+        self.bank = make_bank(network)
+        self.policies = quick_jit(self.bank.init)(jax.random.key(seed))
+        # Larger heads than at the start of training, so that everything has a gradient.
+        self.policies = self.policies.replace(
+            params=jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape), self.policies.params)
+        )
+        self.policies = jax.tree.map(lambda x: x.astype(jnp.float32), self.policies)
+        self.trainable = rng.random(size) < density
+        mask = rng.random((*size, N)) < 0.7
+        mask[..., 0] = True
+        action = np.argmax(mask * rng.random((*size, N)), -1).astype(np.int32)
+        hidden = jax.tree.map(
+            lambda h: rng.normal(size=h.shape).astype(np.float32), self.bank.initial_hidden(size)
+        )
+
+        def floats(*shape):
+            return rng.normal(size=shape).astype(np.float32)
+
+        decisions = Decisions(
+            inputs=floats(*size, D),
+            action_mask=mask,
+            action=action,
+            log_prob=-1.0 + 0.3 * floats(*size),
+            value=floats(*size),
+            hidden=hidden,
+            life_start=rng.random(size) < 0.2,
+            acted=rng.random(size) < 0.8,
+            policy=rng.choice(K, size, p=probs).astype(np.int32),
+        )
+        rows = TrainingRows(decisions, advantage=floats(*size), target=floats(*size))
+        self.rows = jax.tree.map(self.spoil, rows)
+        self.start_hidden = jax.tree.map(lambda h: floats(*h.shape[1:]), hidden)
+
+    def spoil(self, x):
+        if not np.issubdtype(x.dtype, np.floating):
+            return x
+        return np.where(self.trainable.reshape(ENTRIES, SLOTS, *[1] * (x.ndim - 2)), x, np.nan)
+
+    @functools.cached_property
+    def blocks(self):
+        if self.bank.is_recurrent:
+            return minibatches.pack_chunks(self.rows, self.trainable, K, CHUNK, self.start_hidden)
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.rows)
+        return minibatches.pack_rows(flat, self.trainable.ravel(), K, 2)
+
+    def opt_state(self, shape, coefs):
+        return ppo.init_optimiser(self.policies.params, coefs, shape.adam_eps)
+
+    def update(self, shape, coefs, opt_state=None):
+        opt_state = self.opt_state(shape, coefs) if opt_state is None else opt_state
+        run = compiled_update(self.bank, shape)
+        return run(self.policies, opt_state, self.blocks, coefs, jax.random.key(0))
+
+    def streams(self, k):
+        """Chunks of `(entry, slot)` of one policy, as the update is to see them."""
+        d = self.rows.decisions
+        for slot in range(SLOTS):
+            mine = np.nonzero(self.trainable[:, slot] & (d.policy[:, slot] == k))[0]
+            length = CHUNK if self.bank.is_recurrent else 1
+            for at in range(0, len(mine), length):
+                yield [(t, slot) for t in mine[at : at + length]]
+
+    def dense_loss(self, params, k, shape, coefs):
+        """Mean loss over all of one policy's rows, one row after the other."""
+        d, total, count = self.rows.decisions, 0.0, 0
+        c = jax.tree.map(lambda x: x[k], coefs)
+        for chunk in self.streams(k):
+            hidden = jax.tree.map(lambda h, at=chunk[0]: h[at], d.hidden)
+            for position, at in enumerate(chunk):
+                if position == 1 and chunk[0][0] == 0:
+                    hidden = jax.tree.map(lambda h, at=at: h[at[1]], self.start_hidden)
+                if d.life_start[at]:
+                    hidden = jax.tree.map(jnp.zeros_like, hidden)
+                hidden, logits, value = self.bank.network.apply(
+                    {"params": params}, hidden, d.inputs[at]
+                )
+                legal = np.nonzero(d.action_mask[at])[0]
+                log_probs = jax.nn.log_softmax(logits[legal])
+                log_prob = log_probs[list(legal).index(d.action[at])]
+                entropy = -(jnp.exp(log_probs) * log_probs).sum()
+                ratio = jnp.exp(log_prob - d.log_prob[at])
+                advantage, target, old = self.rows.advantage[at], self.rows.target[at], d.value[at]
+                surrogate = jnp.minimum(
+                    ratio * advantage,
+                    jnp.clip(ratio, 1 - c.clip_eps, 1 + c.clip_eps) * advantage,
+                )
+                squared = (value - target) ** 2
+                if shape.value_clip == "ppo2":
+                    near = jnp.clip(value, old - c.value_clip, old + c.value_clip)
+                    squared = jnp.maximum(squared, (near - target) ** 2)
+                elif shape.value_clip == "squared_error":
+                    squared = jnp.clip(squared, 0.0, c.value_clip)
+                loss = -surrogate + c.value_coef * squared / 2 - c.entropy_coef * entropy
+                if shape.kl_control == "penalty":
+                    loss += c.kl_coef * (ratio - 1 - jnp.log(ratio))
+                total, count = total + loss, count + 1
+        return total / count
+
+    def expected_params(self, shape, coefs):
+        """After one step on everything, `[K, ...]`."""
+        new = []
+        for k in range(K):
+            params = jax.tree.map(lambda x, k=k: x[k], self.policies.params)
+            loss_fn = functools.partial(self.dense_loss, k=k, shape=shape, coefs=coefs)
+            grads = quick_jit(jax.grad(loss_fn))(params)
+            rate = coefs.learning_rate[k]
+            new.append(
+                jax.tree.map(
+                    lambda p, g, rate=rate: p - rate * g / (abs(g) + shape.adam_eps), params, grads
+                )
+            )
+        return jax.tree.map(lambda *x: jnp.stack(x), *new)
+
+
+TINY_MLP = MLP(num_outputs=N, hidden_sizes=(5,))
+TINY_LSTM = LSTM(num_outputs=N, hidden_sizes=(5,), lstm_size=4)
+
+
+@pytest.fixture(scope="module")
+def mlp():
+    return Problem(TINY_MLP)
+
+
+@pytest.fixture(scope="module")
+def lstm():
+    return Problem(TINY_LSTM)
+
+
+def assert_close(actual, expected, atol=2e-5):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=atol), actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("value_clip", "kl_control"),
+    [("off", "off"), ("ppo2", "penalty"), ("squared_error", "early_stop")],
+)
+def test_gradient_is_that_of_the_dense_loss(mlp, value_clip, kl_control):
+    how, coefs = shape(value_clip=value_clip, kl_control=kl_control), coefficients()
+    policies, _, stats = mlp.update(how, coefs)
+    assert_close(policies.params, mlp.expected_params(how, coefs))
+    counts = [(mlp.trainable & (mlp.rows.decisions.policy == k)).sum() for k in range(K)]
+    np.testing.assert_array_equal(stats.losses.count, counts)
+    np.testing.assert_array_equal(stats.num_steps, np.ones(K))
+    assert min(counts) > 0
+
+
+def test_gradient_through_time_is_that_of_the_dense_loss(lstm):
+    how, coefs = shape(), coefficients()
+    chunks = [chunk for k in range(K) for chunk in lstm.streams(k)]
+    assert any(len(chunk) > 1 and chunk[0][0] == 0 for chunk in chunks)  # carried over
+    assert any(len(chunk) == CHUNK for chunk in chunks)
+    policies, _, _ = lstm.update(how, coefs)
+    assert_close(policies.params, lstm.expected_params(how, coefs))
+
+
+@pytest.mark.parametrize("kind", ["mlp", "lstm"])
+def test_micro_batches_do_not_change_the_result(kind, request):
+    problem = request.getfixturevalue(kind)
+    coefs = coefficients(learning_rate=0.1 * PLAIN, max_grad_norm=0.5)
+    results = [
+        problem.update(shape(num_epochs=2, num_minibatches=2, micro_batch_blocks=size), coefs)
+        for size in (1, 40)
+    ]
+    assert_close(results[0][0].params, results[1][0].params, atol=1e-5)
+    assert_close(results[0][2], results[1][2], atol=1e-4)
+
+
+def test_gradients_are_clipped_per_policy(mlp):
+    limits = jnp.array([1e-3, 1e9, 2e-3])
+    coefs = coefficients(max_grad_norm=limits)
+    free, _, stats = mlp.update(shape(), coefficients())
+    clipped, _, clipped_stats = mlp.update(shape(), coefs)
+
+    def norms(policies):
+        delta = jax.tree.map(jnp.subtract, policies.params, mlp.policies.params)
+        return jax.vmap(optax.tree.norm)(delta)
+
+    assert (norms(free) > 0.02).all()
+    np.testing.assert_allclose(
+        norms(clipped)[jnp.array([0, 2])], limits[jnp.array([0, 2])], rtol=0.02
+    )
+    np.testing.assert_allclose(norms(clipped)[1], norms(free)[1], rtol=1e-4)
+    np.testing.assert_allclose(clipped_stats.grad_norm, stats.grad_norm, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "lstm"])
+def test_a_policy_without_rows_is_left_alone_to_the_bit(kind):
+    network = {"mlp": TINY_MLP, "lstm": TINY_LSTM}[kind]
+    problem = Problem(network, seed=1, probs=(0.6, 0.0, 0.4))
+    coefs, how = coefficients(learning_rate=0.1), shape(num_epochs=2, num_minibatches=2)
+    # With momentum from earlier iterations, which moves a policy that makes an empty step.
+    before = jax.tree.map(lambda x: x + jnp.ones((), x.dtype), problem.opt_state(how, coefs))
+    policies, opt_state, stats = problem.update(how, coefs, before)
+    for new, old in [(policies.params, problem.policies.params), (opt_state, before)]:
+        jax.tree.map(lambda x, y: np.testing.assert_array_equal(x[1], y[1]), new, old)
+        moved = jax.tree.map(lambda x, y: bool((x[0] != y[0]).any()), new, old)
+        assert any(jax.tree.leaves(moved))
+    assert stats.num_steps[1] == 0 == stats.losses.count[1]
+    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves((policies, stats)))
+
+
+def unequal_counts(counts, block_size):
+    """An MLP update over so many rows of each policy."""
+    rng = np.random.default_rng(0)
+    policy = rng.permutation(np.repeat(np.arange(K), counts)).astype(np.int32)
+    num = len(policy)
+    problem = Problem(TINY_MLP)
+    decisions = Decisions(
+        inputs=rng.normal(size=(num, D)).astype(np.float32),
+        action_mask=np.ones((num, N), bool),
+        action=rng.integers(0, N, num).astype(np.int32),
+        log_prob=np.full(num, -1.1, np.float32),
+        value=np.zeros(num, np.float32),
+        hidden=(),
+        life_start=np.zeros(num, bool),
+        acted=np.ones(num, bool),
+        policy=policy,
+    )
+    noise = rng.normal(size=num).astype(np.float32)
+    rows = TrainingRows(decisions, noise, noise)
+    problem.blocks = minibatches.pack_rows(rows, np.ones(num, bool), K, block_size, 4)
+    return problem
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 32])
+def test_every_policy_makes_the_same_number_of_steps(block_size):
+    problem = unequal_counts((20, 200, 0), block_size)
+    how = shape(num_epochs=3, num_minibatches=4)
+    _, opt_state, stats = problem.update(how, coefficients(learning_rate=1e-3))
+    np.testing.assert_array_equal(stats.num_steps, [12, 12, 0])
+    np.testing.assert_array_equal(stats.losses.count, [60, 600, 0])
+    np.testing.assert_array_equal(optax.tree.get(opt_state, "count"), [12, 12, 0])
+
+
+def test_an_empty_minibatch_makes_no_step():
+    problem = unequal_counts((2, 9, 1), 1)
+    _, _, stats = problem.update(
+        shape(num_epochs=2, num_minibatches=3), coefficients(learning_rate=1e-3)
+    )
+    np.testing.assert_array_equal(stats.num_steps, [4, 6, 2])
+
+
+def test_early_stop_ends_the_steps_of_one_policy_alone(mlp):
+    coefs = coefficients(
+        learning_rate=jnp.array([0.5, 1e-9, 0.5]), target_kl=jnp.array([1e-4, 10.0, 1e9])
+    )
+    how = shape(num_epochs=5, kl_control="early_stop", adam_eps=1e-5)
+    _, opt_state, stats = mlp.update(how, coefs)
+    # The old policy is not the present one here, so KL is above 1.5e-4 from the first step on.
+    np.testing.assert_array_equal(stats.num_steps, [1, 5, 5])
+    np.testing.assert_array_equal(optax.tree.get(opt_state, "count"), [1, 5, 5])
+    _, _, free = mlp.update(shape(num_epochs=5, adam_eps=1e-5), coefs)
+    np.testing.assert_array_equal(free.num_steps, [5, 5, 5])
+
+
+def test_kl_penalty_adapts():
+    coef = jnp.array([0.2, 0.2, 0.2, 0.2])
+    kl = jnp.array([0.021, 0.019, 0.0051, 0.0049])
+    adapted = ppo.adapt_kl_coef(coef, kl, jnp.full(4, 0.01))
+    np.testing.assert_allclose(adapted, [0.3, 0.2, 0.2, 0.1], rtol=1e-6)
+
+
+def test_value_clip_table():
+    value, old, target = jnp.array([2.0, 0.1]), jnp.zeros(2), jnp.array([3.0, 3.0])
+    clip = jnp.full(2, 0.5)
+    for mode, expected in [
+        ("off", [0.5, 4.205]),
+        ("ppo2", [3.125, 4.205]),  # 2 is kept at .5, whose error is 2.5
+        ("squared_error", [0.25, 0.25]),
+    ]:
+        result = ppo.value_loss(value, old, target, clip, shape(value_clip=mode))
+        np.testing.assert_allclose(result, expected, rtol=1e-5)

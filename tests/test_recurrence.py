@@ -1,0 +1,117 @@
+"""Hold and reset of hidden state against explicit loops."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmarl_ppo.networks import LSTM
+from jaxmarl_ppo.recurrence import advance, unroll, where_rows
+
+
+def recur(hidden, x):
+    """Remembers everything, in a way that depends on the order."""
+    moved = 0.5 * hidden[0] + x
+    return (moved, hidden[1] + 1.0), moved * 10.0
+
+
+@pytest.fixture(scope="module")
+def chunks():
+    rng = np.random.default_rng(0)
+    length, num = 7, 40
+    hidden = (rng.normal(size=(num, 3)), rng.normal(size=(num, 3)))
+    x = rng.normal(size=(length, num, 3))
+    life_start = rng.random((length, num)) < 0.25
+    valid = rng.random((length, num)) < 0.7
+    return hidden, x, life_start, valid
+
+
+def explicit(hidden, x, life_start, valid):
+    """One row after the other, in NumPy; also the states that each row started from."""
+    hidden = [h.copy() for h in hidden]
+    outputs, starts = np.zeros_like(x), np.zeros_like(x)
+    for t, c in np.ndindex(*valid.shape):
+        start = [np.zeros(3), np.zeros(3)] if life_start[t, c] else [h[c] for h in hidden]
+        starts[t, c] = start[0]
+        (first, second), outputs[t, c] = recur(start, x[t, c])
+        if valid[t, c]:
+            hidden[0][c], hidden[1][c] = first, second
+    return hidden, starts, outputs
+
+
+def test_advance_holds_and_resets(chunks):
+    hidden, x, life_start, valid = chunks
+    state, starts, outputs = hidden, [], []
+    for t in range(len(x)):
+        state, start, y = advance(recur, state, x[t], life_start[t], valid[t])
+        starts.append(start[0])
+        outputs.append(y)
+    expected_hidden, expected_starts, expected_outputs = explicit(*chunks)
+    np.testing.assert_allclose(np.stack(starts), expected_starts, atol=1e-5)
+    np.testing.assert_allclose(np.stack(outputs), expected_outputs, atol=1e-4)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), state, tuple(expected_hidden)
+    )
+
+
+def test_unroll_is_repeated_advance(chunks):
+    hidden, x, life_start, valid = chunks
+    num = valid.shape[1]
+    nowhere = jnp.zeros(num, bool)
+    outputs = unroll(recur, hidden, x, life_start, valid, nowhere, hidden)
+    np.testing.assert_allclose(outputs, explicit(*chunks)[2], atol=1e-4)
+
+
+def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks):
+    hidden, x, life_start, _ = chunks
+    everything = np.ones(life_start.shape, bool)
+    resume = np.arange(everything.shape[1]) % 2 == 0
+    elsewhere = jax.tree.map(lambda h: h + 100.0, hidden)
+    outputs = unroll(recur, hidden, x, life_start, everything, resume, elsewhere)
+    plain = explicit(hidden, x, life_start, everything)[2]
+    behind = explicit(elsewhere, x[1:], life_start[1:], everything[1:])[2]
+    np.testing.assert_allclose(outputs[0], plain[0], atol=1e-4)
+    np.testing.assert_allclose(
+        outputs[1:], np.where(resume[:, None], behind, plain[1:]), rtol=1e-5, atol=1e-4
+    )
+
+
+def test_padding_holds_nothing_but_what_the_chunk_had(chunks):
+    hidden, x, life_start, valid = chunks
+    nowhere = jnp.zeros(valid.shape[1], bool)
+    garbage = np.where(valid[..., None], x, np.nan)
+    clean = unroll(recur, hidden, x, life_start, valid, nowhere, hidden)
+    dirty = unroll(recur, hidden, garbage, life_start, valid, nowhere, hidden)
+    np.testing.assert_array_equal(np.asarray(clean)[valid], np.asarray(dirty)[valid])
+
+
+def test_where_rows_broadcasts_over_trailing_axes():
+    mask = jnp.array([True, False])
+    chosen = where_rows(
+        mask, {"a": jnp.ones((2, 3)), "b": jnp.ones(2)}, {"a": jnp.zeros((2, 3)), "b": jnp.zeros(2)}
+    )
+    np.testing.assert_array_equal(chosen["a"][:, 0], [1, 0])
+    np.testing.assert_array_equal(chosen["b"], [1, 0])
+
+
+@pytest.mark.parametrize("separate_critic", [False, True])
+def test_staged_network_is_its_plain_call(separate_critic):
+    network = LSTM(num_outputs=3, hidden_sizes=(5,), lstm_size=4, separate_critic=separate_critic)
+    key_init, key_x, key_h = jax.random.split(jax.random.key(0), 3)
+    hidden = network.initial_hidden((6,))
+    hidden = jax.tree.map(lambda h: jax.random.normal(key_h, h.shape), hidden)
+    x = jax.random.normal(key_x, (5, 6, 2))
+    variables = network.init(key_init, hidden, x[0])
+    encoded = network.apply(variables, x, method="encode")
+    plain_hidden, staged_hidden = hidden, hidden
+    for t in range(5):
+        plain_hidden, outputs, value = network.apply(variables, plain_hidden, x[t])
+        step = jax.tree.map(lambda y, t=t: y[t], encoded)
+        staged_hidden, y = network.apply(variables, staged_hidden, step, method="recur")
+        staged = network.apply(variables, y, method="decode")
+        np.testing.assert_allclose(outputs, staged[0], atol=1e-6)
+        np.testing.assert_allclose(value, staged[1], atol=1e-6)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), plain_hidden, staged_hidden
+    )
+    assert len(jax.tree.leaves(hidden)) == (4 if separate_critic else 2)
