@@ -82,7 +82,7 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
     assert (run_dir / "curve.png").exists()
     loaded = load_run(run_dir)
     assert loaded.env.name == "tic_tac_toe"
-    assert loaded.config.policy.network == MLP(hidden_sizes=(4,), separate_critic=True)
+    assert loaded.config.policy.network == MLP(hidden_sizes=(4,))
 
 
 def test_plain_lines_in_a_pipe(interrupted):

@@ -1,0 +1,46 @@
+"""Presets reach what is known to be reachable: one seed each, minutes of training."""
+
+import dataclasses
+
+import pytest
+
+import jaxmarl_envs
+from jaxmarl_ppo import Trainer, preset
+from jaxmarl_ppo.evaluate import evaluate_policies
+
+pytestmark = pytest.mark.slow
+
+
+def train_and_evaluate(name, tmp_path, env_kwargs=None, greedy=False, **changes):
+    chosen = preset(name)
+    env, params = jaxmarl_envs.make(name, **(env_kwargs or chosen.env_kwargs))
+    config = dataclasses.replace(chosen.config, **changes)
+    trainer = Trainer(env, params, config, tmp_path / "run", progress=False)
+    result = trainer.train()
+    return evaluate_policies(env, params, trainer.learner, result.policies, greedy=greedy)
+
+
+def test_tic_tac_toe_preset_is_perfect(tmp_path):
+    report = train_and_evaluate("tic_tac_toe", tmp_path)
+    assert report["exploitability"]["greedy"] == 0.0
+    # Sampling explores; what it gives away is far less than the .66 of win-else-block play.
+    assert report["exploitability"]["stochastic"] < 0.3
+
+
+def test_crypto_preset_keeps_the_secret(tmp_path):
+    report = train_and_evaluate("crypto", tmp_path)
+    assert report["episodes"] >= 1_000
+    assert report["agents"]["bob_0"]["return_mean"] >= 20.0
+    assert report["agents"]["alice_0"]["return_mean"] >= 20.0
+    assert report["agents"]["eve_0"]["return_mean"] <= -23.0
+    assert report["accuracy"]["bob_0"] > 0.9
+
+
+def test_two_shuttles_learn_to_deliver(tmp_path):
+    small = {"num_shuttles": 2, "num_rows": 4, "num_cols": 4, "ports": ((0, 1), (3, 2))}
+    report = train_and_evaluate(
+        "shuttle_grid", tmp_path, {**small, "max_steps": 128}, total_env_steps=800_000
+    )
+    deliveries = report["deliveries"]
+    assert deliveries["mean"] > 0.9 * deliveries["dispatchers"]["greedy"]["mean"]
+    assert deliveries["mean"] > 5 * deliveries["dispatchers"]["uniform"]["mean"]
