@@ -21,7 +21,7 @@ PRESETS: dict[str, Preset] = {
     # keeps those lines in play; the greedy policy is what is perfect, not its samples.
     "tic_tac_toe": Preset(
         TrainConfig(
-            total_env_steps=8_000_000,
+            total_env_steps=14_000_000,
             num_envs=512,
             num_steps=32,
             policies="shared",
@@ -36,21 +36,22 @@ PRESETS: dict[str, Preset] = {
         )
     ),
     # Bob reads [key, message] and alice [goal, key]: one function can be both cipher and decipher,
-    # so sharing it lets them agree on a code before eve has learnt to read along. An utterance is
-    # answered one tick later, and nothing reaches further: a short horizon keeps eve's coin flips
-    # out of the advantages.
+    # so sharing it lets them agree on a code before eve has learnt to read along. Too little
+    # entropy, and they settle on plain text, which gains nothing once eve reads it too. An
+    # utterance is answered one tick later and nothing reaches further, so the horizon is short:
+    # alice's signal has weight gamma lambda, and each further tick would add eve's coin flips.
     "crypto": Preset(
         TrainConfig(
-            total_env_steps=4_000_000,
+            total_env_steps=3_000_000,
             num_envs=256,
             num_steps=50,
             policies={"eve_0": "eve", "bob_0": "good", "alice_0": "good"},
-            policy=PolicySpec(network=MLP(hidden_sizes=(64, 64))),
+            policy=PolicySpec(network=MLP(hidden_sizes=(64, 64), activation="relu")),
             ppo=PPOConfig(
-                learning_rate=Linear(1e-3, 1e-4),
-                entropy_coef=Linear(0.03, 0.003),
-                gamma=0.5,
-                gae_lambda=0.5,
+                learning_rate=Linear(2e-3, 1e-4),
+                entropy_coef=Linear(0.06, 0.003),
+                gamma=0.7,
+                gae_lambda=0.9,
             ),
         )
     ),
