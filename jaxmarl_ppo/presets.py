@@ -21,14 +21,14 @@ PRESETS: dict[str, Preset] = {
     # keeps those lines in play; the greedy policy is what is perfect, not its samples.
     "tic_tac_toe": Preset(
         TrainConfig(
-            total_env_steps=14_000_000,
+            total_env_steps=10_000_000,
             num_envs=512,
             num_steps=32,
             policies="shared",
             policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
             ppo=PPOConfig(
-                learning_rate=Linear(2e-3, 1e-4),
-                entropy_coef=0.3,
+                learning_rate=Linear(2e-3, 0.0),
+                entropy_coef=0.4,
                 num_epochs=2,
                 gamma=1.0,
                 gae_lambda=0.9,
