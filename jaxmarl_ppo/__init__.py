@@ -13,23 +13,32 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.build import make_learner
     from jaxmarl_ppo.checkpoint import LoadedRun, load_run
     from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, TrainConfig
+    from jaxmarl_ppo.league import Snapshots
+    from jaxmarl_ppo.mapping import Draw, Ensemble, MappingFunction, Matchups
     from jaxmarl_ppo.networks import CNN, LSTM, MLP
     from jaxmarl_ppo.presets import PRESETS, Preset, preset
+    from jaxmarl_ppo.scripted import Scripted
     from jaxmarl_ppo.trainer import EnvironmentFault, Trainer, TrainingDiverged, TrainResult
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "CNN": "networks",
+    "Draw": "mapping",
+    "Ensemble": "mapping",
     "EnvironmentFault": "trainer",
     "LSTM": "networks",
     "Linear": "config",
     "LoadedRun": "checkpoint",
     "MLP": "networks",
+    "MappingFunction": "mapping",
+    "Matchups": "mapping",
     "PPOConfig": "config",
     "PRESETS": "presets",
     "PolicySpec": "config",
     "Preset": "presets",
+    "Scripted": "scripted",
+    "Snapshots": "league",
     "TrainConfig": "config",
     "TrainResult": "trainer",
     "Trainer": "trainer",
@@ -44,12 +53,18 @@ __all__ = [
     "LSTM",
     "MLP",
     "PRESETS",
+    "Draw",
+    "Ensemble",
     "EnvironmentFault",
     "Linear",
     "LoadedRun",
+    "MappingFunction",
+    "Matchups",
     "PPOConfig",
     "PolicySpec",
     "Preset",
+    "Scripted",
+    "Snapshots",
     "TrainConfig",
     "TrainResult",
     "Trainer",

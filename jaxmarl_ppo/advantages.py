@@ -136,7 +136,27 @@ def standardise_own(
         return mean, jnp.sqrt(var)
 
     mean, std = jax.vmap(moments)(jnp.arange(num_policies))
+    policy = jnp.minimum(policy, num_policies - 1)  # rows of frozen policies are not trainable
     return (advantage - mean[policy]) / (std[policy] + normalise.EPSILON)
+
+
+def explained_variance(estimates: Estimates, own: jax.Array) -> jax.Array:
+    """`1 - Var(target - V) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
+
+    Args:
+        estimates: `[T, E, A]` fields.
+        own: `[T, E, A, K]` bool, the rows of each policy.
+    """
+    target, error = estimates.target.ravel(), estimates.advantage.ravel()
+
+    def one_policy(weight: jax.Array) -> jax.Array:
+        _, _, target_var = normalise.masked_moments(target, weight)
+        _, _, error_var = normalise.masked_moments(error, weight)
+        varies = target_var > 1e-12
+        return jnp.where(varies, 1.0 - error_var / jnp.where(varies, target_var, 1.0), 0.0)
+
+    flat = own.reshape(-1, own.shape[-1]).astype(jnp.float32)
+    return jax.vmap(one_policy, in_axes=1)(flat)
 
 
 def discounted_returns(

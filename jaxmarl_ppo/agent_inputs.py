@@ -1,30 +1,36 @@
 """From observations to network inputs, and from sampled actions to the environment's."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.spaces import Box
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_ppo.distributions import ActionDistribution, BoundedGaussian, MaskedCategorical, squash
 from jaxmarl_ppo.types import PyTree, Slots
 
 
 @dataclass(frozen=True, eq=False)
 class AgentInputs:
-    """What an agent's network is given beside its features, and how its actions leave."""
+    """What the networks of one bank are given of an observation, and how their actions leave.
 
+    A bank covers some of the agent slots and is as wide as the widest agent among them.
+    """
+
+    slots: tuple[int, ...]  # S of the A slots, ascending
     feature_shape: tuple[int, ...]  # D, or rows, cols, channels
     action_width: int  # N
     num_agents: int  # A
-    max_actors: int
-    action_low: np.ndarray | None  # [A, N]; None for discrete actions
-    action_high: np.ndarray | None  # [A, N]
+    action_low: np.ndarray | None  # [S, N]; None for discrete actions
+    action_high: np.ndarray | None  # [S, N]
     prev_action: bool = False
     prev_reward: bool = False
     agent_id: bool = False
+    joint_width: int = 0  # of what the critic alone sees; 0 for nothing
 
     @property
     def continuous(self) -> bool:
@@ -39,83 +45,149 @@ class AgentInputs:
         return MaskedCategorical(self.action_width)
 
     @property
+    def actor_width(self) -> int:
+        """How many of the inputs the actor sees; the critic sees all."""
+        extras = self.action_width * self.prev_action + self.prev_reward
+        return math.prod(self.feature_shape) + extras + self.num_agents * self.agent_id
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one row of network inputs."""
-        extras = self.action_width * self.prev_action + self.prev_reward
-        extras += self.num_agents * self.agent_id
-        return (self.feature_shape[0] + extras,) if extras else self.feature_shape
+        if len(self.feature_shape) > 1:
+            return self.feature_shape
+        return (self.actor_width + self.joint_width,)
 
-    def __call__(self, features: jax.Array, slots: Slots) -> jax.Array:
-        """Append what the policy asked for: `[E, A, ...]` features to `[E, A, D]` inputs.
+    def own(self, x: jax.Array) -> jax.Array:
+        """The bank's slots: `[E, A, ...]` to `[E, S, ...]`."""
+        return x if len(self.slots) == self.num_agents else x[:, np.array(self.slots)]
+
+    def spread(self, x: jax.Array, others: jax.Array, where: jax.Array) -> jax.Array:
+        """The inverse: `x [E, S, ...]` where `where [E, S]`, `others [E, A, ...]` elsewhere.
+
+        The last axis of `x` may be narrower than that of `others`.
+        """
+        if x.ndim > 2:
+            x = jnp.pad(x, ((0, 0), (0, 0), (0, others.shape[-1] - x.shape[-1])))
+        mine = jnp.where(where.reshape(where.shape + (1,) * (x.ndim - 2)), x, self.own(others))
+        if len(self.slots) == self.num_agents:
+            return mine
+        return others.at[:, np.array(self.slots)].set(mine)
+
+    def __call__(self, obs: Observation, slots: Slots) -> jax.Array:
+        """Network inputs `[E, S, D]`: features, what the policy asked for, what the critic sees.
 
         The previous action is one-hot (or squashed to [-1, 1]) and the previous reward is all that
         was earned since; both are zero until a life's first decision.
         """
-        parts = [features]
+        features = self.own(obs.features)
+        if len(self.feature_shape) > 1:
+            return features
+        fresh = self.own(slots.fresh)[..., None]
+        parts = [features[..., : math.prod(self.feature_shape)]]
         if self.prev_action:
+            action = self.own(slots.last_action)
             if self.continuous:
-                action = jnp.tanh(slots.last_action)
+                action = jnp.tanh(action[..., : self.action_width])
             else:
-                action = jax.nn.one_hot(slots.last_action, self.action_width)
-            parts.append(jnp.where(slots.fresh[..., None], 0.0, action))
+                action = jax.nn.one_hot(action, self.action_width)
+            parts.append(jnp.where(fresh, 0.0, action))
         if self.prev_reward:
-            parts.append(jnp.where(slots.fresh, 0.0, slots.last_reward)[..., None])
+            parts.append(jnp.where(fresh, 0.0, self.own(slots.last_reward)[..., None]))
         if self.agent_id:
-            agent_id = jnp.eye(self.num_agents)
-            parts.append(jnp.broadcast_to(agent_id, (*features.shape[:-1], self.num_agents)))
-        return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else features
+            agent_id = np.eye(self.num_agents, dtype=np.float32)[np.array(self.slots)]
+            parts.append(jnp.broadcast_to(agent_id, (*features.shape[:2], self.num_agents)))
+        if self.joint_width:
+            joint = joint_features(obs)[:, None]
+            parts.append(jnp.broadcast_to(joint, (*features.shape[:2], self.joint_width)))
+        return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
 
-    def no_action(self, shape: tuple[int, ...]) -> jax.Array:
-        """Placeholder actions for slots that have not acted."""
-        if self.continuous:
-            return jnp.zeros((*shape, self.action_width))
-        return jnp.zeros(shape, jnp.int32)
+    def action_mask(self, obs: Observation) -> jax.Array:
+        """Legal actions of the bank's slots, `[E, S, N]`."""
+        return self.own(obs.action_mask)[..., : self.action_width]
 
     def env_action(self, action: jax.Array) -> jax.Array:
-        """Sampled actions as the environment takes them, `[..., A]` or `[..., A, N]`."""
+        """The bank's sampled actions `[E, S]` or `[E, S, N]` as the environment takes them."""
         if self.action_low is None or self.action_high is None:
             return action
         return squash(action, jnp.asarray(self.action_low), jnp.asarray(self.action_high))
 
 
+def joint_features(obs: Observation) -> jax.Array:
+    """What a centralised critic sees: the state that the environment offers, else all features.
+
+    `[E, G]`. Rows of slots that hold nobody are zero.
+    """
+    if obs.state is not None:
+        return obs.state
+    alive = obs.alive.reshape(obs.alive.shape + (1,) * (obs.features.ndim - 2))
+    features = jnp.where(alive, obs.features, 0.0)
+    return features.reshape(features.shape[0], -1)
+
+
 def make_agent_inputs(
     env: MultiAgentEnv,
     env_params: PyTree,
+    slots: tuple[int, ...],
     prev_action: bool = False,
     prev_reward: bool = False,
     agent_id: bool = False,
+    central_critic: bool = False,
 ) -> AgentInputs:
-    """Read the sizes off an environment.
+    """Read the sizes of some agents off an environment.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        slots: the agents, ascending.
+        prev_action: give the agent's previous action.
+        prev_reward: give what was earned since.
+        agent_id: give the slot's one-hot.
+        central_critic: give the critic what `joint_features` says.
 
     Raises:
         ValueError: mixed or unbounded action spaces, or extra inputs beside planes.
     """
     obs = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), env_params)[0])
     feature_shape = obs.features.shape[1:]
-    if len(feature_shape) > 1 and (prev_action or prev_reward or agent_id):
+    if len(feature_shape) == 1:
+        spaces = [env.observation_space(env.agents[slot], env_params) for slot in slots]
+        feature_shape = (max(space.size for space in spaces),)
+    elif prev_action or prev_reward or agent_id or central_critic:
         raise ValueError(
-            f"prev_action, prev_reward and append_agent_id need flat features, but {env.name!r} "
-            f"has features of shape {feature_shape}; make it with flat features or drop the option"
+            "prev_action, prev_reward, append_agent_id and central_critic need flat features, but "
+            f"{env.name!r} has features of shape {feature_shape}; make it with flat features or "
+            "drop the option"
         )
-    low, high = _action_bounds(env, env_params) if env.is_continuous(env_params) else (None, None)
+    all_spaces = env.action_spaces(env_params)
+    actions = {env.agents[slot]: all_spaces[env.agents[slot]] for slot in slots}
+    low, high = _action_bounds(env, actions) if env.is_continuous(env_params) else (None, None)
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), obs)
     return AgentInputs(
+        slots=slots,
         feature_shape=feature_shape,
-        action_width=env.action_width(env_params),
+        action_width=max(space_width(space) for space in actions.values()),
         num_agents=env.num_agents,
-        max_actors=env.max_actors,
         action_low=low,
         action_high=high,
         prev_action=prev_action,
         prev_reward=prev_reward,
         agent_id=agent_id,
+        joint_width=jax.eval_shape(joint_features, batch).shape[-1] if central_critic else 0,
     )
 
 
-def _action_bounds(env: MultiAgentEnv, env_params: PyTree) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds `[A, N]`; dimensions that an agent does not have are fixed at 0."""
-    shape = (env.num_agents, env.action_width(env_params))
+def space_width(space: Space) -> int:
+    """Number of actions, or of action dimensions."""
+    return space.n if isinstance(space, Discrete) else space.size
+
+
+def _action_bounds(
+    env: MultiAgentEnv, spaces: Mapping[str, Space]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds `[S, N]`; dimensions that an agent does not have are fixed at 0."""
+    shape = (len(spaces), max(space_width(space) for space in spaces.values()))
     low, high = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    for row, (agent, space) in enumerate(env.action_spaces(env_params).items()):
+    for row, (agent, space) in enumerate(spaces.items()):
         assert isinstance(space, Box)  # action_spaces refuses mixtures
         low[row, : space.size] = np.broadcast_to(space.low, space.shape).ravel()
         high[row, : space.size] = np.broadcast_to(space.high, space.shape).ravel()

@@ -2,23 +2,29 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.agent_inputs import AgentInputs, make_agent_inputs
-from jaxmarl_ppo.config import PPOConfig, ScheduleSpec, TrainConfig, schedule_points
-from jaxmarl_ppo.learner import Learner
-from jaxmarl_ppo.mapping import make_mapping
-from jaxmarl_ppo.networks import ACTIVATIONS, NETWORKS, ActorCritic
-from jaxmarl_ppo.policy_bank import PolicyBank
+from jaxmarl_ppo.bank_learner import BankLearner
+from jaxmarl_ppo.config import (
+    PolicySpec,
+    PPOConfig,
+    ScheduleSpec,
+    TrainConfig,
+    schedule_points,
+)
+from jaxmarl_ppo.learner import Learner, LoadedPlayer
+from jaxmarl_ppo.players import BankSeats, Players
+from jaxmarl_ppo.population_file import POLICIES_FILE, load_player
 from jaxmarl_ppo.ppo import UpdateShape
+from jaxmarl_ppo.roster import AnySpec, BankPlan, make_roster
 from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
 
 DEFAULT_BPTT_LENGTH = 16
+DEFAULT_KL_COEF = 0.2
 # A gradient over this many rows keeps its activations in a CPU's cache; an accelerator wants few
 # large kernels.
 MICRO_BATCH_ROWS = {"cpu": 4096}
@@ -34,138 +40,101 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
     Raises:
         ValueError: what does not fit together, before anything is compiled.
     """
-    mapping = make_mapping(config.policies, env.agents)
-    for name in config.ppo_overrides:
-        if name not in mapping.names:
-            raise ValueError(
-                f"ppo_overrides names the unknown policy {name!r}; "
-                f"the policies are {', '.join(mapping.names)}"
-            )
-    spec = config.policy
-    encoder = make_agent_inputs(
-        env, env_params, spec.prev_action, spec.prev_reward, spec.append_agent_id
-    )
-    bank = PolicyBank(
-        mapping=mapping,
-        network=make_network(spec.network, encoder),
-        distribution=encoder.distribution,
-        input_shape=encoder.input_shape,
-        normalise_observations=spec.normalise_observations,
-        normalise_rewards=spec.normalise_rewards,
-    )
-    check_network(bank)
-    num_rows = config.num_envs * config.num_steps * env.num_agents
-    block_size = _block_size(config, bank, num_rows)
-    ppo = config.ppo
+    players, plans = make_roster(env, env_params, config)
+    if not any(plan.num_trainable for plan in plans):
+        raise ValueError(
+            f"none of the policies {', '.join(players.policies)} is trainable; there is nothing to "
+            "train"
+        )
     return Learner(
+        loaded=_load_players(players, plans),
         env=env,
         env_params=env_params,
-        bank=bank,
-        encoder=encoder,
-        hyperparams=make_hyperparams(config, mapping.names),
-        update_shape=UpdateShape(
-            num_epochs=ppo.num_epochs,
-            num_minibatches=ppo.num_minibatches,
-            micro_batch_blocks=_micro_batch_blocks(config, bank, num_rows, block_size),
-            value_clip=ppo.value_clip,
-            kl_control=ppo.kl_control,
-            adam_eps=ppo.adam_eps,
+        players=players,
+        banks=tuple(
+            _bank_learner(config, players, seats, plan) if plan.num_trainable else None
+            for seats, plan in zip(players.banks, plans, strict=True)
         ),
         num_envs=config.num_envs,
         num_steps=config.num_steps,
-        block_size=block_size,
-        discount_by_tick=ppo.discount_by == "tick",
-        normalise_advantages=ppo.normalise_advantages,
-        kl_coef=0.2 if ppo.initial_kl_coef is None else ppo.initial_kl_coef,
         stagger_starts=config.stagger_starts,
+        rated=bool(players.pools or players.scripts),
     )
 
 
-def make_network(network: str | nn.Module, encoder: AgentInputs) -> nn.Module:
-    """The named or given module, told how many distribution inputs are needed."""
-    module = NETWORKS[network]() if isinstance(network, str) else network
-    if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
-        raise ValueError(
-            f"unknown activation {module.activation!r}; valid: {', '.join(ACTIVATIONS)}"
-        )
-    planes = len(encoder.input_shape) > 1
-    if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
-        wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
-        raise ValueError(
-            f"network {type(module).__name__} needs {wanted}, but the environment's features have "
-            f"shape {encoder.input_shape}; "
-            + (
-                "use network 'cnn'"
-                if planes
-                else "use 'mlp' or 'lstm', or an environment in planes"
-            )
-        )
-    fields = {field.name for field in dataclasses.fields(module)}
-    told: dict[str, Any] = {}
-    if "num_outputs" in fields:
-        told["num_outputs"] = encoder.distribution.num_outputs
-    if "continuous" in fields:
-        told["continuous"] = encoder.continuous
-    return module.clone(**told)
+def without_loads(config: TrainConfig) -> TrainConfig:
+    """The same with fresh parameters for all policies."""
+
+    def fresh(spec: AnySpec) -> AnySpec:
+        return dataclasses.replace(spec, load=None) if isinstance(spec, PolicySpec) else spec
+
+    specs = {name: fresh(spec) for name, spec in config.specs.items()}
+    policy = dataclasses.replace(config.policy, load=None)
+    return dataclasses.replace(config, policy=policy, specs=specs)
 
 
-def check_network(bank: PolicyBank) -> None:
-    """One abstract call, so that a module of the user's own fails here and not in a trace.
+def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedPlayer, ...]:
+    """What policies start from instead of fresh parameters."""
+    loaded = []
+    for index, (seats, plan) in enumerate(zip(players.banks, plans, strict=True)):
+        for row, member in enumerate(plan.members):
+            if member.spec.load is None:
+                continue
+            run_dir, colon, name = member.spec.load.rpartition(":")
+            if not colon:
+                run_dir, name = member.spec.load, member.name
+            expected = jax.eval_shape(lambda seats=seats: seats.bank.init(jax.random.key(0)))
+            one = jax.eval_shape(lambda stack, seats=seats: seats.bank.select(stack, 0), expected)
+            path = Path(run_dir) / POLICIES_FILE
+            loaded.append(LoadedPlayer(index, row, load_player(path, name, one)))
+    return tuple(loaded)
 
-    Raises:
-        ValueError: the module cannot be called, returns other shapes than it must, or starts lives
-            from a memory that is not zero.
-    """
-    name = type(bank.network).__name__
-    for batch_shape in ((3,), (3, 2)):
-        _check_call(bank, name, batch_shape)
-    if any(leaf.any() for leaf in jax.tree.leaves(bank.initial_hidden((1,)))):
-        raise ValueError(f"network {name}: initial_hidden must be all zeros")
 
-
-def _check_call(bank: PolicyBank, name: str, batch_shape: tuple[int, ...]) -> None:
-    inputs = jax.ShapeDtypeStruct((*batch_shape, *bank.input_shape), jnp.float32)
-    hidden = _try(name, "initial_hidden", lambda: bank.initial_hidden(batch_shape))
-    variables, returned = _try(
-        name,
-        f"the call with hidden {_shapes(hidden)} and inputs {inputs.shape}",
-        lambda key, hidden, inputs: (
-            (variables := bank.network.init(key, hidden, inputs)),
-            bank.network.apply(variables, hidden, inputs),
+def _bank_learner(
+    config: TrainConfig, players: Players, seats: BankSeats, plan: BankPlan
+) -> BankLearner:
+    configs = [member.spec.ppo or config.ppo for member in plan.members if member.spec.trainable]
+    first = configs[0]  # what shapes the update is the same for all policies of a bank
+    num_rows = config.num_envs * config.num_steps * len(seats.encoder.slots)
+    num_minibatches = max(ppo.num_minibatches for ppo in configs)
+    for member, ppo in zip(plan.members, configs, strict=False):
+        _check_minibatches(config, ppo, seats, len(member.slots))
+    block_size = _block_size(first, seats, num_rows, num_minibatches)
+    return BankLearner(
+        seats=seats,
+        policies=tuple(
+            players.policies.index(member.name) for member in plan.members if member.spec.trainable
         ),
-        jax.random.key(0),
-        hidden,
-        inputs,
+        hyperparams=make_hyperparams(configs, config.total_env_steps),
+        update_shape=UpdateShape(
+            num_epochs=max(ppo.num_epochs for ppo in configs),
+            num_minibatches=num_minibatches,
+            micro_batch_blocks=_micro_batch_blocks(
+                config, num_rows, len(configs) * num_minibatches * block_size, block_size
+            ),
+            value_clip=first.value_clip,
+            kl_control=first.kl_control,
+            adam_eps=first.adam_eps,
+        ),
+        block_size=block_size,
+        discount_by_tick=first.discount_by == "tick",
+        normalise_advantages=first.normalise_advantages,
+        kl_coef=tuple(
+            DEFAULT_KL_COEF if ppo.initial_kl_coef is None else ppo.initial_kl_coef
+            for ppo in configs
+        ),
     )
-    if set(variables) - {"params"}:
-        raise ValueError(
-            f"network {name} has variables {sorted(variables)}; only 'params' are trained"
-        )
-    if not (isinstance(returned, tuple) and len(returned) == 3):
-        raise ValueError(
-            f"network {name} must return (hidden, distribution inputs, value), "
-            f"got {_shapes(returned)}"
-        )
-    expected = ((*batch_shape, bank.distribution.num_outputs), batch_shape)
-    same_hidden = _shapes(returned[0]) == _shapes(hidden)
-    if not same_hidden or tuple(getattr(x, "shape", None) for x in returned[1:]) != expected:
-        raise ValueError(
-            f"network {name} returned shapes {_shapes(returned)} for rows of shape {batch_shape}; "
-            f"it must return hidden {_shapes(hidden)}, distribution inputs {expected[0]} and "
-            f"value {expected[1]}"
-        )
 
 
-def make_hyperparams(config: TrainConfig, policies: tuple[str, ...]) -> Hyperparams:
-    """Numeric hyper-parameters of every policy, `[K]` leaves."""
-    configs = [config.ppo_overrides.get(name, config.ppo) for name in policies]
+def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperparams:
+    """Numeric hyper-parameters of `K` policies, `[K]` leaves."""
 
     def numbers(get: Callable[[PPOConfig], float | None], absent: float = 0.0) -> jax.Array:
         values = [get(ppo) for ppo in configs]
         return jnp.array([absent if value is None else value for value in values], jnp.float32)
 
     def schedules(get: Callable[[PPOConfig], ScheduleSpec]) -> Schedule:
-        points = [list(schedule_points(get(ppo), config.total_env_steps)) for ppo in configs]
+        points = [list(schedule_points(get(ppo), total_env_steps)) for ppo in configs]
         longest = max(len(p) for p in points)
         for p in points:
             while len(p) < longest:
@@ -183,54 +152,52 @@ def make_hyperparams(config: TrainConfig, policies: tuple[str, ...]) -> Hyperpar
         value_coef=numbers(lambda ppo: ppo.value_coef),
         max_grad_norm=numbers(lambda ppo: ppo.max_grad_norm, absent=jnp.inf),
         target_kl=numbers(lambda ppo: ppo.target_kl),
+        num_epochs=jnp.array([ppo.num_epochs for ppo in configs], jnp.int32),
+        num_minibatches=jnp.array([ppo.num_minibatches for ppo in configs], jnp.int32),
     )
 
 
-def _block_size(config: TrainConfig, bank: PolicyBank, num_rows: int) -> int:
-    ppo = config.ppo
-    if bank.is_recurrent:
+def _check_minibatches(
+    config: TrainConfig, ppo: PPOConfig, seats: BankSeats, num_slots: int
+) -> None:
+    """A policy can have at most so many minibatches as there are rows, or chunks of rows."""
+    if seats.bank.is_recurrent:
         length = ppo.bptt_length or DEFAULT_BPTT_LENGTH
-        slots = min(map(bank.mapping.slot_policy.count, range(bank.num_policies)))
-        chunks = config.num_envs * slots * -(-config.num_steps // length)
+        chunks = config.num_envs * num_slots * -(-config.num_steps // length)
         if ppo.num_minibatches > chunks:
             raise ValueError(
                 f"num_minibatches={ppo.num_minibatches} exceeds the {chunks} chunks of "
                 f"{length} decisions that a policy can have in a rollout; set num_minibatches to "
                 f"at most {chunks}, or lower bptt_length"
             )
-        return length
+        return
     if ppo.bptt_length is not None:
         raise ValueError(
             f"bptt_length={ppo.bptt_length} has no effect on a network without memory; "
             "use network 'lstm' or drop bptt_length"
         )
+    num_rows = config.num_envs * config.num_steps * num_slots
     if ppo.num_minibatches > num_rows:
         raise ValueError(
             f"num_minibatches={ppo.num_minibatches} exceeds the {num_rows} rows of a rollout "
             f"(num_envs * num_steps * agents); set num_minibatches to at most {num_rows}"
         )
-    shares = bank.num_policies * ppo.num_minibatches * MIN_BLOCKS_PER_MINIBATCH
+
+
+def _block_size(ppo: PPOConfig, seats: BankSeats, num_rows: int, num_minibatches: int) -> int:
+    if seats.bank.is_recurrent:
+        return ppo.bptt_length or DEFAULT_BPTT_LENGTH
+    shares = seats.num_trainable * num_minibatches * MIN_BLOCKS_PER_MINIBATCH
     return max(1, min(MAX_BLOCK_ROWS, num_rows // shares))
 
 
 def _micro_batch_blocks(
-    config: TrainConfig, bank: PolicyBank, num_rows: int, block_size: int
+    config: TrainConfig, num_rows: int, rows_per_block_of_all: int, block_size: int
 ) -> int:
     """Blocks per gradient: an even part of a full minibatch, at most the wanted rows."""
     wanted = config.micro_batch_rows or MICRO_BATCH_ROWS.get(
         jax.default_backend(), MICRO_BATCH_ROWS_ELSEWHERE
     )
-    full = -(-num_rows // (bank.num_policies * config.ppo.num_minibatches * block_size))
+    full = -(-num_rows // rows_per_block_of_all)
     parts = -(-full * block_size // wanted)
     return max(1, -(-full // parts))
-
-
-def _try(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return jax.eval_shape(function, *args)
-    except Exception as error:
-        raise ValueError(f"network {name}: {what} failed: {error}") from error
-
-
-def _shapes(tree: PyTree) -> Any:
-    return jax.tree.map(lambda x: getattr(x, "shape", x), tree)

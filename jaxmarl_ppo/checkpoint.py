@@ -1,6 +1,5 @@
 """What a run leaves in its folder, and how to get it back. Nothing read here executes."""
 
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +10,17 @@ from typing import Any
 
 import jax
 from flax import linen as nn
-from flax import serialization, traverse_util
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import config_io
-from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.build import make_learner, without_loads
 from jaxmarl_ppo.config import TrainConfig
 from jaxmarl_ppo.learner import Learner
-from jaxmarl_ppo.policy_bank import PolicyBank
-from jaxmarl_ppo.types import Policies, PyTree
+from jaxmarl_ppo.population_file import FORMAT, POLICIES_FILE, load_population
+from jaxmarl_ppo.types import Population, PyTree
 
-FORMAT = 1
 CONFIG_FILE = "config.json"
-POLICIES_FILE = "params/policies.msgpack"
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
 
@@ -36,7 +32,7 @@ class LoadedRun:
     env_params: PyTree
     config: TrainConfig
     learner: Learner
-    policies: Policies  # [K, ...] leaves
+    population: Population
 
 
 def load_run(
@@ -45,6 +41,7 @@ def load_run(
     env: MultiAgentEnv | None = None,
     env_params: PyTree | None = None,
     network: nn.Module | None = None,
+    config: TrainConfig | None = None,
 ) -> LoadedRun:
     """Rebuild environment, learner and trained policies of a run.
 
@@ -52,7 +49,9 @@ def load_run(
         run_dir: its folder.
         env: needed where `jaxmarl_envs.make` did not build the environment; else it does so again.
         env_params: instead of the recorded parameters.
-        network: needed where the run was trained with a module of the user's own.
+        network: needed where `policy.network` was a module of the user's own.
+        config: the run's whole configuration, needed where other parts of it cannot be rebuilt from
+            a file: a mapping function, a scripted function, a module of a single policy.
 
     Raises:
         ValueError: a file is missing, damaged, or does not fit.
@@ -66,52 +65,20 @@ def load_run(
         raise ValueError(f"{folder / CONFIG_FILE} lacks {', '.join(missing)}: not a run's record")
     if record["format"] != FORMAT:
         raise ValueError(f"{folder} has format {record['format']!r}; this version reads {FORMAT}")
-    config = config_io.config_from_dict(record["config"], network)
+    if config is None:
+        config = config_io.config_from_dict(record["config"], network)
+    elif network is not None:
+        raise ValueError("network has no effect beside config; drop one of them")
     env = _recorded_env(record["env"]) if env is None else env
     _check_same_agents(env, record["env"])
     if env_params is None:
         env_params = config_io.params_from_json(record["env"]["params"], env.default_params)
-    learner = make_learner(env, env_params, config)
-    policies = load_policies(folder / POLICIES_FILE, learner.bank)
-    return LoadedRun(env, env_params, config, learner, policies)
-
-
-def save_policies(path: Path, bank: PolicyBank, policies: Policies) -> None:
-    """Write everything that belongs to policies, atomically."""
-    content = {
-        "format": FORMAT,
-        "names": list(bank.mapping.names),
-        "policies": serialization.to_state_dict(jax.device_get(policies)),
-    }
-    write_atomically(path, serialization.msgpack_serialize(content))
-
-
-def load_policies(path: Path, bank: PolicyBank) -> Policies:
-    """The inverse of `save_policies`.
-
-    Args:
-        path: the file.
-        bank: the bank that the policies are for; names and shapes must be its own.
-
-    Raises:
-        ValueError: the file is missing, damaged, or holds other policies.
-    """
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist: the run saved no parameters")
-    try:
-        content: Any = serialization.msgpack_restore(path.read_bytes())
-        names, state = tuple(content["names"]), content["policies"]
-    except Exception as error:  # a damaged file can fail anywhere inside the decoder
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} is damaged or not a file of policies ({reason})") from error
-    if names != bank.mapping.names:
-        raise ValueError(
-            f"{path} holds the policies {', '.join(names)}, but the configuration has "
-            f"{', '.join(bank.mapping.names)}"
-        )
-    expected = jax.eval_shape(bank.init, jax.random.key(0))
-    _check_shapes(path, state, serialization.to_state_dict(expected))
-    return jax.tree.map(jax.numpy.asarray, serialization.from_state_dict(expected, state))
+    # What the run started from is not needed any more, and may be gone.
+    learner = make_learner(env, env_params, without_loads(config))
+    expected = jax.eval_shape(learner.init_population, jax.random.key(0))
+    path = folder / POLICIES_FILE
+    population = load_population(path, learner.players.names, expected)
+    return LoadedRun(env, env_params, config, learner, population)
 
 
 def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> dict[str, Any]:
@@ -164,24 +131,9 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
     return folder
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that is either absent or whole, whatever happens meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def _recorded_env(record: Mapping[str, Any]) -> MultiAgentEnv:
     made = record["make"]
-    if made is None or made["name"] not in jaxmarl_envs.names():
+    if made is None or made["name"] not in jaxmarl_envs.all_names():
         raise ValueError(
             f"environment {record['name']!r} was not built by `make`, or is not registered here; "
             "pass it from Python: load_run(run_dir, env=MyEnv(...))"
@@ -195,27 +147,6 @@ def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:
             f"the run was trained with the agents {', '.join(record['agents'])}, but environment "
             f"{env.name!r} has {', '.join(env.agents)}"
         )
-
-
-def _check_shapes(path: Path, state: Any, expected: Any) -> None:
-    """Compare nested tables of arrays leaf by leaf, so that the message can name one."""
-
-    def leaves(tree: Any) -> dict[str, str]:
-        flat = traverse_util.flatten_dict(tree, sep="/", keep_empty_nodes=True)
-        return {key: _describe(leaf) for key, leaf in flat.items()}
-
-    found, wanted = leaves(state), leaves(expected)
-    for key in sorted(found.keys() | wanted.keys()):
-        if found.get(key) != wanted.get(key):
-            raise ValueError(
-                f"{path} does not fit the configuration: {key} is {found.get(key, 'absent')} in "
-                f"the file, but should be {wanted.get(key, 'absent')}"
-            )
-
-
-def _describe(leaf: Any) -> str:
-    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
-    return "absent" if shape is None else f"{dtype}{list(shape)}"
 
 
 def _version(package: str) -> str:

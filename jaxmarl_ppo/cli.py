@@ -94,7 +94,12 @@ def _evaluate(args: list[str]) -> int:
     from jaxmarl_ppo.evaluate import evaluate_run, format_report
 
     report = evaluate_run(
-        options.run_dir, episodes=options.episodes, seed=options.seed, greedy=options.greedy
+        options.run_dir,
+        episodes=options.episodes,
+        seed=options.seed,
+        greedy=options.greedy,
+        matrix=options.cross_play,
+        row_agents=options.row_agents,
     )
     if options.json:
         from jaxmarl_ppo.config_io import dump_json

@@ -2,7 +2,8 @@
 
 import ast
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +14,8 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 import jaxmarl_envs
 from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, ScheduleSpec, TrainConfig
-from jaxmarl_ppo.config_io import network_kind
+from jaxmarl_ppo.config_io import mapping_from_json, mapping_to_json, network_kind
+from jaxmarl_ppo.mapping import Ensemble, MappingSpec, Matchups
 from jaxmarl_ppo.networks import NETWORKS
 from jaxmarl_ppo.presets import preset
 
@@ -32,19 +34,24 @@ def _parse_count(args: list[str]) -> int:
     return int(number)
 
 
-def _parse_policies(args: list[str]) -> str | dict[str, str]:
-    """`shared`, `per_agent`, or AGENT=POLICY,..."""
+def _parse_policies(args: list[str]) -> MappingSpec:
+    """`shared`, `per_agent`, `ensemble:K`, AGENT=POLICY,... or the JSON of `mapping_to_json`."""
     text = args[0]
+    if text.startswith("{"):
+        return mapping_from_json(json.loads(text))
     if "=" not in text:
         return text
     pairs = [pair.partition("=") for pair in text.split(",")]
     return {agent.strip(): policy.strip() for agent, _, policy in pairs}
 
 
-def _show_policies(policies: str | Mapping[str, str]) -> list[str]:
+def _show_policies(policies: MappingSpec) -> list[str]:
     if isinstance(policies, str):
         return [policies]
-    return [",".join(f"{agent}={policy}" for agent, policy in policies.items())]
+    table = isinstance(policies, Mapping)
+    if table and all(isinstance(policy, str) for policy in policies.values()):
+        return [",".join(f"{agent}={policy}" for agent, policy in policies.items())]
+    return [json.dumps(mapping_to_json(policies))]
 
 
 _Count = Annotated[
@@ -61,12 +68,22 @@ _Policies = Annotated[
     Any,
     PrimitiveConstructorSpec(
         nargs=1,
-        metavar="shared|per_agent|AGENT=POLICY,...",
+        metavar="shared|per_agent|ensemble:K|AGENT=POLICY,...|JSON",
         instance_from_str=_parse_policies,
-        is_instance=lambda x: isinstance(x, str | Mapping),
+        is_instance=lambda x: isinstance(x, str | Mapping | Ensemble | Matchups),
         str_from_instance=_show_policies,
     ),
 ]
+
+# Of `PolicySpec`, what can be said on the command line in so many words.
+_INPUT_OPTIONS = (
+    "prev_action",
+    "prev_reward",
+    "append_agent_id",
+    "normalise_observations",
+    "normalise_rewards",
+    "central_critic",
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,7 @@ class TrainOptions:
 
     Attributes:
         env: name of the environment; `jaxmarl-ppo envs` lists them.
+        preset: a variant of the environment's preset to take the defaults from, such as `league`.
         seed: of everything random.
         total_env_steps: ticks summed over environments, such as 5e6; rounded up to whole
             iterations.
@@ -97,12 +115,15 @@ class TrainOptions:
         channels: of each convolution; only with `--network cnn`.
         activation: of all layers.
         separate_critic: actor and critic share no layer.
-        policies: one for all, one per agent, or a table such as `x=red,o=blue`.
+        policies: one for all, one per agent, so many per agent of which one is drawn for every
+            episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as `car_*=car`
+            stand for several agents.
         prev_action: append the agent's previous action to its features.
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot.
         normalise_observations: by running mean and variance.
         normalise_rewards: by the running standard deviation of the discounted return.
+        central_critic: the critic sees what all agents see; needs `--separate-critic`.
         ppo: hyper-parameters. A schedule is a number, `linear:1e-3:0` (from the first to the last
             environment step) or `'[[0, 1e-3], [1e6, 0]]'` (points joined by lines).
         stagger_starts: begin the first episodes at different phases.
@@ -114,6 +135,7 @@ class TrainOptions:
     """
 
     env: Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
+    preset: str | None
     seed: int
     total_env_steps: _Count
     num_envs: _Count
@@ -130,6 +152,7 @@ class TrainOptions:
     append_agent_id: bool
     normalise_observations: bool
     normalise_rewards: bool
+    central_critic: bool
     ppo: PPOOptions
     stagger_starts: bool
     micro_batch_rows: int | None
@@ -146,11 +169,13 @@ class TrainOptions:
         """
         spec = PolicySpec(
             network=self._network(),
-            **{name: getattr(self, name) for name in _names(PolicySpec) if name != "network"},
+            **{name: getattr(self, name) for name in _INPUT_OPTIONS},
         )
         ppo = PPOConfig(**{name: getattr(self.ppo, name) for name in _names(PPOConfig)})
         own = {name: getattr(self, name) for name in _names(TrainConfig) if hasattr(self, name)}
-        base = preset(self.env).config
+        base = preset(self.env, self.preset).config
+        if self.policies != base.policies:
+            base = dataclasses.replace(base, specs={})  # they say what the preset's policies are
         return dataclasses.replace(base, **{**own, "policy": spec, "ppo": ppo})
 
     def _network(self) -> Any:
@@ -185,6 +210,9 @@ class EvaluateOptions:
         episodes: how many; None for as many as the environment needs.
         seed: of the episodes.
         greedy: take each policy's most probable action instead of drawing one.
+        cross_play: also play all policies, snapshots, random play and the environment's scripted
+            policies against each other; draws the matrix into the run's folder.
+        row_agents: with `--cross-play`, the agents of one side; None for the first agent.
         json: print one JSON object instead of a table.
     """
 
@@ -192,6 +220,8 @@ class EvaluateOptions:
     episodes: int | None = None
     seed: int = 0
     greedy: bool = False
+    cross_play: bool = False
+    row_agents: tuple[str, ...] | None = None
     json: bool = False
 
 
@@ -206,7 +236,7 @@ def parse_train(args: Sequence[str]) -> TrainOptions:
     Raises:
         ValueError: an unknown environment.
     """
-    names = jaxmarl_envs.names()
+    names = jaxmarl_envs.all_names()
     env = next((arg for arg in args if arg in names), None)
     options = _parse_train(args, env)
     if options.env not in names:
@@ -271,7 +301,9 @@ def _parse_train(args: Sequence[str], env: str | None) -> TrainOptions:
         TrainOptions,
         args=args,
         prog="jaxmarl-ppo train",
-        default=_default_options(env, _network_argument(args)),
+        default=_default_options(
+            env, _argument(args, "preset"), _argument(args, "network", NETWORKS)
+        ),
         registry=registry,
     )
 
@@ -296,19 +328,19 @@ def _show_schedule(spec: ScheduleSpec) -> list[str]:
     return [f"{spec:g}"]
 
 
-def _network_argument(args: Sequence[str]) -> str | None:
-    """The kind of network that is asked for, as the other defaults depend on it."""
+def _argument(args: Sequence[str], name: str, known: Container[str] | None = None) -> str | None:
+    """The value given for an option that other defaults depend on."""
     for i, arg in enumerate(args):
-        kind = arg.partition("=")[2] if arg.startswith("--network=") else None
-        if arg == "--network" and i + 1 < len(args):
-            kind = args[i + 1]
-        if kind in NETWORKS:
-            return kind
+        value = arg.partition("=")[2] if arg.startswith(f"--{name}=") else None
+        if arg == f"--{name}" and i + 1 < len(args):
+            value = args[i + 1]
+        if value is not None and (known is None or value in known):
+            return value
     return None
 
 
-def _default_options(env: str | None, kind: str | None) -> TrainOptions:
-    chosen = preset(env or "")
+def _default_options(env: str | None, variant: str | None, kind: str | None) -> TrainOptions:
+    chosen = preset(env or "", variant if env else None)
     config, spec = chosen.config, chosen.config.policy
     network = NETWORKS[spec.network]() if isinstance(spec.network, str) else spec.network
     ppo = {name: getattr(config.ppo, name) for name in _names(PPOConfig)}
@@ -317,11 +349,12 @@ def _default_options(env: str | None, kind: str | None) -> TrainOptions:
         network = NETWORKS[kind]()
         ppo["bptt_length"] = None
     own = {name: getattr(config, name) for name in _names(TrainConfig)}
-    for name in ("policy", "ppo", "ppo_overrides"):
+    for name in ("policy", "ppo", "specs"):
         del own[name]
-    inputs = {name: getattr(spec, name) for name in _names(PolicySpec) if name != "network"}
+    inputs = {name: getattr(spec, name) for name in _INPUT_OPTIONS}
     return TrainOptions(
         env=tyro.MISSING,
+        preset=variant,
         network=network_kind(network),  # type: ignore[arg-type]
         hidden_sizes=tuple(network.hidden_sizes),  # type: ignore[attr-defined]
         lstm_size=getattr(network, "lstm_size", None),

@@ -8,6 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from flax import linen as nn
 
+from jaxmarl_ppo.league import Snapshots
+from jaxmarl_ppo.mapping import MappingSpec
+from jaxmarl_ppo.scripted import Scripted
+
 ValueClip = Literal["off", "ppo2", "squared_error"]
 KLControl = Literal["off", "early_stop", "penalty"]
 DiscountBy = Literal["decision", "tick"]
@@ -123,7 +127,7 @@ class PPOConfig:
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """How policies look at the world.
+    """A policy that is a network: how it looks at the world and how it is trained.
 
     Attributes:
         network: `"mlp"`, `"lstm"`, `"cnn"`, a module of `jaxmarl_ppo.networks` with its own sizes,
@@ -133,6 +137,13 @@ class PolicySpec:
         append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.
         normalise_observations: by running mean and variance of the policy's own decisions.
         normalise_rewards: by the running standard deviation of the discounted return.
+        central_critic: the critic also sees what all agents see, or the `state` of the observation
+            if the environment offers one (MAPPO, Yu et al. 2022); needs a separate critic. The
+            actor does not.
+        ppo: the policy's own hyper-parameters; None for those of the run.
+        trainable: False for a policy that keeps the parameters it starts with.
+        load: start from a finished run, `RUN_DIR:POLICY`, or `RUN_DIR` for its policy of the same
+            name; None for fresh parameters.
     """
 
     network: str | nn.Module = "mlp"
@@ -141,8 +152,14 @@ class PolicySpec:
     append_agent_id: bool = False
     normalise_observations: bool = False
     normalise_rewards: bool = False
+    central_critic: bool = False
+    ppo: PPOConfig | None = None
+    trainable: bool = True
+    load: str | None = None
 
     def __post_init__(self) -> None:
+        if self.ppo is not None and not self.trainable:
+            raise ValueError("ppo has no effect on a policy with trainable=False; drop one of them")
         if isinstance(self.network, str):
             _check_choice("network", self.network, ("mlp", "lstm", "cnn"))
         elif not isinstance(self.network, nn.Module):
@@ -161,11 +178,12 @@ class TrainConfig:
         num_envs: parallel environments.
         num_steps: ticks per rollout.
         seed: of everything random.
-        policies: `"shared"`, `"per_agent"`, or a table from agent to policy name.
-        policy: network and inputs.
-        ppo: hyper-parameters.
-        ppo_overrides: hyper-parameters of single policies, by policy name. What shapes the compiled
-            update (epochs, minibatches, modes, `bptt_length`) must agree among all.
+        policies: who plays whom: `"shared"`, `"per_agent"`, `"ensemble:3"`, a table from agent to
+            policy, `Ensemble`, `Matchups` or `MappingFunction`; see `mapping.make_mapping`.
+        policy: what a policy is unless `specs` says otherwise.
+        ppo: hyper-parameters of policies that have none of their own.
+        specs: what single policies are, by name or by a pattern such as `alice_*`: a `PolicySpec`,
+            `Snapshots` of another policy, or a `Scripted` one.
         stagger_starts: begin the first episodes at different phases.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
         log_interval: iterations per entry of the log; None for about a hundred entries.
@@ -175,10 +193,10 @@ class TrainConfig:
     num_envs: int = 256
     num_steps: int = 128
     seed: int = 0
-    policies: str | Mapping[str, str] = "shared"
+    policies: MappingSpec = "shared"
     policy: PolicySpec = field(default_factory=PolicySpec)
     ppo: PPOConfig = field(default_factory=PPOConfig)
-    ppo_overrides: Mapping[str, PPOConfig] = field(default_factory=dict)
+    specs: Mapping[str, PolicySpec | Snapshots | Scripted] = field(default_factory=dict)
     stagger_starts: bool = True
     micro_batch_rows: int | None = None
     log_interval: int | None = None
@@ -189,33 +207,16 @@ class TrainConfig:
         )
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
-        for name, override in self.ppo_overrides.items():
-            for shape in _UPDATE_SHAPE:
-                if getattr(override, shape) != getattr(self.ppo, shape):
-                    raise ValueError(
-                        f"ppo_overrides[{name!r}].{shape} is {getattr(override, shape)!r}, but "
-                        f"ppo.{shape} is {getattr(self.ppo, shape)!r}; {shape} must be the same "
-                        "for all policies"
-                    )
+        for name, spec in self.specs.items():
+            if not isinstance(spec, PolicySpec | Snapshots | Scripted):
+                raise ValueError(
+                    f"specs[{name!r}] must be a PolicySpec, Snapshots or Scripted, got {spec!r}"
+                )
 
     @property
     def num_iterations(self) -> int:
         """Iterations that reach `total_env_steps`."""
         return -(-self.total_env_steps // (self.num_envs * self.num_steps))
-
-
-# Fields of PPOConfig that the compiled update depends on.
-_UPDATE_SHAPE = (
-    "num_epochs",
-    "num_minibatches",
-    "value_clip",
-    "kl_control",
-    "initial_kl_coef",
-    "normalise_advantages",
-    "discount_by",
-    "bptt_length",
-    "adam_eps",
-)
 
 
 def _check_counts(config: Any, *names: str) -> None:

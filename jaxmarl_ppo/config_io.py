@@ -19,23 +19,25 @@ from flax import linen as nn
 from flax import serialization
 
 from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.league import Snapshots
+from jaxmarl_ppo.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.networks import NETWORKS
+from jaxmarl_ppo.scripted import Scripted
 from jaxmarl_ppo.types import PyTree
 
 # Fields of a network that the environment decides, and those of every flax module.
-_TOLD_FIELDS = ("num_outputs", "continuous", "parent", "name")
+_TOLD_FIELDS = ("num_outputs", "continuous", "actor_width", "parent", "name")
 _SCHEDULES = ("learning_rate", "entropy_coef")
+_MAPPING_KINDS: dict[type, str] = {Ensemble: "ensemble", Matchups: "matchups"}
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
     """A configuration in terms of JSON."""
     result = _fields(config)
-    if not isinstance(config.policies, str):
-        result["policies"] = dict(config.policies)
-    result["policy"] = _fields(config.policy)
-    result["policy"]["network"] = network_to_json(config.policy.network)
+    result["policies"] = mapping_to_json(config.policies)
+    result["policy"] = _spec_to_dict(config.policy)
     result["ppo"] = _ppo_to_dict(config.ppo)
-    result["ppo_overrides"] = {k: _ppo_to_dict(ppo) for k, ppo in config.ppo_overrides.items()}
+    result["specs"] = {name: _any_spec_to_dict(spec) for name, spec in config.specs.items()}
     return result
 
 
@@ -45,39 +47,71 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
     Args:
         data: what `config_to_dict` returned, or the same read from JSON. Absent keys take their
             defaults.
-        network: stands in for the recorded network; needed where that is the user's own module.
+        network: stands in for the recorded network of `policy`; needed where that is the user's
+            own module.
 
     Raises:
-        ValueError: an unknown key, a value out of range, or a network that cannot be rebuilt.
+        ValueError: an unknown key, a value out of range, or something that cannot be rebuilt.
     """
     values = _known(data, TrainConfig, "the configuration")
-    if "policy" in values:
-        spec = _known(values["policy"], PolicySpec, "policy")
-        if network is not None:
-            spec["network"] = network
-        elif "network" in spec:
-            spec["network"] = network_from_json(spec["network"])
-        values["policy"] = PolicySpec(**spec)
-    elif network is not None:
-        values["policy"] = PolicySpec(network=network)
+    if "policies" in values:
+        values["policies"] = mapping_from_json(values["policies"])
+    if "policy" in values or network is not None:
+        values["policy"] = _spec_from_dict(values.get("policy", {}), "policy", network)
     if "ppo" in values:
         values["ppo"] = _ppo_from_dict(values["ppo"], "ppo")
-    overrides = _mapping(values.get("ppo_overrides", {}), "ppo_overrides")
-    values["ppo_overrides"] = {
-        name: _ppo_from_dict(ppo, f"ppo_overrides[{name!r}]") for name, ppo in overrides.items()
+    specs = _mapping(values.get("specs", {}), "specs")
+    values["specs"] = {
+        name: _any_spec_from_dict(spec, f"specs[{name!r}]") for name, spec in specs.items()
     }
     return TrainConfig(**values)
 
 
+def mapping_to_json(mapping: MappingSpec) -> Any:
+    """A word, a table, or `{"kind": "ensemble", ...}` and the like."""
+    if isinstance(mapping, str):
+        return mapping
+    if isinstance(mapping, Ensemble | Matchups):
+        return {"kind": _MAPPING_KINDS[type(mapping)], **_fields(mapping)}
+    if isinstance(mapping, MappingFunction):
+        return {"kind": "custom", "function": repr(mapping.function)}
+    return {agent: _plain(choice) for agent, choice in mapping.items()}
+
+
+def mapping_from_json(data: Any) -> MappingSpec:
+    """The inverse of `mapping_to_json`.
+
+    Raises:
+        ValueError: a function of the user's own, or an unknown field.
+    """
+    if isinstance(data, str):
+        return data
+    fields = dict(_mapping(data, "policies"))
+    kinds = {kind: cls for cls, kind in _MAPPING_KINDS.items()}
+    kind = fields.get("kind")
+    if kind == "custom" and "function" in fields:
+        raise ValueError(
+            "the policy mapping of this run is a function of its own; pass the whole configuration "
+            "from Python: load_run(run_dir, config=...)"
+        )
+    if kind not in kinds:
+        return fields
+    del fields["kind"]
+    return kinds[kind](**_known(fields, kinds[kind], f"policies ({kind})"))
+
+
 def with_explicit_network(config: TrainConfig) -> TrainConfig:
-    """The same with a network given by name replaced by its module, so that a record of it keeps
+    """The same with networks given by name replaced by their modules, so that a record of it keeps
     its meaning when defaults change.
     """
-    network = config.policy.network
-    if not isinstance(network, str):
-        return config
-    spec = dataclasses.replace(config.policy, network=NETWORKS[network]())
-    return dataclasses.replace(config, policy=spec)
+
+    def explicit(spec: Any) -> Any:
+        if not isinstance(spec, PolicySpec) or not isinstance(spec.network, str):
+            return spec
+        return dataclasses.replace(spec, network=NETWORKS[spec.network]())
+
+    specs = {name: explicit(spec) for name, spec in config.specs.items()}
+    return dataclasses.replace(config, policy=explicit(config.policy), specs=specs)
 
 
 def network_kind(network: str | nn.Module) -> str:
@@ -185,6 +219,50 @@ def _fields(config: Any) -> dict[str, Any]:
     return {f.name: _plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
 
 
+def _any_spec_to_dict(spec: PolicySpec | Snapshots | Scripted) -> dict[str, Any]:
+    if isinstance(spec, Snapshots):
+        return {"kind": "snapshots", **_fields(spec)}
+    if isinstance(spec, Scripted):
+        script = spec.script if isinstance(spec.script, str) else {"custom": repr(spec.script)}
+        return {"kind": "scripted", "script": script}
+    return {"kind": "network", **_spec_to_dict(spec)}
+
+
+def _any_spec_from_dict(data: Any, where: str) -> PolicySpec | Snapshots | Scripted:
+    fields = dict(_mapping(data, where))
+    kind = fields.pop("kind", None)
+    if kind == "network":
+        return _spec_from_dict(fields, where)
+    if kind == "snapshots":
+        return Snapshots(**_known(fields, Snapshots, where))
+    if kind == "scripted":
+        if isinstance(fields.get("script"), Mapping):
+            raise ValueError(
+                f"{where} of this run is a function of its own; pass the whole configuration from "
+                "Python: load_run(run_dir, config=...)"
+            )
+        return Scripted(**_known(fields, Scripted, where))
+    raise ValueError(f"{where} has the kind {kind!r}; valid: network, snapshots, scripted")
+
+
+def _spec_to_dict(spec: PolicySpec) -> dict[str, Any]:
+    result = _fields(spec)
+    result["network"] = network_to_json(spec.network)
+    result["ppo"] = None if spec.ppo is None else _ppo_to_dict(spec.ppo)
+    return result
+
+
+def _spec_from_dict(data: Any, where: str, network: nn.Module | None = None) -> PolicySpec:
+    values = _known(data, PolicySpec, where)
+    if network is not None:
+        values["network"] = network
+    elif "network" in values:
+        values["network"] = network_from_json(values["network"])
+    if values.get("ppo") is not None:
+        values["ppo"] = _ppo_from_dict(values["ppo"], f"{where}.ppo")
+    return PolicySpec(**values)
+
+
 def _ppo_to_dict(ppo: PPOConfig) -> dict[str, Any]:
     result = _fields(ppo)
     for name in _SCHEDULES:
@@ -239,6 +317,8 @@ def _plain(value: Any) -> Any:
     """Sequences as lists and numpy's numbers as Python's."""
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
     return value.item() if isinstance(value, np.generic | jax.Array) else value
 
 

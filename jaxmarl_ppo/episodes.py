@@ -1,10 +1,9 @@
-"""Whole episodes of given policies, exactly one per parallel environment.
+"""Whole episodes of given players, exactly one per parallel environment.
 
 Taking the first so many episodes to end, over environments that begin anew, would count short ones
 too often. Here every environment counts its first episode and no other.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,10 +13,8 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_ppo.learner import Learner
-from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.rollout import Answer, act, begin_lives, init_slots, step
-from jaxmarl_ppo.stagger import random_actions
-from jaxmarl_ppo.types import Policies, PyTree, Slots
+from jaxmarl_ppo.types import Population, PyTree, Slots
 
 MAX_TICKS = 10_000  # of an episode in an environment that names no horizon
 
@@ -51,13 +48,13 @@ def check_num_episodes(episodes: Any) -> int:
 
 def play_episodes(
     learner: Learner,
-    policies: Policies,
+    population: Population,
     key: jax.Array,
     num_episodes: int,
     greedy: bool = False,
     *,
     env_params: PyTree | None = None,
-    random_agents: Sequence[str] = (),
+    players: np.ndarray | None = None,
     max_ticks: int = MAX_TICKS,
 ) -> EpisodeTotals:
     """Play fresh episodes, in step with each other, until the last one is over.
@@ -66,54 +63,64 @@ def play_episodes(
     Compiled once per learner, number of episodes and way of acting.
 
     Args:
-        learner: gives the environment and how policies see it.
-        policies: `[K, ...]`, whose actions are sampled.
+        learner: gives the environment and who can play.
+        population: the players.
         key: of everything random.
         num_episodes: parallel environments, each of which counts one episode.
-        greedy: take the most likely actions instead of samples.
+        greedy: networks take the most likely actions instead of samples.
         env_params: None for the learner's.
-        random_agents: names of agents that draw uniformly from their legal actions (or within the
-            bounds of continuous ones) instead of asking a policy.
+        players: `[A]` or `[episodes, A]` int, who holds each slot, as an index into
+            `learner.players.names`; None to draw as in training.
         max_ticks: where an environment without a horizon is cut off; an episode that goes on then
             is not `finished`, and its totals are those up to there.
 
     Raises:
-        ValueError: no whole number of episodes, or an unknown agent.
+        ValueError: no whole number of episodes, or a player that cannot hold its slot.
     """
     num_episodes = check_num_episodes(num_episodes)
-    slots = [learner.env.agent_index(agent) for agent in random_agents]
-    acts_randomly = np.isin(np.arange(learner.env.num_agents), slots) if slots else None
+    if players is not None:
+        shape = (num_episodes, learner.env.num_agents)
+        players = np.broadcast_to(np.asarray(players, np.int32), shape)
+        _check_players(learner, players)
     env_params = learner.env_params if env_params is None else env_params
     horizon = learner.env.horizon(env_params)
     limit = jnp.asarray(max_ticks if horizon is None else horizon, jnp.int32)
-    return _play(
-        learner, env_params, policies, key, limit, num_episodes, bool(greedy), acts_randomly
-    )
+    return _play(learner, env_params, population, key, limit, num_episodes, bool(greedy), players)
+
+
+def _check_players(learner: Learner, players: np.ndarray) -> None:
+    for slot, agent in enumerate(learner.env.agents):
+        able = learner.players.able(slot)
+        for player in np.unique(players[:, slot]):
+            if player not in able:
+                names = learner.players.names
+                who = names[player] if 0 <= player < len(names) else f"number {player}"
+                raise ValueError(
+                    f"player {who} cannot play agent {agent!r}; "
+                    f"valid: {', '.join(names[q] for q in able)}"
+                )
 
 
 @partial(jax.jit, static_argnames=("learner", "num_episodes", "greedy"))
 def _play(
     learner: Learner,
     env_params: PyTree,
-    policies: Policies,
+    population: Population,
     key: jax.Array,
     limit: jax.Array,
     num_episodes: int,
     greedy: bool,
-    acts_randomly: jax.Array | None,  # [A] bool
+    chosen: jax.Array | None,  # [episodes, A] int
 ) -> EpisodeTotals:
-    env, bank, encoder = learner.env, learner.bank, learner.encoder
+    env, players, league = learner.env, learner.players, population.league
     key_reset, key_ticks = jax.random.split(key)
 
     def play_tick(slots: Slots, key: jax.Array) -> tuple[Slots, Answer]:
-        key_act, key_random, key_env = jax.random.split(key, 3)
-        hidden, decisions = act(bank, encoder, policies, slots, key_act, greedy)
-        if acts_randomly is not None:
-            drawn = random_actions(key_random, encoder, slots.obs)
-            chosen = jnp.broadcast_to(acts_randomly, slots.fresh.shape)
-            decisions = decisions.replace(action=where_rows(chosen, drawn, decisions.action))
-        after, answer = step(env, env_params, encoder, slots, hidden, decisions, key_env)
-        return begin_lives(after, answer), answer
+        key_act, key_env, key_draw = jax.random.split(key, 3)
+        choice = act(players, population, slots, env_params, key_act, greedy)
+        after, answer = step(env, env_params, slots, choice, key_env)
+        after = begin_lives(players, league, slots.obs.alive, after, answer, key_draw)
+        return after if chosen is None else after.replace(player=chosen), answer
 
     def advance(now: _Progress) -> _Progress:
         slots, answer = play_tick(now.slots, jax.random.fold_in(key_ticks, now.totals.num_ticks))
@@ -123,8 +130,9 @@ def _play(
     def goes_on(now: _Progress) -> jax.Array:
         return ~now.totals.finished.all() & (now.totals.num_ticks < limit)
 
-    keys = jax.random.split(key_reset, num_episodes)
-    slots = init_slots(env, env_params, bank, encoder, keys)
+    slots = init_slots(env, env_params, players, league, key_reset, num_episodes)
+    if chosen is not None:
+        slots = slots.replace(player=chosen)
     answer = jax.eval_shape(play_tick, slots, key_ticks)[1]
     zeros = jnp.zeros(slots.fresh.shape)
     none = jnp.zeros(slots.fresh.shape, jnp.int32)

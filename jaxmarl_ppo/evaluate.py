@@ -6,6 +6,7 @@
 
 import dataclasses
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from rich.table import Table
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.checkpoint import load_run
+from jaxmarl_ppo.cross_play import (
+    CROSS_PLAY_FILE,
+    cross_play,
+    format_cross_play,
+    plot_cross_play,
+)
 from jaxmarl_ppo.episodes import EpisodeTotals, check_num_episodes, play_episodes
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.scenario_reports import (
@@ -26,7 +33,7 @@ from jaxmarl_ppo.scenario_reports import (
     mean_and_se,
     plus_minus,
 )
-from jaxmarl_ppo.types import Policies, PyTree
+from jaxmarl_ppo.types import Population, PyTree
 
 __all__ = [
     "EpisodeTotals",
@@ -44,25 +51,40 @@ def evaluate_run(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = False,
+    matrix: bool = False,
+    row_agents: Sequence[str] | None = None,
 ) -> Report:
     """Evaluate the newest policies of a run; see `evaluate_policies`.
+
+    With `matrix`, the report's `cross_play` is what `cross_play.cross_play` says with these
+    `row_agents`, and the run's folder gets a picture of it.
 
     Raises:
         ValueError: as `evaluate_policies`, or because there is no run in `run_dir`.
     """
     if episodes is not None:
         check_num_episodes(episodes)
+    if row_agents is not None and not matrix:
+        raise ValueError(f"row_agents={row_agents} has no effect without cross-play")
     run = load_run(run_dir)
-    return evaluate_policies(
-        run.env, run.env_params, run.learner, run.policies, episodes, seed, greedy
+    report = evaluate_policies(
+        run.env, run.env_params, run.learner, run.population, episodes, seed, greedy
     )
+    if matrix:
+        report["cross_play"] = cross_play(
+            run.learner, run.population, episodes or DEFAULT_EPISODES, seed, greedy,
+            row_agents=row_agents,
+        )  # fmt: skip
+        title = f"{run.env.name}: {report['cross_play']['acting']} play"
+        plot_cross_play(report["cross_play"], title, Path(run_dir) / CROSS_PLAY_FILE)
+    return report
 
 
 def evaluate_policies(
     env: MultiAgentEnv,
     env_params: PyTree,
     learner: Learner,
-    policies: Policies,
+    population: Population,
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = False,
@@ -73,7 +95,7 @@ def evaluate_policies(
         env: what is played; usually the learner's own, else one with the same agents and sizes.
         env_params: its parameters.
         learner: how the policies see it.
-        policies: `[K, ...]`, as in `TrainState.policies`.
+        population: as in `TrainState.population`; who plays is drawn as in training.
         episodes: how many; None for the scenario's default (crypto and tic_tac_toe 1,024, others
             256).
         seed: the same seed gives the same report.
@@ -105,7 +127,7 @@ def evaluate_policies(
         learner = dataclasses.replace(learner, env=env, env_params=env_params)
     key_play, key_scenario = jax.random.split(jax.random.key(seed))
     totals: EpisodeTotals = jax.device_get(
-        play_episodes(learner, policies, key_play, episodes, greedy, env_params=env_params)
+        play_episodes(learner, population, key_play, episodes, greedy, env_params=env_params)
     )
     report: Report = {
         "env": env.name,
@@ -120,7 +142,7 @@ def evaluate_policies(
             f"were not over after {int(totals.num_ticks):,} ticks; their totals are up to there"
         )
     if scenario:
-        evaluation = Evaluation(learner, env_params, policies, totals, greedy, key_scenario)
+        evaluation = Evaluation(learner, env_params, population, totals, greedy, key_scenario)
         report |= scenario.report_fn(evaluation)
     return report
 
@@ -165,6 +187,8 @@ def format_report(report: Report) -> str:
     with console.capture() as capture:
         console.print(_agents_table(report["agents"]))
     table = [line.rstrip() for line in capture.get().splitlines()]
+    if "cross_play" in report:
+        table += ["", *format_cross_play(report["cross_play"]).splitlines()]
     return "\n".join([*lines, *(line for line in table if line)])
 
 

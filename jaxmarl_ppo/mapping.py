@@ -1,51 +1,324 @@
-"""Which policy plays which agent."""
+"""Which policy plays which agent: fixed, or drawn anew for every episode and held for every life.
 
-from collections.abc import Mapping
+A mapping resolves to a `PolicyMapping`, whose `draw_fn` is pure. An agent that is reborn, or joins
+late, gets a new draw for its own slot alone, given what the others hold.
+"""
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-SHARED, PER_AGENT = "shared", "per_agent"
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+SHARED, PER_AGENT, ENSEMBLE = "shared", "per_agent", "ensemble"
+
+# One agent's entry in a table: a policy, several drawn uniformly, or several with weights.
+Choice = str | Sequence[str] | Mapping[str, float]
+Table = Mapping[str, Choice]
+
+
+class Draw(struct.PyTreeNode):
+    """What a draw can go by, of one environment."""
+
+    episode: jax.Array  # () int: episodes that this environment has ended
+    needed: jax.Array  # [A] bool: slots that get a new policy; all of them as an episode begins
+    held: jax.Array  # [A] int: the policy of every other slot
+    occupied: jax.Array  # [A] bool: slots that hold an agent
+
+
+DrawFn = Callable[[jax.Array, Draw], jax.Array]
 
 
 @dataclass(frozen=True)
+class Ensemble:
+    """`size` policies for every agent, named `<agent>_0`, `<agent>_1`, ...
+
+    Attributes:
+        size: members.
+        weights: of the members, which need not add up to 1; None for equal ones.
+        joint: whether all agents draw the same member number, instead of one each.
+    """
+
+    size: int
+    weights: tuple[float, ...] | None = None
+    joint: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise ValueError(f"an ensemble's size must be a whole number from 1, got {self.size!r}")
+        if self.weights is not None:
+            object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+            _check_weights("ensemble", self.weights)
+            if len(self.weights) != self.size:
+                raise ValueError(
+                    f"an ensemble of {self.size} needs {self.size} weights, got {self.weights}"
+                )
+
+
+@dataclass(frozen=True)
+class Matchups:
+    """Whole tables from agent to policy, one of which is drawn for an episode.
+
+    An agent that is reborn draws among the tables that agree with what the others hold; where none
+    does, among all of them.
+
+    Attributes:
+        tables: each from agent (or pattern, such as `car_*`) to policy.
+        weights: of the tables, which need not add up to 1; None for equal ones.
+    """
+
+    tables: tuple[Mapping[str, str], ...]
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", tuple(self.tables))
+        if not self.tables:
+            raise ValueError("matchups need at least one table from agent to policy, got none")
+        if self.weights is not None:
+            object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+            _check_weights("matchups", self.weights)
+            if len(self.weights) != len(self.tables):
+                raise ValueError(
+                    f"{len(self.tables)} matchups need as many weights, got {self.weights}"
+                )
+
+
+@dataclass(frozen=True)
+class MappingFunction:
+    """A mapping of the user's own.
+
+    Attributes:
+        function: pure, `(key, Draw) -> [A]` indices into `policies`; only the slots that a draw
+            needs are read.
+        policies: names of all policies.
+        candidates: by agent (or pattern), which of them the function may give it; None for all.
+            Networks are sized by the agents that they can meet, so a shorter list can be smaller.
+    """
+
+    function: DrawFn
+    policies: tuple[str, ...]
+    candidates: Mapping[str, Sequence[str]] | None = None
+
+
+MappingSpec = str | Table | Ensemble | Matchups | MappingFunction
+
+
+@dataclass(frozen=True, eq=False)
 class PolicyMapping:
-    """A fixed assignment of policies to agent slots."""
+    """A resolved mapping.
 
-    names: tuple[str, ...]  # K policy names
-    slot_policy: tuple[int, ...]  # A indices into `names`
+    Attributes:
+        names: of the `P` policies.
+        candidates: per slot, the indices of the policies that may play it, in ascending order.
+        draw_fn: pure, `(key, Draw) -> [A]` indices into `names`.
+    """
+
+    names: tuple[str, ...]
+    candidates: tuple[tuple[int, ...], ...]
+    draw_fn: DrawFn
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every slot has the same policy in every life."""
+        return all(len(slot) == 1 for slot in self.candidates)
 
 
-def make_mapping(policies: str | Mapping[str, str], agents: tuple[str, ...]) -> PolicyMapping:
+def make_mapping(spec: MappingSpec, agents: tuple[str, ...]) -> PolicyMapping:
     """Resolve a mapping given by the user.
 
     Args:
-        policies: `"shared"` (one policy, named `shared`, plays every agent), `"per_agent"` (each
-            agent has a policy of its own name), or a table from agent name to policy name that
-            names every agent.
+        spec: `"shared"` (one policy, named `shared`, plays every agent); `"per_agent"` (each agent
+            has a policy of its own name); `"ensemble:3"`, short for `Ensemble(3)`; a table from
+            agent, or a pattern such as `car_*`, to a policy, to several of which one is drawn, or
+            to weights by policy; `Ensemble`, `Matchups` or `MappingFunction`.
         agents: the environment's agents.
 
     Raises:
-        ValueError: an unknown word, an unknown agent or an agent without a policy.
+        ValueError: an unknown word, an unknown agent, or an agent without a policy.
     """
-    if isinstance(policies, str):
-        if policies == SHARED:
-            return PolicyMapping((SHARED,), (0,) * len(agents))
-        if policies == PER_AGENT:
-            return PolicyMapping(agents, tuple(range(len(agents))))
-        raise ValueError(
-            f"unknown policy mapping {policies!r}; valid: {SHARED!r}, {PER_AGENT!r}, "
-            "or a table from agent to policy"
-        )
-    for agent in policies:
-        if agent not in agents:
+    if isinstance(spec, str):
+        spec = _from_word(spec, agents)
+    if isinstance(spec, Ensemble):
+        return _ensemble(spec, agents)
+    if isinstance(spec, Matchups):
+        return _matchups(spec, agents)
+    if isinstance(spec, MappingFunction):
+        return _function(spec, agents)
+    if isinstance(spec, Mapping):
+        return _independent([_weights(choice) for choice in match_agents(spec, agents)], agents)
+    raise ValueError(f"a policy mapping cannot be made from {spec!r}; {_valid_words()}")
+
+
+def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]:
+    """The entry of every agent: by its name, else by the first pattern that it matches.
+
+    Raises:
+        ValueError: an entry that no agent matches, or an agent that no entry matches.
+    """
+    for pattern in table:
+        if not fnmatch.filter(agents, pattern):
             raise ValueError(
-                f"the policy mapping names the unknown agent {agent!r}; "
+                f"the policy mapping names the unknown agent {pattern!r}; "
                 f"the agents are {', '.join(agents)}"
             )
-    missing = [agent for agent in agents if agent not in policies]
+    keys = [match_name(table, agent) for agent in agents]
+    missing = [agent for agent, key in zip(agents, keys, strict=True) if key is None]
     if missing:
+        named = sorted({name for choice in table.values() for name in _weights(choice)})
         raise ValueError(
             f"the policy mapping gives no policy to {', '.join(missing)}; name one of: "
-            f"{', '.join(sorted(set(policies.values()))) or 'any policy'}"
+            f"{', '.join(named) or 'any policy'}"
         )
-    names = tuple(dict.fromkeys(policies[agent] for agent in agents))
-    return PolicyMapping(names, tuple(names.index(policies[agent]) for agent in agents))
+    return [table[key] for key in keys if key is not None]
+
+
+def match_name(table: Mapping[str, Any], name: str) -> str | None:
+    """The key of `table` that is `name`, else the first one that is a pattern of it, else None."""
+    if name in table:
+        return name
+    return next((key for key in table if fnmatch.fnmatchcase(name, key)), None)
+
+
+def _from_word(word: str, agents: tuple[str, ...]) -> Table | Ensemble:
+    kind, colon, size = word.partition(":")
+    if word == SHARED:
+        return dict.fromkeys(agents, SHARED)
+    if word == PER_AGENT:
+        return {agent: agent for agent in agents}
+    if kind == ENSEMBLE and colon and size.isdecimal():
+        return Ensemble(int(size))
+    raise ValueError(f"unknown policy mapping {word!r}; {_valid_words()}")
+
+
+def _valid_words() -> str:
+    return (
+        f"valid: {SHARED!r}, {PER_AGENT!r}, '{ENSEMBLE}:K', a table from agent to policy, "
+        "Ensemble, Matchups or MappingFunction"
+    )
+
+
+def _ensemble(spec: Ensemble, agents: tuple[str, ...]) -> PolicyMapping:
+    if spec.joint:
+        tables = [{agent: f"{agent}_{k}" for agent in agents} for k in range(spec.size)]
+        return _matchups(Matchups(tuple(tables), spec.weights), agents)
+    weights = spec.weights or (1.0,) * spec.size
+    members = [{f"{agent}_{k}": weights[k] for k in range(spec.size)} for agent in agents]
+    return _independent(members, agents)
+
+
+def _independent(choices: Sequence[Mapping[str, float]], agents: tuple[str, ...]) -> PolicyMapping:
+    """Every slot draws for itself."""
+    names = tuple(dict.fromkeys(name for choice in choices for name in choice))
+    weights = np.zeros((len(agents), len(names)))
+    for slot, choice in enumerate(choices):
+        for name, weight in choice.items():
+            weights[slot, names.index(name)] = weight
+    logits = _log(weights)
+
+    def draw(key: jax.Array, draw: Draw) -> jax.Array:
+        del draw
+        return jax.random.categorical(key, logits)
+
+    return PolicyMapping(names, _nonzero_rows(weights), draw)
+
+
+def _matchups(spec: Matchups, agents: tuple[str, ...]) -> PolicyMapping:
+    """All slots draw together."""
+    rows = [match_agents(table, agents) for table in spec.tables]
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    tables = np.array([[names.index(name) for name in row] for row in rows])  # [tables, A]
+    weights = np.array(spec.weights or [1.0] * len(rows))
+    logits = _log(weights)
+
+    def draw(key: jax.Array, draw: Draw) -> jax.Array:
+        fixed = draw.occupied & ~draw.needed
+        agrees = ((tables == draw.held) | ~fixed).all(-1) & (weights > 0)
+        given = jnp.where(agrees.any() & ~agrees, -jnp.inf, logits)
+        return jnp.asarray(tables)[jax.random.categorical(key, given)]
+
+    possible = np.zeros((len(agents), len(names)))
+    for row, weight in zip(tables, weights, strict=True):
+        possible[np.arange(len(agents)), row] += weight
+    return PolicyMapping(names, _nonzero_rows(possible), draw)
+
+
+def _function(spec: MappingFunction, agents: tuple[str, ...]) -> PolicyMapping:
+    names = tuple(spec.policies)
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"a mapping function needs distinct policy names, got {names}")
+    candidates = [tuple(range(len(names)))] * len(agents)
+    if spec.candidates is not None:
+        chosen = match_agents(spec.candidates, agents)
+        unknown = {name for choice in chosen for name in choice} - set(names)
+        if unknown:
+            raise ValueError(
+                f"candidates name the unknown policies {', '.join(sorted(unknown))}; "
+                f"the policies are {', '.join(names)}"
+            )
+        candidates = [tuple(sorted(names.index(name) for name in choice)) for choice in chosen]
+    mapping = PolicyMapping(names, tuple(candidates), spec.function)
+    _check_function(mapping, agents)
+    return mapping
+
+
+def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
+    """Try a user's function on a hundred first episodes."""
+    num_agents = len(agents)
+    shape = jax.eval_shape(mapping.draw_fn, jax.random.key(0), _first_draw(0, num_agents))
+    if getattr(shape, "shape", None) != (num_agents,) or not jnp.issubdtype(
+        shape.dtype, jnp.integer
+    ):
+        raise ValueError(
+            f"the mapping function must return {num_agents} integers, one for each agent, "
+            f"got {shape}"
+        )
+    for episode in range(100):
+        draw = _first_draw(episode, num_agents)
+        drawn = np.asarray(mapping.draw_fn(jax.random.key(episode), draw))
+        for agent, policy, valid in zip(agents, drawn, mapping.candidates, strict=True):
+            if policy not in valid:
+                raise ValueError(
+                    f"the mapping function gave policy {int(policy)} to agent {agent!r}; its "
+                    f"candidates are {', '.join(f'{k} ({mapping.names[k]})' for k in valid)}"
+                )
+
+
+def _first_draw(episode: int, num_agents: int) -> Draw:
+    everyone = jnp.ones(num_agents, bool)
+    return Draw(jnp.int32(episode), everyone, jnp.zeros(num_agents, jnp.int32), everyone)
+
+
+def _weights(choice: Any) -> Mapping[str, float]:
+    """A table's entry as weights by policy."""
+    if isinstance(choice, str):
+        return {choice: 1.0}
+    if isinstance(choice, Mapping):
+        _check_weights("a table's entry", tuple(choice.values()))
+        return choice
+    if isinstance(choice, Sequence) and choice and all(isinstance(name, str) for name in choice):
+        return dict.fromkeys(choice, 1.0)
+    raise ValueError(
+        f"a policy mapping's entry must be a policy, a list of policies or weights by policy, "
+        f"got {choice!r}"
+    )
+
+
+def _check_weights(what: str, weights: Sequence[float]) -> None:
+    values = np.asarray(weights, float)
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
+        raise ValueError(
+            f"the weights of {what} must be finite, not negative and not all 0, got {weights}"
+        )
+
+
+def _log(weights: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(weights).astype(np.float32)
+
+
+def _nonzero_rows(weights: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(int(k) for k in np.nonzero(row)[0]) for row in weights)

@@ -1,26 +1,26 @@
 """On-device statistics of episodes, decisions and updates, per agent and per policy.
 
 Everything is kept as sums, minima and maxima, so that iterations merge exactly and only finished
-lives count. `summarise` turns them into plain numbers on the host.
+lives count. `summary.summarise` turns them into plain numbers on the host.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
-from jaxmarl_ppo.advantages import Estimates
-from jaxmarl_ppo.normalise import masked_moments
-from jaxmarl_ppo.ppo import Coefficients, UpdateStats
-from jaxmarl_ppo.rollout import Rollout
-from jaxmarl_ppo.types import EpisodeStats, Outcomes, PyTree
+from jaxmarl_ppo import ppo
+from jaxmarl_ppo.bank_learner import BankLearner, Lesson
+from jaxmarl_ppo.players import Players
+from jaxmarl_ppo.ppo import UpdateStats
+from jaxmarl_ppo.rollout import FINE, NAN, Rollout
+from jaxmarl_ppo.types import EpisodeStats, League, Outcomes, PyTree
 
 FAULT_FIELDS = ("features", "action_mask", "reward", "final_observation")
 
 
 class LifeSums(struct.PyTreeNode):
-    """Finished lives of a group: all that one agent slot, or one policy, lived."""
+    """Finished lives of `G` groups: all that one agent slot, or one policy, lived."""
 
     lives: jax.Array  # [G]
     returns: jax.Array  # [G]
@@ -32,12 +32,12 @@ class Sums(struct.PyTreeNode):
     """What adds up over iterations."""
 
     agents: LifeSums  # [A]
-    policies: LifeSums  # [K]
-    update: UpdateStats  # [K]
-    decisions: jax.Array  # [K]: made by each policy
-    trained: jax.Array  # [K]: decisions that entered an update
-    explained_variance: jax.Array  # [K]
-    iterations: jax.Array  # [K]: with at least one trained decision
+    policies: LifeSums  # [P]
+    update: UpdateStats  # [P]
+    decisions: jax.Array  # [P]: made by each policy
+    trained: jax.Array  # [P]: decisions that entered an update
+    explained_variance: jax.Array  # [P]
+    iterations: jax.Array  # [P]: with at least one trained decision
     reward: jax.Array  # [A]: all that the environment paid
     reward_trained: jax.Array  # [A]: of trained decisions
     reward_uncredited: jax.Array  # [A]: earned before a life's first decision
@@ -49,15 +49,16 @@ class Extremes(struct.PyTreeNode):
     """Least or greatest return of a finished life."""
 
     agents: jax.Array  # [A]
-    policies: jax.Array  # [K]
+    policies: jax.Array  # [P]
 
 
 class Latest(struct.PyTreeNode):
     """Values of the newest iteration."""
 
-    learning_rate: jax.Array  # [K]
-    entropy_coef: jax.Array  # [K]
-    kl_coef: jax.Array  # [K]
+    learning_rate: jax.Array  # [P]
+    entropy_coef: jax.Array  # [P]
+    kl_coef: jax.Array  # [P]
+    league: League
 
 
 class Fault(struct.PyTreeNode):
@@ -104,7 +105,6 @@ def track_lives(
             lengths=jnp.zeros_like(stats.lengths),
             extras=jax.tree.map(jnp.zeros_like, stats.extras),
             counted=jnp.ones_like(stats.counted),
-            return_trace=stats.return_trace,
         )
         running = jax.tree.map(lambda x, y: jnp.where(ended, x, y), fresh, stats)
         return running, (stats, ended & stats.counted)
@@ -115,13 +115,12 @@ def track_lives(
 
 def find_fault(rollout: Rollout, iteration: jax.Array) -> Fault:
     """Look for NaN, infinity and rows without a legal action, earliest tick first."""
-    decisions, outcomes = rollout.decisions, rollout.outcomes
-    num_steps, num_envs, num_agents = outcomes.reward.shape
-    features = decisions.inputs.reshape(num_steps, num_envs, num_agents, -1)
+    outcomes, health = rollout.outcomes, rollout.health
+    num_steps = outcomes.reward.shape[0]
     bad = jnp.stack(
         [
-            ~jnp.isfinite(features).all(-1),
-            ~decisions.action_mask.any(-1),
+            health.features != FINE,
+            ~health.legal,
             ~jnp.isfinite(outcomes.reward),
             ~jnp.isfinite(outcomes.final_value),
         ],
@@ -132,7 +131,7 @@ def find_fault(rollout: Rollout, iteration: jax.Array) -> Fault:
     tick, field, env, agent = jnp.unravel_index(jnp.argmax(bad.ravel()), bad.shape)
     nan = jnp.stack(
         [
-            jnp.isnan(features[tick, env, agent]).any(),
+            health.features[tick, env, agent] == NAN,
             jnp.zeros((), bool),
             jnp.isnan(outcomes.reward[tick, env, agent]),
             jnp.isnan(outcomes.final_value[tick, env, agent]),
@@ -153,55 +152,66 @@ def find_fault(rollout: Rollout, iteration: jax.Array) -> Fault:
 
 
 def measure(
-    rollout: Rollout,
-    estimates: Estimates,
-    trainable: jax.Array,
-    row_policy: jax.Array,
+    players: Players,
+    banks: tuple[BankLearner | None, ...],
+    outcomes: Outcomes,
+    lessons: tuple[Lesson | None, ...],
     lives: EpisodeStats,
     finished: jax.Array,
-    update: UpdateStats,
-    coefs: Coefficients,
+    league: League,
     fault: Fault,
 ) -> Metrics:
     """Collect one iteration.
 
     Args:
-        rollout: the record, `[T, E, A]`.
-        estimates: `[1 + T, E, A]`.
-        trainable: `[1 + T, E, A]` bool, the rows that entered the update.
-        row_policy: `[1 + T, E, A]` int.
+        players: who could play.
+        banks: how each bank was trained.
+        outcomes: `[T, E, A]`.
+        lessons: of the banks.
         lives: from `track_lives`.
         finished: from `track_lives`.
-        update: from the update.
-        coefs: in force during the update.
+        league: as it stands.
         fault: from `find_fault`.
     """
-    decisions, outcomes = rollout.decisions, rollout.outcomes
-    num_policies = update.num_steps.shape[0]
-    num_agents = finished.shape[-1]
-    plays = decisions.policy[..., None] == jnp.arange(num_policies)  # [T, E, A, K]
+    num_policies, num_agents = len(players.policies), finished.shape[-1]
+    policy = jnp.array(players.policy_of)[outcomes.player]
+    plays = policy[..., None] == jnp.arange(num_policies)  # [T, E, A, P]
     own_slot = jnp.eye(num_agents, dtype=bool)  # [A, A]
-    trains = trainable[..., None] & (row_policy[..., None] == jnp.arange(num_policies))
-    trained = trains.sum((0, 1, 2)).astype(jnp.float32)
     by_agent, by_policy = finished[..., None] & own_slot, finished[..., None] & plays
-    rewards = jnp.where(trainable, estimates.reward_sum, 0.0)
-    sums = Sums(
-        agents=_life_sums(lives, by_agent),
-        policies=_life_sums(lives, by_policy),
-        update=update,
-        decisions=(decisions.acted[..., None] & plays).sum((0, 1, 2)).astype(jnp.float32),
-        trained=trained,
-        explained_variance=_explained_variance(estimates, trains),
-        iterations=(trained > 0).astype(jnp.float32),
-        reward=outcomes.reward.sum((0, 1)),
-        reward_trained=rewards.sum((0, 1)),
-        reward_uncredited=jnp.where(outcomes.credited, 0.0, outcomes.reward).sum((0, 1)),
-        episodes=outcomes.episode_over.sum(dtype=jnp.float32),
-        ticks=jnp.asarray(outcomes.episode_over.size, jnp.float32),
-    )
+    update, latest = ppo.no_stats(num_policies), _no_latest(num_policies, league)
+    trained = explained = jnp.zeros(num_policies)
+    reward_trained = jnp.zeros(num_agents)
+    for bank, lesson in zip(banks, lessons, strict=True):
+        if bank is None or lesson is None:
+            continue
+        put = _Put(np.array(bank.policies))
+        update = jax.tree.map(put, update, lesson.update)
+        trained = put(trained, lesson.trained)
+        explained = put(explained, lesson.explained_variance)
+        latest = Latest(
+            learning_rate=put(latest.learning_rate, lesson.coefs.learning_rate),
+            entropy_coef=put(latest.entropy_coef, lesson.coefs.entropy_coef),
+            kl_coef=put(latest.kl_coef, lesson.coefs.kl_coef),
+            league=league,
+        )
+        slots = np.array(bank.seats.encoder.slots)
+        reward_trained = reward_trained.at[slots].add(lesson.reward_trained)
     returns = lives.returns[..., None]
     return Metrics(
-        sums=sums,
+        sums=Sums(
+            agents=_life_sums(lives, by_agent),
+            policies=_life_sums(lives, by_policy),
+            update=update,
+            decisions=(outcomes.acted[..., None] & plays).sum((0, 1, 2)).astype(jnp.float32),
+            trained=trained,
+            explained_variance=explained,
+            iterations=(trained > 0).astype(jnp.float32),
+            reward=outcomes.reward.sum((0, 1)),
+            reward_trained=reward_trained,
+            reward_uncredited=jnp.where(outcomes.credited, 0.0, outcomes.reward).sum((0, 1)),
+            episodes=outcomes.episode_over.sum(dtype=jnp.float32),
+            ticks=jnp.asarray(outcomes.episode_over.size, jnp.float32),
+        ),
         minimum=Extremes(
             agents=jnp.where(by_agent, returns, jnp.inf).min((0, 1, 2)),
             policies=jnp.where(by_policy, returns, jnp.inf).min((0, 1, 2)),
@@ -210,9 +220,24 @@ def measure(
             agents=jnp.where(by_agent, returns, -jnp.inf).max((0, 1, 2)),
             policies=jnp.where(by_policy, returns, -jnp.inf).max((0, 1, 2)),
         ),
-        latest=Latest(coefs.learning_rate, coefs.entropy_coef, coefs.kl_coef),
+        latest=latest,
         fault=fault,
     )
+
+
+class _Put:
+    """Writes what a bank says of its `[K]` policies into an array of all `[P]`."""
+
+    def __init__(self, policies: np.ndarray) -> None:
+        self._policies = policies
+
+    def __call__(self, everybody: jax.Array, own: jax.Array) -> jax.Array:
+        return everybody.at[self._policies].set(own)
+
+
+def _no_latest(num_policies: int, league: League) -> Latest:
+    zeros = jnp.zeros(num_policies)
+    return Latest(zeros, zeros, zeros, league)
 
 
 def _life_sums(lives: EpisodeStats, group: jax.Array) -> LifeSums:
@@ -227,20 +252,6 @@ def _life_sums(lives: EpisodeStats, group: jax.Array) -> LifeSums:
         lengths=total(lives.lengths),
         extras=jax.tree.map(total, lives.extras),
     )
-
-
-def _explained_variance(estimates: Estimates, trains: jax.Array) -> jax.Array:
-    """`1 - Var(target - V) / Var(target)` of every policy, `[K]`; 0 where nothing varies."""
-    target, error = estimates.target.ravel(), estimates.advantage.ravel()
-
-    def one_policy(weight: jax.Array) -> jax.Array:
-        _, _, target_var = masked_moments(target, weight)
-        _, _, error_var = masked_moments(error, weight)
-        varies = target_var > 1e-12
-        return jnp.where(varies, 1.0 - error_var / jnp.where(varies, target_var, 1.0), 0.0)
-
-    flat = trains.reshape(-1, trains.shape[-1]).astype(jnp.float32)
-    return jax.vmap(one_policy, in_axes=1)(flat)
 
 
 def empty_like(metrics: PyTree) -> Metrics:
@@ -266,69 +277,3 @@ def merge(first: Metrics, second: Metrics) -> Metrics:
             lambda x, y: jnp.where(first.fault.found, x, y), first.fault, second.fault
         ),
     )
-
-
-def summarise(
-    metrics: Metrics, agents: tuple[str, ...], policies: tuple[str, ...]
-) -> dict[str, Any]:
-    """Plain numbers for logs.
-
-    Returns:
-        `{"env_steps", "decisions", "decisions_per_tick", "episodes", "agents": {name: {...}},
-        "policies": {name: {...}}}`, counts of this interval alone. A group without finished lives
-        has no return, a policy without trained decisions no losses: the keys are absent.
-    """
-    metrics = jax.device_get(metrics)
-    sums = metrics.sums
-    result: dict[str, Any] = {
-        "env_steps": int(sums.ticks),
-        "decisions": int(sums.decisions.sum()),
-        "decisions_per_tick": float(sums.decisions.sum() / sums.ticks),
-        "episodes": int(sums.episodes),
-        "agents": {
-            name: _life_summary(sums.agents, metrics.minimum.agents, metrics.maximum.agents, i)
-            for i, name in enumerate(agents)
-        },
-        "policies": {},
-    }
-    for k, name in enumerate(policies):
-        lives = _life_summary(sums.policies, metrics.minimum.policies, metrics.maximum.policies, k)
-        result["policies"][name] = {
-            **lives,
-            "decisions": int(sums.decisions[k]),
-            **_update_summary(metrics, k),
-        }
-    return result
-
-
-def _life_summary(sums: LifeSums, least: Any, greatest: Any, i: int) -> dict[str, float]:
-    lives = float(sums.lives[i])
-    summary: dict[str, float] = {"episodes": int(lives)}
-    if lives:
-        summary["return_mean"] = float(sums.returns[i]) / lives
-        summary["return_min"] = float(least[i])
-        summary["return_max"] = float(greatest[i])
-        summary["length_mean"] = float(sums.lengths[i]) / lives
-        summary |= {name: float(x[i]) / lives for name, x in sums.extras.items()}
-    return summary
-
-
-def _update_summary(metrics: Metrics, k: int) -> dict[str, float]:
-    sums, latest = metrics.sums, metrics.latest
-    losses, count = sums.update.losses, float(sums.update.losses.count[k])
-    if not count:
-        return {}
-    return {
-        "trained_decisions": int(sums.trained[k]),
-        "policy_loss": float(losses.policy_loss[k]) / count,
-        "value_loss": float(losses.value_loss[k]) / count,
-        "entropy": float(losses.entropy[k]) / count,
-        "kl": float(losses.kl[k]) / count,
-        "clip_fraction": float(losses.clip_fraction[k]) / count,
-        "explained_variance": float(sums.explained_variance[k] / sums.iterations[k]),
-        "grad_norm": float(sums.update.grad_norm[k] / sums.update.num_steps[k]),
-        "optimiser_steps": int(sums.update.num_steps[k]),
-        "learning_rate": float(latest.learning_rate[k]),
-        "entropy_coef": float(latest.entropy_coef[k]),
-        "kl_coef": float(latest.kl_coef[k]),
-    }

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxmarl_ppo.grouping import invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, PyTree
 
 
@@ -44,7 +45,8 @@ def pack_rows(
     trainable: jax.Array,
     num_policies: int,
     block_size: int,
-    num_minibatches: int = 1,
+    num_minibatches: int | jax.Array = 1,
+    max_minibatches: int = 1,
 ) -> Blocks:
     """Pack the trainable rows of each policy tightly into blocks.
 
@@ -54,21 +56,20 @@ def pack_rows(
         num_policies: `K`.
         block_size: `B`. A policy with few rows fills its blocks less, so that there is one for
             every minibatch.
-        num_minibatches: how many minibatches there will be.
+        num_minibatches: how many minibatches there will be, `()` or `[K]`.
+        max_minibatches: the most that any policy can have.
     """
     num_rows = trainable.shape[0]
     policy = rows.decisions.policy
-    mine = trainable[:, None] & (policy[:, None] == jnp.arange(num_policies))  # [R, K]
-    rank = _own(jnp.cumsum(mine, axis=0) - 1, policy)
-    counts = mine.sum(0)
+    rank, counts = rank_in_group(policy, trainable, num_policies)
     fill = jnp.clip(counts // num_minibatches, 1, block_size)  # [K]: rows per block
     num_blocks = -(-counts // fill)
     first_block = jnp.cumsum(num_blocks) - num_blocks
     block = first_block[policy] + rank // fill[policy]
     position = block * block_size + rank % fill[policy]
     # A policy that does not fill its blocks has fewer than 2 num_minibatches of them.
-    capacity = -(-num_rows // block_size) + 2 * num_policies * num_minibatches
-    order = _invert(position, trainable, capacity * block_size)
+    capacity = -(-num_rows // block_size) + 2 * num_policies * max_minibatches
+    order = invert(position, trainable, capacity * block_size)
     blocks = _gather(rows.replace(decisions=rows.decisions.replace(hidden=())), order, block_size)
     return Blocks(blocks, jnp.zeros(capacity, bool), (), num_blocks)
 
@@ -92,16 +93,15 @@ def pack_chunks(
     """
     num_entries, num_slots = trainable.shape
     policy = rows.decisions.policy
-    mine = trainable[..., None] & (policy[..., None] == jnp.arange(num_policies))  # [1 + T, S, K]
-    rank = _own(jnp.cumsum(mine, axis=0) - 1, policy)
-    stream_chunks = -(-mine.sum(0) // chunk_length)  # [S, K]
+    rank, counts = rank_in_group(policy, trainable, num_policies)
+    stream_chunks = -(-counts // chunk_length)  # [S, K]
     by_policy = stream_chunks.T.ravel()
     first_chunk = (jnp.cumsum(by_policy) - by_policy).reshape(num_policies, num_slots)
     chunk = first_chunk[policy, jnp.arange(num_slots)] + rank // chunk_length
     position = chunk * chunk_length + rank % chunk_length
     # A slot with decisions of several policies pads one chunk for each.
     capacity = num_slots * (-(-num_entries // chunk_length) + num_policies - 1)
-    order = _invert(position.ravel(), trainable.ravel(), capacity * chunk_length)
+    order = invert(position.ravel(), trainable.ravel(), capacity * chunk_length)
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
     blocks = _gather(flat, order, chunk_length)
     first_row = order[::chunk_length]
@@ -127,11 +127,17 @@ def select_minibatch(
     first: jax.Array,
     num_blocks: jax.Array,
     index: jax.Array,
-    num_minibatches: int,
+    num_minibatches: jax.Array,
 ) -> Selection:
-    """Minibatch `index` of `num_minibatches`: an even share of every policy's blocks."""
-    start = first + index * num_blocks // num_minibatches
-    return Selection(order, start, first + (index + 1) * num_blocks // num_minibatches)
+    """Minibatch `index` of each policy's `num_minibatches [K]`: an even share of its blocks.
+
+    A policy that has no such minibatch gets an empty one.
+    """
+
+    def bound(index: jax.Array) -> jax.Array:
+        return first + jnp.minimum(index, num_minibatches) * num_blocks // num_minibatches
+
+    return Selection(order, bound(index), bound(index + 1))
 
 
 def take_micro_batch(
@@ -145,19 +151,6 @@ def take_micro_batch(
     decisions = taken.rows.decisions
     acted = decisions.acted & (position < selection.stop[policy])[:, None]
     return taken.replace(rows=taken.rows.replace(decisions=decisions.replace(acted=acted)))
-
-
-def _own(per_policy: jax.Array, policy: jax.Array) -> jax.Array:
-    """Each row's entry for its own policy: `[..., K]` to `[...]`."""
-    return jnp.take_along_axis(per_policy, policy[..., None], axis=-1)[..., 0]
-
-
-def _invert(position: jax.Array, trainable: jax.Array, size: int) -> jax.Array:
-    """The row at each position, or one past the last row where there is none."""
-    num_rows = position.shape[0]
-    target = jnp.where(trainable, position, size)
-    empty = jnp.full(size, num_rows, jnp.int32)
-    return empty.at[target].set(jnp.arange(num_rows, dtype=jnp.int32), mode="drop")
 
 
 def _gather(rows: TrainingRows, order: jax.Array, block_size: int) -> TrainingRows:

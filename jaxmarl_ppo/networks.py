@@ -91,6 +91,8 @@ class ActorCritic(nn.Module):
         separate_critic: actor and critic each have their own torso and memory.
         continuous: whether a learnt, state-independent log standard deviation is appended to the
             `num_outputs / 2` means; filled in by the policy bank.
+        actor_width: how many of the inputs a separate actor sees, the critic sees all; 0 for all;
+            filled in by the policy bank.
     """
 
     num_outputs: int = 0
@@ -98,6 +100,7 @@ class ActorCritic(nn.Module):
     activation: str = "tanh"
     separate_critic: bool = False
     continuous: bool = False
+    actor_width: int = 0
 
     @property
     def conv_channels(self) -> Sequence[int]:
@@ -133,7 +136,10 @@ class ActorCritic(nn.Module):
 
     def encode(self, inputs: jax.Array) -> tuple[jax.Array, ...]:
         """Per tower, what does not depend on memory."""
-        encoded = tuple(torso(inputs) for torso in self.torsos)
+        seen = [inputs] * len(self.torsos)
+        if self.actor_width:
+            seen[0] = inputs[..., : self.actor_width]
+        encoded = tuple(torso(x) for torso, x in zip(self.torsos, seen, strict=True))
         if not self.memory_size:
             return encoded
         return tuple(core.project(x) for core, x in zip(self.cores, encoded, strict=True))

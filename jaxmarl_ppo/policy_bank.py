@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from jaxmarl_ppo import normalise, recurrence
 from jaxmarl_ppo.distributions import ActionDistribution
-from jaxmarl_ppo.mapping import PolicyMapping
+from jaxmarl_ppo.grouping import invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, Policies, PyTree
 
 
@@ -21,17 +21,13 @@ from jaxmarl_ppo.types import Decisions, Policies, PyTree
 class PolicyBank:
     """Static description of the stacked policies; parameters are passed in."""
 
-    mapping: PolicyMapping
     network: nn.Module
     distribution: ActionDistribution
     input_shape: tuple[int, ...]  # D, or rows, cols, channels
+    num_policies: int = 1  # K
     normalise_observations: bool = False
     normalise_rewards: bool = False
-
-    @property
-    def num_policies(self) -> int:
-        """`K`."""
-        return len(self.mapping.names)
+    tile_rows: int = 256  # rows of one policy that `forward` computes at once
 
     def init(self, key: jax.Array) -> Policies:
         """Independent initial parameters for every policy."""
@@ -64,41 +60,81 @@ class PolicyBank:
     def forward(
         self,
         policies: Policies,
+        policy: jax.Array,
         hidden: PyTree,
         inputs: jax.Array,
         fresh: jax.Array,
-        acting: jax.Array,
+        wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
-        """One decision of every slot by the policy that plays it.
+        """One decision of every wanted row by the policy that plays it.
+
+        Wanted rows are sorted by policy into tiles, and the tiles computed one after the other: the
+        cost is that of the wanted rows, whoever plays them, and not of `K` times all rows.
 
         Args:
             policies: `[K, ...]`.
-            hidden: `[E, A, H]` leaves, held.
-            inputs: `[E, A, D]`. With one policy, any leading axes will do.
-            fresh: `[E, A]` bool: no decision yet in this life.
-            acting: `[E, A]` bool.
+            policy: `[...]` int.
+            hidden: `[..., H]` leaves, held.
+            inputs: `[..., D]`.
+            fresh: `[...]` bool: no decision yet in this life.
+            wanted: `[...]` bool.
 
         Returns:
-            `(hidden, start, outputs [E, A, ...], value [E, A])`, where `start` is the state that
-            each row started from and `hidden` what to hold.
+            `(hidden, start, outputs [..., N], value [...])`: what to hold, the state that each row
+            started from, and what the network says; 0 for rows that are not wanted.
         """
+        shape = policy.shape
+        rows = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[len(shape) :]), (hidden, inputs, fresh, wanted)
+        )
+        hidden, inputs, fresh, wanted = rows
+        results = self._forward_rows(policies, policy.ravel(), hidden, inputs, fresh, wanted)
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), results)
 
-        def one_policy(policy: Policies, hidden, inputs, fresh, acting):
-            inputs = self._standardise(policy, inputs)
+    def _forward_rows(
+        self,
+        policies: Policies,
+        policy: jax.Array,
+        hidden: PyTree,
+        inputs: jax.Array,
+        fresh: jax.Array,
+        wanted: jax.Array,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        num_rows, size = policy.shape[0], min(self.tile_rows, policy.shape[0])
+        rank, counts = rank_in_group(policy, wanted, self.num_policies)
+        last = jnp.cumsum(-(-counts // size))  # [K]: tiles up to the end of each policy's
+        first = last + -counts // size
+        position = first[jnp.minimum(policy, self.num_policies - 1)] * size + rank
+        capacity = -(-num_rows // size) + self.num_policies - 1
+        order = invert(position, wanted, capacity * size)
 
-            def recur(hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, tuple]:
-                hidden, *outputs = self._apply(policy, hidden, inputs)
-                return hidden, tuple(outputs)
+        def tile(index: jax.Array, results: tuple[Any, ...]) -> tuple[Any, ...]:
+            ids = jax.lax.dynamic_slice(order, (index * size,), (size,))
+            rows = jax.tree.map(lambda x: x[ids], (hidden, inputs, fresh))
+            k = jnp.searchsorted(last, index, side="right")
+            new = self._forward_one(self.select(policies, k), rows, ids < num_rows)
+            return jax.tree.map(lambda y, x: y.at[ids].set(x, mode="drop"), results, new)
 
-            hidden, start, outputs = recurrence.advance(recur, hidden, inputs, fresh, acting)
-            return hidden, start, *outputs
+        outputs = jnp.zeros((num_rows, self.distribution.num_outputs))
+        results = (hidden, hidden, outputs, jnp.zeros(num_rows))
+        return jax.lax.fori_loop(0, last[-1], tile, results)
 
-        rows = (hidden, inputs, fresh, acting)
-        if self.num_policies == 1:
-            return one_policy(self.select(policies, 0), *rows)
-        slot_policies = jax.tree.map(lambda x: x[jnp.array(self.mapping.slot_policy)], policies)
-        axes = (0, 1, 1, 1, 1)
-        return jax.vmap(one_policy, in_axes=axes, out_axes=1)(slot_policies, *rows)
+    def _forward_one(
+        self,
+        policy: Policies,
+        rows: tuple[PyTree, jax.Array, jax.Array],
+        wanted: jax.Array,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """The same for rows `(hidden, inputs, fresh)` of one policy."""
+        hidden, inputs, fresh = rows
+        inputs = self._standardise(policy, inputs)
+
+        def recur(hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, tuple]:
+            hidden, *outputs = self._apply(policy, hidden, inputs)
+            return hidden, tuple(outputs)
+
+        hidden, start, outputs = recurrence.advance(recur, hidden, inputs, fresh, wanted)
+        return hidden, start, *outputs
 
     def evaluate(
         self, policy: Policies, rows: Decisions, resume: jax.Array, resume_hidden: PyTree

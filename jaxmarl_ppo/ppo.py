@@ -22,8 +22,8 @@ KL_STOP_FACTOR = 1.5
 class UpdateShape:
     """What the compiled update depends on."""
 
-    num_epochs: int
-    num_minibatches: int
+    num_epochs: int  # the most of any policy
+    num_minibatches: int  # the most of any policy
     micro_batch_blocks: int  # blocks whose gradient is computed at once
     value_clip: str  # "off", "ppo2" or "squared_error"
     kl_control: str  # "off", "early_stop" or "penalty"
@@ -41,6 +41,8 @@ class Coefficients(struct.PyTreeNode):
     max_grad_norm: jax.Array
     target_kl: jax.Array
     kl_coef: jax.Array
+    num_epochs: jax.Array  # int
+    num_minibatches: jax.Array  # int
 
 
 class LossSums(struct.PyTreeNode):
@@ -98,17 +100,28 @@ def update(
 ) -> tuple[Policies, PyTree, UpdateStats]:
     """All epochs of one iteration.
 
-    Every policy makes `num_epochs * num_minibatches` steps over its own rows, fewer where its
-    minibatches are empty or an early stop ends them.
+    Every policy makes its own `num_epochs * num_minibatches` steps over its own rows, fewer where
+    its minibatches are empty or an early stop ends them.
+
+    Args:
+        bank: of the policies.
+        shape: what is compiled.
+        policies: the trainable ones, `[K, ...]`.
+        opt_state: theirs.
+        blocks: theirs.
+        coefs: theirs.
+        key: of the shuffling.
     """
 
-    def epoch(learning: Learning, key: jax.Array) -> tuple[Learning, None]:
+    def epoch(learning: Learning, row: tuple[jax.Array, jax.Array]) -> tuple[Learning, None]:
+        index, key = row
+        learning = learning.replace(stopped=learning.stopped | (index >= coefs.num_epochs))
         before = learning.stats.losses
         order, first = minibatches.shuffle(key, blocks)
 
         def minibatch(learning: Learning, index: jax.Array) -> tuple[Learning, None]:
             selection = minibatches.select_minibatch(
-                order, first, blocks.num_blocks, index, shape.num_minibatches
+                order, first, blocks.num_blocks, index, coefs.num_minibatches
             )
             stop = jnp.where(learning.stopped, selection.start, selection.stop)
             selection = selection._replace(stop=stop)
@@ -121,11 +134,17 @@ def update(
         )
         return learning.replace(stats=learning.stats.replace(last_epoch_kl=kl)), None
 
-    zeros = jnp.zeros(bank.num_policies)
-    stats = UpdateStats(LossSums(*[zeros] * 6), zeros, zeros, zeros)
-    learning = Learning(policies.params, opt_state, zeros > 0, stats)
-    learning, _ = jax.lax.scan(epoch, learning, jax.random.split(key, shape.num_epochs))
+    stats = no_stats(blocks.num_blocks.shape[0])
+    learning = Learning(policies.params, opt_state, stats.num_steps > 0, stats)
+    epochs = (jnp.arange(shape.num_epochs), jax.random.split(key, shape.num_epochs))
+    learning, _ = jax.lax.scan(epoch, learning, epochs)
     return policies.replace(params=learning.params), learning.opt_state, learning.stats
+
+
+def no_stats(num_policies: int) -> UpdateStats:
+    """Of an update that has seen nothing."""
+    zeros = jnp.zeros(num_policies)
+    return UpdateStats(LossSums(*[zeros] * 6), zeros, zeros, zeros)
 
 
 def _minibatch_step(
@@ -196,8 +215,8 @@ def _accumulate(
         totals = jax.tree.map(lambda total, x: total.at[k].add(x), totals, (grads, sums))
         return index + 1, totals
 
-    zeros = jnp.zeros(bank.num_policies)
-    totals = (jax.tree.map(jnp.zeros_like, policies.params), LossSums(*[zeros] * 6))
+    zeros = no_stats(num_micro.shape[0]).losses
+    totals = (jax.tree.map(jnp.zeros_like, policies.params), zeros)
     return jax.lax.while_loop(
         lambda carry: carry[0] < last[-1], body, (jnp.zeros((), last.dtype), totals)
     )[1]

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.league import Snapshots
+from jaxmarl_ppo.mapping import Ensemble, Matchups
 from jaxmarl_ppo.networks import LSTM, MLP
 
 
@@ -35,6 +37,31 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
+    # A policy of its own for each seat, which in a fifth of the games meets a past version of the
+    # other's. Each learns from half of the moves, so there are twice as many.
+    "tic_tac_toe/league": Preset(
+        TrainConfig(
+            total_env_steps=20_000_000,
+            num_envs=512,
+            num_steps=32,
+            policies=Matchups(
+                ({"x": "p1", "o": "p2"}, {"x": "p3", "o": "p2"}, {"x": "p1", "o": "p4"}),
+                weights=(0.6, 0.2, 0.2),
+            ),
+            specs={
+                "p3": Snapshots("p1", size=8, add_every=20),
+                "p4": Snapshots("p2", size=8, add_every=20),
+            },
+            policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            ppo=PPOConfig(
+                learning_rate=Linear(2e-3, 0.0),
+                entropy_coef=0.5,
+                num_epochs=2,
+                gamma=1.0,
+                gae_lambda=0.9,
+            ),
+        )
+    ),
     # Bob reads [key, message] and alice [goal, key]: one function can be both cipher and decipher,
     # so sharing it lets them agree on a code before eve has learnt to read along. Too little
     # entropy, and they settle on plain text, which gains nothing once eve reads it too. An
@@ -46,6 +73,23 @@ PRESETS: dict[str, Preset] = {
             num_envs=256,
             num_steps=50,
             policies={"eve_0": "eve", "bob_0": "good", "alice_0": "good"},
+            policy=PolicySpec(network=MLP(hidden_sizes=(64, 64), activation="relu")),
+            ppo=PPOConfig(
+                learning_rate=Linear(2e-3, 1e-4),
+                entropy_coef=Linear(0.06, 0.003),
+                gamma=0.7,
+                gae_lambda=0.9,
+            ),
+        )
+    ),
+    # Three policies for every agent, drawn anew for each episode. Nobody shares a network, so a code
+    # has to be found that all pairs of bob and alice can use.
+    "crypto/ensemble": Preset(
+        TrainConfig(
+            total_env_steps=3_000_000,
+            num_envs=256,
+            num_steps=50,
+            policies=Ensemble(3),
             policy=PolicySpec(network=MLP(hidden_sizes=(64, 64), activation="relu")),
             ppo=PPOConfig(
                 learning_rate=Linear(2e-3, 1e-4),
@@ -77,9 +121,32 @@ PRESETS: dict[str, Preset] = {
             micro_batch_rows=2048,
         )
     ),
+    # Four games of CartPole side by side; small rollouts, as episodes soon get long.
+    "gymnax": Preset(
+        TrainConfig(
+            total_env_steps=600_000,
+            num_envs=64,
+            num_steps=64,
+            ppo=PPOConfig(learning_rate=Linear(3e-3, 1e-4)),
+        ),
+        env_kwargs={"env_id": "CartPole-v1", "num_agents": 4},
+    ),
 }
 
 
-def preset(name: str) -> Preset:
-    """The preset of an environment; `TrainConfig()` where there is none."""
-    return PRESETS.get(name, Preset(TrainConfig()))
+def preset(env: str, variant: str | None = None) -> Preset:
+    """The preset of an environment, or a variant of it such as `league`.
+
+    `TrainConfig()` where an environment has none.
+
+    Raises:
+        ValueError: an unknown variant.
+    """
+    if variant is None:
+        return PRESETS.get(env, Preset(TrainConfig()))
+    if f"{env}/{variant}" not in PRESETS:
+        known = [name.partition("/")[2] for name in PRESETS if name.startswith(f"{env}/")]
+        raise ValueError(
+            f"environment {env!r} has no preset {variant!r}; valid: {', '.join(known) or 'none'}"
+        )
+    return PRESETS[f"{env}/{variant}"]

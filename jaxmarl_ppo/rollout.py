@@ -1,4 +1,4 @@
-"""Environments and policies, tick by tick, as one scan."""
+"""Environments and players, tick by tick, as one scan."""
 
 from typing import Any, NamedTuple
 
@@ -6,19 +6,39 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_ppo.agent_inputs import AgentInputs
-from jaxmarl_ppo.policy_bank import PolicyBank
+from jaxmarl_ppo.mapping import Draw
+from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.recurrence import where_rows
-from jaxmarl_ppo.types import Decisions, Outcomes, Pending, Policies, PyTree, Slots
+from jaxmarl_ppo.types import (
+    Decisions,
+    League,
+    Outcomes,
+    Pending,
+    Policies,
+    Population,
+    PyTree,
+    Slots,
+)
+
+# What can be wrong with a number.
+FINE, INFINITE, NAN = range(3)
 
 
 class Rollout(NamedTuple):
     """What one rollout recorded."""
 
-    decisions: Decisions  # [T, E, A]
+    decisions: tuple[Decisions, ...]  # per bank [T, E, S]
     outcomes: Outcomes  # [T, E, A]
+    health: "Health"  # [T, E, A]
     bootstrap_value: jax.Array  # [E, A]: V of the observation after the last tick
-    start_hidden: PyTree  # [E, A, H] leaves: held when the rollout began
+    start_hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: held when the rollout began
+
+
+class Health(NamedTuple):
+    """What the environment showed, as one of `FINE`, `INFINITE` and `NAN`."""
+
+    features: jax.Array  # [T, E, A]
+    legal: jax.Array  # [T, E, A] bool: some action is legal
 
 
 class Answer(NamedTuple):
@@ -30,50 +50,68 @@ class Answer(NamedTuple):
     info: dict[str, Any]  # of `MultiAgentEnv.step_batch`
 
 
-def init_slots(
-    env: MultiAgentEnv, env_params: PyTree, bank: PolicyBank, encoder: AgentInputs, keys: jax.Array
-) -> Slots:
-    """Begin one episode per key; no agent has decided yet.
+class Choice(NamedTuple):
+    """What all slots do at one tick."""
 
-    Args:
-        env: the environment.
-        env_params: its parameters.
-        bank: the policies.
-        encoder: builds their inputs.
-        keys: `[E]` keys.
-    """
+    hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: the memory to hold from here on
+    decisions: tuple[Decisions, ...]  # per bank [E, S]
+    action: jax.Array  # [E, A] or [E, A, N]: as networks gave it
+    env_action: jax.Array  # [E, A] or [E, A, N]: as the environment takes it
+
+
+def init_slots(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    players: Players,
+    league: League,
+    key: jax.Array,
+    num_envs: int,
+) -> Slots:
+    """Begin an episode in every environment; no agent has decided yet."""
+    key_reset, key_draw = jax.random.split(key)
+    keys = jax.random.split(key_reset, num_envs)
     obs, env_state = jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
-    shape = (len(keys), env.num_agents)
-    last_action = encoder.no_action(shape)
+    shape = (num_envs, env.num_agents)
+    episode = jnp.zeros(num_envs, jnp.int32)
+    everyone = jnp.ones(shape, bool)
+    draw = Draw(episode, everyone, jnp.zeros(shape, jnp.int32), obs.alive)
+    return Slots(
+        env_state=env_state,
+        obs=obs,
+        hidden=players.initial_hidden(num_envs),
+        fresh=everyone,
+        player=players.draw(key_draw, league, draw),
+        last_action=players.no_action(num_envs),
+        last_reward=jnp.zeros(shape),
+        episode=episode,
+    )
+
+
+def nothing_pending(seats: BankSeats, slots: Slots) -> Pending:
+    """No open decision in any of a bank's slots."""
+    encoder = seats.encoder
+    mask = encoder.action_mask(slots.obs)
+    shape = mask.shape[:2]
+    action = encoder.own(slots.last_action)
     decisions = Decisions(
-        inputs=jnp.zeros((*shape, *bank.input_shape)),
-        action_mask=jnp.ones_like(obs.action_mask),
-        action=last_action,
+        inputs=jnp.zeros((*shape, *encoder.input_shape)),
+        action_mask=jnp.ones_like(mask),
+        action=action[..., : encoder.action_width] if encoder.continuous else action,
         log_prob=jnp.zeros(shape),
         value=jnp.zeros(shape),
-        hidden=bank.initial_hidden(shape),
+        hidden=seats.bank.initial_hidden(shape),
         life_start=jnp.zeros(shape, bool),
         acted=jnp.zeros(shape, bool),
         policy=jnp.zeros(shape, jnp.int32),
     )
-    return Slots(
-        env_state=env_state,
-        obs=obs,
-        hidden=bank.initial_hidden(shape),
-        fresh=jnp.ones(shape, bool),
-        policy=jnp.broadcast_to(jnp.array(bank.mapping.slot_policy, jnp.int32), shape),
-        last_action=last_action,
-        last_reward=jnp.zeros(shape),
-        pending=Pending(decisions, jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape, jnp.int32)),
-    )
+    return Pending(decisions, jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
 
 
 def rollout(
     env: MultiAgentEnv,
     env_params: PyTree,
-    bank: PolicyBank,
-    encoder: AgentInputs,
-    policies: Policies,
+    players: Players,
+    population: Population,
     slots: Slots,
     key: jax.Array,
     num_steps: int,
@@ -81,155 +119,184 @@ def rollout(
     """Play `num_steps` ticks in every environment.
 
     Returns:
-        The slots to go on from (their `pending` is still that of the beginning) and the record.
+        The slots to go on from and the record.
     """
 
-    def tick(slots: Slots, key: jax.Array) -> tuple[Slots, tuple[Decisions, Outcomes]]:
-        key_act, key_env = jax.random.split(key)
-        hidden, decisions = act(bank, encoder, policies, slots, key_act)
-        after, answer = step(env, env_params, encoder, slots, hidden, decisions, key_env)
+    def tick(slots: Slots, key: jax.Array) -> tuple[Slots, tuple[Any, ...]]:
+        key_act, key_env, key_draw = jax.random.split(key, 3)
+        choice = act(players, population, slots, env_params, key_act)
+        after, answer = step(env, env_params, slots, choice, key_env)
         truncated = answer.truncated & ~answer.terminated
         outcomes = Outcomes(
             reward=answer.reward,
             terminated=answer.terminated,
             truncated=truncated,
             final_value=_final_value(
-                bank, encoder, policies, after, answer.info["final_observation"], truncated
+                players, population, after, answer.info["final_observation"], truncated
             ),
             alive=slots.obs.alive,
+            acted=slots.obs.agent_mask,
+            player=slots.player,
             credited=~after.fresh,
             episode_over=answer.info["episode_over"],
             extras=answer.info.get("metrics", {}),
         )
-        return begin_lives(after, answer), (decisions, outcomes)
+        health = Health(_health(slots.obs.features), slots.obs.action_mask.any(-1))
+        born = begin_lives(players, population.league, slots.obs.alive, after, answer, key_draw)
+        return born, (choice.decisions, outcomes, health)
 
     start_hidden = slots.hidden
-    slots, (decisions, outcomes) = jax.lax.scan(tick, slots, jax.random.split(key, num_steps))
-    value = _value(bank, encoder, policies, slots, slots.obs)
-    return slots, Rollout(decisions, outcomes, value, start_hidden)
+    keys = jax.random.split(key, num_steps)
+    slots, (decisions, outcomes, health) = jax.lax.scan(tick, slots, keys)
+    value = _value(players, population, slots, slots.obs, slots.obs.agent_mask)
+    return slots, Rollout(decisions, outcomes, health, value, start_hidden)
 
 
 def act(
-    bank: PolicyBank,
-    encoder: AgentInputs,
-    policies: Policies,
+    players: Players,
+    population: Population,
     slots: Slots,
+    env_params: PyTree,
     key: jax.Array,
     greedy: bool = False,
-) -> tuple[PyTree, Decisions]:
+) -> Choice:
     """Every slot's decision on its current observation; those that wait decide nothing.
 
-    Actions are drawn, or with `greedy` the most likely ones. Returns the memory to hold from here
-    on and the decisions `[E, A]`.
+    Networks draw their actions, or with `greedy` take the most likely ones.
     """
-    obs = slots.obs
-    inputs = encoder(obs.features, slots)
-    rows = _Actors.of(bank, encoder, obs.agent_mask)
-    acting = rows.take(obs.agent_mask)
-    mask = rows.take(obs.action_mask)
-    hidden, start, outputs, value = bank.forward(
-        policies, rows.take(slots.hidden), rows.take(inputs), rows.take(slots.fresh), acting
-    )
-    distribution = bank.distribution
+    hidden, decisions = [], []
+    action = slots.last_action
+    env_action = jnp.zeros_like(action)
+    key_scripts, *keys = jax.random.split(key, 1 + len(players.banks))
+    for seats, stack, held, key_bank in zip(
+        players.banks, population.banks, slots.hidden, keys, strict=True
+    ):
+        moved, own = _act_bank(seats, stack, held, slots, key_bank, greedy)
+        hidden.append(moved)
+        decisions.append(own)
+        action = seats.encoder.spread(own.action, action, own.acted)
+        env_action = seats.encoder.spread(
+            seats.encoder.env_action(own.action), env_action, own.acted
+        )
+    env_action = players.scripted_actions(slots, env_params, key_scripts, env_action)
+    return Choice(tuple(hidden), tuple(decisions), action, env_action)
+
+
+def _act_bank(
+    seats: BankSeats,
+    policies: Policies,
+    hidden: PyTree,
+    slots: Slots,
+    key: jax.Array,
+    greedy: bool,
+) -> tuple[PyTree, Decisions]:
+    encoder, distribution = seats.encoder, seats.bank.distribution
+    row, plays = seats.rows(slots.player)
+    acting = encoder.own(slots.obs.agent_mask) & plays
+    inputs, fresh = encoder(slots.obs, slots), encoder.own(slots.fresh)
+    mask = encoder.action_mask(slots.obs)
+    moved, start, outputs, value = seats.bank.forward(policies, row, hidden, inputs, fresh, acting)
     action = distribution.mode(outputs, mask) if greedy else distribution.sample(key, outputs, mask)
-    log_prob = distribution.log_prob(outputs, mask, action)
-    decisions = Decisions(
+    return moved, Decisions(
         inputs=inputs,
-        action_mask=obs.action_mask,
-        action=rows.put(action, slots.last_action),
-        log_prob=rows.put(log_prob, jnp.zeros_like(slots.last_reward)),
-        value=rows.put(value, jnp.zeros_like(slots.last_reward)),
-        hidden=rows.put(start, slots.hidden),
-        life_start=slots.fresh,
-        acted=obs.agent_mask,
-        policy=slots.policy,
+        action_mask=mask,
+        action=action,
+        log_prob=distribution.log_prob(outputs, mask, action),
+        value=value,
+        hidden=start,
+        life_start=fresh,
+        acted=acting,
+        policy=row,
     )
-    return rows.put(hidden, slots.hidden), decisions
 
 
 def step(
-    env: MultiAgentEnv,
-    env_params: PyTree,
-    encoder: AgentInputs,
-    slots: Slots,
-    hidden: PyTree,
-    decisions: Decisions,
-    key: jax.Array,
+    env: MultiAgentEnv, env_params: PyTree, slots: Slots, choice: Choice, key: jax.Array
 ) -> tuple[Slots, Answer]:
-    """Send decisions from `act` to the environments; those that are over begin anew.
+    """Send what `act` chose to the environments; those that are over begin anew.
 
     Returns:
-        The slots after the tick and what the environments answered. `fresh` is still that of the
-        lives which were played, as a value at their end needs it; `begin_lives` comes next.
+        The slots after the tick and what the environments answered. `fresh` and `player` are still
+        those of the lives which were played, as a value at their end needs them; `begin_lives`
+        comes next.
     """
     keys = jax.random.split(key, slots.fresh.shape[0])
-    action = encoder.env_action(decisions.action)
     obs, env_state, reward, terminated, truncated, info = env.step_batch(
-        keys, slots.env_state, action, env_params
+        keys, slots.env_state, choice.env_action, env_params
     )
+    acted = slots.obs.agent_mask
     after = slots.replace(
         env_state=env_state,
         obs=obs,
-        hidden=hidden,
-        fresh=slots.fresh & ~decisions.acted,
-        last_action=where_rows(decisions.acted, decisions.action, slots.last_action),
-        last_reward=jnp.where(decisions.acted, 0.0, slots.last_reward) + reward,
+        hidden=choice.hidden,
+        fresh=slots.fresh & ~acted,
+        last_action=where_rows(acted, choice.action, slots.last_action),
+        last_reward=jnp.where(acted, 0.0, slots.last_reward) + reward,
     )
     return after, Answer(reward, terminated, truncated, info)
 
 
-def begin_lives(slots: Slots, answer: Answer) -> Slots:
-    """Whoever comes after a life that ended has decided nothing yet."""
-    return slots.replace(fresh=slots.fresh | answer.terminated | answer.truncated)
+def begin_lives(
+    players: Players,
+    league: League,
+    alive_before: jax.Array,
+    slots: Slots,
+    answer: Answer,
+    key: jax.Array,
+) -> Slots:
+    """Give every new life a player; it has decided nothing yet.
 
+    Args:
+        players: all of them.
+        league: what opponents are drawn by.
+        alive_before: `[E, A]` bool, before the tick.
+        slots: from `step`.
+        answer: from `step`.
+        key: of the draws.
+    """
+    ended = answer.terminated | answer.truncated
+    over = answer.info["episode_over"]
+    fresh = slots.fresh | ended
+    slots = slots.replace(fresh=fresh, episode=slots.episode + over)
+    if players.is_fixed:
+        return slots
+    born = slots.obs.alive & (ended | ~alive_before)
+    needed = born | over[:, None]
 
-class _Actors(NamedTuple):
-    """The rows that a tick computes: all slots, or the few that can act at once."""
+    def draw() -> jax.Array:
+        occupied = slots.obs.alive & ~over[:, None]
+        return players.draw(key, league, Draw(slots.episode, needed, slots.player, occupied))
 
-    slots: jax.Array | None  # [E, max_actors] int; None for all
-
-    @classmethod
-    def of(cls, bank: PolicyBank, encoder: AgentInputs, agent_mask: jax.Array) -> "_Actors":
-        num_agents = agent_mask.shape[-1]
-        # With several policies every slot has parameters of its own; picking rows saves nothing.
-        if encoder.max_actors >= num_agents or bank.num_policies > 1:
-            return cls(None)
-        order = jnp.argsort(~agent_mask, axis=-1, stable=True)
-        return cls(order[:, : encoder.max_actors])
-
-    def take(self, rows: PyTree) -> PyTree:
-        """`[E, A, ...]` leaves to `[E, max_actors, ...]`."""
-        if self.slots is None:
-            return rows
-        return jax.tree.map(lambda x: jax.vmap(lambda x, i: x[i])(x, self.slots), rows)
-
-    def put(self, rows: PyTree, others: PyTree) -> PyTree:
-        """The rows at their slots, `others` everywhere else."""
-        if self.slots is None:
-            return rows
-        write = jax.vmap(lambda x, i, y: y.at[i].set(x, unique_indices=True))
-        return jax.tree.map(lambda x, y: write(x, self.slots, y), rows, others)
+    return slots.replace(player=jax.lax.cond(needed.any(), draw, lambda: slots.player))
 
 
 def _value(
-    bank: PolicyBank, encoder: AgentInputs, policies: Policies, slots: Slots, obs: Observation
+    players: Players,
+    population: Population,
+    slots: Slots,
+    obs: Observation,
+    wanted: jax.Array,
 ) -> jax.Array:
-    """V of an observation, `[E, A]`, by one transient step from the held state.
+    """V of an observation where `wanted [E, A]`, by one transient step from the held state.
 
     Where the observation is not finite neither is V: a clipping normaliser could hide it.
     """
-    inputs = encoder(obs.features, slots)
-    acting = jnp.ones_like(slots.fresh)
-    value = bank.forward(policies, slots.hidden, inputs, slots.fresh, acting)[3]
-    features = obs.features.reshape(*value.shape, -1)
-    value = jnp.where(jnp.isinf(features).any(-1), jnp.inf, value)
-    return jnp.where(jnp.isnan(features).any(-1), jnp.nan, value)
+    total = jnp.zeros_like(slots.last_reward)
+    for seats, stack, hidden in zip(players.banks, population.banks, slots.hidden, strict=True):
+        encoder = seats.encoder
+        row, plays = seats.rows(slots.player)
+        inputs, fresh = encoder(obs, slots), encoder.own(slots.fresh)
+        asked = plays & encoder.own(wanted)
+        value = seats.bank.forward(stack, row, hidden, inputs, fresh, asked)[3]
+        total = encoder.spread(value, total, asked)
+    health = _health(obs.features)
+    total = jnp.where(health == INFINITE, jnp.inf, total)
+    return jnp.where(health == NAN, jnp.nan, total)
 
 
 def _final_value(
-    bank: PolicyBank,
-    encoder: AgentInputs,
-    policies: Policies,
+    players: Players,
+    population: Population,
     slots: Slots,
     obs: Observation,
     truncated: jax.Array,
@@ -237,6 +304,14 @@ def _final_value(
     """V(final observation) where a life was truncated, else 0; costs nothing on other ticks."""
 
     def compute() -> jax.Array:
-        return jnp.where(truncated, _value(bank, encoder, policies, slots, obs), 0.0)
+        value = _value(players, population, slots, obs, truncated)
+        return jnp.where(truncated, value, 0.0)
 
     return jax.lax.cond(truncated.any(), compute, lambda: jnp.zeros_like(slots.last_reward))
+
+
+def _health(features: jax.Array) -> jax.Array:
+    """`[E, A, ...]` to `[E, A]`."""
+    features = features.reshape(*features.shape[:2], -1)
+    infinite = jnp.isinf(features).any(-1)
+    return jnp.where(jnp.isnan(features).any(-1), NAN, jnp.where(infinite, INFINITE, FINE))

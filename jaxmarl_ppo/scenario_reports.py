@@ -5,7 +5,8 @@ A report function gets an `Evaluation` and returns entries for the report, all o
 function and enter it in `SCENARIOS`.
 """
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypedDict
@@ -24,7 +25,8 @@ from jaxmarl_envs.tic_tac_toe_solver import MAX_CELLS, GameTable, Outcome
 from jaxmarl_ppo.episodes import EpisodeTotals, play_episodes
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.rollout import init_slots
-from jaxmarl_ppo.types import Policies, PyTree
+from jaxmarl_ppo.scripted import RANDOM, make_random_script
+from jaxmarl_ppo.types import Population, PyTree
 
 Report = dict[str, Any]
 PERFECT = 1e-9  # an exploitability below this is rounding
@@ -36,7 +38,7 @@ class Evaluation:
 
     learner: Learner
     env_params: PyTree
-    policies: Policies  # [K, ...]
+    population: Population
     totals: EpisodeTotals  # [episodes, A] each: the episodes played already
     greedy: bool  # how they were played
     key: jax.Array  # for what the function plays itself
@@ -82,12 +84,38 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
     if obstacle is not None:
         return {"exploitability_note": obstacle, **_play_against_random(evaluation)}
     table = GameTable(env)
-    stochastic = move_probabilities(
-        evaluation.learner, evaluation.env_params, evaluation.policies, table
-    )
-    tables = {"greedy": table.greedy(stochastic), "stochastic": stochastic}
-    exploitability = {name: table.exploitability(policy) for name, policy in tables.items()}
-    against = {name: _exact_results(table, policy) for name, policy in tables.items()}
+    players = evaluation.learner.players
+    tables = {
+        player: move_probabilities(
+            evaluation.learner, evaluation.env_params, evaluation.population, table, player
+        )
+        for player in {q for slot in range(env.num_agents) for q in players.learners(slot)}
+    }
+    seats = {
+        (agent, players.names[player]): tables[player]
+        for slot, agent in enumerate(env.agents)
+        for player in players.learners(slot)
+    }
+    ways = {"greedy": table.greedy, "stochastic": lambda policy: policy}
+    by_seat = {
+        name: {
+            agent: {
+                player: table.best_response_value(way(policy), _other(env, agent))
+                for (seat, player), policy in seats.items()
+                if seat == agent
+            }
+            for agent in env.agents
+        }
+        for name, way in ways.items()
+    }
+    exploitability = {
+        name: float(np.mean([np.mean(list(values.values())) for values in found.values()]))
+        for name, found in by_seat.items()
+    }
+    first = [tables[players.learners(slot)[0]] for slot in range(env.num_agents)]
+    against = {
+        name: _exact_results(table, [way(policy) for policy in first]) for name, way in ways.items()
+    }
     headline = [
         f"{name} policy: exact exploitability {value:.4f}"
         + (" (perfect play)" if value < PERFECT else "")
@@ -97,41 +125,65 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
         f"{name} policy, exactly: {_results_in_words(opponents)}"
         for name, opponents in against.items()
     ]
-    return {"exploitability": exploitability, "against": against, "headline": headline}
+    return {
+        "exploitability": {**exploitability, "best_response": by_seat},
+        "against": against,
+        "headline": headline,
+    }
+
+
+def _other(env: TicTacToe, agent: str) -> str:
+    return next(other for other in env.agents if other != agent)
 
 
 def move_probabilities(
-    learner: Learner, env_params: PyTree, policies: Policies, table: GameTable
+    learner: Learner, env_params: PyTree, population: Population, table: GameTable, player: int
 ) -> np.ndarray:
-    """The network's move probabilities at every position, `[D, N]`, for `GameTable`.
+    """A network's move probabilities at every position, `[D, N]`, for `GameTable`.
 
-    Each position is put to the policy of the slot that moves there. The policies must not look at
-    anything but the position.
+    It is asked in every seat that it can play; rows of other seats are uniform over all cells. It
+    must not look at anything but the position.
     """
     states = jax.tree.map(lambda x: x[table.decisions], table.states())
-    log_probs = _log_probabilities(learner, env_params, policies, states, table.mover)
+    log_probs = _log_probabilities(
+        learner, env_params, population, states, table.mover, jnp.int32(player)
+    )
     return np.exp(np.asarray(log_probs, np.float64))
 
 
 @partial(jax.jit, static_argnums=0)
 def _log_probabilities(
-    learner: Learner, env_params: PyTree, policies: Policies, states: State, mover: jax.Array
+    learner: Learner,
+    env_params: PyTree,
+    population: Population,
+    states: State,
+    mover: jax.Array,
+    player: jax.Array,
 ) -> jax.Array:
-    """Of every move `[D, N]` of the slots `mover [D]` in `states [D]`."""
-    env, bank = learner.env, learner.bank
+    """Of every move `[D, N]` of the slots `mover [D]` in `states [D]`, were it `player`'s turn."""
+    env, players = learner.env, learner.players
     assert isinstance(env, TicTacToe)
-    obs = jax.vmap(env.observe)(states)
     num_positions = mover.shape[0]
-    keys = jax.random.split(jax.random.key(0), num_positions)
-    slots = init_slots(env, env_params, bank, learner.encoder, keys)
-    inputs = learner.encoder(obs.features, slots)
-    _, _, outputs, _ = bank.forward(policies, slots.hidden, inputs, slots.fresh, obs.agent_mask)
+    key = jax.random.key(0)
+    slots = init_slots(env, env_params, players, population.league, key, num_positions)
+    obs = jax.vmap(env.observe)(states)
+    slots = slots.replace(obs=obs, player=jnp.full(slots.player.shape, player))
+    log_probs = jnp.full(obs.action_mask.shape, -jnp.log(env.num_cells))
+    banks = zip(players.banks, population.banks, slots.hidden, strict=True)
+    for seats, stack, hidden in banks:
+        encoder, distribution = seats.encoder, seats.bank.distribution
+        row, plays = seats.rows(slots.player)
+        asked = plays & encoder.own(obs.agent_mask)
+        inputs, mask = encoder(obs, slots), encoder.action_mask(obs)
+        fresh = encoder.own(slots.fresh)
+        outputs = seats.bank.forward(stack, row, hidden, inputs, fresh, asked)[2]
 
-    def log_prob(action: jax.Array) -> jax.Array:
-        actions = jnp.broadcast_to(action, obs.agent_mask.shape)  # [D, A]
-        return bank.distribution.log_prob(outputs, obs.action_mask, actions)
+        def log_prob(action, outputs=outputs, mask=mask, distribution=distribution) -> jax.Array:
+            actions = jnp.broadcast_to(action, mask.shape[:2])
+            return distribution.log_prob(outputs, mask, actions)
 
-    log_probs = jax.vmap(log_prob, out_axes=-1)(jnp.arange(env.num_cells))  # [D, A, N]
+        own = jax.vmap(log_prob, out_axes=-1)(jnp.arange(env.num_cells))  # [D, S, N]
+        log_probs = encoder.spread(own, log_probs, asked)
     return log_probs[jnp.arange(num_positions), mover]
 
 
@@ -144,9 +196,10 @@ def why_not_exact(learner: Learner) -> str | None:
             f"left out: a {env.rows} x {env.cols} board has too many positions to list "
             f"(at most {MAX_CELLS} cells can be solved)"
         )
-    if learner.bank.is_recurrent:
+    if any(seats.bank.is_recurrent for seats in learner.players.banks):
         return "left out: a policy with memory does not play by the position alone"
-    if learner.encoder.prev_action or learner.encoder.prev_reward:
+    encoders = [seats.encoder for seats in learner.players.banks]
+    if any(encoder.prev_action or encoder.prev_reward for encoder in encoders):
         return (
             "left out: a policy that sees its previous action or reward does not play by the "
             "position alone"
@@ -154,12 +207,16 @@ def why_not_exact(learner: Learner) -> str | None:
     return None
 
 
-def _exact_results(table: GameTable, policy: np.ndarray) -> dict[str, dict[str, dict[str, float]]]:
+def _exact_results(
+    table: GameTable, policies: Sequence[np.ndarray]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Against random and minimax play, of one policy for each seat."""
+    x, o = policies
     opponents = {"random": table.uniform_policy(), "minimax": table.minimax_policy()}
     return {
         name: {
-            "x": table.expected_outcome(policy, opponent)._asdict(),
-            "o": Outcome(*reversed(table.expected_outcome(opponent, policy)))._asdict(),
+            "x": table.expected_outcome(x, opponent)._asdict(),
+            "o": Outcome(*reversed(table.expected_outcome(opponent, o)))._asdict(),
         }
         for name, opponent in opponents.items()
     }
@@ -167,17 +224,27 @@ def _exact_results(table: GameTable, policy: np.ndarray) -> dict[str, dict[str, 
 
 def _play_against_random(evaluation: Evaluation) -> Report:
     acting = "greedy" if evaluation.greedy else "stochastic"
-    agents = evaluation.learner.env.agents
+    learner, agents = evaluation.learner, evaluation.learner.env.agents
+    players = learner.players
+    if RANDOM not in players.names:
+        script = make_random_script(learner.env, evaluation.env_params)
+        players = players.with_scripts({RANDOM: script})
+        learner = dataclasses.replace(learner, players=players)
     results = {}
     for seat, agent in enumerate(agents):
         totals = play_episodes(
-            evaluation.learner,
-            evaluation.policies,
+            learner,
+            evaluation.population,
             jax.random.fold_in(evaluation.key, seat),
             evaluation.num_episodes,
             evaluation.greedy,
             env_params=evaluation.env_params,
-            random_agents=[other for other in agents if other != agent],
+            players=np.array(
+                [
+                    players.learners(seat)[0] if slot == seat else players.names.index(RANDOM)
+                    for slot in range(len(agents))
+                ]
+            ),
         )
         metrics = jax.device_get(totals.metrics)
         results[agent] = {

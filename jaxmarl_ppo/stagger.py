@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_ppo.agent_inputs import AgentInputs
 from jaxmarl_ppo.recurrence import where_rows
+from jaxmarl_ppo.scripted import make_random_script
 from jaxmarl_ppo.types import PyTree, Slots
 
 
 def stagger_episodes(
-    env: MultiAgentEnv, env_params: PyTree, encoder: AgentInputs, slots: Slots, key: jax.Array
+    env: MultiAgentEnv, env_params: PyTree, slots: Slots, key: jax.Array
 ) -> tuple[Slots, jax.Array]:
     """Play `horizon * e / E` ticks of uniformly random legal actions in environment `e`.
 
@@ -26,11 +26,12 @@ def stagger_episodes(
     if horizon is None:
         return slots, jnp.ones_like(slots.fresh)
     offset = jnp.arange(num_envs) * horizon // num_envs
+    random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
 
     def tick(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
         obs, env_state = carry
         key_act, key_env = jax.random.split(jax.random.fold_in(key, index))
-        action = encoder.env_action(random_actions(key_act, encoder, obs))
+        action = random(env_state, obs, env_params, jax.random.split(key_act, num_envs))
         keys = jax.random.split(key_env, num_envs)
         stepped = env.step_batch(keys, env_state, action, env_params)[:2]
         return where_rows(index < offset, stepped, carry)
@@ -39,12 +40,3 @@ def stagger_episodes(
     obs, env_state = jax.lax.fori_loop(0, offset.max(), tick, carry)
     counted = (offset == 0)[:, None] | ~obs.alive
     return slots.replace(obs=obs, env_state=env_state), counted
-
-
-def random_actions(key: jax.Array, encoder: AgentInputs, obs: Observation) -> jax.Array:
-    """Uniform over the legal actions, or over the bounds (before squashing)."""
-    if encoder.continuous:
-        uniform = jax.random.uniform(key, obs.action_mask.shape, minval=-0.999, maxval=0.999)
-        return jnp.arctanh(uniform)
-    outputs = jnp.zeros(obs.action_mask.shape)
-    return encoder.distribution.sample(key, outputs, obs.action_mask)

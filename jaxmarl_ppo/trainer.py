@@ -19,8 +19,10 @@ from jaxmarl_ppo.curve import CURVE_FILE, plot_curve
 from jaxmarl_ppo.interruption import Interruption, call_interruptibly, wait_until_ready
 from jaxmarl_ppo.loggers import RunLog, peak_memory_mb
 from jaxmarl_ppo.metrics import FAULT_FIELDS, Fault, Metrics
+from jaxmarl_ppo.population_file import POLICIES_FILE, save_population, write_atomically
 from jaxmarl_ppo.progress import Progress, make_progress
-from jaxmarl_ppo.types import Policies, PyTree, TrainState
+from jaxmarl_ppo.summary import summarise
+from jaxmarl_ppo.types import Population, PyTree, TrainState
 
 # A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
 SLICE_S = 0.5
@@ -75,7 +77,7 @@ class TrainResult:
 
     Attributes:
         state: the final training state.
-        policies: what belongs to policies in it, as saved.
+        population: the players in it, as saved.
         history: the entries of `metrics.jsonl`; see `loggers.RunLog`.
         run_dir: the run's folder.
         env_steps: environment steps done.
@@ -83,7 +85,7 @@ class TrainResult:
     """
 
     state: TrainState
-    policies: Policies  # [K, ...] leaves
+    population: Population
     history: list[dict[str, Any]]
     run_dir: Path
     env_steps: int
@@ -95,7 +97,7 @@ class _Run:
     """What changes while a run goes on."""
 
     state: TrainState
-    good: Policies  # the newest that are known to be finite, on the host
+    good: Population  # the newest that is known to be finite, on the host
     no_metrics: Metrics  # the neutral element, on the host, where no donation uses it up
     folder: Path
     log: RunLog
@@ -168,10 +170,10 @@ class Trainer:
                 state, no_metrics = init(jax.random.key(self.config.seed))
                 self._write_record(folder)
             with RunLog(folder) as log:
-                policies, no_metrics = jax.device_get((state.policies, no_metrics))
+                population, no_metrics = jax.device_get((state.population, no_metrics))
                 now = time.perf_counter()
                 run = _Run(
-                    state, policies, no_metrics, folder, log, progress, interruption, began, now
+                    state, population, no_metrics, folder, log, progress, interruption, began, now
                 )
                 progress.set_phase("training")
                 try:
@@ -182,7 +184,7 @@ class Trainer:
                 self._save(run)
         return TrainResult(
             state=run.state,
-            policies=run.state.policies,
+            population=run.state.population,
             history=run.history,
             run_dir=folder,
             env_steps=self._env_steps(run.iteration),
@@ -237,20 +239,20 @@ class Trainer:
         return metrics
 
     def _check(self, run: _Run, metrics: Metrics) -> None:
-        """Take the policies as the ones to save, unless something is wrong with them."""
-        policies = jax.device_get(run.state.policies)
+        """Take the players as the ones to save, unless something is wrong with them."""
+        population = jax.device_get(run.state.population)
         env_steps = self._env_steps(run.iteration)
         # Looked at first: parameters that are not finite make values that look like a fault.
-        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
             raise TrainingDiverged(env_steps, run.good_env_steps, run.folder)
-        run.good, run.good_env_steps = policies, env_steps
+        run.good, run.good_env_steps = population, env_steps
         if metrics.fault.found:
             fault = jax.device_get(metrics.fault)
             agent = self.env.agents[int(fault.agent)]
             raise EnvironmentFault(self.env.name, agent, fault, self.config.num_steps, run.folder)
 
     def _log(self, run: _Run, metrics: Metrics) -> None:
-        summary = metrics_lib.summarise(metrics, self.env.agents, self.learner.bank.mapping.names)
+        summary = summarise(metrics, self.env.agents, self.learner.players, self.learner.rated)
         now = time.perf_counter()
         seconds = now - run.logged_at
         run.logged_at = now
@@ -268,14 +270,16 @@ class Trainer:
             "agents": summary["agents"],
             "peak_memory_mb": peak_memory_mb(),
         }
+        if "league" in summary:
+            entry["league"] = summary["league"]
         run.history.append(entry)
         run.log.write(entry)
         run.progress.show_entry(entry)
 
     def _save(self, run: _Run) -> None:
         run.progress.set_phase("saving")
-        path = run.folder / checkpoint.POLICIES_FILE
-        checkpoint.save_policies(path, self.learner.bank, run.good)
+        path = run.folder / POLICIES_FILE
+        save_population(path, self.learner.players.names, run.good)
         title = f"{self._name}, seed {self.config.seed}"
         plot_curve(run.history, self.env.agents, title, run.folder / CURVE_FILE)
         run.progress.set_phase("stopped" if run.iteration < self.config.num_iterations else "done")
@@ -283,7 +287,7 @@ class Trainer:
     def _write_record(self, folder: Path) -> None:
         record = checkpoint.run_record(self.env, self.env_params, self.config)
         content = config_io.dump_json(record, indent=2) + "\n"
-        checkpoint.write_atomically(folder / checkpoint.CONFIG_FILE, content.encode())
+        write_atomically(folder / checkpoint.CONFIG_FILE, content.encode())
 
     def _claim_run_dir(self) -> Path:
         return checkpoint.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
@@ -295,7 +299,7 @@ class Trainer:
             f"{config.num_envs} envs x {config.num_steps} ticks | "
             f"seed {config.seed} | {jax.default_backend()} | {folder}"
         )
-        policies = self.learner.bank.mapping.names
+        policies = self.learner.players.policies
         total = self._env_steps(config.num_iterations)
         return make_progress(self._show_progress, title, total, self.env.agents, policies)
 

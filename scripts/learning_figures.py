@@ -16,6 +16,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,14 @@ CURVES = {
     "crypto": [("bob_0", "return_mean", "alice and bob"), ("eve_0", "return_mean", "eve")],
     "shuttle_grid": [("shuttle_0", "deliveries", "deliveries per shift")],
 }
+# The same for presets that are not in the picture; where there is nothing, returns.
+EXTRA_CURVES = {
+    "asymmetric_play": [
+        ("bob", "success", "bob's success"),
+        ("alice", "task_length", "alice's ticks"),
+        ("alice", "shortest", "shortest solution"),
+    ],
+}
 # (value, label) of the lines to compare with.
 MARKS = {
     "tic_tac_toe": [(1.0, "perfect play: every game")],
@@ -41,10 +50,16 @@ MARKS = {
 }
 
 
+def returns_of(agents: Sequence[str]) -> list[tuple[str, str, str]]:
+    """The mean return of every agent."""
+    return [(agent, "return_mean", agent) for agent in agents]
+
+
 def train_and_evaluate(name: str, seed: int, episodes: int | None) -> dict[str, Any]:
     """One run of a preset: what `benchmarks/` keeps of it."""
-    chosen = preset(name)
-    env, env_params = jaxmarl_envs.make(name, **chosen.env_kwargs)
+    env_name, _, variant = name.partition("/")
+    chosen = preset(env_name, variant or None)
+    env, env_params = jaxmarl_envs.make(env_name, **chosen.env_kwargs)
     config = dataclasses.replace(chosen.config, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(env, env_params, config, Path(folder) / "run", progress=False)
@@ -59,14 +74,14 @@ def train_and_evaluate(name: str, seed: int, episodes: int | None) -> dict[str, 
     }
     for greedy in (False, True):
         report = evaluate_policies(
-            env, env_params, trainer.learner, result.policies, episodes, greedy=greedy
+            env, env_params, trainer.learner, result.population, episodes, greedy=greedy
         )
         print(format_report(report), flush=True)
         record["greedy" if greedy else "sample"] = report
     record["curves"] = {
         label: [[entry["env_steps"], round(entry["agents"][agent][key], 3)]
                 for entry in result.history if key in entry["agents"][agent]]
-        for agent, key, label in CURVES[name]
+        for agent, key, label in CURVES.get(name, EXTRA_CURVES.get(name)) or returns_of(env.agents)
     }  # fmt: skip
     return record
 
@@ -123,7 +138,7 @@ def main() -> None:
     if args.scenario is None and not args.picture:
         parser.error("name a scenario, or give --picture")
     if args.scenario is not None:
-        path = ROOT / "benchmarks" / f"learning-{args.scenario}.json"
+        path = ROOT / "benchmarks" / f"learning-{args.scenario.replace('/', '-')}.json"
         record = {
             "command": shlex.join(["python", "scripts/learning_figures.py", *sys.argv[1:]]),
             "machine": {"cpus": os.cpu_count(), "processor": platform.machine(),

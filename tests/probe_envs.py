@@ -37,7 +37,10 @@ class LivesState:
 
 
 class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
-    """Everything that masks can do: waits, deaths, rebirths, late joins, ticks for nobody."""
+    """Everything that masks can do: waits, deaths, rebirths, late joins, ticks for nobody.
+
+    Agent `c` has an action more than the others, so policies of single agents make two banks.
+    """
 
     name = "random_lives"
     agents = ("a", "b", "c")
@@ -52,13 +55,13 @@ class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
         return Box(-np.inf, np.inf, (self.num_features,))
 
     def action_space(self, agent: str, params: LivesParams) -> Discrete:
-        return Discrete(2 + self.agent_index(agent))
+        return Discrete(4 if agent == "c" else 3)
 
     def _observe(self, noise: jax.Array, alive: jax.Array, p_act: Any) -> Observation:
         """From uniform `noise [A, D + N + 1]`."""
         num_actions = 1 + len(self.agents)
         features, legal, acts = jnp.split(noise, (self.num_features, noise.shape[1] - 1), axis=-1)
-        own = jnp.arange(num_actions) < 2 + jnp.arange(self.num_agents)[:, None]
+        own = jnp.arange(num_actions) < jnp.array([[3], [3], [4]])
         return Observation(
             features=jnp.where(alive[:, None], 4.0 * features - 2.0, SLEEPING_FEATURE),
             action_mask=((legal < 0.7) & own).at[:, 0].set(True),
@@ -471,3 +474,25 @@ def tiny_learner(
             **{"stagger_starts": False, **(config or {})},
         ),
     )
+
+
+def bank_of(learner: Learner, slot: int) -> tuple[int, int]:
+    """The first bank that can play a slot, and the slot's place among those of the bank."""
+    for index, seats in enumerate(learner.players.banks):
+        if slot in seats.encoder.slots:
+            return index, seats.encoder.slots.index(slot)
+    raise ValueError(f"no bank plays slot {slot}")
+
+
+def of_slot(learner: Learner, per_bank: Any, slot: int, axis: int) -> Any:
+    """What its bank keeps of a slot; `axis` of the leaves of `per_bank` is that of slots."""
+    index, place = bank_of(learner, slot)
+    return jax.tree.map(lambda x: np.take(x, place, axis=axis), per_bank[index])
+
+
+def params_of(learner: Learner, banks: Any, slot: int) -> Any:
+    """Parameters of the policy that alone plays a slot."""
+    index, _ = bank_of(learner, slot)
+    player = learner.players.first_player_of[learner.players.mapping.candidates[slot][0]]
+    row = player - learner.players.banks[index].first_player
+    return jax.tree.map(lambda x: x[row], banks[index].policies.params)

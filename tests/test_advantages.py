@@ -242,6 +242,8 @@ def long_run(seed):
         truncated=(rng.random(shape) < 0.08) & ~terminated,
         final_value=rng.normal(size=shape).astype(np.float32),
         alive=np.ones(shape, bool),
+        acted=np.ones(shape, bool),
+        player=np.zeros(shape, np.int32),
         credited=np.ones(shape, bool),
         episode_over=np.zeros((TOTAL, E), bool),
         extras={},

@@ -16,6 +16,7 @@ from rich.console import Console
 from jaxmarl_ppo import cli, cli_options, progress, trainer
 from jaxmarl_ppo.checkpoint import load_run
 from jaxmarl_ppo.config import Linear, PPOConfig
+from jaxmarl_ppo.mapping import Ensemble, Matchups
 from jaxmarl_ppo.networks import CNN, LSTM, MLP
 from jaxmarl_ppo.presets import preset
 
@@ -49,6 +50,7 @@ def interrupted(tmp_path_factory, cache_dir):
     """A run in a process of its own that Ctrl-C stops: `(process, output, errors, run_dir)`."""
     run_dir = tmp_path_factory.mktemp("cli") / "run"
     command = [sys.executable, "-m", "jaxmarl_ppo", "train", "tic_tac_toe", *TINY]
+    command += ["--policies", "ensemble:2"]
     command += ["--total-env-steps", "1e9", "--log-interval", "20", "--run-dir", str(run_dir)]
     # A test run in the background ignores SIGINT, and its children would inherit that.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -83,6 +85,11 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
     loaded = load_run(run_dir)
     assert loaded.env.name == "tic_tac_toe"
     assert loaded.config.policy.network == MLP(hidden_sizes=(4,))
+    # Two policies for each agent, all of which have played.
+    assert loaded.config.policies == "ensemble:2"
+    assert loaded.learner.players.policies == ("x_0", "x_1", "o_0", "o_1")
+    assert list(entries[-1]["policies"]) == ["x_0", "x_1", "o_0", "o_1"]
+    assert all(policy["decisions"] > 0 for policy in entries[-1]["policies"].values())
 
 
 def test_plain_lines_in_a_pipe(interrupted):
@@ -133,6 +140,20 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --num-envs 0", "num_envs must be a whole number of at least 1, got 0"),
         ("train tic_tac_toe --policies both", "unknown policy mapping 'both'; valid: 'shared'"),
         ("train tic_tac_toe --policies x=a", "gives no policy to o"),
+        ("train tic_tac_toe --policies x=a,z*=b", "unknown agent 'z*'; the agents are x, o"),
+        ("train tic_tac_toe --policies ensemble:0", "size must be a whole number from 1, got 0"),
+        (
+            "train tic_tac_toe --policies ensemble:two",
+            "unknown policy mapping 'ensemble:two'; valid",
+        ),
+        (
+            'train tic_tac_toe --policies {"x":3,"o":"a"}',
+            "list of policies or weights by policy, got 3",
+        ),
+        (
+            "train tic_tac_toe --central-critic",
+            "central_critic needs a network with separate_critic",
+        ),
         ("train tic_tac_toe --log-interval 0", "log_interval must be a whole number of at least"),
         ("evaluate nowhere", "run folder 'nowhere' does not exist"),
         ("evaluate .", "config.json does not exist"),
@@ -150,7 +171,17 @@ def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message)
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("args", ["train", "train tic_tac_toe --sed 1", "evaluate", "envs now"])
+@pytest.mark.parametrize(
+    "args",
+    [
+        "train",
+        "train tic_tac_toe --sed 1",
+        "evaluate",
+        "envs now",
+        'train tic_tac_toe --policies {"x":',
+        'train tic_tac_toe --policies {"kind":"ensemble","sise":2}',
+    ],
+)
 def test_usage_errors(capsys, args):
     status, _, errors = run(capsys, *args.split())
     assert status == 2
@@ -193,7 +224,7 @@ def test_options_reach_the_configuration():
         tic_tac_toe --seed 3 --total-env-steps 5e6 --num-envs 7 --num-steps 9
         --network lstm --hidden-sizes 8 9 --lstm-size 5 --activation relu
         --separate-critic --policies x=red,o=blue --prev-action --prev-reward
-        --append-agent-id --normalise-observations --normalise-rewards
+        --append-agent-id --normalise-observations --normalise-rewards --central-critic
         --ppo.learning-rate linear:1e-3:0 --ppo.entropy-coef '[[0, 1e-3], [1e6, 0]]'
         --ppo.gamma 0.5 --ppo.max-grad-norm None --no-stagger-starts
         --micro-batch-rows 64 --log-interval 2
@@ -210,11 +241,36 @@ def test_options_reach_the_configuration():
     assert spec.append_agent_id
     assert spec.normalise_observations
     assert spec.normalise_rewards
+    assert spec.central_critic
     assert config.ppo.learning_rate == Linear(1e-3, 0.0)
     assert config.ppo.entropy_coef == ((0.0, 1e-3), (1e6, 0.0))
     assert (config.ppo.gamma, config.ppo.max_grad_norm) == (0.5, None)
     assert not config.stagger_starts
     assert (config.micro_batch_rows, config.log_interval) == (64, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "policies"),
+    [
+        ("ensemble:2", "ensemble:2"),
+        ("per_agent", "per_agent"),
+        ("x = red, * = blue", {"x": "red", "*": "blue"}),
+        ('{"x": {"red": 1, "blue": 3}, "o": "red"}', {"x": {"red": 1, "blue": 3}, "o": "red"}),
+        (
+            '{"kind": "ensemble", "size": 2, "weights": [1, 3], "joint": true}',
+            Ensemble(2, (1.0, 3.0), joint=True),
+        ),
+        (
+            '{"kind": "matchups", "tables": [{"x": "red", "o": "blue"}, {"*": "red"}]}',
+            Matchups(({"x": "red", "o": "blue"}, {"*": "red"})),
+        ),
+    ],
+)
+def test_policies_as_a_word_a_table_or_json(text, policies):
+    assert config_of("tic_tac_toe", "--policies", text).policies == policies
+    # A default is shown as it would be typed.
+    (shown,) = cli_options._show_policies(policies)
+    assert config_of("tic_tac_toe", "--policies", shown).policies == policies
 
 
 def test_another_network_than_the_presets_brings_its_own_sizes():

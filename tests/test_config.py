@@ -11,12 +11,29 @@ from flax import linen as nn
 from flax import struct
 
 import jaxmarl_envs
-from jaxmarl_ppo import CNN, LSTM, MLP, PRESETS, Linear, PolicySpec, PPOConfig, TrainConfig, preset
+from jaxmarl_ppo import (
+    CNN,
+    LSTM,
+    MLP,
+    PRESETS,
+    Ensemble,
+    Linear,
+    MappingFunction,
+    Matchups,
+    PolicySpec,
+    PPOConfig,
+    Scripted,
+    Snapshots,
+    TrainConfig,
+    preset,
+)
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.config_io import (
     config_from_dict,
     config_to_dict,
     dump_json,
+    mapping_from_json,
+    mapping_to_json,
     network_kind,
     params_from_json,
     params_to_json,
@@ -41,9 +58,17 @@ EVERYTHING = TrainConfig(
         append_agent_id=True,
         normalise_observations=True,
         normalise_rewards=True,
+        central_critic=True,
+        ppo=PPOConfig(gae_lambda=0.5),
+        load="runs/before:red",
     ),
     ppo=PPOConfig(
         learning_rate=Linear(1e-3, 1e-5),
+        num_epochs=5,
+        num_minibatches=3,
+        gamma=0.75,
+        gae_lambda=0.25,
+        clip_eps=0.125,
         entropy_coef=((0.0, 0.1), (100.0, 0.01)),
         max_grad_norm=None,
         kl_control="penalty",
@@ -51,21 +76,23 @@ EVERYTHING = TrainConfig(
         initial_kl_coef=0.3,
         value_clip="ppo2",
         value_clip_eps=0.5,
+        value_coef=0.75,
+        normalise_advantages=False,
         discount_by="tick",
         bptt_length=4,
+        adam_eps=1e-7,
     ),
-    ppo_overrides={
-        "red": PPOConfig(
-            learning_rate=0.1,
-            gamma=0.5,
-            kl_control="penalty",
-            target_kl=0.1,
-            initial_kl_coef=0.3,
-            value_clip="ppo2",
-            value_clip_eps=0.25,
-            discount_by="tick",
-            bptt_length=4,
-        )
+    specs={
+        "red": PolicySpec(
+            network=MLP(hidden_sizes=(3,)),
+            ppo=PPOConfig(learning_rate=Linear(0.1), gamma=0.5, num_epochs=9),
+        ),
+        "bl*": PolicySpec(network="lstm", prev_action=True, trainable=False),
+        "green": Snapshots(
+            of="red", size=3, add_at_win_rate=0.75, draw="prioritised", priority=2.0
+        ),
+        "grey": Snapshots(of="red", size=2, add_every=4, draw="latest"),
+        "white": Scripted("random"),
     },
     stagger_starts=False,
     micro_batch_rows=64,
@@ -73,11 +100,29 @@ EVERYTHING = TrainConfig(
 )
 
 
+MAPPINGS = [
+    "shared",
+    "per_agent",
+    "ensemble:3",
+    {"x": "red", "o": "blue"},
+    {"car_*": "car", "*": "other"},
+    {"x": ["red", "blue"], "o": {"red": 0.25, "blue": 3.0}},
+    {"x": ("red", "blue"), "o": "red"},
+    {"x*": {"a": 1, "b": 0}},
+    {"kind": "of agent"},
+    Ensemble(3),
+    Ensemble(2, weights=(1.0, 0.5), joint=True),
+    Matchups(({"x": "red", "o": "blue"}, {"*": "red"})),
+    Matchups(({"x": "red", "o": "blue"}, {"x": "blue", "o": "red"}), weights=(0.25, 0.75)),
+]
+
+
 @pytest.mark.parametrize(
     "config",
     [
         TrainConfig(),
         EVERYTHING,
+        *(TrainConfig(policies=mapping) for mapping in MAPPINGS),
         TrainConfig(policy=PolicySpec(network="lstm")),
         TrainConfig(policy=PolicySpec(network=CNN(channels=(4,), hidden_sizes=()))),
         *(chosen.config for chosen in PRESETS.values()),
@@ -93,19 +138,37 @@ def test_every_field_is_written_and_differs_from_its_default():
     for f in dataclasses.fields(TrainConfig):
         assert getattr(EVERYTHING, f.name) != getattr(TrainConfig(), f.name), f.name
     for f in dataclasses.fields(PolicySpec):
-        assert getattr(EVERYTHING.policy, f.name) != getattr(PolicySpec(), f.name), f.name
+        if f.name != "trainable":  # which would forbid the field `ppo`
+            assert getattr(EVERYTHING.policy, f.name) != getattr(PolicySpec(), f.name), f.name
+    for f in dataclasses.fields(PPOConfig):
+        assert getattr(EVERYTHING.ppo, f.name) != getattr(PPOConfig(), f.name), f.name
+    assert not EVERYTHING.specs["bl*"].trainable
+    snapshots = [spec for spec in EVERYTHING.specs.values() if isinstance(spec, Snapshots)]
+    for f in dataclasses.fields(Snapshots):
+        assert any(getattr(spec, f.name) != f.default for spec in snapshots), f.name
+    for cls in (Ensemble, Matchups):
+        mappings = [mapping for mapping in MAPPINGS if isinstance(mapping, cls)]
+        for f in dataclasses.fields(cls):
+            assert any(getattr(mapping, f.name) != f.default for mapping in mappings), f.name
 
 
 def test_explicit_network_says_every_size():
     config = with_explicit_network(TrainConfig(policy=PolicySpec(network="lstm")))
     network = config_to_dict(config)["policy"]["network"]
-    assert network == {
+    sizes = {
         "kind": "lstm",
         "hidden_sizes": [64],
         "activation": "tanh",
         "separate_critic": False,
         "lstm_size": 64,
     }
+    assert network == sizes
+    explicit = with_explicit_network(EVERYTHING)
+    specs = config_to_dict(explicit)["specs"]
+    assert specs["bl*"]["network"] == sizes
+    assert specs["red"]["network"]["hidden_sizes"] == [3]
+    assert explicit.specs["grey"] == EVERYTHING.specs["grey"]
+    assert explicit.policy == EVERYTHING.policy
 
 
 @pytest.mark.parametrize(
@@ -115,7 +178,11 @@ def test_explicit_network_says_every_size():
         (("policy",), "policy"),
         (("ppo",), "ppo"),
         (("policy", "network"), "network 'lstm'"),
-        (("ppo_overrides", "red"), r"ppo_overrides\['red'\]"),
+        (("specs", "red"), r"specs\['red'\]"),
+        (("specs", "red", "ppo"), r"specs\['red'\].ppo"),
+        (("specs", "red", "network"), "network 'mlp'"),
+        (("specs", "green"), r"specs\['green'\]"),
+        (("specs", "white"), r"specs\['white'\]"),
     ],
 )
 def test_unknown_key_is_refused_by_name(path, named):
@@ -124,7 +191,7 @@ def test_unknown_key_is_refused_by_name(path, named):
     for key in path:
         table = table[key]
     table["learning_rat"] = 1
-    with pytest.raises(ValueError, match=rf"{named} has no 'learning_rat'; valid: \w+, "):
+    with pytest.raises(ValueError, match=rf"{named} has no 'learning_rat'; valid: \w+(, |$)"):
         config_from_dict(data)
 
 
@@ -137,6 +204,62 @@ def test_values_are_checked_when_read():
         config_from_dict({"ppo": 3})
     with pytest.raises(ValueError, match="unknown network kind 'gru'; valid: mlp, lstm, cnn"):
         config_from_dict({"policy": {"network": {"kind": "gru"}}})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"policies": 3}, "policies must be a table, got 3"),
+        (
+            {"policies": {"kind": "ensemble", "size": 0}},
+            "size must be a whole number from 1, got 0",
+        ),
+        (
+            {"policies": {"kind": "ensemble", "sise": 2}},
+            r"policies \(ensemble\) has no 'sise'; valid: size, weights, joint",
+        ),
+        (
+            {"policies": {"kind": "matchups", "tables": [{"x": "a"}], "weights": [1, 2]}},
+            r"1 matchups need as many weights, got \(1.0, 2.0\)",
+        ),
+        ({"specs": 3}, "specs must be a table, got 3"),
+        ({"specs": {"a": "mlp"}}, r"specs\['a'\] must be a table, got 'mlp'"),
+        (
+            {"specs": {"a": {"kind": "robot"}}},
+            r"specs\['a'\] has the kind 'robot'; valid: network, snapshots, scripted",
+        ),
+        ({"specs": {"a": {"network": "mlp"}}}, r"specs\['a'\] has the kind None; valid: network"),
+        (
+            {"specs": {"a": {"kind": "network", "ppo": {"gamma": 2}}}},
+            "gamma must be finite and lie in",
+        ),
+        (
+            {"specs": {"a": {"kind": "snapshots", "of": "b", "add_every": 0}}},
+            "add_every of snapshots must be a whole number from 1, got 0",
+        ),
+        (
+            {"specs": {"a": {"kind": "snapshots", "of": "b", "add_every": 1, "draw": "best"}}},
+            "unknown draw 'best'; valid: uniform, latest, prioritised",
+        ),
+    ],
+)
+def test_mappings_and_specs_are_checked_when_read(data, message):
+    with pytest.raises(ValueError, match=message):
+        config_from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"policies": {"kind": "ensemble"}}, r"policies \(ensemble\) lacks size"),
+        ({"policies": {"kind": "matchups"}}, r"policies \(matchups\) lacks tables"),
+        ({"specs": {"a": {"kind": "snapshots", "size": 2}}}, r"specs\['a'\] lacks of"),
+        ({"specs": {"a": {"kind": "scripted"}}}, r"specs\['a'\] lacks script"),
+    ],
+)
+def test_what_has_no_default_must_be_there_when_read(data, message):
+    with pytest.raises(ValueError, match=message):
+        config_from_dict(data)
 
 
 class MyNetwork(nn.Module):
@@ -152,6 +275,47 @@ def test_a_module_of_the_users_own_has_to_be_handed_in_again():
     with pytest.raises(ValueError, match=r"MyNetwork; pass it from Python: load_run\("):
         through_json(config)
     assert through_json(config, network=MyNetwork(width=5)) == config
+
+
+WHOLE = r"pass the whole configuration from Python: load_run\(run_dir, config=...\)"
+
+
+def test_a_module_of_a_single_policy_takes_the_whole_configuration():
+    config = TrainConfig(specs={"red": PolicySpec(network=MyNetwork(width=5))})
+    assert config_to_dict(config)["specs"]["red"]["network"]["class"] == f"{__name__}:MyNetwork"
+    for network in (None, MyNetwork(width=5)):  # which stands in for that of `policy` alone
+        with pytest.raises(ValueError, match=f"MyNetwork; {WHOLE}"):
+            through_json(config, network=network)
+
+
+def draw_first(key, draw):
+    return jnp.zeros(2, jnp.int32)
+
+
+def move_first(state, obs, params, key):
+    return jnp.argmax(obs.action_mask, -1)
+
+
+def test_functions_of_the_users_own_have_to_be_handed_in_again():
+    config = TrainConfig(policies=MappingFunction(draw_first, ("a", "b")))
+    recorded = config_to_dict(config)["policies"]
+    assert recorded == {"kind": "custom", "function": repr(draw_first)}
+    with pytest.raises(ValueError, match=f"mapping of this run is a function of its own; {WHOLE}"):
+        through_json(config)
+    config = TrainConfig(specs={"white": Scripted(move_first)})
+    recorded = config_to_dict(config)["specs"]["white"]
+    assert recorded == {"kind": "scripted", "script": {"custom": repr(move_first)}}
+    with pytest.raises(
+        ValueError, match=rf"specs\['white'\] of this run is a function of its own; {WHOLE}"
+    ):
+        through_json(config)
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_a_mapping_is_plain_json_by_itself(mapping):
+    plain = mapping_to_json(mapping)
+    assert json.loads(json.dumps(plain)) == plain
+    assert mapping_to_json(mapping_from_json(plain)) == plain
 
 
 @struct.dataclass
@@ -180,12 +344,24 @@ def test_json_is_strict():
     )
 
 
-@pytest.mark.parametrize("name", jaxmarl_envs.names())
+@pytest.mark.parametrize("name", PRESETS)
 def test_preset_fits_its_environment(name):
-    chosen = preset(name)
-    env, env_params = jaxmarl_envs.make(name, **chosen.env_kwargs)
+    env_name, _, variant = name.partition("/")
+    chosen = preset(env_name, variant or None)
+    assert chosen is PRESETS[name]
+    env, env_params = jaxmarl_envs.make(env_name, **chosen.env_kwargs)
     make_learner(env, env_params, chosen.config)
-    assert name in PRESETS
+
+
+def test_the_main_scenarios_have_presets():
+    assert PRESETS.keys() >= {"crypto", "shuttle_grid", "tic_tac_toe", "tic_tac_toe/league"}
+
+
+def test_unknown_variant_of_a_preset():
+    with pytest.raises(ValueError, match="'tic_tac_toe' has no preset 'legue'; valid: league"):
+        preset("tic_tac_toe", "legue")
+    with pytest.raises(ValueError, match="'basic' has no preset 'league'; valid: none"):
+        preset("basic", "league")
 
 
 def test_without_a_preset_the_defaults_hold():
@@ -212,8 +388,20 @@ def test_without_a_preset_the_defaults_hold():
         (lambda: TrainConfig(num_steps=True), "num_steps must be a whole number"),
         (lambda: TrainConfig(seed=-1), "seed must not be negative, got -1"),
         (
-            lambda: TrainConfig(ppo_overrides={"x": PPOConfig(num_epochs=9)}),
-            "num_epochs must be the same for all policies",
+            lambda: PPOConfig(kl_control="penalty", target_kl=1, num_epochs=1, num_minibatches=1),
+            "kl_control='penalty' has no effect on a single step .*; raise num_epochs or num_mini",
+        ),
+        (
+            lambda: PolicySpec(ppo=PPOConfig(), trainable=False),
+            "ppo has no effect on a policy with trainable=False; drop one of them",
+        ),
+        (
+            lambda: TrainConfig(specs={"x": 3}),
+            r"specs\['x'\] must be a PolicySpec, Snapshots or Scripted, got 3",
+        ),
+        (
+            lambda: TrainConfig(specs={"x": PPOConfig(gamma=0.5)}),
+            r"specs\['x'\] must be a PolicySpec, Snapshots or Scripted, got PPOConfig\(.*gamma=0.5",
         ),
     ],
 )
@@ -222,19 +410,78 @@ def test_bad_values_are_refused(make, message):
         make()
 
 
+def make_pool(past, **specs):
+    return TrainConfig(policies={"x": "main", "o": "past"}, specs={"past": past, **specs})
+
+
+RECURRENT = PPOConfig(num_minibatches=7, bptt_length=4)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         (TrainConfig(policies="both"), "unknown policy mapping 'both'; valid: 'shared'"),
         (TrainConfig(policies={"x": "a"}), "gives no policy to o"),
         (TrainConfig(policies={"x": "a", "o": "a", "y": "a"}), "unknown agent 'y'"),
-        (TrainConfig(ppo_overrides={"x": PPOConfig()}), "unknown policy 'x'; the policies are sh"),
+        (TrainConfig(specs={"x": PolicySpec()}), "unknown policy 'x'; the policies are shared"),
+        (
+            TrainConfig(specs={"y*": PolicySpec()}, policies="per_agent"),
+            r"unknown policy 'y\*'; the policies are x, o",
+        ),
+        (
+            make_pool(Snapshots("mian", add_every=1)),
+            "'past' is to be snapshots of 'mian', which is no trainable policy; valid: main$",
+        ),
+        (
+            make_pool(Snapshots("past", add_every=1)),
+            "'past' is to be snapshots of 'past', which is no trainable policy; valid: main$",
+        ),
+        (
+            make_pool(Snapshots("main", add_every=1), main=PolicySpec(trainable=False)),
+            "'past' is to be snapshots of 'main', which is no trainable policy; valid: none$",
+        ),
+        (
+            make_pool(Snapshots("main", add_every=1), main=Scripted("random")),
+            "'past' is to be snapshots of 'main', which is no trainable policy; valid: none$",
+        ),
+        (
+            TrainConfig(policies={"x": {"main": 1, "spare": 0}, "o": "main"}),
+            "no agent can be played by policy 'spare'; drop it",
+        ),
+        (
+            TrainConfig(policies=MappingFunction(draw_first, ("a", "b"), {"*": ["a"]})),
+            "no agent can be played by policy 'b'; drop it",
+        ),
+        (
+            TrainConfig(policies="per_agent", policy=PolicySpec(trainable=False)),
+            "none of the policies x, o is trainable",
+        ),
+        (make_pool(Scripted("best")), "unknown scripted policy 'best'; .*'tic_tac_toe' has random"),
+        (make_pool(Scripted(lambda obs: obs)), "scripted policy <lambda> cannot be called: "),
+        (
+            make_pool(Scripted(lambda state, obs, params, key: obs.action_mask)),
+            r"<lambda> must return actions of shape \(2,\), got .*\(shape=\(2, 9\), dtype=bool",
+        ),
         (TrainConfig(ppo=PPOConfig(bptt_length=8)), "bptt_length=8 has no effect"),
         (TrainConfig(policy=PolicySpec(network="cnn")), "needs planes"),
         (TrainConfig(policy=PolicySpec(network=MyNetwork())), "network MyNetwork"),
         (
             TrainConfig(num_envs=1, num_steps=1, ppo=PPOConfig(num_minibatches=3)),
             "num_minibatches=3 exceeds the 2 rows",
+        ),
+        (
+            TrainConfig(
+                num_envs=1,
+                num_steps=2,
+                policies="per_agent",
+                ppo=PPOConfig(num_minibatches=2),
+                specs={"o": PolicySpec(ppo=PPOConfig(num_minibatches=3))},
+            ),
+            "num_minibatches=3 exceeds the 2 rows of a rollout .*; set num_minibatches to at most",
+        ),
+        (
+            TrainConfig(num_envs=1, num_steps=9, ppo=RECURRENT, policy=PolicySpec(network="lstm")),
+            "num_minibatches=7 exceeds the 6 chunks of 4 decisions .* at most 6, or lower bptt_len",
         ),
         (
             TrainConfig(policy=PolicySpec(network=MLP(activation="swish"))),
@@ -246,3 +493,28 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
     env, env_params = jaxmarl_envs.make("tic_tac_toe")
     with pytest.raises(ValueError, match=message):
         make_learner(env, env_params, config)
+
+
+@pytest.mark.parametrize(
+    ("own", "num_banks"),
+    [
+        ({}, 1),
+        ({"num_epochs": 9, "num_minibatches": 2, "gamma": 0.5, "learning_rate": 0.1}, 1),
+        ({"max_grad_norm": None, "entropy_coef": Linear(0.1)}, 1),
+        ({"kl_control": "early_stop", "target_kl": 0.1}, 2),
+        ({"value_clip": "ppo2", "value_clip_eps": 0.1}, 2),
+        ({"normalise_advantages": False}, 2),
+        ({"discount_by": "tick"}, 2),
+        ({"adam_eps": 1e-8}, 2),
+    ],
+)
+def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_banks):
+    env, env_params = jaxmarl_envs.make("tic_tac_toe")
+    specs = {"o": PolicySpec(ppo=PPOConfig(**own))}
+    config = TrainConfig(policies="per_agent", num_envs=2, num_steps=8, specs=specs)
+    learner = make_learner(env, env_params, config)
+    assert len(learner.players.banks) == num_banks
+    gammas = np.concatenate([bank.hyperparams.gamma for bank in learner.banks])
+    epochs = np.concatenate([bank.hyperparams.num_epochs for bank in learner.banks])
+    np.testing.assert_allclose(gammas, [0.99, own.get("gamma", 0.99)], rtol=1e-6)
+    np.testing.assert_array_equal(epochs, [4, own.get("num_epochs", 4)])

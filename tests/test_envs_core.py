@@ -11,7 +11,17 @@ import pytest
 from flax import struct
 
 import jaxmarl_envs
-from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation, make, names, register, registry
+from jaxmarl_envs import (
+    Box,
+    Discrete,
+    MultiAgentEnv,
+    Observation,
+    all_names,
+    make,
+    names,
+    register,
+    registry,
+)
 
 NUM_ENVS = 3
 
@@ -99,6 +109,7 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
+    assert set(all_names()) - set(names()) == {"gymnax", "grouped"}
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 
 
@@ -118,7 +129,7 @@ def test_a_typo_names_the_closest_and_all_valid_names():
     with pytest.raises(ValueError, match="unknown environment 'cripto'") as error:
         make("cripto")
     assert "did you mean 'crypto'?" in str(error.value)
-    assert ", ".join(names()) in str(error.value)
+    assert ", ".join(all_names()) in str(error.value)
 
 
 def test_a_name_that_resembles_none_gets_no_suggestion():
@@ -161,6 +172,12 @@ def test_a_taken_name_is_refused():
     register("countdown", Countdown)
     with pytest.raises(ValueError, match="'countdown' is registered already"):
         register("countdown", Countdown)
+
+
+@pytest.mark.parametrize(("name", "missing"), [("gymnax", "env_id"), ("grouped", "env, groups")])
+def test_a_missing_option_is_named(name, missing):
+    with pytest.raises(ValueError, match=f"'{name}' needs the option {missing}; its options: "):
+        make(name)
 
 
 # ---- Importing -----------------------------------------------------------------------------------
@@ -340,10 +357,16 @@ def test_what_a_subclass_must_implement_is_refused_by_the_base():
 # ---- Every registered environment ----------------------------------------------------------------
 
 
+# Made small, so that its episodes end within the test.
+SMALL = {"flex_agents": ({"num_slots": 3}, {"max_age": 3, "p_join": 0.5, "p_leave": 0.3})}
+
+
 @pytest.fixture(scope="module", params=names())
 def playthrough(request):
     """A whole episode and some ticks more, by `step_batch` and by `vmap(step)`."""
-    env, params = make(request.param)
+    structure, numbers = SMALL.get(request.param, ({}, {}))
+    env, params = make(request.param, **structure)
+    params = params.replace(**numbers)
     horizon = env.horizon(params)
     num_ticks = 40 if horizon is None else int(horizon) + 5
 
@@ -380,7 +403,7 @@ def test_the_same_key_gives_the_same_episode_and_another_key_another(playthrough
     assert not equal(one, batch(jax.random.key(1)))
 
 
-def test_an_episode_is_over_exactly_when_nobody_is_alive(playthrough):
+def test_an_episode_is_over_exactly_when_nobody_is_alive(playthrough, request):
     _, (first, ticks), _ = playthrough
     obs, _, *rest = ticks
     obs, (_, terminated, truncated, info) = jax.tree.map(np.asarray, (obs, rest))
@@ -388,8 +411,11 @@ def test_an_episode_is_over_exactly_when_nobody_is_alive(playthrough):
     assert alive.any(-1).all(), "an episode without agents was not followed by a new one"
     final_alive = info["final_observation"].alive
     np.testing.assert_array_equal(info["episode_over"], ~final_alive.any(-1))
-    ended = alive[:-1] & ~final_alive
-    np.testing.assert_array_equal(ended, terminated | truncated)
+    edges = terminated | truncated
+    assert (edges <= alive[:-1]).all()
+    # An agent that is gone has had an edge; one with an edge is gone, unless it is reborn at once.
+    np.testing.assert_array_equal(alive[:-1] & ~final_alive, edges & ~final_alive)
+    assert (edges & final_alive).any() == (request.node.callspec.id == "flex_agents")
 
 
 def test_the_package_exports_what_it_says():

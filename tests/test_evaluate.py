@@ -1,5 +1,6 @@
 """Evaluation against exact game values, against step-by-step play, and on lives of its own."""
 
+import dataclasses
 import functools
 import json
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from jaxmarl_envs.shuttle_dispatchers import DISPATCHERS
 from jaxmarl_envs.tic_tac_toe_solver import GameTable
 from jaxmarl_ppo import evaluate, scenario_reports
 from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.checkpoint import CONFIG_FILE, POLICIES_FILE, run_record, save_policies
+from jaxmarl_ppo.checkpoint import CONFIG_FILE, run_record
 from jaxmarl_ppo.config import PolicySpec, TrainConfig
 from jaxmarl_ppo.evaluate import (
     evaluate_policies,
@@ -25,13 +26,19 @@ from jaxmarl_ppo.evaluate import (
     format_report,
     play_episodes,
 )
+from jaxmarl_ppo.league import Snapshots
+from jaxmarl_ppo.mapping import Matchups
 from jaxmarl_ppo.networks import CNN, LSTM, MLP
+from jaxmarl_ppo.population_file import POLICIES_FILE, save_population
 from jaxmarl_ppo.scenario_reports import (
     SCENARIOS,
+    Evaluation,
     find_scenario,
     move_probabilities,
+    report_tic_tac_toe,
     why_not_exact,
 )
+from jaxmarl_ppo.scripted import Scripted, make_random_script
 from jaxmarl_ppo.types import Moments
 
 MLP8, LSTM8 = MLP(hidden_sizes=(8,)), LSTM(hidden_sizes=(8,), lstm_size=8)
@@ -48,9 +55,13 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def make_config(network=MLP8, policies="shared", **spec):
+def make_config(network=MLP8, policies="shared", specs=None, **spec):
     return TrainConfig(
-        num_envs=2, num_steps=8, policies=policies, policy=PolicySpec(network=network, **spec)
+        num_envs=2,
+        num_steps=8,
+        policies=policies,
+        policy=PolicySpec(network=network, **spec),
+        specs=specs or {},
     )
 
 
@@ -58,27 +69,53 @@ def make_player(env, params, network=MLP8, policies="shared", head=100.0, **spec
     """A learner with fresh policies whose policy heads are multiplied by `head`."""
     config = make_config(network, policies, **spec)
     learner = make_learner(env, params, config)
-    initial = jax.jit(learner.bank.init)(jax.random.key(7))
+    initial = jax.jit(learner.init_population)(jax.random.key(7))
     player = SimpleNamespace(
-        env=env, params=params, learner=learner, policies=initial, config=config
+        env=env, params=params, learner=learner, population=initial, config=config
     )
     return with_head(player, head)
 
 
 def with_head(player, factor):
     """The same learner, so what is compiled stays; 0 makes all actions equally likely."""
-    scaled = jax.tree.map(lambda x: factor * x, player.policies.params["policy_head"])
-    params = {**player.policies.params, "policy_head": scaled}
-    return SimpleNamespace(**{**vars(player), "policies": player.policies.replace(params=params)})
+
+    def scale(stack):
+        scaled = jax.tree.map(lambda x: factor * x, stack.params["policy_head"])
+        return stack.replace(params={**stack.params, "policy_head": scaled})
+
+    banks = tuple(scale(stack) for stack in player.population.banks)
+    return changed(player, population=player.population.replace(banks=banks))
+
+
+def changed(player, **changes):
+    return SimpleNamespace(**{**vars(player), **changes})
+
+
+def with_scripts(player, **scripts):
+    """The same with scripted players that no mapping draws."""
+    players = player.learner.players.with_scripts(scripts)
+    return changed(player, learner=dataclasses.replace(player.learner, players=players))
+
+
+def number_of(player, name):
+    """A player's, by its name."""
+    return player.learner.players.names.index(name)
 
 
 def evaluate_player(player, **kwargs):
-    return evaluate_policies(player.env, player.params, player.learner, player.policies, **kwargs)
+    return evaluate_policies(player.env, player.params, player.learner, player.population, **kwargs)
 
 
 def play(player, seed, episodes, **kwargs):
     key = jax.random.key(seed)
-    return jax.device_get(play_episodes(player.learner, player.policies, key, episodes, **kwargs))
+    return jax.device_get(play_episodes(player.learner, player.population, key, episodes, **kwargs))
+
+
+def moves_of(player, table, name):
+    """One player's move probabilities."""
+    return move_probabilities(
+        player.learner, player.params, player.population, table, number_of(player, name)
+    )
 
 
 def assert_mean(values, expected):
@@ -108,14 +145,24 @@ def seats(board):
     player = make_player(
         *board, policies="per_agent", append_agent_id=True, normalise_observations=True
     )
-    shape = (2, *player.learner.bank.input_shape)
+    shape = (2, *player.learner.players.banks[0].bank.input_shape)
     key_mean, key_var = jax.random.split(jax.random.key(1))
     moments = Moments(
         count=jnp.full(2, 100.0),
         mean=jax.random.uniform(key_mean, shape),
         var=jax.random.uniform(key_var, shape, minval=0.5, maxval=2.0),
     )
-    player.policies = player.policies.replace(obs_moments=moments)
+    (stack,) = player.population.banks
+    stack = stack.replace(obs_moments=moments)
+    return changed(player, population=player.population.replace(banks=(stack,)))
+
+
+@pytest.fixture(scope="module")
+def unequal(board):
+    """A network of its own shape for each seat, so that there are two banks."""
+    specs = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
+    player = make_player(*board, policies="per_agent", specs=specs)
+    assert [seats.encoder.slots for seats in player.learner.players.banks] == [(0,), (1,)]
     return player
 
 
@@ -126,7 +173,12 @@ def shared_games(shared):
 
 @pytest.fixture(scope="module")
 def shared_policy(shared, table):
-    return move_probabilities(shared.learner, shared.params, shared.policies, table)
+    return moves_of(shared, table, "shared")
+
+
+@pytest.fixture(scope="module")
+def shared_and_random(shared):
+    return with_scripts(shared, random=make_random_script(shared.env, shared.params))
 
 
 @pytest.fixture(scope="module")
@@ -140,31 +192,34 @@ def small_shuttle():
 
 
 def by_hand(player, table, decision):
-    """Move probabilities at one position, computed in NumPy from the network's logits."""
+    """Who moves at one position and with what probabilities, in NumPy from the network's logits."""
     features, action_mask = map(np.asarray, table.observations())
-    seat = int(table.mover[decision])
-    k = player.learner.bank.mapping.slot_policy[seat]
-    policy = jax.tree.map(lambda x: x[k], player.policies)
+    seat, players = int(table.mover[decision]), player.learner.players
+    name = players.policies[players.mapping.candidates[seat][0]]
+    banks = zip(players.banks, player.population.banks, strict=True)
+    seats, stack = next((s, stack) for s, stack in banks if seat in s.encoder.slots)
+    policy = jax.tree.map(lambda x: x[number_of(player, name) - seats.first_player], stack)
     inputs = features[decision]
-    if player.learner.encoder.agent_id:
+    if seats.encoder.agent_id:
         inputs = np.concatenate([inputs, np.eye(2)[seat]])
     if policy.obs_moments is not None:
         moments = policy.obs_moments
         inputs = (inputs - moments.mean) / np.sqrt(moments.var)
-    logits = np.asarray(player.learner.bank.network.apply({"params": policy.params}, (), inputs)[1])
+    logits = np.asarray(seats.bank.network.apply({"params": policy.params}, (), inputs)[1])
     exp = np.where(action_mask[decision], np.exp(logits - logits.max()), 0.0)
-    return exp / exp.sum()
+    return name, exp / exp.sum()
 
 
 def check_by_hand(player, table):
-    probabilities = move_probabilities(player.learner, player.params, player.policies, table)
+    moves = {name: moves_of(player, table, name) for name in player.learner.players.names}
     spread = []
     for decision in (0, 5, 100, 2000, table.num_decisions - 1):
-        expected = by_hand(player, table, decision)
-        np.testing.assert_allclose(probabilities[decision], expected, atol=1e-4)
+        name, expected = by_hand(player, table, decision)
+        np.testing.assert_allclose(moves[name][decision], expected, atol=1e-4)
         spread.append(np.ptp(expected[table.action_mask[decision]]))
     assert max(spread) > 0.1  # the network has an opinion, so the comparison says something
-    assert probabilities[~table.action_mask].max() == 0
+    for probabilities in moves.values():
+        assert probabilities[~table.action_mask].max() == 0
 
 
 def test_move_probabilities_are_the_networks_own(shared, table):
@@ -175,13 +230,17 @@ def test_each_seat_has_its_own_policy_inputs_and_normaliser(seats, table):
     check_by_hand(seats, table)
 
 
+def test_a_network_of_its_own_shape_for_each_seat(unequal, table):
+    check_by_hand(unequal, table)
+
+
 def test_planes_through_convolutions(table):
     env, params = jaxmarl_envs.make("tic_tac_toe", planes=True)
-    player = make_player(env, params, CNN(channels=(4,), hidden_sizes=(8,)))
+    player = make_player(env, params, CNN(channels=(4,), hidden_sizes=(8,)), head=200.0)
     check_by_hand(player, GameTable(env))
 
 
-@pytest.mark.parametrize("mapping", ["shared", "seats"])
+@pytest.mark.parametrize("mapping", ["shared", "seats", "unequal"])
 def test_uniform_play_has_its_known_figures(mapping, table, request):
     player = with_head(request.getfixturevalue(mapping), 0.0)
     report = evaluate_player(player, episodes=GAMES)
@@ -202,14 +261,101 @@ def test_uniform_play_has_its_known_figures(mapping, table, request):
 
 def test_reported_table_is_that_of_the_network(shared, shared_policy, table):
     report = evaluate_player(shared, episodes=GAMES)
-    assert report["exploitability"] == {
-        "greedy": table.exploitability(table.greedy(shared_policy)),
-        "stochastic": table.exploitability(shared_policy),
+    ways = {"greedy": table.greedy(shared_policy), "stochastic": shared_policy}
+    # What the opponent in the other seat can get.
+    responses = {
+        name: {
+            "x": {"shared": table.best_response_value(policy, "o")},
+            "o": {"shared": table.best_response_value(policy, "x")},
+        }
+        for name, policy in ways.items()
     }
+    assert report["exploitability"] == {
+        "greedy": table.exploitability(ways["greedy"]),
+        "stochastic": table.exploitability(shared_policy),
+        "best_response": responses,
+    }
+    stochastic = responses["stochastic"]
+    assert abs(stochastic["x"]["shared"] - stochastic["o"]["shared"]) > 1e-3
     minimax = table.expected_outcome(table.minimax_policy(), shared_policy)
     assert report["against"]["stochastic"]["minimax"]["o"] == pytest.approx(
         {"win": minimax.loss, "draw": minimax.draw, "loss": minimax.win}
     )
+
+
+@pytest.mark.parametrize("mapping", ["seats", "unequal"])
+def test_each_policy_is_exploited_in_its_own_seat(mapping, table, request):
+    player = request.getfixturevalue(mapping)
+    report = evaluate_player(player, episodes=GAMES)
+    x, o = moves_of(player, table, "x"), moves_of(player, table, "o")
+    for name, way in (("greedy", table.greedy), ("stochastic", lambda policy: policy)):
+        of_x, of_o = (table.best_response_value(way(policy), other) for policy, other in
+                      ((x, "o"), (o, "x")))  # fmt: skip
+        found = report["exploitability"]["best_response"][name]
+        assert found == {"x": {"x": of_x}, "o": {"o": of_o}}
+        assert report["exploitability"][name] == (of_x + of_o) / 2
+        minimax = table.minimax_policy()
+        against = report["against"][name]["minimax"]
+        assert against["x"] == table.expected_outcome(way(x), minimax)._asdict()
+        outcome = table.expected_outcome(minimax, way(o))
+        assert against["o"] == {"win": outcome.loss, "draw": outcome.draw, "loss": outcome.win}
+    assert abs(of_x - of_o) > 1e-3
+
+
+def exact_report(player):
+    """What needs no episodes."""
+    key = jax.random.key(0)
+    args = (player.learner, player.params, player.population, None, False, key)
+    return report_tic_tac_toe(Evaluation(*args))
+
+
+def test_all_members_of_an_ensemble_are_exploited(board, table):
+    player = make_player(*board, policies={"x": ["a", "b"], "o": "a"})
+    report = exact_report(player)["exploitability"]
+    a, b = moves_of(player, table, "a"), moves_of(player, table, "b")
+    of_a, of_b = table.best_response_value(a, "o"), table.best_response_value(b, "o")
+    as_o = table.best_response_value(a, "x")
+    found = report["best_response"]["stochastic"]
+    assert found == {"x": {"a": of_a, "b": of_b}, "o": {"a": as_o}}
+    assert report["stochastic"] == pytest.approx(((of_a + of_b) / 2 + as_o) / 2, abs=1e-12)
+    assert of_a != of_b
+
+
+LEAGUE = {
+    "policies": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
+    "specs": {"past": Snapshots("main", size=2, add_every=1)},
+}
+
+
+def test_snapshots_are_not_what_is_exploited(board, table):
+    player = make_player(*board, **LEAGUE)
+    found = exact_report(player)["exploitability"]["best_response"]
+    moves = moves_of(player, table, "main")
+    assert found["stochastic"] == {
+        "x": {"main": table.best_response_value(moves, "o")},
+        "o": {"main": table.best_response_value(moves, "x")},
+    }
+
+
+@pytest.fixture(scope="module")
+def against_script(board):
+    """A network as x, random play as o."""
+    specs = {"dice": Scripted("random")}
+    return make_player(*board, policies={"x": "main", "o": "dice"}, specs=specs)
+
+
+def test_a_seat_that_nobody_learns_is_left_out(against_script, table, monkeypatch):
+    report = evaluate_player(against_script, episodes=GAMES)
+    moves = moves_of(against_script, table, "main")
+    value = table.best_response_value(moves, "o")
+    assert report["exploitability"]["stochastic"] == value
+    assert report["exploitability"]["best_response"]["stochastic"]["x"] == {"main": value}
+    outcome = table.expected_outcome(moves, table.uniform_policy())._asdict()
+    assert report["against"]["stochastic"]["random"] == {"x": outcome}
+    assert "as o" not in format_report(report)
+    monkeypatch.setattr(scenario_reports, "why_not_exact", lambda learner: "left out: no reason")
+    report = evaluate_player(against_script, episodes=64)
+    assert report["against"]["stochastic"]["random"].keys() == {"x"}
 
 
 # --- Tic-tac-toe: by play
@@ -239,13 +385,29 @@ def test_returns_and_lengths_are_those_of_the_exact_game(shared_games, shared_po
 
 
 @pytest.mark.parametrize("seat", ["x", "o"])
-def test_random_agents_draw_from_their_legal_moves(shared, shared_policy, table, seat):
-    policies = [shared_policy, shared_policy]
-    policies[table.env.agents.index(seat)] = table.uniform_policy()
+def test_random_agents_draw_from_their_legal_moves(shared_and_random, shared_policy, table, seat):
+    policies, players = [shared_policy, shared_policy], [0, 0]
+    slot = table.env.agents.index(seat)
+    policies[slot], players[slot] = table.uniform_policy(), number_of(shared_and_random, "random")
     outcome = table.expected_outcome(*policies)
-    games = play(shared, 1, GAMES, random_agents=[seat])
+    games = play(shared_and_random, 1, GAMES, players=np.array(players))
     assert_mean(games.metrics["win"][:, 0], outcome.win)
     assert_mean(games.metrics["loss"][:, 0], outcome.loss)
+
+
+def test_every_episode_can_have_players_of_its_own(shared_and_random, shared_policy, table):
+    random = number_of(shared_and_random, "random")
+    half = GAMES // 2
+    players = np.repeat([[0, random], [random, 0]], half, axis=0)  # [episodes, A]
+    games = play(shared_and_random, 2, GAMES, players=players)
+    uniform = table.uniform_policy()
+    for rows, policies in (
+        (slice(0, half), (shared_policy, uniform)),
+        (slice(half, None), (uniform, shared_policy)),
+    ):
+        outcome = table.expected_outcome(*policies)
+        assert_mean(games.metrics["win"][rows, 0], outcome.win)
+        assert_mean(games.metrics["loss"][rows, 0], outcome.loss)
 
 
 def test_greedy_play_draws_nothing(shared, shared_games, table, shared_policy):
@@ -332,9 +494,11 @@ class Attentive(RandomLives):
 def play_in_steps(player, reset_key, tick_keys, functions):
     """One greedy episode in plain Python, one agent at a time through `forward`."""
     reset, step, forward = functions
-    num_agents, width = player.env.num_agents, player.learner.encoder.action_width
+    (bank,), (stack,) = player.learner.players.banks, player.population.banks
+    num_agents, width = player.env.num_agents, bank.encoder.action_width
+    only = np.zeros((1, 1), np.int32)
     obs, state = jax.device_get(reset(reset_key, player.params))
-    hidden = [jax.device_get(player.learner.bank.initial_hidden((1, 1)))] * num_agents
+    hidden = [jax.device_get(bank.bank.initial_hidden((1, 1)))] * num_agents
     extras = np.zeros((num_agents, width + 1), np.float32)  # previous action, then reward since
     decided = np.zeros(num_agents, bool)
     returns, lengths = np.zeros(num_agents), np.zeros(num_agents)
@@ -343,7 +507,7 @@ def play_in_steps(player, reset_key, tick_keys, functions):
         for i in np.flatnonzero(obs.agent_mask):
             inputs = np.concatenate([obs.features[i], extras[i]])[None, None]
             fresh, acting = np.full((1, 1), not decided[i]), np.ones((1, 1), bool)
-            hidden[i], _, logits, _ = forward(player.policies, hidden[i], inputs, fresh, acting)
+            hidden[i], _, logits, _ = forward(stack, only, hidden[i], inputs, fresh, acting)
             action[i] = np.where(obs.action_mask[i], logits[0, 0], -np.inf).argmax()
             extras[i] = np.append(np.eye(width)[action[i]], 0.0)
             decided[i] = True
@@ -366,12 +530,13 @@ def test_memory_and_extra_inputs_are_those_of_plain_play():
     num_episodes = 8
     totals = play(player, 3, num_episodes, greedy=True)
     key_reset, key_ticks = jax.random.split(jax.random.key(3))
-    reset_keys = jax.random.split(key_reset, num_episodes)
+    reset_keys = jax.random.split(jax.random.split(key_reset)[0], num_episodes)
     tick_keys = [
-        jax.random.split(jax.random.split(jax.random.fold_in(key_ticks, t), 3)[2], num_episodes)
+        jax.random.split(jax.random.split(jax.random.fold_in(key_ticks, t), 3)[1], num_episodes)
         for t in range(env.max_ticks)
     ]
-    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(player.learner.bank.forward)
+    (seats,) = player.learner.players.banks
+    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(seats.bank.forward)
     for episode, reset_key in enumerate(reset_keys):
         keys = [keys[episode] for keys in tick_keys]
         returns, lengths = play_in_steps(player, reset_key, keys, functions)
@@ -434,7 +599,7 @@ class Timetable(MultiAgentEnv[TimetableState, None]):
         alive = self.alive(state)
         dies = jnp.array([False, True, False, False]) & (after.time == 2)
         terminated = alive & (dies | ~self.alive(after))
-        info = {"metrics": {"double": 2.0 * alive}}
+        info = {"metrics": {"double": 2.0 * alive, "acted": 1.0 * alive * action}}
         reward = alive.astype(jnp.float32)
         return self.observe(after), after, reward, terminated, jnp.zeros(4, bool), info
 
@@ -467,12 +632,76 @@ def test_episodes_without_an_end_are_cut_off_and_flagged(timetable, monkeypatch)
     env = Timetable(endless=True)
     cut = functools.partial(play_episodes, max_ticks=7)
     monkeypatch.setattr(evaluate, "play_episodes", cut)
-    report = evaluate_policies(env, None, timetable.learner, timetable.policies, 16)
+    report = evaluate_policies(env, None, timetable.learner, timetable.population, 16)
     assert report["unfinished"] == 16
     assert report["agents"]["steady"]["return_mean"] == 7.0
     assert report["agents"]["twice"]["lives_mean"] == 2.0
     assert report["agents"]["late"]["lives_mean"] == 1.0
     assert "16 episodes were not over after 7 ticks" in format_report(report)
+
+
+# --- Players drawn or given
+
+
+def always(action):
+    def script(state, obs, params, key):
+        return jnp.full(obs.alive.shape, action)
+
+    return script
+
+
+@pytest.fixture(scope="module")
+def scripted():
+    """`steady` is a network's, the others do 1 all their life, or 0, three to one."""
+    specs = {"one": Scripted(always(1)), "zero": Scripted(always(0))}
+    policies = {"steady": "main", "*": {"one": 3.0, "zero": 1.0}}
+    return make_player(Timetable(), None, policies=policies, specs=specs)
+
+
+def test_players_are_drawn_as_in_training_for_every_life(scripted):
+    totals = play(scripted, 0, GAMES)
+    acted = totals.metrics["acted"]
+    twice = acted[:, 1]  # two lives of two ticks
+    for value, p in ((0, 1 / 16), (2, 6 / 16), (4, 9 / 16)):
+        assert_mean(twice == value, p)
+    assert set(np.unique(twice)) == {0, 2, 4}
+    late = acted[totals.lives[:, 2] > 0, 2]
+    assert_mean(late == 2, 3 / 4)
+    assert set(np.unique(late)) == {0, 2}
+
+
+def test_given_players_are_kept_for_the_whole_episode(scripted):
+    main, one, zero = (number_of(scripted, name) for name in ("main", "one", "zero"))
+    totals = play(scripted, 0, 64, players=np.array([zero, one, one, one]))
+    acted = totals.metrics["acted"]
+    assert (acted[:, 0] == 0).all()
+    np.testing.assert_array_equal(acted[:, 1:], totals.lengths[:, 1:])
+    assert (totals.lives[:, 1] == 2).all()
+    # A network may sit on any slot that its bank covers.
+    assert scripted.learner.players.able(0) == [main, one, zero]
+    assert scripted.learner.players.able(1) == [one, zero]
+
+
+def test_a_player_that_cannot_hold_a_slot_is_refused(scripted, shared):
+    with pytest.raises(
+        ValueError, match=r"player main cannot play agent 'twice'; valid: one, zero$"
+    ):
+        play(scripted, 0, 4, players=np.array([0, 0, 1, 1]))
+    for wrong in (3, -1):
+        with pytest.raises(
+            ValueError, match=f"player number {wrong} cannot play agent 'late'; valid: one, zero$"
+        ):
+            play(scripted, 0, 4, players=np.array([0, 1, wrong, 1]))
+    rows = np.array([[0, 1, 1, 1], [0, 1, 1, 0]])
+    with pytest.raises(ValueError, match="player main cannot play agent 'never'"):
+        play(scripted, 0, 2, players=rows)
+    crypto = make_player(*jaxmarl_envs.make("crypto"), policies="per_agent")
+    with pytest.raises(
+        ValueError, match=r"player eve_0 cannot play agent 'bob_0'; valid: bob_0, alice_0$"
+    ):
+        play(crypto, 0, 4, players=np.array([0, 0, 2]))
+    with pytest.raises(ValueError, match="there is a player 'shared' already"):
+        with_scripts(shared, shared=always(0))
 
 
 # --- Reports
@@ -533,7 +762,8 @@ def test_a_saved_run(tmp_path, timetable):
     player = make_player(env, params)
     record = run_record(env, params, player.config)
     (tmp_path / CONFIG_FILE).write_text(json.dumps(record))
-    save_policies(tmp_path / POLICIES_FILE, player.learner.bank, player.policies)
+    names = player.learner.players.names
+    save_population(tmp_path / POLICIES_FILE, names, player.population)
     report = evaluate_run(tmp_path, episodes=8, seed=3, greedy=True)
     assert report == evaluate_player(player, episodes=8, seed=3, greedy=True)
     assert (report["episodes"], report["acting"], report["seed"]) == (8, "greedy", 3)
@@ -551,8 +781,6 @@ def test_no_episodes_no_evaluation(timetable, episodes, tmp_path):
 
 def test_other_agents_than_the_policies_know(timetable, board, tmp_path):
     with pytest.raises(ValueError, match="agents x, o, but the policies were made for steady"):
-        evaluate_policies(*board, timetable.learner, timetable.policies)
-    with pytest.raises(ValueError, match="unknown agent 'nobody'"):
-        play(timetable, 0, 4, random_agents=["nobody"])
+        evaluate_policies(*board, timetable.learner, timetable.population)
     with pytest.raises(ValueError, match="absent"):
         evaluate_run(tmp_path / "absent")

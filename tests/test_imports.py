@@ -2,6 +2,8 @@
 
 import ast
 import graphlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,23 @@ import jaxmarl_ppo
 
 # From the ground up; modules of one layer do not import each other.
 LAYERS = (
-    ("types", "config", "mapping"),
-    ("networks", "distributions", "recurrence", "normalise"),
-    ("policy_bank", "agent_inputs"),
-    ("rollout", "advantages", "minibatches", "stagger"),
+    ("types", "mapping", "grouping"),
+    (
+        "networks",
+        "distributions",
+        "recurrence",
+        "normalise",
+        "league",
+        "scripted",
+        "population_file",
+    ),
+    ("config", "policy_bank", "agent_inputs"),
+    ("network_check", "players"),
+    ("roster", "rollout", "advantages", "minibatches", "stagger"),
     ("pending", "ppo"),
+    ("bank_learner",),
     ("metrics",),
-    ("learner",),
+    ("learner", "summary"),
     ("build",),
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -84,6 +96,33 @@ def test_environments_never_import_the_trainer_or_gymnax_on_the_way():
     for path in ENVS.rglob("*.py"):
         names = {name.split(".")[0] for name in imported(path, "jaxmarl_envs")}
         assert "jaxmarl_ppo" not in names, path.name
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = (
+        "import sys, jaxmarl_ppo\n"
+        "print(sorted(m for m in sys.modules if m.startswith('jaxmarl_ppo.')))\n"
+        "print([m for m in ('jax', 'flax', 'numpy', 'jaxmarl_envs') if m in sys.modules])\n"
+        "jaxmarl_ppo.Snapshots\n"
+        "print('jaxmarl_ppo.league' in sys.modules, 'jaxmarl_ppo.trainer' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]", "True False"]
+
+
+def test_names_of_the_package_are_those_that_type_checkers_see():
+    tree = ast.parse((PPO / "__init__.py").read_text())
+    (block,) = (n for n in tree.body if isinstance(n, ast.If) and _is_type_checking(n.test))
+    seen = {
+        alias.name: node.module.removeprefix("jaxmarl_ppo.")
+        for node in block.body
+        for alias in node.names
+    }
+    assert seen == jaxmarl_ppo._MODULES
+    assert {*seen, "__version__"} == set(jaxmarl_ppo.__all__)
+    for name, module in seen.items():
+        home = f"jaxmarl_ppo.{module}"
+        assert getattr(getattr(jaxmarl_ppo, name), "__module__", home) == home, name
 
 
 def test_this_test_reads_imports(tmp_path):

@@ -35,6 +35,10 @@ def changed(x, y):
     return any(jax.tree.leaves(jax.tree.map(lambda x, y: (_data(x) != _data(y)).any(), x, y)))
 
 
+def all_params(state):
+    return [bank.policies.params for bank in state.banks]
+
+
 class Run:
     """A learner with its compiled functions."""
 
@@ -77,8 +81,8 @@ def test_same_seed_same_run_to_the_bit(lives):
         other, _ = lives.step(other)
     assert_equal(first, second)
     assert_equal(first_metrics, second_metrics)
-    assert changed(first.policies.params, other.policies.params)
-    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(first.policies))
+    assert changed(first.population, other.population)
+    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(first.population))
 
 
 def test_schedules_reach_the_optimiser(lives):
@@ -89,7 +93,7 @@ def test_schedules_reach_the_optimiser(lives):
         np.testing.assert_allclose(metrics.latest.learning_rate, rate, rtol=1e-5)
         np.testing.assert_allclose(metrics.latest.entropy_coef, coef, rtol=1e-5)
         assert metrics.sums.update.num_steps.sum() > 0
-        delta = jax.tree.map(jnp.subtract, state.policies.params, before.policies.params)
+        delta = jax.tree.map(jnp.subtract, all_params(state), all_params(before))
         largest = max(float(abs(x).max()) for x in jax.tree.leaves(delta))
         # Adam moves a weight by about its rate, at first by at most that.
         assert largest == 0.0 if rate == 0.0 else 0.3 * rate < largest < 3.2 * rate
@@ -99,13 +103,16 @@ def test_numbers_change_without_compiling_again(lives):
     lives.step(lives.init(jax.random.key(0)))
     compiled = lives.step._cache_size()
     state = lives.init(jax.random.key(0))
-    hyperparams = jax.tree.map(lambda x: 0.5 * x, state.hyperparams)
+    banks = tuple(
+        bank.replace(hyperparams=bank.hyperparams.replace(gamma=0.5 * bank.hyperparams.gamma))
+        for bank in state.banks
+    )
     env_params = state.env_params.replace(p_act=jnp.float32(0.9))
-    changed_state = state.replace(hyperparams=hyperparams)
+    changed_state = state.replace(banks=banks)
     _, plain = lives.step(state)
     after, _ = lives.step(changed_state)
     assert lives.step._cache_size() == compiled
-    assert float(after.hyperparams.gamma[0]) == pytest.approx(0.495)
+    assert float(after.banks[0].hyperparams.gamma[0]) == pytest.approx(0.495)
     if jax.tree.structure(env_params) == jax.tree.structure(state.env_params):
         lives.step(state.replace(env_params=env_params))
         assert lives.step._cache_size() <= compiled + 1  # a weak type may differ
@@ -124,13 +131,13 @@ def test_seeds_side_by_side_are_the_single_runs(lives):
         state = lives.init(jax.random.key(seed))
         for _ in range(2):
             state, single = lives.step(state)
-        for many, one in [(states.policies, state.policies), (metrics.sums, single.sums)]:
+        for many, one in [(states.population, state.population), (metrics.sums, single.sums)]:
             jax.tree.map(
                 lambda x, y, n=n: np.testing.assert_allclose(x[n], y, rtol=2e-3, atol=2e-5),
                 many,
                 one,
             )
-    assert changed(*[jax.tree.map(lambda x, n=n: x[n], states.policies.params) for n in (0, 1)])
+    assert changed(*[jax.tree.map(lambda x, n=n: x[n], all_params(states)) for n in (0, 1)])
 
 
 @pytest.fixture(scope="module")
@@ -171,14 +178,15 @@ def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
         before, (state, metrics) = state, faulty.step(state)
         seen |= bool(metrics.fault.found)
         if seen:
-            assert_equal(state.policies, before.policies)
-            assert_equal(state.opt_state, before.opt_state)
+            assert_equal(state.population, before.population)
+            for bank, bank_before in zip(state.banks, before.banks, strict=True):
+                assert_equal(bank.opt_state, bank_before.opt_state)
             assert metrics.sums.update.num_steps.sum() == 0
             if metrics.fault.found:
                 found = metrics_lib.FAULT_FIELDS[int(metrics.fault.field)]
                 assert (found, int(metrics.fault.agent)) == (fault, 1)
                 break
-        assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.policies))
+        assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.population))
     assert seen
 
 
@@ -204,8 +212,10 @@ def constant_params(length, truncate, reward):
 def test_value_of_a_constant_reward(constant, length, truncate, value):
     """A terminated life is worth its reward, a truncated one reward / (1 - gamma)."""
     state, _ = constant.after(150, env_params=constant_params(length, truncate, 2.0))
-    params = jax.tree.map(lambda x: x[0], state.policies.params)
-    _, _, v = constant.learner.bank.network.apply({"params": params}, (), jnp.ones((1, 1)))
+    params = jax.tree.map(lambda x: x[0], state.banks[0].policies.params)
+    _, _, v = constant.learner.players.banks[0].bank.network.apply(
+        {"params": params}, (), jnp.ones((1, 1))
+    )
     assert float(v[0]) == pytest.approx(value, rel=0.03)
 
 
@@ -255,17 +265,19 @@ def test_a_donated_state_may_be_used_up(constant):
     donated = quick_jit(constant.learner.train_step, donate_argnums=0)
     expected, _ = constant.step(constant.init(jax.random.key(0)))
     state, _ = donated(constant.init(jax.random.key(0)))
-    assert_equal(state.policies, expected.policies)
+    assert_equal(state.population, expected.population)
     state, _ = donated(state)
     constant.init(jax.random.key(0))  # the learner's own arrays are still there
 
 
 def test_adaptive_penalty_moves_its_weight_in_training(constant):
     state, _ = constant.step(constant.init(jax.random.key(0)))
-    np.testing.assert_allclose(state.kl_coef, [0.5])
-    high = state.replace(hyperparams=state.hyperparams.replace(target_kl=jnp.full(1, -1.0)))
+    np.testing.assert_allclose(state.banks[0].kl_coef, [0.5])
+    bank = state.banks[0]
+    hyperparams = bank.hyperparams.replace(target_kl=jnp.full(1, -1.0))
+    high = state.replace(banks=(bank.replace(hyperparams=hyperparams),))
     state, _ = constant.step(high)
-    np.testing.assert_allclose(state.kl_coef, [0.75])
+    np.testing.assert_allclose(state.banks[0].kl_coef, [0.75])
 
 
 def test_iterations_in_one_call_are_iterations_one_by_one(constant):
@@ -277,7 +289,7 @@ def test_iterations_in_one_call_are_iterations_one_by_one(constant):
         each.append(metrics)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5),
-        together.policies.params,
-        state.policies.params,
+        all_params(together),
+        all_params(state),
     )
     np.testing.assert_array_equal(merged.sums.trained, sum(m.sums.trained for m in each))

@@ -1,32 +1,36 @@
 """Statistics against a NumPy replay of the environments' own log."""
 
 import functools
+import itertools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probe_envs import Ledger, RandomLives, quick_jit, read_all, tiny_learner
+from probe_envs import Ledger, RandomLives, of_slot, quick_jit, read_all, tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo import ppo
 from jaxmarl_ppo.metrics import FAULT_FIELDS
-from jaxmarl_ppo.rollout import Rollout
-from jaxmarl_ppo.types import Decisions, EpisodeStats, Outcomes
+from jaxmarl_ppo.rollout import FINE, INFINITE, NAN, Health, Rollout
+from jaxmarl_ppo.summary import summarise
+from jaxmarl_ppo.types import EpisodeStats, Outcomes
 
 TICKS, ENVS = 30, 4
 # Structure that makes episodes end within the test.
-SHORT = {"shuttle_grid": {"max_steps": 12}}
-SHORT_PARAMS = {"crypto": {"max_steps": 7}}
+SHORT = {"shuttle_grid": {"max_steps": 12}, "asymmetric_play": {"num_rooms": 1}}
+SHORT_PARAMS = {
+    "crypto": {"max_steps": 7},
+    "asymmetric_play": {"max_steps": 8, "max_alice_steps": 4},
+}
 
 
 def no_update(bank, shape, policies, opt_state, blocks, coefs, key):
     """In place of the optimiser: takes its rows and learns nothing, so that tests compile fast."""
-    zeros = jnp.zeros(bank.num_policies)
-    losses = ppo.LossSums(*[zeros] * 6)
-    return policies, opt_state, ppo.UpdateStats(losses, zeros, zeros, blocks.num_blocks * 1.0)
+    stats = ppo.no_stats(blocks.num_blocks.shape[0])
+    return policies, opt_state, stats.replace(num_steps=blocks.num_blocks * 1.0)
 
 
 @functools.cache
@@ -41,8 +45,13 @@ def scenario(name):
     return Ledger(env, TICKS), params
 
 
-@pytest.mark.parametrize("num_steps", [1, 2, 5])
-@pytest.mark.parametrize("name", ["random_lives", *jaxmarl_envs.names()])
+@pytest.mark.parametrize(
+    ("name", "num_steps"),
+    [
+        *itertools.product(("random_lives", "tic_tac_toe", "shuttle_grid"), (1, 2, 5)),
+        *[("crypto", 1), ("crypto", 5), ("asymmetric_play", 1), ("asymmetric_play", 2)],
+    ],
+)
 def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):
     env, params = scenario(name)
     monkeypatch.setattr(ppo, "update", no_update)
@@ -58,10 +67,11 @@ def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):
         merged = metrics if merged is None else metrics_lib.merge(merged, metrics)
         # At every cut while rollouts are short, then at the end.
         if done <= 6 or done + num_steps > TICKS:
-            compare(env, jax.device_get(state), jax.device_get(merged), done)
+            compare(learner, jax.device_get(state), jax.device_get(merged), done)
 
 
-def compare(env, state, metrics, done):
+def compare(learner, state, metrics, done):
+    env = learner.env
     truths = read_all(state.slots.env_state, done)
     log, sums = state.slots.env_state.log, metrics.sums
     close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-3)
@@ -77,12 +87,13 @@ def compare(env, state, metrics, done):
         close(sums.reward[a], paid)
         close(sums.reward_trained[a], trained)
         close(sums.reward_uncredited[a], before)
-        close(state.slots.pending.reward_sum[:, a].sum(), waiting)
+        pending = of_slot(learner, [bank.pending for bank in state.banks], a, 1)
+        close(pending.reward_sum.sum(), waiting)
         np.testing.assert_array_equal(
-            state.slots.pending.decisions.acted[:, a], [row is not None for row in open_rows]
+            pending.decisions.acted, [row is not None for row in open_rows]
         )
         np.testing.assert_array_equal(
-            state.slots.pending.ticks[:, a], [row.num_ticks if row else 0 for row in open_rows]
+            pending.ticks, [row.num_ticks if row else 0 for row in open_rows]
         )
         assert sums.trained[a] == sum(len(slot.trained) for slot in slots)
         assert sums.decisions[a] == log.acted[:, :done, a].sum()
@@ -112,6 +123,8 @@ def outcomes_of(reward, terminated, alive):
         truncated=jnp.zeros(shape, bool),
         final_value=jnp.zeros(shape),
         alive=jnp.array(alive),
+        acted=jnp.array(alive),
+        player=jnp.zeros(shape, jnp.int32),
         credited=jnp.ones(shape, bool),
         episode_over=jnp.zeros(shape[:2], bool),
         extras={},
@@ -122,7 +135,7 @@ def test_lives_that_began_before_training_are_not_counted():
     reward = np.arange(1.0, 7.0).reshape(6, 1, 1)
     ends = np.array([0, 1, 0, 0, 1, 0], bool).reshape(6, 1, 1)
     zeros = jnp.zeros((1, 1))
-    stats = EpisodeStats(zeros, zeros.astype(int), {}, zeros > 0, zeros)
+    stats = EpisodeStats(zeros, zeros.astype(int), {}, zeros > 0)
     running, lives, finished = metrics_lib.track_lives(
         stats, outcomes_of(reward, ends, np.ones_like(ends))
     )
@@ -135,14 +148,10 @@ def test_lives_that_began_before_training_are_not_counted():
 
 def clean_record():
     shape = (4, 2, 3)
-    decisions = Decisions(
-        inputs=jnp.zeros((*shape, 5)), action_mask=jnp.ones((*shape, 2), bool),
-        action=jnp.zeros(shape, int), log_prob=jnp.zeros(shape), value=jnp.zeros(shape), hidden=(),
-        life_start=jnp.zeros(shape, bool), acted=jnp.ones(shape, bool),
-        policy=jnp.zeros(shape, int),
-    )  # fmt: skip
     no = np.zeros(shape, bool)
-    return Rollout(decisions, outcomes_of(np.zeros(shape), no, ~no), jnp.zeros((2, 3)), ())
+    health = Health(jnp.full(shape, FINE), jnp.ones(shape, bool))
+    outcomes = outcomes_of(np.zeros(shape), no, ~no)
+    return Rollout((), outcomes, health, jnp.zeros((2, 3)), ())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -152,18 +161,19 @@ def test_a_fault_is_named_with_its_place(field, value):
     find = quick_jit(metrics_lib.find_fault)
     assert not find(record, jnp.array(0)).found
     at = (2, 1, 0)
-    decisions, outcomes = record.decisions, record.outcomes
+    health, outcomes = record.health, record.outcomes
     if field == "features":
-        decisions = decisions.replace(inputs=decisions.inputs.at[at].set(value))
+        code = NAN if math.isnan(value) else INFINITE
+        health = health._replace(features=health.features.at[at].set(code))
     elif field == "action_mask":
-        decisions = decisions.replace(action_mask=decisions.action_mask.at[at].set(False))
+        health = health._replace(legal=health.legal.at[at].set(False))
     elif field == "reward":
         outcomes = outcomes.replace(reward=outcomes.reward.at[at].set(value))
     else:
         outcomes = outcomes.replace(final_value=outcomes.final_value.at[at].set(value))
     # A later one must not hide it.
     outcomes = outcomes.replace(reward=outcomes.reward.at[3, 0, 0].set(np.nan))
-    fault = find(record._replace(decisions=decisions, outcomes=outcomes), jnp.array(7))
+    fault = find(record._replace(health=health, outcomes=outcomes), jnp.array(7))
     assert fault.found
     place = tuple(int(x) for x in (fault.tick, fault.env, fault.agent))
     assert (FAULT_FIELDS[fault.field], place, int(fault.iteration)) == (field, at, 7)
@@ -200,15 +210,15 @@ def test_merging_adds_up(trained):
 
 def test_summary_has_no_numbers_for_what_did_not_happen(trained):
     learner, each = trained
-    names = (learner.env.agents, learner.bank.mapping.names)
-    summary = metrics_lib.summarise(each[0], *names)
+    names = (learner.env.agents, learner.players)
+    summary = summarise(each[0], *names)
     assert summary["env_steps"] == ENVS * learner.num_steps
     assert summary["decisions"] == sum(p["decisions"] for p in summary["policies"].values())
     for policy in summary["policies"].values():
         assert policy["optimiser_steps"] == 1
         assert policy["explained_variance"] <= 1.0
         assert policy["kl"] == pytest.approx(0.0, abs=1e-5)  # before the only step
-    nothing = metrics_lib.summarise(
+    nothing = summarise(
         metrics_lib.empty_like(each[0]).replace(
             sums=metrics_lib.empty_like(each[0]).sums.replace(ticks=1.0)
         ),

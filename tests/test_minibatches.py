@@ -38,7 +38,7 @@ def epoch(blocks, num_minibatches, size, key):
 
     def one(index, k, micro):
         selection = minibatches.select_minibatch(
-            order, first, blocks.num_blocks, index, num_minibatches
+            order, first, blocks.num_blocks, index, jnp.full(K, num_minibatches)
         )
         taken = minibatches.take_micro_batch(blocks, selection, k, micro, size)
         rows = taken.rows

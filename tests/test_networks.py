@@ -1,4 +1,4 @@
-"""Networks: shapes, initialisation, and modules of a user's own."""
+"""Networks: shapes, initialisation, modules of a user's own, and what actor and critic see."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,27 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from probe_envs import Reach, quick_jit
+from probe_envs import RandomLives, Reach, quick_jit
 
 import jaxmarl_envs
+from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.networks import CNN, LSTM, MLP
+from jaxmarl_ppo.rollout import init_slots
 
 
-def learner_for(network, env="tic_tac_toe", **kwargs):
+def learner_for(network, env="tic_tac_toe", policies="shared", spec=None, **kwargs):
     if isinstance(env, str):
         env, params = jaxmarl_envs.make(env, **kwargs)
     else:
-        params = None
-    spec = PolicySpec(network=network)
+        params = env.default_params
     config = TrainConfig(
-        num_envs=2, num_steps=4, policy=spec, ppo=PPOConfig(num_epochs=1, num_minibatches=1)
+        num_envs=2,
+        num_steps=4,
+        policies=policies,
+        policy=PolicySpec(network=network, **(spec or {})),
+        ppo=PPOConfig(num_epochs=1, num_minibatches=1),
     )
     return make_learner(env, params, config)
 
@@ -60,8 +65,9 @@ def test_critic_and_actor_share_nothing_when_separate(lstm_params):
     def output(params, index):
         return network.apply({"params": params}, hidden, x)[index].sum()
 
+    gradient = quick_jit(jax.grad(output), static_argnums=1)
     for index, other in ((1, "critic"), (2, "actor")):
-        grads = jax.grad(output)(lstm_params, index)
+        grads = gradient(lstm_params, index)
         for name in (f"{other}_torso", f"{other}_lstm"):
             assert all((g == 0).all() for g in jax.tree.leaves(grads[name]))
 
@@ -72,18 +78,19 @@ def test_critic_and_actor_share_nothing_when_separate(lstm_params):
 )
 def test_any_leading_axes(network, shape):
     x = jax.random.normal(jax.random.key(1), (2, 3, *shape))
-    variables = network.init(jax.random.key(0), (), x[0])
-    _, outputs, value = network.apply(variables, (), x)
+    variables = quick_jit(network.init)(jax.random.key(0), (), x[0])
+    apply = quick_jit(network.apply)
+    _, outputs, value = apply(variables, (), x)
     assert outputs.shape == (2, 3, 4)
     assert value.shape == (2, 3)
-    np.testing.assert_allclose(outputs[1], network.apply(variables, (), x[1])[1], atol=1e-6)
+    np.testing.assert_allclose(outputs[1], apply(variables, (), x[1])[1], atol=1e-6)
 
 
 def test_lstm_cell_equals_its_equations():
     network = LSTM(num_outputs=2, hidden_sizes=(), lstm_size=3)
     x = jax.random.normal(jax.random.key(1), (1, 4))
     hidden = ((0.3 * jnp.ones((1, 3)), -0.2 * jnp.ones((1, 3))),)
-    variables = network.init(jax.random.key(0), hidden, x)
+    variables = quick_jit(network.init)(jax.random.key(0), hidden, x)
     core = variables["params"]["trunk_lstm"]
     gates = x @ core["input_gates"]["kernel"] + hidden[0][1] @ core["hidden_gates"]["kernel"]
     i, f, g, o = np.split(np.asarray(gates), 4, -1)
@@ -126,7 +133,9 @@ class OwnMemory(nn.Module):
     widths: Sequence[int] = (4,)
 
     def initial_hidden(self, batch_shape):
-        return {"h": jnp.zeros((*batch_shape, self.size))}
+        if self.flaw == "initial_hidden":
+            raise RuntimeError("no memory of that shape")
+        return {"h": jnp.full((*batch_shape, self.size), float(self.flaw == "start"))}
 
     def encode(self, inputs, scale):
         return scale * inputs
@@ -145,7 +154,9 @@ def test_modules_of_ones_own_are_trained(module):
     state = quick_jit(learner.init)(jax.random.key(0))
     after, metrics = quick_jit(learner.train_step)(state)
     moved = jax.tree.map(
-        lambda x, y: bool((x != y).any()), after.policies.params, state.policies.params
+        lambda x, y: bool((x != y).any()),
+        after.banks[0].policies.params,
+        state.banks[0].policies.params,
     )
     assert all(jax.tree.leaves(moved))
     assert metrics.sums.update.num_steps[0] == 1
@@ -160,7 +171,9 @@ def test_modules_of_ones_own_are_trained(module):
         (Own(flaw="error"), ["Own", "of the user's own"]),
         (Own(flaw="batch_norm"), ["Own", "batch_stats"]),
         (OwnMemory(flaw="hidden"), ["OwnMemory", "(3, 2)", "(3, 3)"]),
-        (MLP(activation="swosh"), ["swosh"]),
+        (OwnMemory(flaw="start"), ["OwnMemory", "initial_hidden must be all zeros"]),
+        (OwnMemory(flaw="initial_hidden"), ["OwnMemory", "initial_hidden failed", "no memory of"]),
+        (MLP(activation="swosh"), ["unknown activation 'swosh'", "tanh, relu, silu, gelu"]),
     ],
 )
 def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
@@ -171,16 +184,197 @@ def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
 
 
 def test_planes_and_flat_features_are_told_apart():
-    with pytest.raises(ValueError, match="cnn"):
+    with pytest.raises(ValueError, match=r"MLP needs flat .* shape \(3, 3, 3\); use .*'cnn'"):
         learner_for("mlp", planes=True)
-    with pytest.raises(ValueError, match="planes"):
+    with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use 'mlp' or 'lstm'"):
         learner_for("cnn")
-    assert learner_for("cnn", planes=True).bank.input_shape == (3, 3, 3)
+    assert learner_for("cnn", planes=True).players.banks[0].bank.input_shape == (3, 3, 3)
 
 
 def test_continuous_actions_get_means_and_a_free_deviation():
     learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach())
-    params = jax.eval_shape(learner.init, jax.random.key(0)).policies.params
+    params = jax.eval_shape(learner.init, jax.random.key(0)).banks[0].policies.params
     assert params["log_std"].shape == (1, 2)
     assert params["policy_head"]["kernel"].shape == (1, 4, 2)
-    assert learner.bank.distribution.num_outputs == 4
+    assert learner.players.banks[0].bank.distribution.num_outputs == 4
+
+
+def test_each_policy_gets_a_network_for_its_own_agents_actions():
+    learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach(), policies="per_agent")
+    narrow, wide = learner.players.banks
+    assert (narrow.encoder.slots, wide.encoder.slots) == ((0,), (1,))
+    assert narrow.bank.distribution.num_outputs == 2
+    assert wide.bank.distribution.num_outputs == 4
+    np.testing.assert_array_equal(narrow.encoder.action_high, [[3.0]])
+    np.testing.assert_array_equal(wide.encoder.action_low, [[0.0, -2.0]])
+
+
+class Unbounded(Reach):
+    def action_space(self, agent, params):
+        return Box(-np.inf, 3.0, (1,)) if agent == "narrow" else super().action_space(agent, params)
+
+
+def test_unbounded_actions_are_refused():
+    with pytest.raises(
+        ValueError, match=r"'narrow' in 'reach' is unbounded \(low -inf, high 3.0\)"
+    ):
+        learner_for("mlp", env=Unbounded())
+
+
+EXTRAS = ("prev_action", "prev_reward", "append_agent_id", "central_critic")
+
+
+@pytest.mark.parametrize("option", EXTRAS)
+def test_planes_take_no_further_inputs(option):
+    with pytest.raises(
+        ValueError, match=r"'tic_tac_toe' has features of shape \(3, 3, 3\)"
+    ) as error:
+        learner_for("cnn", planes=True, spec={option: True})
+    assert f"{', '.join(EXTRAS[:3])} and {EXTRAS[3]} need flat features" in str(error.value)
+
+
+# --- A critic that sees what all agents see
+
+
+class Told(RandomLives):
+    """Offers a state for the critic."""
+
+    def _observe(self, noise, alive, p_act):
+        state = jnp.array([0.5, -1.0])
+        return super()._observe(noise, alive, p_act).replace(state=state)
+
+
+def central(network, env):
+    """`(slots, outputs_fn)`: three living agents, and slots to outputs and values `[A, ...]`."""
+    spec = dict.fromkeys(EXTRAS, True)
+    learner = learner_for(network, env, spec=spec)
+    players = learner.players
+    (seats,) = players.banks
+
+    @quick_jit
+    def begin(key):
+        population = learner.init_population(key)
+        slots = init_slots(env, env.default_params, players, population.league, key, 1)
+        return population.banks[0], slots
+
+    stack, slots = begin(jax.random.key(2))
+    everyone = jnp.ones((1, 3), bool)
+    features = jax.random.normal(jax.random.key(3), slots.obs.features.shape)
+    obs = slots.obs.replace(alive=everyone, agent_mask=everyone, features=features)
+
+    @quick_jit
+    def outputs(slots):
+        inputs, row = seats.encoder(slots.obs, slots), seats.rows(slots.player)[0]
+        args = (row, slots.hidden[0], inputs, slots.fresh, everyone)
+        _, _, outputs, value = seats.bank.forward(stack, *args)
+        return outputs[0], value[0]
+
+    return slots.replace(obs=obs, fresh=~everyone), outputs
+
+
+def change(slots, agent, name="features"):
+    """The same slots but for one agent's features or the like."""
+    return slots.replace(
+        obs=slots.obs.replace(**{name: getattr(slots.obs, name).at[0, agent].add(1.0)})
+    )
+
+
+def which_differ(before, after):
+    """By agent, of what the actors and the critics say."""
+    return tuple(
+        (x != y).reshape(3, -1).any(-1).tolist() for x, y in zip(before, after, strict=True)
+    )
+
+
+NOBODY, ALL = [False] * 3, [True] * 3
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        MLP(hidden_sizes=(8,), separate_critic=True),
+        LSTM(hidden_sizes=(8,), lstm_size=6, separate_critic=True),
+    ],
+    ids=["mlp", "lstm"],
+)
+def test_a_central_critic_sees_all_agents_and_the_actor_its_own_inputs(network):
+    slots, outputs = central(network, RandomLives())
+    base = outputs(slots)
+    for agent in range(3):
+        alone = [slot == agent for slot in range(3)]
+        assert which_differ(base, outputs(change(slots, agent))) == (alone, ALL)
+        action = slots.last_action.at[0, agent].add(1)
+        reward = slots.last_reward.at[0, agent].add(1.0)
+        assert which_differ(base, outputs(slots.replace(last_action=action))) == (alone, alone)
+        assert which_differ(base, outputs(slots.replace(last_reward=reward))) == (alone, alone)
+    alike = slots.replace(obs=slots.obs.replace(features=jnp.ones_like(slots.obs.features)))
+    logits = outputs(alike)[0]
+    assert (logits[0] != logits[1]).any()  # who it is
+
+
+def test_a_central_critic_sees_no_row_that_nobody_has():
+    slots, outputs = central(MLP(hidden_sizes=(8,), separate_critic=True), RandomLives())
+    alive = slots.obs.alive.at[0, 2].set(False)
+    slots = slots.replace(obs=slots.obs.replace(alive=alive))
+    without = outputs(slots)
+    changed = which_differ(without, outputs(change(slots, 2)))
+    assert changed == ([False, False, True], [False, False, True])  # its own row, if it were asked
+
+
+def test_a_central_critic_sees_the_state_where_there_is_one():
+    slots, outputs = central(MLP(hidden_sizes=(8,), separate_critic=True), Told())
+    base = outputs(slots)
+    assert slots.obs.state.shape == (1, 2)
+    assert which_differ(base, outputs(change(slots, 1, "state"))) == (NOBODY, ALL)
+    assert which_differ(base, outputs(change(slots, 1)))[1] == [False, True, False]
+
+
+@pytest.mark.parametrize("network", ["mlp", LSTM(), Own()])
+def test_a_central_critic_has_to_be_a_separate_one(network):
+    name = "MLP" if network == "mlp" else type(network).__name__
+    with pytest.raises(ValueError, match=f"with separate_critic=True.*; {name} shares its layers"):
+        learner_for(network, spec={"central_critic": True})
+
+
+class Still(MultiAgentEnv):
+    """Two agents see the same on every tick, until both are truncated on every third."""
+
+    name = "still"
+    agents = ("left", "right")
+    default_params = None
+
+    def observation_space(self, agent, params):
+        return Box(0.0, 2.0, (2,))
+
+    def action_space(self, agent, params):
+        return Discrete(2)
+
+    def _observe(self, alive):
+        features = jnp.array([[1.0, 0.5], [0.25, 2.0]])
+        alive = jnp.full(2, alive)
+        return Observation(features, jnp.ones((2, 2), bool), alive, alive)
+
+    def reset_env(self, key, params):
+        return self._observe(True), jnp.zeros((), jnp.int32)
+
+    def step_env(self, key, state, action, params):
+        over = state == 2
+        truncated = jnp.full(2, over)
+        return self._observe(~over), state + 1, jnp.zeros(2), jnp.zeros(2, bool), truncated, {}
+
+
+def test_a_truncated_agent_is_still_seen_by_the_central_critic():
+    """What is seen never changes, so neither does the value, and the last one is no exception."""
+    network = MLP(hidden_sizes=(8,), separate_critic=True)
+    learner = learner_for(network, env=Still(), spec={"central_critic": True})
+
+    @quick_jit
+    def play(key):
+        return learner._play(learner.init(key), key)[1]
+
+    record = play(jax.random.key(0))
+    truncated, value = record.outcomes.truncated, record.decisions[0].value
+    assert truncated.any()
+    expected = np.where(truncated, np.broadcast_to(value[0, 0], value.shape), 0.0)
+    assert (value[0, 0] != 0).all()
+    np.testing.assert_allclose(record.outcomes.final_value, expected, rtol=1e-5)

@@ -7,21 +7,21 @@ import pytest
 from probe_envs import quick_jit
 
 from jaxmarl_ppo.distributions import MaskedCategorical
-from jaxmarl_ppo.mapping import PolicyMapping
 from jaxmarl_ppo.networks import LSTM
 from jaxmarl_ppo.policy_bank import PolicyBank
 
-SLOTS = (0, 1, 0, 2)
+K, TILE = 3, 4
 
 
-def make_bank(names=("p", "q", "r"), slots=SLOTS):
+def make_bank(num_policies=K):
     network = LSTM(num_outputs=3, hidden_sizes=(4,), lstm_size=5)
     return PolicyBank(
-        PolicyMapping(names, slots),
         network,
         MaskedCategorical(3),
         (2,),
+        num_policies=num_policies,
         normalise_observations=True,
+        tile_rows=TILE,
     )
 
 
@@ -42,42 +42,42 @@ def test_policies_start_out_different(bank_and_policies):
     assert (kernel[1] != kernel[2]).any()
 
 
-def test_every_slot_is_played_by_its_own_policy(bank_and_policies):
+@pytest.mark.parametrize(
+    ("wanted_share", "weights"),
+    [(0.5, (1, 1, 1)), (1.0, (1, 1, 1)), (1.0, (1, 0, 0)), (0.3, (0, 5, 1)), (0.0, (1, 1, 1))],
+)
+def test_every_wanted_row_is_played_by_its_own_policy(bank_and_policies, wanted_share, weights):
     bank, policies = bank_and_policies
     rng = np.random.default_rng(0)
-    num_envs, shape = 6, (6, len(SLOTS))
+    shape = (7, 3)
     inputs = rng.normal(size=(*shape, 2)).astype(np.float32)
     hidden = jax.tree.map(
         lambda h: rng.normal(size=h.shape).astype(np.float32), bank.initial_hidden(shape)
     )
-    fresh, acting = rng.random(shape) < 0.3, rng.random(shape) < 0.5
-    held, start, outputs, value = quick_jit(bank.forward)(policies, hidden, inputs, fresh, acting)
-    for a, k in enumerate(SLOTS):
-        params = bank.select(policies, k).params
-        x = (inputs[:, a] - k) / 2.0
-        begin = jax.tree.map(lambda h, a=a: np.where(fresh[:, a, None], 0.0, h[:, a]), hidden)
-        moved, expected, expected_value = bank.network.apply({"params": params}, begin, x)
-        np.testing.assert_allclose(outputs[:, a], expected, atol=1e-5)
-        np.testing.assert_allclose(value[:, a], expected_value, atol=1e-5)
-        for e in range(num_envs):
-            for new, old, now in zip(
-                *[jax.tree.leaves(x) for x in (moved, hidden, held)], strict=True
-            ):
-                kept = new[e] if acting[e, a] else old[e, a]
-                np.testing.assert_allclose(now[e, a], kept, atol=1e-5)
-        jax.tree.map(lambda x, y, a=a: np.testing.assert_allclose(x[:, a], y), start, begin)
-
-
-def test_one_policy_takes_any_leading_axes():
-    bank = make_bank(("p",), (0, 0))
-    policies = quick_jit(bank.init)(jax.random.key(0))
-    inputs = jax.random.normal(jax.random.key(1), (5, 2))
-    yes = jnp.ones(5, bool)
-    _, _, flat, _ = bank.forward(policies, bank.initial_hidden((5,)), inputs, yes, yes)
-    _, _, wide, _ = bank.forward(
-        policies, bank.initial_hidden((1, 5)), inputs[None], yes[None], yes[None]
+    fresh, wanted = rng.random(shape) < 0.3, rng.random(shape) < wanted_share
+    policy = rng.choice(K, shape, p=np.array(weights) / sum(weights)).astype(np.int32)
+    # What is not wanted may be anything.
+    inputs[~wanted] = np.nan
+    held, start, outputs, value = quick_jit(bank.forward)(
+        policies, policy, hidden, inputs, fresh, wanted
     )
-    np.testing.assert_allclose(flat, wide[0], atol=1e-6)
+    for at in np.ndindex(shape):
+        old = jax.tree.map(lambda h, at=at: h[at], hidden)
+        now, began = (jax.tree.map(lambda h, at=at: h[at], tree) for tree in (held, start))
+        if not wanted[at]:
+            jax.tree.map(np.testing.assert_array_equal, now, old)
+            assert value[at] == 0.0
+            np.testing.assert_array_equal(outputs[at], 0.0)
+            continue
+        k = policy[at]
+        begin = jax.tree.map(np.zeros_like, old) if fresh[at] else old
+        params = bank.select(policies, k).params
+        x = (inputs[at] - k) / 2.0
+        moved, expected, expected_value = bank.network.apply({"params": params}, begin, x)
+        np.testing.assert_allclose(outputs[at], expected, atol=1e-5)
+        np.testing.assert_allclose(value[at], expected_value, atol=1e-5)
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), now, moved)
+        jax.tree.map(np.testing.assert_array_equal, began, begin)
 
 
 def test_memory_is_told_from_no_memory(bank_and_policies):

@@ -11,7 +11,6 @@ from probe_envs import quick_jit
 
 from jaxmarl_ppo import minibatches, ppo
 from jaxmarl_ppo.distributions import MaskedCategorical
-from jaxmarl_ppo.mapping import PolicyMapping
 from jaxmarl_ppo.minibatches import TrainingRows
 from jaxmarl_ppo.networks import LSTM, MLP
 from jaxmarl_ppo.policy_bank import PolicyBank
@@ -25,8 +24,7 @@ PLAIN = 1e4
 
 @functools.cache
 def make_bank(network):
-    mapping = PolicyMapping(("p", "q", "r"), (0, 1, 2))
-    return PolicyBank(mapping, network, MaskedCategorical(N), (D,))
+    return PolicyBank(network, MaskedCategorical(N), (D,), num_policies=K)
 
 
 @functools.cache
@@ -38,12 +36,15 @@ def coefficients(**fields):
     defaults = {
         "learning_rate": PLAIN, "entropy_coef": [0.01, 0.2, 0.0], "clip_eps": [0.2, 0.1, 0.3],
         "value_clip": [0.3, 0.5, 1.0], "value_coef": [0.5, 1.0, 0.25], "max_grad_norm": np.inf,
-        "target_kl": 0.01, "kl_coef": [0.2, 1.0, 3.0],
+        "target_kl": 0.01, "kl_coef": [0.2, 1.0, 3.0], "num_epochs": 100, "num_minibatches": 100,
     }  # fmt: skip
     fields = {**defaults, **fields}
-    return Coefficients(
-        **{k: jnp.broadcast_to(jnp.array(v, jnp.float32), (K,)) for k, v in fields.items()}
-    )
+
+    def per_policy(name):
+        dtype = jnp.int32 if name.startswith("num_") else jnp.float32
+        return jnp.broadcast_to(jnp.array(fields[name], dtype), (K,))
+
+    return Coefficients(**{name: per_policy(name) for name in fields})
 
 
 def shape(**fields):
@@ -109,6 +110,10 @@ class Problem:
         return ppo.init_optimiser(self.policies.params, coefs, shape.adam_eps)
 
     def update(self, shape, coefs, opt_state=None):
+        coefs = coefs.replace(
+            num_epochs=jnp.minimum(coefs.num_epochs, shape.num_epochs),
+            num_minibatches=jnp.minimum(coefs.num_minibatches, shape.num_minibatches),
+        )
         opt_state = self.opt_state(shape, coefs) if opt_state is None else opt_state
         run = compiled_update(self.bank, shape)
         return run(self.policies, opt_state, self.blocks, coefs, jax.random.key(0))
@@ -280,7 +285,7 @@ def unequal_counts(counts, block_size):
     )
     noise = rng.normal(size=num).astype(np.float32)
     rows = TrainingRows(decisions, noise, noise)
-    problem.blocks = minibatches.pack_rows(rows, np.ones(num, bool), K, block_size, 4)
+    problem.blocks = minibatches.pack_rows(rows, np.ones(num, bool), K, block_size, 4, 4)
     return problem
 
 
@@ -292,6 +297,15 @@ def test_every_policy_makes_the_same_number_of_steps(block_size):
     np.testing.assert_array_equal(stats.num_steps, [12, 12, 0])
     np.testing.assert_array_equal(stats.losses.count, [60, 600, 0])
     np.testing.assert_array_equal(optax.tree.get(opt_state, "count"), [12, 12, 0])
+
+
+def test_every_policy_has_its_own_epochs_and_minibatches():
+    problem = unequal_counts((20, 200, 30), 4)
+    coefs = coefficients(learning_rate=1e-3, num_epochs=[3, 1, 2], num_minibatches=[1, 4, 2])
+    _, opt_state, stats = problem.update(shape(num_epochs=3, num_minibatches=4), coefs)
+    np.testing.assert_array_equal(stats.num_steps, [3, 4, 4])
+    np.testing.assert_array_equal(stats.losses.count, [60, 200, 60])
+    np.testing.assert_array_equal(optax.tree.get(opt_state, "count"), [3, 4, 4])
 
 
 def test_an_empty_minibatch_makes_no_step():

@@ -7,10 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probe_envs import Ledger, RandomLives, quick_jit, tiny_learner
+from probe_envs import (
+    Ledger,
+    RandomLives,
+    bank_of,
+    of_slot,
+    params_of,
+    quick_jit,
+    tiny_learner,
+)
 
 import jaxmarl_envs
-from jaxmarl_ppo.learner import Learner
+from jaxmarl_ppo.bank_learner import BankLearner
 from jaxmarl_ppo.rollout import rollout
 
 TICKS, ENVS = 16, 3
@@ -27,17 +35,20 @@ def played(request):
     @quick_jit
     def play(key):
         state = learner.init(key)
-        args = (env, state.env_params, learner.bank, learner.encoder)
-        return state, *rollout(*args, state.policies, state.slots, key, TICKS)
+        args = (env, state.env_params, learner.players, state.population)
+        return state, *rollout(*args, state.slots, key, TICKS)
 
     state, slots, record = jax.device_get(play(jax.random.key(5)))
     return learner, state, slots, record
 
 
 def test_record_is_the_environments_log(played):
-    _, _, slots, record = played
+    learner, _, slots, record = played
     log = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), slots.env_state.log)
-    np.testing.assert_array_equal(record.decisions.acted, log.acted)
+    for a in range(learner.env.num_agents):
+        acted = of_slot(learner, record.decisions, a, 2).acted
+        np.testing.assert_array_equal(acted, log.acted[..., a])
+    np.testing.assert_array_equal(record.outcomes.acted, log.acted)
     np.testing.assert_array_equal(record.outcomes.reward, log.reward)
     np.testing.assert_array_equal(record.outcomes.alive, log.alive)
     np.testing.assert_array_equal(record.outcomes.terminated, log.terminated)
@@ -56,43 +67,50 @@ def test_record_is_the_environments_log(played):
 
 def test_memory_and_values_equal_an_explicit_loop(played):
     learner, state, slots, record = played
-    network = learner.bank.network
-    apply = quick_jit(lambda params, hidden, x: network.apply({"params": params}, hidden, x))
-    d, o = record.decisions, record.outcomes
     final = np.moveaxis(slots.env_state.log.final_features, 0, 1)
-    hidden = network.initial_hidden((ENVS, learner.env.num_agents))
-    hidden = jax.tree.map(np.array, hidden)
-    zeros = jax.tree.map(lambda h: np.zeros_like(h[0, 0]), hidden)
+    outcomes = record.outcomes
     close = functools.partial(np.testing.assert_allclose, atol=1e-5)
+    networks = [seats.bank.network for seats in learner.players.banks]
+    applies = [
+        quick_jit(lambda params, hidden, x, net=net: net.apply({"params": params}, hidden, x))
+        for net in networks
+    ]
     for e, a in np.ndindex(ENVS, learner.env.num_agents):
-        k = learner.bank.mapping.slot_policy[a]
-        params = jax.tree.map(lambda x, k=k: x[k], state.policies.params)
+        index, _ = bank_of(learner, a)
+        apply, params = applies[index], params_of(learner, state.banks, a)
+        zeros = jax.tree.map(lambda h: np.array(h)[0], networks[index].initial_hidden((1,)))
+        d = jax.tree.map(lambda x, e=e: x[:, e], of_slot(learner, record.decisions, a, 2))
+        o = jax.tree.map(lambda x, e=e, a=a: x[:, e, a] if x.ndim > 2 else x[:, e], outcomes)
         held, new_life, decided = zeros, True, False
         for t in range(TICKS):
-            if d.acted[t, e, a]:
+            if d.acted[t]:
                 held = zeros if new_life else held
-                assert bool(d.life_start[t, e, a]) == new_life
-                jax.tree.map(lambda x, y, at=(t, e, a): close(x[at], y), d.hidden, held)
-                held, logits, value = apply(params, held, d.inputs[t, e, a])
-                legal = d.action_mask[t, e, a]
+                assert bool(d.life_start[t]) == new_life
+                jax.tree.map(lambda x, y, t=t: close(x[t], y), d.hidden, held)
+                held, logits, value = apply(params, held, d.inputs[t])
+                legal = d.action_mask[t]
                 log_probs = np.array(logits)[legal] - np.log(np.exp(np.array(logits)[legal]).sum())
-                chosen = np.nonzero(legal)[0].tolist().index(d.action[t, e, a])
-                close(d.log_prob[t, e, a], log_probs[chosen])
-                close(d.value[t, e, a], value)
+                chosen = np.nonzero(legal)[0].tolist().index(d.action[t])
+                close(d.log_prob[t], log_probs[chosen])
+                close(d.value[t], value)
                 new_life, decided = False, True
-            assert bool(o.credited[t, e, a]) == decided
-            if o.truncated[t, e, a]:
+            assert bool(o.credited[t]) == decided
+            if o.truncated[t]:
                 expected = apply(params, held if decided else zeros, final[t, e, a])[2]
-                close(o.final_value[t, e, a], expected)
+                close(o.final_value[t], expected)
             else:
-                assert o.final_value[t, e, a] == 0.0
-            if o.terminated[t, e, a] or o.truncated[t, e, a]:
+                assert o.final_value[t] == 0.0
+            if o.terminated[t] or o.truncated[t]:
                 held, new_life, decided = zeros, True, False
         assert bool(slots.fresh[e, a]) == new_life
-        features = slots.obs.features[e, a]
-        close(record.bootstrap_value[e, a], apply(params, held, features)[2])
+        value = record.bootstrap_value[e, a]
+        if slots.obs.agent_mask[e, a]:
+            close(value, apply(params, held, slots.obs.features[e, a])[2])
+        else:
+            assert value == 0.0
         if not new_life:
-            jax.tree.map(lambda x, y, at=(e, a): close(x[at], y), slots.hidden, held)
+            own = of_slot(learner, slots.hidden, a, 1)
+            jax.tree.map(lambda x, y, e=e: close(x[e], y), own, held)
 
 
 EVERYTHING = {
@@ -132,14 +150,10 @@ def test_ratio_is_one_before_the_first_step(name):
         num_minibatches=2,
         **{"num_steps": 7, **options},
     )
-    bank, packed, records = learner.bank, [], []
+    packed = []
 
-    class Spy(Learner):
+    class Spy(BankLearner):
         """Hands out what a step computes on the way."""
-
-        def _estimate(self, state, record, *args):
-            records.append(record)
-            return super()._estimate(state, record, *args)
 
         def _pack(self, rows, estimates, *args):
             entry = jnp.arange(rows.acted.shape[0], dtype=jnp.float32)[:, None, None]
@@ -147,44 +161,53 @@ def test_ratio_is_one_before_the_first_step(name):
             packed.append(super()._pack(rows, estimates.replace(target=entry), *args))
             return super()._pack(rows, estimates, *args)
 
-    spy = Spy(**{field.name: getattr(learner, field.name) for field in dataclasses.fields(learner)})
+    def spy_on(bank):
+        return Spy(**{field.name: getattr(bank, field.name) for field in dataclasses.fields(bank)})
+
+    learner = dataclasses.replace(learner, banks=tuple(map(spy_on, learner.banks)))
 
     @quick_jit
     def iterate(state):
-        after, metrics = spy.train_step(state)
-        blocks, record = packed.pop(), records.pop()
-        stop = jnp.cumsum(blocks.num_blocks)
-        owner = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
-        decisions = blocks.rows.decisions
+        packed.clear()
+        after, metrics = learner.train_step(state)
+        found = []
+        for seats, before, blocks in zip(learner.players.banks, state.banks, packed, strict=True):
+            stop = jnp.cumsum(blocks.num_blocks)
+            owner = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
+            decisions, bank = blocks.rows.decisions, seats.bank
 
-        def compare(k):
-            policy = bank.select(state.policies, k)
-            log_prob, _, value = bank.evaluate(
-                policy, decisions, blocks.resume, blocks.resume_hidden
-            )
-            mine = decisions.acted & (owner == k)[:, None]
-            return mine, jnp.exp(log_prob - decisions.log_prob), value - decisions.value
+            def compare(
+                k, blocks=blocks, bank=bank, decisions=decisions, owner=owner, before=before
+            ):
+                policy = bank.select(before.policies, k)
+                log_prob, _, value = bank.evaluate(
+                    policy, decisions, blocks.resume, blocks.resume_hidden
+                )
+                mine = decisions.acted & (owner == k)[:, None]
+                return mine, jnp.exp(log_prob - decisions.log_prob), value - decisions.value
 
-        found = jax.lax.map(compare, jnp.arange(bank.num_policies))
+            pairs = jax.lax.map(compare, jnp.arange(bank.num_policies))
+            found.append((blocks.rows.target == 0, *pairs))
         seen = {
-            "ended": (record.outcomes.terminated | record.outcomes.truncated).sum(),
-            "held": (record.outcomes.alive & ~record.decisions.acted).sum(),
+            "ended": metrics.sums.agents.lives.sum(),
+            "held": metrics.sums.agents.lengths.sum() - metrics.sums.decisions.sum(),
             "trained": metrics.sums.trained.sum(),
         }
-        return after, blocks.rows.target == 0, found, seen
+        return after, found, seen
 
     state = quick_jit(learner.init)(jax.random.key(1))
     carried_differ, totals = False, {"ended": 0, "held": 0, "trained": 0}
     for _ in range(4):
-        state, carried, found, seen = jax.device_get(iterate(state))
-        assert found[0].sum() == seen["trained"]
-        for mine, ratio, error in zip(*found, strict=True):
-            now = mine & ~carried
-            assert now.any()
-            np.testing.assert_allclose(ratio[now], 1.0, atol=1e-5)
-            np.testing.assert_allclose(error[now], 0.0, atol=1e-5)
-            old = mine & carried
-            carried_differ |= bool((abs(ratio[old] - 1.0) > 1e-4).any())
+        state, banks, seen = jax.device_get(iterate(state))
+        assert sum(mine.sum() for _, mine, _, _ in banks) == seen["trained"]
+        for carried, *found in banks:
+            for mine, ratio, error in zip(*found, strict=True):
+                now = mine & ~carried
+                assert now.any()
+                np.testing.assert_allclose(ratio[now], 1.0, atol=1e-5)
+                np.testing.assert_allclose(error[now], 0.0, atol=1e-5)
+                old = mine & carried
+                carried_differ |= bool((abs(ratio[old] - 1.0) > 1e-4).any())
         totals = {name: totals[name] + int(seen[name]) for name in totals}
     # Older parameters acted on the carried rows: had none of them moved, nothing would be tested.
     assert carried_differ

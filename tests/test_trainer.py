@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from flax import serialization, struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
@@ -19,8 +21,12 @@ from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_ppo import checkpoint, trainer
 from jaxmarl_ppo.checkpoint import load_run
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.league import Snapshots
 from jaxmarl_ppo.loggers import WALL_CLOCK_FIELDS
+from jaxmarl_ppo.mapping import MappingFunction
 from jaxmarl_ppo.networks import MLP
+from jaxmarl_ppo.population_file import POLICIES_FILE, save_population, write_atomically
+from jaxmarl_ppo.scripted import Scripted
 from jaxmarl_ppo.trainer import EnvironmentFault, Trainer, TrainingDiverged
 
 OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
@@ -81,6 +87,15 @@ class Lamps(MultiAgentEnv[LampState, LampParams]):
         return Observation(features, mask, alive=everyone, agent_mask=everyone)
 
 
+class Rounds(Lamps):
+    """Both lives end the episode, so that somebody else may play the next one."""
+
+    def step_env(self, key, state, action, params):
+        obs, state, reward, ended, *rest = super().step_env(key, state, action, params)
+        obs = obs.replace(alive=obs.alive & ~ended, agent_mask=obs.agent_mask & ~ended)
+        return obs, state, reward, ended, *rest
+
+
 NUM_ENVS, NUM_STEPS = 4, 8
 # As many points as the schedule of the run that diverges, so that both share a compilation.
 STEADY = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 1e-2))
@@ -112,8 +127,8 @@ def _shared_compilations(tmp_path_factory):
         jax.config.update(name, value)
 
 
-def make_trainer(run_dir, params=None, **changes):
-    env = Lamps()
+def make_trainer(run_dir, params=None, env=None, **changes):
+    env = env or Lamps()
     config = dataclasses.replace(CONFIG, **changes)
     return Trainer(env, params or env.default_params, config, run_dir, progress=False)
 
@@ -139,8 +154,8 @@ def assert_same(x, y):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(x), jax.device_get(y))
 
 
-def load(run_dir):
-    return load_run(run_dir, env=Lamps())
+def load(run_dir, **kwargs):
+    return load_run(run_dir, **{"env": Lamps(), **kwargs})
 
 
 def test_record_of_a_run(result):
@@ -201,7 +216,7 @@ def test_tensorboard_scalars(result):
 def test_same_seed_gives_the_same_metrics(result, tmp_path):
     again = make_trainer(tmp_path / "again").train()
     assert without_clock(again.history) == without_clock(result.history)
-    assert_same(again.policies, result.policies)
+    assert_same(again.population, result.population)
 
 
 def test_slices_change_no_bit(result, tmp_path, monkeypatch):
@@ -211,8 +226,8 @@ def test_slices_change_no_bit(result, tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "SLICE_S", 1e9)
     long = make_trainer(tmp_path / "long", log_interval=10).train()
     assert without_clock(short.history) == without_clock(long.history)
-    assert_same(short.policies, result.policies)
-    assert_same(long.policies, result.policies)
+    assert_same(short.population, result.population)
+    assert_same(long.population, result.population)
 
 
 def test_another_seed_gives_other_metrics(result, tmp_path):
@@ -225,7 +240,7 @@ def test_one_environment(tmp_path):
     result = make_trainer(tmp_path / "one", log_interval=None, **changes).train()
     assert result.env_steps == 56  # whole iterations
     assert [entry["env_steps"] for entry in result.history] == list(range(8, 57, 8))
-    assert jax.tree.all(jax.tree.map(lambda x: bool(np.isfinite(x).all()), result.policies))
+    assert jax.tree.all(jax.tree.map(lambda x: bool(np.isfinite(x).all()), result.population))
 
 
 @pytest.mark.parametrize(("iterations", "interval"), [(10, 1), (250, 2), (1000, 10)])
@@ -263,7 +278,7 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
     assert str(run_dir) in message
     assert (caught.value.field, caught.value.agent) == (field, "bob_0")
     assert (caught.value.tick, caught.value.iteration) == (1, 2)
-    assert_same(load(run_dir).policies, before_fault.policies)
+    assert_same(load(run_dir).population, before_fault.population)
 
 
 def test_divergence_is_not_blamed_on_the_environment(tmp_path):
@@ -271,15 +286,16 @@ def test_divergence_is_not_blamed_on_the_environment(tmp_path):
     ppo = dataclasses.replace(CONFIG.ppo, learning_rate=EXPLODING)
     with pytest.raises(TrainingDiverged, match=r"parameters of 96 environment steps are saved"):
         make_trainer(run_dir, ppo=ppo).train()
-    policies = load(run_dir).policies
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies))
+    population = load(run_dir).population
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population))
     assert len(read_entries(run_dir)) == 1
 
 
 def test_saved_policies_are_the_final_ones(result):
     loaded = load(result.run_dir)
-    assert_same(loaded.policies, result.policies)
-    assert loaded.policies.obs_moments.count.sum() > 0
+    assert_same(loaded.population, result.population)
+    (bank,) = loaded.population.banks
+    assert (bank.obs_moments.count > 0).all()
     assert loaded.config == CONFIG
     assert loaded.env_params == LampParams()
 
@@ -325,16 +341,149 @@ def test_load_run_refuses_what_does_not_fit(result, tmp_path):
         load(tmp_path)
 
 
+LEAGUE = {
+    "env": Rounds(),
+    "policies": {"ann_0": "main", "bob_0": "past"},
+    "specs": {"past": Snapshots("main", size=3, add_every=2)},
+    "stagger_starts": False,
+}
+
+
+@pytest.fixture(scope="module")
+def league(tmp_path_factory):
+    return make_trainer(tmp_path_factory.mktemp("league") / "new", **LEAGUE).train()
+
+
+def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
+    names = ("main", "past@0", "past@1", "past@2")
+    loaded = load(league.run_dir, env=LEAGUE["env"])
+    assert loaded.learner.players.names == names
+    changes = {name: value for name, value in LEAGUE.items() if name != "env"}
+    assert loaded.config == dataclasses.replace(CONFIG, **changes)
+    assert_same(loaded.population, league.population)
+    # There is something to keep: a full pool of unequal snapshots, and results.
+    (pool,), results = loaded.population.league.pools, loaded.population.league
+    assert pool.count == 3
+    assert len(set(pool.added_at.tolist())) == 3
+    assert max(pool.added_at) >= 8
+    (bank,) = loaded.population.banks
+    kernels = bank.params["policy_head"]["kernel"]
+    assert all((kernels[i] != kernels[j]).any() for i in (1, 2, 3) for j in range(1, i))
+    assert results.games[0, 1:].sum() > 10
+    assert league.history[-1]["league"]["pools"] == {
+        "past": {"snapshots": 3, "added_at": pool.added_at.tolist()}
+    }
+    # A pool of another size is another pool.
+    record = (league.run_dir / "config.json").read_bytes()
+    (tmp_path / "config.json").write_bytes(record.replace(b'"size": 3', b'"size": 2'))
+    path = tmp_path / "params" / "policies.msgpack"
+    path.parent.mkdir()
+    path.write_bytes((league.run_dir / "params" / "policies.msgpack").read_bytes())
+    with pytest.raises(
+        ValueError, match="past@1, past@2, but the configuration has main, past@0, "
+    ):
+        load(tmp_path, env=LEAGUE["env"])
+
+
+def test_a_policy_starts_from_a_finished_run(league, tmp_path):
+    origin = tmp_path / "origin"
+    shutil.copytree(league.run_dir, origin)
+    spec = CONFIG.policy
+
+    def make(network=spec.network, **loads):
+        specs = {
+            agent: dataclasses.replace(spec, network=network, load=f"{origin}:{name}")
+            for agent, name in loads.items()
+        }
+        return make_trainer(tmp_path / "new", specs=specs)
+
+    made = make(bob_0="past@1")
+    population = made.learner.init_population(jax.random.key(1))
+    (new,), (old,) = population.banks, league.population.banks
+    assert_same(jax.tree.map(lambda x: x[1], new), jax.tree.map(lambda x: x[2], old))
+    assert not (new.params["value_head"]["kernel"][0] == old.params["value_head"]["kernel"]).any()
+    with pytest.raises(
+        ValueError, match="no network 'nobody'; it has main, past@0, past@1, past@2"
+    ):
+        make(bob_0="nobody")
+    with pytest.raises(
+        ValueError, match=r"is float32\[4, 2\] in the file, but should be .*\[5, 2\]"
+    ):
+        make(bob_0="main", network=MLP(hidden_sizes=(5,)))
+    # The run that it makes does without the one that it came from.
+    made._write_record(tmp_path)
+    save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)
+    shutil.rmtree(origin)
+    assert_same(load(tmp_path).population, population)
+    with pytest.raises(ValueError, match="does not exist: the run saved no parameters"):
+        make(bob_0="main")
+
+
+def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "SLICE_S", 0.0)
+    again = make_trainer(tmp_path / "again", **LEAGUE).train()
+    assert without_clock(again.history) == without_clock(league.history)
+    assert_same(again.population, league.population)
+
+
+def test_a_faulty_rollout_leaves_the_league_alone(tmp_path):
+    """Tick 10 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
+    params = LampParams(fault_time=10, life=13)
+    steps = NUM_ENVS * NUM_STEPS
+    before = make_trainer(tmp_path / "before", params, total_env_steps=steps, **LEAGUE).train()
+    with pytest.raises(
+        EnvironmentFault, match="gave NaN in 'reward' of agent 'bob_0' at tick 2 of"
+    ):
+        make_trainer(tmp_path / "faulty", params.replace(fault=NAN_REWARD), **LEAGUE).train()
+    loaded = load(tmp_path / "faulty", env=LEAGUE["env"])
+    assert_same(loaded.population, before.population)
+
+
+def light_ann(state, obs, params, key):
+    return state.goal
+
+
+class Plain(nn.Module):
+    num_outputs: int = 0
+
+    @nn.compact
+    def __call__(self, hidden, inputs):
+        return hidden, nn.Dense(self.num_outputs)(inputs), nn.Dense(1)(inputs)[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("policies", "specs"),
+    [
+        ("per_agent", {"ann_0": Scripted(light_ann)}),
+        ("per_agent", {"ann_0": PolicySpec(network=Plain())}),
+        (MappingFunction(lambda key, draw: jnp.array([0, 1]), ("a", "b")), {}),
+    ],
+    ids=["script", "module", "mapping"],
+)
+def test_what_no_file_can_hold_is_handed_in_again(tmp_path, policies, specs):
+    made = make_trainer(tmp_path, policies=policies, specs=specs)
+    made._write_record(tmp_path)
+    population = made.learner.init_population(jax.random.key(1))
+    save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)
+    with pytest.raises(ValueError, match=r"from Python: load_run\(run_dir, config=...\)"):
+        load(tmp_path)
+    loaded = load(tmp_path, config=made.config)
+    assert_same(loaded.population, population)
+    assert loaded.config is made.config
+    with pytest.raises(ValueError, match="network has no effect beside config; drop one of them"):
+        load(tmp_path, config=made.config, network=Plain())
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
-    checkpoint.write_atomically(path, b"old")
+    write_atomically(path, b"old")
 
     def fail(descriptor):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
-        checkpoint.write_atomically(path, b"new")
+        write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -396,7 +545,7 @@ def test_interruption_saves_what_was_learnt(tmp_path, monkeypatch):
     assert result.interrupted
     assert result.env_steps == 10 * NUM_ENVS * NUM_STEPS
     assert len(read_entries(result.run_dir)) == 2
-    assert_same(load(result.run_dir).policies, result.policies)
+    assert_same(load(result.run_dir).population, result.population)
 
 
 def test_second_interruption_aborts_at_once(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@
 
 from jaxmarl_envs.check import check_env
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.registry import make, names, register
+from jaxmarl_envs.registry import all_names, make, names, register
 from jaxmarl_envs.spaces import Box, Discrete
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Discrete",
     "MultiAgentEnv",
     "Observation",
+    "all_names",
     "check_env",
     "make",
     "names",

@@ -6,7 +6,7 @@ joining need no dynamic shapes. Letters: `A` agent slots, `N` actions (or action
 `E` parallel environments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -28,6 +28,7 @@ class Observation:
     action_mask: jax.Array  # [A, N] bool, at least one True in every row
     alive: jax.Array  # [A] bool: the slot holds an agent
     agent_mask: jax.Array  # [A] bool: must act on this observation; a subset of `alive`
+    state: jax.Array | None = None  # [G] float: what a centralised critic may see; optional
 
 
 StepResult = tuple[Observation, State, jax.Array, jax.Array, jax.Array, Info]
@@ -65,6 +66,11 @@ class MultiAgentEnv(Generic[State, Params]):
     def max_actors(self) -> int:
         """How many slots can have `agent_mask` True at one tick; override where it is below `A`."""
         return self.num_agents
+
+    @property
+    def baselines(self) -> Mapping[str, Callable[[State, Observation, Params, jax.Array], Any]]:
+        """Scripted policies by name: `(state, obs, params, key)` to an action for every slot."""
+        return {}
 
     @property
     def default_params(self) -> Params:

@@ -8,8 +8,10 @@ each other, and four that want to follow each other round a block are deadlocked
 of them takes its other exit. The clock never waits: a shuttle acts only while it is idle.
 """
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -139,6 +141,11 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
             raise ValueError(f"max_steps={max_steps!r}: must be an integer of at least 1")
         self.reward, self.max_steps = reward, max_steps
         self.agents = tuple(f"shuttle_{i}" for i in range(num_shuttles))
+
+    @property
+    def baselines(self) -> Mapping[str, Any]:
+        """The scripted dispatchers."""
+        return importlib.import_module("jaxmarl_envs.shuttle_dispatchers").DISPATCHERS
 
     @property
     def default_params(self) -> ShuttleParams:

@@ -1,5 +1,9 @@
 """Tic-tac-toe and its relatives: k in a row on a board of any size, two players taking turns."""
 
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,6 +111,11 @@ class TicTacToe(MultiAgentEnv[State, Params]):
     def max_actors(self) -> int:
         """One player moves at a time."""
         return 1
+
+    @property
+    def baselines(self) -> Mapping[str, Any]:
+        """`minimax` and `win_block`, on boards that can be solved."""
+        return importlib.import_module("jaxmarl_envs.tic_tac_toe_baselines").scripts(self)
 
     @property
     def default_params(self) -> Params:

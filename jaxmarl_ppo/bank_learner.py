@@ -1,0 +1,255 @@
+"""What one bank of policies learns from a rollout: advantages, update, normalisers.
+
+A bank sees the slots that it can play and of them the decisions that its own policies made; what
+others did in between is to it a slot that waits.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_ppo import minibatches, normalise, ppo
+from jaxmarl_ppo.advantages import (
+    Estimates,
+    discounted_returns,
+    explained_variance,
+    slotwise_gae,
+    standardise_own,
+)
+from jaxmarl_ppo.minibatches import Blocks, TrainingRows
+from jaxmarl_ppo.pending import make_timeline, open_decisions, with_pending
+from jaxmarl_ppo.players import BankSeats
+from jaxmarl_ppo.ppo import Coefficients, UpdateShape, UpdateStats
+from jaxmarl_ppo.rollout import Rollout, nothing_pending
+from jaxmarl_ppo.types import BankState, Decisions, Hyperparams, Outcomes, Policies, PyTree, Slots
+
+
+class Lesson(struct.PyTreeNode):
+    """What there is to say about a bank's part of an iteration; `K` are the trainable policies."""
+
+    update: UpdateStats  # [K]
+    coefs: Coefficients  # [K]: in force during the update
+    trained: jax.Array  # [K]: decisions that entered the update
+    explained_variance: jax.Array  # [K]
+    reward_trained: jax.Array  # [S]: what trained decisions earned
+
+
+@dataclass(frozen=True, eq=False)
+class BankLearner:
+    """Everything static about how a bank is trained.
+
+    Attributes:
+        seats: the bank and its slots.
+        policies: of every trainable row, its index among all policies.
+        hyperparams: `[K]` of the trainable rows.
+        update_shape: what the compiled update depends on.
+        block_size: rows that are shuffled together; for a recurrent network, decisions per chunk.
+        discount_by_tick: see `advantages.own_timeline_gae`.
+        normalise_advantages: to zero mean and unit variance over each policy's rows.
+        kl_coef: `[K]`, the first weights of the KL penalty.
+    """
+
+    seats: BankSeats
+    policies: tuple[int, ...]
+    hyperparams: Hyperparams
+    update_shape: UpdateShape
+    block_size: int
+    discount_by_tick: bool
+    normalise_advantages: bool
+    kl_coef: tuple[float, ...]
+
+    @property
+    def num_trainable(self) -> int:
+        """`K`."""
+        return self.seats.num_trainable
+
+    def init(self, policies: Policies, slots: Slots) -> BankState:
+        """Nothing learnt yet, nothing open."""
+        pending = nothing_pending(self.seats, slots)
+        state = BankState(
+            policies=policies,
+            opt_state=(),
+            kl_coef=jnp.array(self.kl_coef),
+            hyperparams=self.hyperparams,
+            pending=pending,
+            return_trace=jnp.zeros_like(pending.reward),
+        )
+        coefs, params = self.coefficients(state, jnp.zeros(())), self._trainable(policies).params
+        return state.replace(
+            opt_state=ppo.init_optimiser(params, coefs, self.update_shape.adam_eps)
+        )
+
+    def learn(
+        self,
+        state: BankState,
+        record: Rollout,
+        index: int,
+        acts_next: jax.Array,
+        usable: jax.Array,
+        env_steps: jax.Array,
+        key: jax.Array,
+    ) -> tuple[BankState, Lesson]:
+        """Train every policy on its own decisions.
+
+        Args:
+            state: before.
+            record: of the whole rollout.
+            index: of this bank in it.
+            acts_next: `[E, S]` bool, whether a policy of the bank decides on the last observation.
+            usable: `()` bool, False if the rollout is not to be trained on.
+            env_steps: `()`, how many were done before.
+            key: of the shuffling.
+        """
+        coefs = self.coefficients(state, env_steps)
+        rows = with_pending(state.pending.decisions, record.decisions[index])
+        outcomes = self._own_outcomes(record.outcomes)
+        value = self.seats.encoder.own(record.bootstrap_value)
+        estimates = self._estimate(state, rows, outcomes, value, acts_next)
+        trainable = rows.acted & estimates.closed & usable & (rows.policy < self.num_trainable)
+        blocks = self._pack(rows, estimates, trainable, record.start_hidden[index])
+        own, opt_state, update = ppo.update(
+            self.seats.bank,
+            self.update_shape,
+            self._trainable(state.policies),
+            state.opt_state,
+            blocks,
+            coefs,
+            key,
+        )
+        own, return_trace = self._update_normalisers(own, state, rows, estimates, trainable)
+        rewards = jnp.where(trainable, estimates.reward_sum, 0.0)
+        mine = self._by_policy(trainable, rows)
+        lesson = Lesson(
+            update=update,
+            coefs=coefs,
+            trained=mine.sum((0, 1, 2)).astype(jnp.float32),
+            explained_variance=explained_variance(estimates, mine),
+            reward_trained=rewards.sum((0, 1)),
+        )
+        return state.replace(
+            policies=self._with_trainable(state.policies, own),
+            opt_state=opt_state,
+            kl_coef=self._next_kl_coef(coefs, update),
+            pending=open_decisions(rows, estimates),
+            return_trace=return_trace,
+        ), lesson
+
+    def coefficients(self, state: BankState, env_steps: jax.Array) -> Coefficients:
+        """Hyper-parameters after `env_steps`."""
+        hyperparams = state.hyperparams
+        return Coefficients(
+            learning_rate=hyperparams.learning_rate(env_steps),
+            entropy_coef=hyperparams.entropy_coef(env_steps),
+            clip_eps=hyperparams.clip_eps,
+            value_clip=hyperparams.value_clip,
+            value_coef=hyperparams.value_coef,
+            max_grad_norm=hyperparams.max_grad_norm,
+            target_kl=hyperparams.target_kl,
+            kl_coef=state.kl_coef,
+            num_epochs=hyperparams.num_epochs,
+            num_minibatches=hyperparams.num_minibatches,
+        )
+
+    def _trainable(self, policies: Policies) -> Policies:
+        return jax.tree.map(lambda x: x[: self.num_trainable], policies)
+
+    def _with_trainable(self, policies: Policies, own: Policies) -> Policies:
+        return jax.tree.map(lambda x, y: x.at[: self.num_trainable].set(y), policies, own)
+
+    def _own_outcomes(self, outcomes: Outcomes) -> Outcomes:
+        own = jax.vmap(self.seats.encoder.own)
+        return outcomes.replace(
+            reward=own(outcomes.reward),
+            terminated=own(outcomes.terminated),
+            truncated=own(outcomes.truncated),
+            final_value=own(outcomes.final_value),
+        )
+
+    def _by_policy(self, trainable: jax.Array, rows: Decisions) -> jax.Array:
+        """`[1 + T, E, S, K]` bool: the trainable rows of each policy."""
+        return trainable[..., None] & (rows.policy[..., None] == jnp.arange(self.num_trainable))
+
+    def _estimate(
+        self,
+        state: BankState,
+        rows: Decisions,
+        outcomes: Outcomes,
+        bootstrap_value: jax.Array,
+        acts_next: jax.Array,
+    ) -> Estimates:
+        """Advantages of the open decisions and of the rollout's, `[1 + T, E, S]`."""
+        hyperparams = state.hyperparams
+        scale = jnp.ones(self.num_trainable)
+        moments = state.policies.return_moments
+        if moments is not None:
+            scale = jax.lax.rsqrt(moments.var[: self.num_trainable] + normalise.EPSILON)
+        policy = jnp.minimum(rows.policy, self.num_trainable - 1)  # the others' are not read
+        timeline = make_timeline(
+            state.pending,
+            rows,
+            outcomes,
+            scale[policy],
+            hyperparams.gamma[policy],
+            hyperparams.gae_lambda[policy],
+        )
+        return slotwise_gae(timeline, bootstrap_value, acts_next, self.discount_by_tick)
+
+    def _pack(
+        self, rows: Decisions, estimates: Estimates, trainable: jax.Array, start_hidden: PyTree
+    ) -> Blocks:
+        """Trainable rows in blocks, advantages standardised over each policy's own rows."""
+        advantage = estimates.advantage
+        if self.normalise_advantages:
+            advantage = standardise_own(advantage, trainable, rows.policy, self.num_trainable)
+        training = TrainingRows(rows, advantage, estimates.target)
+        if self.seats.bank.is_recurrent:
+            training = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), training)
+            hidden = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), start_hidden)
+            trainable = trainable.reshape(trainable.shape[0], -1)
+            return minibatches.pack_chunks(
+                training, trainable, self.num_trainable, self.block_size, hidden
+            )
+        training = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), training)
+        return minibatches.pack_rows(
+            training,
+            trainable.ravel(),
+            self.num_trainable,
+            self.block_size,
+            self.hyperparams.num_minibatches,
+            self.update_shape.num_minibatches,
+        )
+
+    def _update_normalisers(
+        self,
+        own: Policies,
+        state: BankState,
+        rows: Decisions,
+        estimates: Estimates,
+        trainable: jax.Array,
+    ) -> tuple[Policies, jax.Array]:
+        """Let every policy's normalisers count the decisions that it was trained on."""
+        weight = self._by_policy(trainable, rows).reshape(-1, self.num_trainable)
+        weight = weight.astype(jnp.float32)
+        trace = state.return_trace
+        if own.obs_moments is not None:
+            inputs = rows.inputs.reshape(-1, *self.seats.bank.input_shape)
+            own = own.replace(obs_moments=normalise.update_moments(own.obs_moments, inputs, weight))
+        if own.return_moments is not None:
+            policy = jnp.minimum(rows.policy, self.num_trainable - 1)
+            discount = state.hyperparams.gamma[policy]
+            if self.discount_by_tick:
+                discount **= estimates.ticks
+            trace, returns = discounted_returns(
+                trace, rows.life_start, trainable, estimates.reward, discount
+            )
+            moments = normalise.update_moments(own.return_moments, returns.ravel(), weight)
+            own = own.replace(return_moments=moments)
+        return own, trace
+
+    def _next_kl_coef(self, coefs: Coefficients, update: UpdateStats) -> jax.Array:
+        if self.update_shape.kl_control != "penalty":
+            return coefs.kl_coef
+        adapted = ppo.adapt_kl_coef(coefs.kl_coef, update.last_epoch_kl, coefs.target_kl)
+        return jnp.where(update.num_steps > 0, adapted, coefs.kl_coef)

@@ -1,0 +1,38 @@
+"""Rows sorted by group without a sort: a cumulative count and a scatter."""
+
+import jax
+import jax.numpy as jnp
+
+
+def rank_in_group(
+    group: jax.Array, wanted: jax.Array, num_groups: int
+) -> tuple[jax.Array, jax.Array]:
+    """How many wanted rows of its own group stand before each row, along the leading axis.
+
+    Args:
+        group: `[R, ...]` int, below `num_groups` wherever a row is wanted.
+        wanted: `[R, ...]` bool.
+        num_groups: `G`.
+
+    Returns:
+        The ranks `[R, ...]` and the wanted rows of each group `[..., G]`.
+    """
+    mine = wanted[..., None] & (group[..., None] == jnp.arange(num_groups))
+    count = jnp.cumsum(mine, axis=0)
+    own = jnp.minimum(group, num_groups - 1)[..., None]
+    rank = jnp.take_along_axis(count, own, axis=-1)[..., 0] - 1
+    return rank, count[-1]
+
+
+def invert(position: jax.Array, wanted: jax.Array, size: int) -> jax.Array:
+    """The row at each of `size` positions, or one past the last row where there is none.
+
+    Args:
+        position: `[R]` int, distinct wherever a row is wanted.
+        wanted: `[R]` bool.
+        size: number of positions.
+    """
+    num_rows = position.shape[0]
+    target = jnp.where(wanted, position, size)
+    empty = jnp.full(size, num_rows, jnp.int32)
+    return empty.at[target].set(jnp.arange(num_rows, dtype=jnp.int32), mode="drop")

@@ -1,0 +1,123 @@
+"""The players of a run in a file, whole or one by one. Nothing read here executes."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+from flax import serialization, traverse_util
+
+from jaxmarl_ppo.types import Policies, Population
+
+FORMAT = 1
+POLICIES_FILE = "params/policies.msgpack"
+
+
+def save_population(path: Path, names: tuple[str, ...], population: Population) -> None:
+    """Write everything that belongs to players, atomically.
+
+    Args:
+        path: the file.
+        names: of all players, bank by bank.
+        population: the players.
+    """
+    content = {
+        "format": FORMAT,
+        "names": list(names),
+        "population": serialization.to_state_dict(jax.device_get(population)),
+    }
+    write_atomically(path, serialization.msgpack_serialize(content))
+
+
+def load_population(path: Path, names: tuple[str, ...], expected: Population) -> Population:
+    """The inverse of `save_population`.
+
+    Args:
+        path: the file.
+        names: that the file must have.
+        expected: of the shapes that it must have.
+
+    Raises:
+        ValueError: the file is missing, damaged, or holds other players.
+    """
+    found, state = _read(path)
+    if found != names:
+        raise ValueError(
+            f"{path} holds the policies {', '.join(found)}, but the configuration has "
+            f"{', '.join(names)}"
+        )
+    _check_shapes(path, state, serialization.to_state_dict(expected))
+    return jax.tree.map(jax.numpy.asarray, serialization.from_state_dict(expected, state))
+
+
+def load_player(path: Path, name: str, expected: Policies) -> Policies:
+    """One network or snapshot out of a file.
+
+    Args:
+        path: the file.
+        name: of the player.
+        expected: one policy, of the shapes that it must have.
+
+    Raises:
+        ValueError: the file is missing, damaged, has no such player, or one of another shape.
+    """
+    names, state = _read(path)
+    first, stacks = 0, [state["banks"][str(index)] for index in range(len(state["banks"]))]
+    for stack in stacks:
+        size = len(jax.tree.leaves(stack["params"])[0])
+        if name in names[first : first + size]:
+            row = names.index(name) - first
+            own = jax.tree.map(lambda x, row=row: x[row], stack)
+            _check_shapes(path, own, serialization.to_state_dict(expected))
+            return jax.tree.map(jax.numpy.asarray, serialization.from_state_dict(expected, own))
+        first += size
+    raise ValueError(
+        f"{path} holds no network {name!r}; it has {', '.join(names[:first]) or 'none'}"
+    )
+
+
+def _read(path: Path) -> tuple[tuple[str, ...], Any]:
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: the run saved no parameters")
+    try:
+        content: Any = serialization.msgpack_restore(path.read_bytes())
+        return tuple(content["names"]), content["population"]
+    except Exception as error:  # a damaged file can fail anywhere inside the decoder
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} is damaged or not a file of policies ({reason})") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file that is either absent or whole, whatever happens meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _check_shapes(path: Path, state: Any, expected: Any) -> None:
+    """Compare nested tables of arrays leaf by leaf, so that the message can name one."""
+
+    def leaves(tree: Any) -> dict[str, str]:
+        flat = traverse_util.flatten_dict(tree, sep="/", keep_empty_nodes=True)
+        return {key: _describe(leaf) for key, leaf in flat.items()}
+
+    found, wanted = leaves(state), leaves(expected)
+    for key in sorted(found.keys() | wanted.keys()):
+        if found.get(key) != wanted.get(key):
+            raise ValueError(
+                f"{path} does not fit the configuration: {key} is {found.get(key, 'absent')} in "
+                f"the file, but should be {wanted.get(key, 'absent')}"
+            )
+
+
+def _describe(leaf: Any) -> str:
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    return "absent" if shape is None else f"{dtype}{list(shape)}"

@@ -1,0 +1,241 @@
+"""Who plays in a run: policies of a configuration stacked in banks, and players numbered.
+
+Policies go into one bank when their networks are alike in all that is compiled: module, widths of
+inputs and actions, further inputs, normalisers, and the form of their update. Each network is sized
+for the agents that it can play, so nothing is padded that an agent of its own could not need.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.agent_inputs import AgentInputs, make_agent_inputs
+from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.league import PoolSeats, Snapshots
+from jaxmarl_ppo.mapping import PolicyMapping, make_mapping, match_name
+from jaxmarl_ppo.network_check import check_network, make_network
+from jaxmarl_ppo.players import BankSeats, Players
+from jaxmarl_ppo.policy_bank import PolicyBank
+from jaxmarl_ppo.scripted import Scripted, make_script
+from jaxmarl_ppo.types import PyTree
+
+AnySpec = PolicySpec | Snapshots | Scripted
+# Rows that one matrix product of a tick has; few policies with many rows each want large ones.
+MIN_TILE_ROWS, MAX_TILE_ROWS = 32, {"cpu": 512}
+MAX_TILE_ROWS_ELSEWHERE = 16384
+# Fields of PPOConfig that the compiled update depends on.
+UPDATE_SHAPE = (
+    "value_clip",
+    "kl_control",
+    "normalise_advantages",
+    "discount_by",
+    "bptt_length",
+    "adam_eps",
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network policy of a bank."""
+
+    name: str
+    spec: PolicySpec
+    slots: tuple[int, ...]  # that it, or a snapshot of it, can play
+    pools: tuple[str, ...]  # policies that are snapshots of it
+
+
+@dataclass
+class BankPlan:
+    """Policies that go into one bank, trainable ones first, and what they have in common."""
+
+    key: tuple[Any, ...]
+    members: list[Member]
+
+    @property
+    def num_trainable(self) -> int:
+        """Members that are trained."""
+        return sum(member.spec.trainable for member in self.members)
+
+
+def make_roster(
+    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig
+) -> tuple[Players, list[BankPlan]]:
+    """All players of a run.
+
+    Returns:
+        The players, and of each of their banks which policies it holds.
+
+    Raises:
+        ValueError: what does not fit together.
+    """
+    mapping = make_mapping(config.policies, env.agents)
+    specs = policy_specs(config, mapping)
+    plans = _plan_banks(env, env_params, config, mapping, specs)
+    banks, pools, names, policy_of = [], [], [], []
+    for plan in plans:
+        encoder, network = _encoder(env, env_params, plan), plan.key[0]
+        first_player = len(names)
+        names += [member.name for member in plan.members]
+        policy_of += [mapping.names.index(member.name) for member in plan.members]
+        for row, member in enumerate(plan.members):
+            for name in member.pools:
+                spec = specs[name]
+                assert isinstance(spec, Snapshots)
+                policy = mapping.names.index(name)
+                pools.append(
+                    PoolSeats(
+                        spec=spec,
+                        policy=policy,
+                        origin=first_player + row,
+                        bank=len(banks),
+                        origin_row=row,
+                        first_row=len(names) - first_player,
+                        first_player=len(names),
+                    )
+                )
+                names += [f"{name}@{entry}" for entry in range(spec.size)]
+                policy_of += [policy] * spec.size
+        num_policies = len(names) - first_player
+        spec = plan.members[0].spec
+        bank = PolicyBank(
+            network=network,
+            distribution=encoder.distribution,
+            input_shape=encoder.input_shape,
+            num_policies=num_policies,
+            normalise_observations=spec.normalise_observations,
+            normalise_rewards=spec.normalise_rewards,
+            tile_rows=_tile_rows(env, config, encoder, num_policies),
+        )
+        check_network(bank)
+        banks.append(BankSeats(bank, encoder, first_player, plan.num_trainable))
+    scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
+    names += scripted
+    policy_of += [mapping.names.index(name) for name in scripted]
+    players = Players(
+        mapping=mapping,
+        banks=tuple(banks),
+        pools=tuple(pools),
+        scripts=tuple(make_script(spec, env, env_params) for spec in scripted.values()),
+        names=tuple(names),
+        policy_of=tuple(policy_of),
+        action_dims=env.action_width(env_params) if env.is_continuous(env_params) else None,
+        first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
+    )
+    return players, plans
+
+
+def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySpec]:
+    """What every policy is.
+
+    Raises:
+        ValueError: an entry of `specs` that no policy matches, or snapshots of nothing trainable.
+    """
+    keys = {name: match_name(config.specs, name) for name in mapping.names}
+    for key in config.specs:
+        if key not in keys.values():
+            raise ValueError(
+                f"specs names the unknown policy {key!r}; "
+                f"the policies are {', '.join(mapping.names)}"
+            )
+    specs = {
+        name: config.policy if key is None else config.specs[key] for name, key in keys.items()
+    }
+    for name, spec in specs.items():
+        if not isinstance(spec, Snapshots):
+            continue
+        origin = specs.get(spec.of)
+        if not isinstance(origin, PolicySpec) or not origin.trainable:
+            trainable = [
+                other
+                for other, spec in specs.items()
+                if isinstance(spec, PolicySpec) and spec.trainable
+            ]
+            raise ValueError(
+                f"policy {name!r} is to be snapshots of {spec.of!r}, which is no trainable policy; "
+                f"valid: {', '.join(trainable) or 'none'}"
+            )
+    return specs
+
+
+def _plan_banks(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    config: TrainConfig,
+    mapping: PolicyMapping,
+    specs: dict[str, AnySpec],
+) -> list[BankPlan]:
+    plans: list[BankPlan] = []
+    for name, spec in specs.items():
+        if not isinstance(spec, PolicySpec):
+            continue
+        pools = tuple(
+            other
+            for other, pool in specs.items()
+            if isinstance(pool, Snapshots) and pool.of == name
+        )
+        played = {mapping.names.index(policy) for policy in (name, *pools)}
+        slots = tuple(
+            slot for slot, policies in enumerate(mapping.candidates) if played & set(policies)
+        )
+        if not slots:
+            raise ValueError(f"no agent can be played by policy {name!r}; drop it")
+        encoder = _member_inputs(env, env_params, spec, slots)
+        network = make_network(spec.network, encoder, spec.central_critic)
+        ppo = (spec.ppo or config.ppo) if spec.trainable else None
+        key = (network, *_bank_key(encoder, spec, ppo))
+        plan = next((plan for plan in plans if _same_bank(plan.key, key)), None)
+        if plan is None:
+            plan = BankPlan(key, [])
+            plans.append(plan)
+        elif ppo is not None:
+            plan.key = key
+        plan.members.append(Member(name, spec, slots, pools))
+    for plan in plans:
+        plan.members.sort(key=lambda member: not member.spec.trainable)
+    return plans
+
+
+def _bank_key(encoder: AgentInputs, spec: PolicySpec, ppo: PPOConfig | None) -> tuple[Any, ...]:
+    inputs = (spec.prev_action, spec.prev_reward, spec.append_agent_id, spec.central_critic)
+    normalisers = (spec.normalise_observations, spec.normalise_rewards)
+    sizes = (encoder.feature_shape, encoder.action_width)
+    update = None if ppo is None else tuple(getattr(ppo, name) for name in UPDATE_SHAPE)
+    return (*sizes, *inputs, *normalisers, update)
+
+
+def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Frozen policies, whose update is None, go with any update."""
+    *alike, update = first
+    *other, other_update = second
+    return alike == other and (update == other_update or None in (update, other_update))
+
+
+def _member_inputs(
+    env: MultiAgentEnv, env_params: PyTree, spec: PolicySpec, slots: tuple[int, ...]
+) -> AgentInputs:
+    return make_agent_inputs(
+        env,
+        env_params,
+        slots,
+        spec.prev_action,
+        spec.prev_reward,
+        spec.append_agent_id,
+        spec.central_critic,
+    )
+
+
+def _encoder(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInputs:
+    slots = sorted({slot for member in plan.members for slot in member.slots})
+    return _member_inputs(env, env_params, plan.members[0].spec, tuple(slots))
+
+
+def _tile_rows(
+    env: MultiAgentEnv, config: TrainConfig, encoder: AgentInputs, num_policies: int
+) -> int:
+    """Rows of a policy at a tick, were they shared out evenly; a power of two."""
+    actors = min(len(encoder.slots), env.max_actors)
+    share = max(config.num_envs * actors // num_policies, 1)
+    most = MAX_TILE_ROWS.get(jax.default_backend(), MAX_TILE_ROWS_ELSEWHERE)
+    return min(max(1 << (share.bit_length() - 1), MIN_TILE_ROWS), most)

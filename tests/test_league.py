@@ -1,0 +1,234 @@
+"""Results, ratings and pools against tables and a replay in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmarl_ppo import league as league_lib
+from jaxmarl_ppo.league import PoolSeats, Snapshots, elo_ratings
+from jaxmarl_ppo.types import FrozenBank, Outcomes, Policies
+
+Q, SIZE = 6, 3
+# Players 0 and 1 are trained; 2, 3, 4 are snapshots of 0; 5 is somebody else.
+SPEC = Snapshots("main", size=SIZE, add_every=4)
+
+
+def seats(spec=SPEC):
+    return PoolSeats(spec, policy=2, origin=0, bank=0, origin_row=0, first_row=2, first_player=2)
+
+
+def make_outcomes(reward, player, over, alive=None):
+    shape = reward.shape
+    no = jnp.zeros(shape, bool)
+    alive = np.ones(shape, bool) if alive is None else alive
+    return Outcomes(
+        reward=jnp.asarray(reward), terminated=no, truncated=no, final_value=jnp.zeros(shape),
+        alive=jnp.asarray(alive), acted=jnp.asarray(alive), player=jnp.asarray(player),
+        credited=no, episode_over=jnp.asarray(over), extras={},
+    )  # fmt: skip
+
+
+def test_results_are_those_of_a_replay():
+    rng = np.random.default_rng(0)
+    ticks, envs, agents = 40, 5, 3
+    over = rng.random((ticks, envs)) < 0.2
+    reward = rng.integers(-1, 2, (ticks, envs, agents)).astype(np.float32)
+    alive = rng.random((ticks, envs, agents)) < 0.9
+    player = np.zeros((ticks, envs, agents), np.int32)
+    held = rng.integers(0, Q, (envs, agents))
+    for t in range(ticks):
+        # Now and then somebody else takes over in the middle.
+        swap = rng.random((envs, agents)) < 0.03
+        held = np.where(swap, rng.integers(0, Q, held.shape), held)
+        player[t] = held
+        held = np.where(over[t][:, None], rng.integers(0, Q, held.shape), held)
+    counted = np.ones((envs, agents), bool)
+    counted[1] = False
+
+    score, payoff, games = (np.zeros((Q, Q)) for _ in range(3))
+    for e in range(envs):
+        start = 0
+        for end in np.nonzero(over[:, e])[0]:
+            span = slice(start, end + 1)
+            total = reward[span, e].sum(0)
+            who = [set(player[span, e, a][alive[span, e, a]]) for a in range(agents)]
+            steady = [len(w) == 1 and not (start == 0 and e == 1) for w in who]
+            for i in range(agents):
+                for j in range(agents):
+                    if i != j and steady[i] and steady[j]:
+                        pair = next(iter(who[i])), next(iter(who[j]))
+                        score[pair] += 0.5 + 0.5 * np.sign(total[i] - total[j])
+                        payoff[pair] += total[i]
+                        games[pair] += 1
+            start = end + 1
+    assert games.sum() > 40
+
+    league = league_lib.init_league(Q, (seats(),))
+    running = league_lib.init_games(jnp.asarray(counted))
+    record = jax.jit(
+        lambda league, running, outcomes: (
+            lambda played: (
+                league_lib.record_results(league, (seats(),), played[1], outcomes.episode_over),
+                played[0],
+            )
+        )(league_lib.track_games(running, outcomes))
+    )
+    outcomes = make_outcomes(reward, player, over, alive)
+    league, _ = record(league, running, outcomes)
+    np.testing.assert_allclose(league.games, games)
+    np.testing.assert_allclose(league.score, score)
+    np.testing.assert_allclose(league.payoff, payoff, atol=1e-4)
+    np.testing.assert_allclose(league.pools[0].games, games[0, 2:5].sum())
+    np.testing.assert_allclose(league.pools[0].wins, score[0, 2:5].sum())
+
+    # The same in two rollouts, whose cut falls into episodes: older results have faded once.
+    league = league_lib.init_league(Q, (seats(),))
+    for part in (slice(0, 13), slice(13, ticks)):
+        league, running = record(league, running, jax.tree.map(lambda x, p=part: x[p], outcomes))
+    np.testing.assert_allclose(league.pools[0].games, games[0, 2:5].sum())
+    assert 0.97 * games.sum() < league.games.sum() < games.sum()
+
+
+def draw_shares(league, spec, player=(0, 2), num=20_000):
+    keys = jax.random.split(jax.random.key(0), num)
+    draw = jax.vmap(
+        lambda key: league_lib.draw_entries(key, league, seats(spec), 0, jnp.array(player))
+    )
+    entries = np.asarray(jax.jit(draw)(keys))[:, 1]
+    return np.bincount(entries, minlength=SIZE) / num
+
+
+def full_league(**pool):
+    league = league_lib.init_league(Q, (seats(),))
+    fields = {"count": 3, "oldest": 1, "added_at": jnp.array([8, 4, 6]), **pool}
+    fields = {name: jnp.asarray(value) for name, value in fields.items()}
+    return league.replace(pools=(league.pools[0].replace(**fields),))
+
+
+def test_opponents_are_drawn_from_what_there_is():
+    np.testing.assert_allclose(draw_shares(full_league(), SPEC), [1 / 3] * 3, atol=0.015)
+    two = full_league(count=2)
+    np.testing.assert_allclose(draw_shares(two, SPEC), [0.5, 0.5, 0], atol=0.015)
+    # What is to be replaced is left alone, unless there is nothing else.
+    waiting = full_league(waiting=True)
+    np.testing.assert_allclose(draw_shares(waiting, SPEC), [0.5, 0, 0.5], atol=0.015)
+    filling = full_league(waiting=True, count=2, oldest=0)
+    np.testing.assert_allclose(draw_shares(filling, SPEC), [0.5, 0.5, 0], atol=0.015)
+    latest = Snapshots("main", size=SIZE, add_every=4, draw="latest")
+    np.testing.assert_array_equal(draw_shares(full_league(), latest, num=50), [1, 0, 0])
+    np.testing.assert_array_equal(draw_shares(two, latest, num=50), [1, 0, 0])
+
+
+def test_prioritised_draws_go_by_who_beats_the_opponent():
+    league = full_league()
+    games = jnp.zeros((Q, Q)).at[2:5, 0].set(998.0)
+    score = jnp.zeros((Q, Q)).at[2:5, 0].set(jnp.array([99.0, 399.0, 799.0]))
+    league = league.replace(games=games, score=score)
+    rates = np.array([0.1, 0.4, 0.8])
+    hard = Snapshots("main", size=SIZE, add_every=4, draw="prioritised")
+    np.testing.assert_allclose(draw_shares(league, hard), rates / rates.sum(), atol=0.015)
+    harder = Snapshots("main", size=SIZE, add_every=4, draw="prioritised", priority=2.0)
+    np.testing.assert_allclose(draw_shares(league, harder), rates**2 / (rates**2).sum(), atol=0.015)
+
+
+def stack_of(values):
+    return Policies({"w": jnp.asarray(values, jnp.float32)[:, None]}, None, None)
+
+
+def add(league, weights, playing, iteration, spec=SPEC):
+    banks = (FrozenBank(stack_of(weights)),)
+    league, banks = league_lib.add_snapshots(
+        league, (seats(spec),), banks, jnp.array(playing), jnp.asarray(iteration)
+    )
+    return league, np.asarray(banks[0].policies.params["w"][:, 0])
+
+
+def test_snapshots_are_added_on_time_and_the_oldest_makes_way():
+    league = league_lib.init_league(Q, (seats(),))
+    weights, nobody = [1.0, 2.0, 0.0, 0.0, 0.0], [[0, 1]]
+    for iteration in range(1, 17):
+        weights[0] = 100.0 + iteration
+        league, weights = add(league, weights, nobody, iteration)
+        weights = weights.tolist()
+        pool = league.pools[0]
+        expected = {1: [0, 0, 0], 4: [0, 104, 0], 8: [0, 104, 108], 12: [112, 104, 108],
+                    16: [112, 116, 108]}  # fmt: skip
+        if iteration in expected:
+            assert weights[2:] == expected[iteration]
+        assert weights[1] == 2.0
+    assert int(pool.count) == 3
+    np.testing.assert_array_equal(pool.added_at, [12, 16, 8])
+
+
+def test_an_entry_that_plays_is_not_overwritten_and_the_addition_waits():
+    league = full_league(last_added=8)
+    results = jnp.ones((Q, Q))
+    league = league.replace(score=results, games=results, payoff=results)
+    weights = [112.0, 2.0, 108.0, 104.0, 106.0]
+    playing = [[0, 1], [3, 1]]  # player 3 is entry 1, the oldest
+    league, after = add(league, weights, playing, 12)
+    np.testing.assert_array_equal(after, weights)
+    assert bool(league.pools[0].waiting)
+    np.testing.assert_array_equal(league.games, results)
+    weights[0] = 113.0
+    league, after = add(league, weights, [[0, 1], [2, 4]], 13)
+    np.testing.assert_array_equal(after, [113, 2, 108, 113, 106])
+    assert not bool(league.pools[0].waiting)
+    assert int(league.pools[0].oldest) == 2
+    # What the old entry had done is forgotten, and nothing else.
+    fresh = np.ones((Q, Q))
+    fresh[3] = fresh[:, 3] = 0.0
+    for table in (league.games, league.score, league.payoff):
+        np.testing.assert_array_equal(table, fresh)
+
+
+@pytest.mark.parametrize(
+    ("wins", "games", "adds"), [(80, 100, True), (79, 100, False), (99, 99, False)]
+)
+def test_a_win_rate_adds(wins, games, adds):
+    spec = Snapshots("main", size=SIZE, add_at_win_rate=0.8)
+    league = full_league(count=1, wins=float(wins), games=float(games))
+    league, after = add(league, [5.0, 2.0, 0.0, 0.0, 0.0], [[0, 1]], 1, spec)
+    assert (after[3] == 5.0) == adds
+    assert int(league.pools[0].count) == 1 + adds
+    assert float(league.pools[0].games) == (0.0 if adds else games)
+
+
+def test_elo_of_known_odds():
+    """Odds of 3 to 1 are 190.8 points, and they add up."""
+    games = 1e6 * (1.0 - np.eye(3))
+    share = np.array([[0.5, 0.75, 0.9], [0.25, 0.5, 0.75], [0.1, 0.25, 0.5]])
+    ratings = elo_ratings(share * games, games)
+    np.testing.assert_allclose(np.diff(ratings), [-190.8, -190.8], atol=0.1)
+    np.testing.assert_allclose(ratings.mean(), 1000.0, atol=1e-6)
+
+
+def test_elo_stays_finite_and_leaves_out_who_has_not_played():
+    games = np.zeros((3, 3))
+    games[0, 1] = games[1, 0] = 50.0
+    score = np.zeros((3, 3))
+    score[0, 1] = 50.0
+    ratings = elo_ratings(score, games)
+    assert np.isnan(ratings[2])
+    assert 400 < ratings[0] - ratings[1] < 2000
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"size": 0, "add_every": 1}, ["size", "0"]),
+        ({"add_every": 0}, ["add_every", "0"]),
+        ({}, ["add_every or add_at_win_rate"]),
+        ({"add_every": 1, "add_at_win_rate": 0.5}, ["either"]),
+        ({"add_at_win_rate": 1.5}, ["1.5"]),
+        ({"add_every": 1, "draw": "best"}, ["'best'", "uniform, latest, prioritised"]),
+        ({"add_every": 1, "priority": 2.0}, ["no effect", "prioritised"]),
+        ({"add_every": 1, "draw": "prioritised", "priority": 0.0}, ["positive"]),
+    ],
+)
+def test_bad_pools_are_refused(fields, words):
+    with pytest.raises(ValueError) as error:
+        Snapshots("main", **fields)
+    for word in words:
+        assert word in str(error.value)

@@ -1,0 +1,298 @@
+"""Who plays: players numbered, held for a life, drawn anew for the next."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probe_envs import Duel, RandomLives, Reach, quick_jit, tiny_learner
+
+import jaxmarl_envs
+from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.league import Snapshots
+from jaxmarl_ppo.mapping import Ensemble, MappingFunction, Matchups
+from jaxmarl_ppo.networks import LSTM, MLP
+from jaxmarl_ppo.rollout import rollout
+from jaxmarl_ppo.roster import make_roster
+from jaxmarl_ppo.scripted import Scripted
+
+ENVS = 512
+
+
+def roster(env, config):
+    return make_roster(env, env.default_params, config)
+
+
+def test_policies_of_equal_shape_share_a_bank_and_others_do_not():
+    players, plans = roster(RandomLives(), TrainConfig(policies="per_agent"))
+    assert [[member.name for member in plan.members] for plan in plans] == [["a", "b"], ["c"]]
+    assert [seats.encoder.slots for seats in players.banks] == [(0, 1), (2,)]
+    assert [seats.bank.distribution.num_outputs for seats in players.banks] == [3, 4]
+    assert players.names == ("a", "b", "c")
+
+
+def test_networks_are_sized_for_the_agents_that_they_can_play():
+    env, _ = jaxmarl_envs.make("crypto")
+    players, _ = roster(env, TrainConfig(policies="per_agent"))
+    assert [seats.bank.input_shape for seats in players.banks] == [(4,), (8,)]
+    shared, _ = roster(env, TrainConfig(policies="shared"))
+    assert [seats.bank.input_shape for seats in shared.banks] == [(8,)]
+    mixed = {"eve_0": ["one", "two"], "bob_0": "two", "alice_0": "three"}
+    players, plans = roster(env, TrainConfig(policies=mixed))
+    widths = {
+        member.name: seats.bank.input_shape[0]
+        for seats, plan in zip(players.banks, plans, strict=True)
+        for member in plan.members
+    }
+    assert widths == {"one": 4, "two": 8, "three": 8}
+
+
+def test_unequal_networks_and_unequal_updates_make_banks():
+    env = Duel()
+    specs = {
+        "first": PolicySpec(network=LSTM(lstm_size=4)),
+        "second": PolicySpec(network=MLP(hidden_sizes=(4,)), ppo=PPOConfig(learning_rate=1.0)),
+    }
+    config = TrainConfig(policies={"*": ["first", "second", "third", "fourth"]}, specs=specs)
+    players, plans = roster(env, config)
+    names = [[member.name for member in plan.members] for plan in plans]
+    assert names == [["first"], ["second"], ["third", "fourth"]]
+    assert players.names == ("first", "second", "third", "fourth")
+    tick = PPOConfig(discount_by="tick")
+    specs = {"third": PolicySpec(ppo=tick), "fourth": PolicySpec(trainable=False)}
+    _, plans = roster(env, TrainConfig(policies=config.policies, specs=specs))
+    names = [[member.name for member in plan.members] for plan in plans]
+    assert names == [["first", "second", "fourth"], ["third"]]
+    assert [plan.num_trainable for plan in plans] == [2, 1]
+
+
+def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
+    env = Duel()
+    specs = {
+        "old": Snapshots("new", size=2, add_every=1),
+        "dull": Scripted("random"),
+        "still": PolicySpec(trainable=False),
+    }
+    mapping = {"*": ["dull", "old", "still", "new"]}
+    players, _ = roster(env, TrainConfig(policies=mapping, specs=specs))
+    assert players.names == ("new", "still", "old@0", "old@1", "dull")
+    assert [players.policies[k] for k in players.policy_of] == [
+        "new",
+        "still",
+        "old",
+        "old",
+        "dull",
+    ]
+    assert players.first_player_of == (4, 2, 1, 0)
+    (pool,) = players.pools
+    assert (pool.origin, pool.origin_row, pool.first_row, pool.first_player) == (0, 0, 2, 2)
+    assert players.banks[0].bank.num_policies == 4
+    assert players.banks[0].num_trainable == 1
+    assert players.able(0) == [0, 1, 2, 3, 4]
+    assert players.learners(0) == [0]
+
+
+def test_continuous_agents_have_their_own_dimensions():
+    players, _ = roster(Reach(), TrainConfig(policies="per_agent"))
+    assert [seats.bank.distribution.num_outputs for seats in players.banks] == [2, 4]
+    np.testing.assert_array_equal(players.banks[0].encoder.action_high, [[3.0]])
+    np.testing.assert_array_equal(players.banks[1].encoder.action_low, [[0.0, -2.0]])
+
+
+def play(learner, num_steps, num_rollouts, key=0):
+    """Who held each slot, who lived and where lives ended, `[ticks, E, A]`."""
+    state = quick_jit(learner.init)(jax.random.key(key))
+    args = (learner.env, learner.env_params, learner.players, state.population)
+
+    @quick_jit
+    def go_on(slots, key):
+        after, record = rollout(*args, slots, key, num_steps)
+        outcomes = record.outcomes
+        ended = outcomes.terminated | outcomes.truncated
+        return after, (outcomes.player, outcomes.alive, ended, outcomes.episode_over)
+
+    slots, seen = state.slots, []
+    for index in range(num_rollouts):
+        slots, record = go_on(slots, jax.random.key(1000 + index))
+        seen.append(jax.device_get(record))
+    return tuple(np.concatenate(x) for x in zip(*seen, strict=True)), slots
+
+
+@pytest.mark.parametrize("num_steps", [1, 3, 7])
+def test_a_draw_is_held_for_a_life_and_made_anew_for_the_next(num_steps):
+    """Random lives with rebirths and late joins, in rollouts that cut them everywhere."""
+    env = RandomLives()
+    mapping = Ensemble(3, weights=(2, 1, 1))
+    learner = tiny_learner(
+        env, env.default_params, policies=mapping, num_envs=ENVS, network={"hidden_sizes": (2,)}
+    )
+    (player, alive, ended, over), slots = play(learner, num_steps, -(-84 // num_steps))
+    names = np.array(learner.players.names)
+    goes_on = alive[:-1] & ~ended[:-1]
+    assert (player[1:] == player[:-1])[goes_on].all()
+    np.testing.assert_array_equal(slots.episode, over.sum(0))
+    born = alive[1:] & (~alive[:-1] | ended[:-1])
+    assert born.sum() > 10_000
+    reborn = alive[1:] & ended[:-1] & ~over[:-1, :, None]
+    assert reborn.sum() > 1_000
+    for slot, agent in enumerate(env.agents):
+        for among in (born, reborn):
+            drawn = names[player[1:, :, slot][among[..., slot]]]
+            for k, share in enumerate((0.5, 0.25, 0.25)):
+                error = np.sqrt(share * (1 - share) / len(drawn))
+                assert abs((drawn == f"{agent}_{k}").mean() - share) < 4.5 * error
+        # The next life's policy does not depend on the last one's.
+        again = reborn[..., slot]
+        before, after = player[:-1, :, slot][again], player[1:, :, slot][again]
+        same = (before == after).mean()
+        assert abs(same - (0.25 + 2 / 16)) < 4.5 * np.sqrt(0.375 * 0.625 / len(before))
+
+
+def test_a_rebirth_redraws_its_own_slot_alone():
+    env = RandomLives()
+    learner = tiny_learner(
+        env,
+        env.default_params,
+        policies=Ensemble(4, joint=True),
+        num_envs=64,
+        network={"hidden_sizes": (2,)},
+    )
+    (player, alive, _, _), _ = play(learner, 5, 12)
+    member = np.array([int(name.split("_")[1]) for name in learner.players.names])[player]
+    for t, e in np.ndindex(*alive.shape[:2]):
+        present = member[t, e][alive[t, e]]
+        assert (present == present[:1]).all()
+
+
+def test_a_function_sees_how_many_episodes_there_were():
+    def every_third(key, draw):
+        del key
+        return jnp.where(draw.episode % 3 == 2, 1, jnp.zeros(2, jnp.int32))
+
+    env = Duel()
+    learner = tiny_learner(
+        env, None, policies=MappingFunction(every_third, ("often", "seldom")), num_envs=2
+    )
+    (player, _, _, over), _ = play(learner, 4, 8)
+    before = np.concatenate([np.zeros((1, 2), int), np.cumsum(over, 0)[:-1]])
+    assert before.max() > 5
+    np.testing.assert_array_equal(
+        player, np.broadcast_to((before % 3 == 2)[..., None], player.shape)
+    )
+
+
+def test_scripted_actions_reach_the_environment_and_train_nothing():
+    env, params = jaxmarl_envs.make("crypto")
+
+    def says_two(state, obs, params, key):
+        del state, obs, params, key
+        return jnp.full(3, 2)
+
+    learner = tiny_learner(
+        env,
+        params,
+        policies={"eve_0": "fixed", "bob_0": "bob", "alice_0": "fixed"},
+        config={"specs": {"fixed": Scripted(says_two)}},
+        num_envs=4,
+        num_steps=6,
+    )
+    state = quick_jit(learner.init)(jax.random.key(0))
+    state, metrics = quick_jit(learner.train_step)(state)
+    assert (state.slots.env_state.message == jnp.eye(4)[2]).all()
+    np.testing.assert_array_equal(metrics.sums.decisions, [48, 24])
+    np.testing.assert_array_equal(metrics.sums.trained[0], 0)
+    assert len(learner.players.banks) == 1
+    assert learner.players.banks[0].encoder.slots == (1,)
+
+
+def test_frozen_policies_do_not_change_by_a_bit():
+    env = Duel()
+    learner = tiny_learner(
+        env,
+        None,
+        policies={"*": ["learns", "frozen"]},
+        config={"specs": {"frozen": PolicySpec(network=MLP(hidden_sizes=(8,)), trainable=False,
+                                               normalise_observations=True)}},
+        spec={"normalise_observations": True},
+        num_envs=16,
+    )  # fmt: skip
+    assert len(learner.players.banks) == 1
+    state = quick_jit(learner.init)(jax.random.key(0))
+    step = quick_jit(learner.train_step)
+    before = jax.device_get(state)
+    for _ in range(3):
+        state, metrics = step(state)
+    frozen = learner.players.names.index("frozen")
+    pairs = zip(
+        *map(jax.tree.leaves, (before.population.banks, state.population.banks)), strict=True
+    )
+    moved = [
+        ((old[frozen] != new[frozen]).any(), (old[1 - frozen] != new[1 - frozen]).any())
+        for old, new in pairs
+    ]
+    assert not any(row[0] for row in moved)
+    assert any(row[1] for row in moved)
+    assert metrics.sums.decisions[frozen] > 0
+    assert metrics.sums.update.num_steps[frozen] == 0
+    assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state.banks[0].opt_state))
+
+
+def test_nothing_but_frozen_policies_is_refused():
+    with pytest.raises(ValueError, match="none of the policies shared is trainable"):
+        tiny_learner(Duel(), None, spec={"trainable": False})
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"),
+    [
+        ({"x": PolicySpec()}, ["'x'", "first, second"]),
+        ({"first": Snapshots("third", add_every=1)}, ["'third'", "valid: second"]),
+        ({"first": Snapshots("first", add_every=1)}, ["'first'", "valid: second"]),
+        ({"first": Scripted("clever")}, ["'clever'", "random"]),
+        ({"first": Scripted(lambda state: state)}, ["cannot be called"]),
+        ({"first": Scripted(lambda s, o, p, k: jnp.zeros(5))}, ["(2,)", "(5,)"]),
+    ],
+)
+def test_what_does_not_fit_is_said(specs, words):
+    with pytest.raises(ValueError) as error:
+        roster(Duel(), TrainConfig(policies="per_agent", specs=specs))
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_matchups_with_snapshots_make_the_next_rollout_play_them():
+    env = Duel()
+    mapping = Matchups(({"first": "p", "second": "q"}, {"first": "p", "second": "old"}), (1, 1))
+    learner = tiny_learner(
+        env,
+        None,
+        policies=mapping,
+        config={"specs": {"old": Snapshots("q", size=3, add_every=1)}},
+        num_envs=64,
+        num_steps=6,
+        learning_rate=0.05,
+    )
+    state = quick_jit(learner.init)(jax.random.key(0))
+    step = quick_jit(learner.train_step)
+    pool = learner.players.pools[0]
+    for iteration in (1, 2):  # until the pool is full
+        before, (state, metrics) = state, step(state)
+        count = int(state.league.pools[0].count)
+        assert count == iteration + 1
+        newest = int(jnp.argmax(state.league.pools[0].added_at))
+        rows, old_rows = (x.population.banks[pool.bank] for x in (state, before))
+        for entry in range(3):
+            # The newest is what the policy has just become, the others are what they were.
+            source, row = (old_rows, pool.first_row + entry)
+            if entry == newest:
+                source, row = rows, pool.origin_row
+            jax.tree.map(
+                lambda x, y, at=pool.first_row + entry, row=row: np.testing.assert_array_equal(
+                    x[at], y[row]
+                ),
+                rows,
+                source,
+            )
+        args = (env, None, learner.players, state.population)
+        _, record = rollout(*args, state.slots, jax.random.key(iteration), 6)
+        assert (record.outcomes.player == pool.first_player + newest).any()
+        assert metrics.sums.update.num_steps[2] == 0
