@@ -11,10 +11,10 @@ train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo evaluate $(RUN_DIR)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist loadfile
 
 slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m slow -n 2
+	$(BIN)/python -m pytest -q -m slow -n auto
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -207,6 +207,12 @@ class TrainConfig:
         )
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+        if isinstance(self.policies, Mapping):
+            table = {
+                agent: tuple(choice) if isinstance(choice, list) else choice
+                for agent, choice in self.policies.items()
+            }
+            object.__setattr__(self, "policies", table)
         for name, spec in self.specs.items():
             if not isinstance(spec, PolicySpec | Snapshots | Scripted):
                 raise ValueError(

@@ -28,6 +28,8 @@ from jaxmarl_ppo.types import PyTree
 # Fields of a network that the environment decides, and those of every flax module.
 _TOLD_FIELDS = ("num_outputs", "continuous", "actor_width", "parent", "name")
 _SCHEDULES = ("learning_rate", "entropy_coef")
+CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
+CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
 _MAPPING_KINDS: dict[type, str] = {Ensemble: "ensemble", Matchups: "matchups"}
 
 
@@ -91,11 +93,10 @@ def mapping_from_json(data: Any) -> MappingSpec:
     kind = fields.get("kind")
     if kind == "custom" and "function" in fields:
         raise ValueError(
-            "the policy mapping of this run is a function of its own; pass the whole configuration "
-            "from Python: load_run(run_dir, config=...)"
+            f"the policy mapping of this run is a function of its own; {CALL_FOR_CONFIG}"
         )
     if kind not in kinds:
-        return fields
+        return {agent: _hashable(choice) for agent, choice in fields.items()}
     del fields["kind"]
     return kinds[kind](**_known(fields, kinds[kind], f"policies ({kind})"))
 
@@ -138,8 +139,12 @@ def network_to_json(network: str | nn.Module) -> str | dict[str, Any]:
     return {"kind": kind, **{name: _plain(getattr(network, name)) for name in names}}
 
 
-def network_from_json(data: Any) -> str | nn.Module:
+def network_from_json(data: Any, how: str = CALL_FOR_NETWORK) -> str | nn.Module:
     """The inverse of `network_to_json`.
+
+    Args:
+        data: what `network_to_json` returned.
+        how: what a message tells to do about a module of the user's own.
 
     Raises:
         ValueError: an unknown kind or field, or a module of the user's own.
@@ -150,8 +155,7 @@ def network_from_json(data: Any) -> str | nn.Module:
     kind = fields.pop("kind", None)
     if kind == "custom":
         raise ValueError(
-            f"the network of this run is a module of its own, {fields.get('class')}; pass it from "
-            "Python: load_run(run_dir, network=MyModule(...))"
+            f"the network of this run is a module of its own, {fields.get('class')}; {how}"
         )
     if kind not in NETWORKS:
         raise ValueError(f"unknown network kind {kind!r}; valid: {', '.join(NETWORKS)}, custom")
@@ -237,10 +241,7 @@ def _any_spec_from_dict(data: Any, where: str) -> PolicySpec | Snapshots | Scrip
         return Snapshots(**_known(fields, Snapshots, where))
     if kind == "scripted":
         if isinstance(fields.get("script"), Mapping):
-            raise ValueError(
-                f"{where} of this run is a function of its own; pass the whole configuration from "
-                "Python: load_run(run_dir, config=...)"
-            )
+            raise ValueError(f"{where} of this run is a function of its own; {CALL_FOR_CONFIG}")
         return Scripted(**_known(fields, Scripted, where))
     raise ValueError(f"{where} has the kind {kind!r}; valid: network, snapshots, scripted")
 
@@ -257,7 +258,8 @@ def _spec_from_dict(data: Any, where: str, network: nn.Module | None = None) -> 
     if network is not None:
         values["network"] = network
     elif "network" in values:
-        values["network"] = network_from_json(values["network"])
+        how = CALL_FOR_NETWORK if where == "policy" else CALL_FOR_CONFIG
+        values["network"] = network_from_json(values["network"], how)
     if values.get("ppo") is not None:
         values["ppo"] = _ppo_from_dict(values["ppo"], f"{where}.ppo")
     return PolicySpec(**values)
@@ -290,7 +292,13 @@ def _linear(data: Mapping[str, Any], where: str) -> Linear:
 
 def _known(data: Any, cls: type, where: str) -> dict[str, Any]:
     values = dict(_mapping(data, where))
-    _refuse_unknown(values, [f.name for f in dataclasses.fields(cls)], where)
+    fields = dataclasses.fields(cls)
+    _refuse_unknown(values, [f.name for f in fields], where)
+    absent = dataclasses.MISSING
+    needed = [f.name for f in fields if f.default is absent and f.default_factory is absent]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise ValueError(f"{where} lacks {', '.join(missing)}")
     return values
 
 

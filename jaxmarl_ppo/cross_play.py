@@ -203,8 +203,9 @@ def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
     )
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    bound = max(float(np.abs(means - np.median(means)).max()), 1e-9)
-    centre = float(np.median(means))
+    # White is an even result where some lose, else the middle.
+    centre = 0.0 if means.min() < 0.0 < means.max() else float(np.median(means))
+    bound = max(float(np.abs(means - centre).max()), 1e-9)
     image = axes.imshow(means, cmap="RdBu", vmin=centre - bound, vmax=centre + bound, aspect="auto")
     for (row, column), mean in np.ndenumerate(means):
         dark = abs(mean - centre) > 0.6 * bound

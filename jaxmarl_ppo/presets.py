@@ -82,8 +82,8 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
-    # Three policies for every agent, drawn anew for each episode. Nobody shares a network, so a code
-    # has to be found that all pairs of bob and alice can use.
+    # Three policies for every agent, drawn anew for each episode. Nobody shares a network, so they
+    # have to find a code that all pairs of bob and alice can use.
     "crypto/ensemble": Preset(
         TrainConfig(
             total_env_steps=3_000_000,
@@ -93,7 +93,8 @@ PRESETS: dict[str, Preset] = {
             policy=PolicySpec(network=MLP(hidden_sizes=(64, 64), activation="relu")),
             ppo=PPOConfig(
                 learning_rate=Linear(2e-3, 1e-4),
-                entropy_coef=Linear(0.06, 0.003),
+                entropy_coef=0.01,
+                num_epochs=15,
                 gamma=0.7,
                 gae_lambda=0.9,
             ),
@@ -119,6 +120,22 @@ PRESETS: dict[str, Preset] = {
             ),
             # Less than half of the slots act at a tick, so minibatches are small.
             micro_batch_rows=2048,
+        )
+    ),
+    # Alice's entropy stays up, or she settles on what bob fails at now; his comes down, since a
+    # sure bob is what leaves her nothing but longer tasks.
+    "asymmetric_play": Preset(
+        TrainConfig(
+            total_env_steps=4_000_000,
+            num_envs=256,
+            num_steps=64,
+            policies="per_agent",
+            ppo=PPOConfig(learning_rate=Linear(1e-3, 3e-4), entropy_coef=Linear(0.1, 0.01)),
+            specs={
+                "alice": PolicySpec(
+                    ppo=PPOConfig(learning_rate=Linear(1e-3, 3e-4), entropy_coef=Linear(0.05, 0.02))
+                )
+            },
         )
     ),
     # Four games of CartPole side by side; small rollouts, as episodes soon get long.

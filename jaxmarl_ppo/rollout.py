@@ -127,13 +127,14 @@ def rollout(
         choice = act(players, population, slots, env_params, key_act)
         after, answer = step(env, env_params, slots, choice, key_env)
         truncated = answer.truncated & ~answer.terminated
+        final = answer.info["final_observation"]
+        # Whose life has just ended is still to be seen in it.
+        final = final.replace(alive=final.alive | slots.obs.alive)
         outcomes = Outcomes(
             reward=answer.reward,
             terminated=answer.terminated,
             truncated=truncated,
-            final_value=_final_value(
-                players, population, after, answer.info["final_observation"], truncated
-            ),
+            final_value=_final_value(players, population, after, final, truncated),
             alive=slots.obs.alive,
             acted=slots.obs.agent_mask,
             player=slots.player,

@@ -6,7 +6,7 @@ function and enter it in `SCENARIOS`.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypedDict
@@ -104,7 +104,7 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
                 for (seat, player), policy in seats.items()
                 if seat == agent
             }
-            for agent in env.agents
+            for agent in dict.fromkeys(seat for seat, _ in seats)
         }
         for name, way in ways.items()
     }
@@ -112,9 +112,14 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
         name: float(np.mean([np.mean(list(values.values())) for values in found.values()]))
         for name, found in by_seat.items()
     }
-    first = [tables[players.learners(slot)[0]] for slot in range(env.num_agents)]
+    first = {
+        agent: tables[players.learners(slot)[0]]
+        for slot, agent in enumerate(env.agents)
+        if players.learners(slot)
+    }
     against = {
-        name: _exact_results(table, [way(policy) for policy in first]) for name, way in ways.items()
+        name: _exact_results(table, {agent: way(policy) for agent, policy in first.items()})
+        for name, way in ways.items()
     }
     headline = [
         f"{name} policy: exact exploitability {value:.4f}"
@@ -141,8 +146,8 @@ def move_probabilities(
 ) -> np.ndarray:
     """A network's move probabilities at every position, `[D, N]`, for `GameTable`.
 
-    It is asked in every seat that it can play; rows of other seats are uniform over all cells. It
-    must not look at anything but the position.
+    It is asked in every seat that it can play; rows of other seats are uniform. It must not look at
+    anything but the position.
     """
     states = jax.tree.map(lambda x: x[table.decisions], table.states())
     log_probs = _log_probabilities(
@@ -168,7 +173,8 @@ def _log_probabilities(
     slots = init_slots(env, env_params, players, population.league, key, num_positions)
     obs = jax.vmap(env.observe)(states)
     slots = slots.replace(obs=obs, player=jnp.full(slots.player.shape, player))
-    log_probs = jnp.full(obs.action_mask.shape, -jnp.log(env.num_cells))
+    uniform = obs.action_mask / obs.action_mask.sum(-1, keepdims=True)
+    log_probs = jnp.log(uniform)
     banks = zip(players.banks, population.banks, slots.hidden, strict=True)
     for seats, stack, hidden in banks:
         encoder, distribution = seats.encoder, seats.bank.distribution
@@ -208,16 +214,18 @@ def why_not_exact(learner: Learner) -> str | None:
 
 
 def _exact_results(
-    table: GameTable, policies: Sequence[np.ndarray]
+    table: GameTable, policies: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Against random and minimax play, of one policy for each seat."""
-    x, o = policies
+    """Against random and minimax play, of each seat's policy."""
+
+    def result(agent: str, policy: np.ndarray, opponent: np.ndarray) -> dict[str, float]:
+        if agent == "x":
+            return table.expected_outcome(policy, opponent)._asdict()
+        return Outcome(*reversed(table.expected_outcome(opponent, policy)))._asdict()
+
     opponents = {"random": table.uniform_policy(), "minimax": table.minimax_policy()}
     return {
-        name: {
-            "x": table.expected_outcome(x, opponent)._asdict(),
-            "o": Outcome(*reversed(table.expected_outcome(opponent, o)))._asdict(),
-        }
+        name: {agent: result(agent, policy, opponent) for agent, policy in policies.items()}
         for name, opponent in opponents.items()
     }
 
@@ -232,6 +240,8 @@ def _play_against_random(evaluation: Evaluation) -> Report:
         learner = dataclasses.replace(learner, players=players)
     results = {}
     for seat, agent in enumerate(agents):
+        if not players.learners(seat):
+            continue
         totals = play_episodes(
             learner,
             evaluation.population,

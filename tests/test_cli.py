@@ -120,7 +120,7 @@ def test_run_folder_in_use(interrupted, capsys):
     ("args", "message"),
     [
         ("trian crypto", "unknown command 'trian'; valid: train, evaluate, envs"),
-        ("train cripto", "unknown environment 'cripto'; did you mean 'crypto'? valid names: cr"),
+        ("train cripto", "environment 'cripto'; did you mean 'crypto'? valid names: asymmetric_"),
         ("train --seed 1 cripto", "did you mean 'crypto'?"),
         ("train tic_tac_toe --env-kwargs sise=4", "takes no option 'sise'; valid options: size"),
         ("train tic_tac_toe --env-kwargs size", "--env-kwargs takes KEY=VALUE, got 'size'"),

@@ -1,8 +1,8 @@
 """What other multi-agent trainers are known to get wrong, each as a test.
 
-Some have a place of their own: exactly `num_epochs` for unequal policies in test_ppo, draws held for a
-life and new lives in recycled slots in test_players, conservation in test_metrics, options without
-effect in test_config.
+Some have a place of their own: exactly `num_epochs` for unequal policies in test_ppo, draws held
+for a life and new lives in recycled slots in test_players, conservation in test_metrics, options
+without effect in test_config.
 """
 
 import dataclasses
