@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jaxmarl_envs
-from jaxmarl_ppo import TrainConfig, Trainer, preset
+from jaxmarl_ppo import TrainConfig, Trainer, make_learner, preset
 from jaxmarl_ppo.evaluate import evaluate_policies
 
 EPISODES = 2048
@@ -42,8 +42,7 @@ def train(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
 
 def against_best_response(config: TrainConfig, run_dir: Path, seed: int) -> TrainConfig:
     """The same Bobs and Alices, frozen, and one fresh Eve."""
-    trained = Trainer(*jaxmarl_envs.make("crypto"), config, progress=False).learner.players
-    mapping = trained.mapping
+    mapping = make_learner(*jaxmarl_envs.make("crypto"), config).players.mapping
     table: dict[str, Any] = {"eve_0": "best_response"}
     specs: dict[str, Any] = {}
     for agent, candidates in zip(("bob_0", "alice_0"), mapping.candidates[1:], strict=True):

@@ -1,22 +1,36 @@
-"""The README's Python code runs as it stands."""
+"""The documents' Python code runs as it stands."""
 
 import re
 from pathlib import Path
 
 import jaxmarl_envs
 from jaxmarl_envs import registry
+from jaxmarl_ppo import TrainConfig
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+
+
+def run_blocks(path):
+    """All blocks of a document in one namespace, which is returned."""
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
+    assert blocks
+    namespace = {"__name__": path.stem}
+    for block in blocks:
+        exec(compile(block, str(path), "exec"), namespace)
+    return namespace
+
+
+def test_policies_are_made_as_the_document_says():
+    specs = run_blocks(ROOT / "docs" / "policies.md")["specs"]
+    config = TrainConfig(policies={"*": list(specs)}, specs=specs)
+    assert config.specs["past"].of == "thinker"
 
 
 def test_python_blocks_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_ENTRY_POINTS", dict(registry._ENTRY_POINTS))
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert len(blocks) >= 3
-    namespace = {"__name__": "readme"}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), namespace)
+    namespace = run_blocks(README)
     assert (namespace["result"].run_dir / "curve.png").is_file()
     assert namespace["metrics"].sums.ticks.shape == (3,)
     assert jaxmarl_envs.make("whisper")[0].agents == ("speaker", "listener")
