@@ -213,6 +213,10 @@ class TrainConfig:
                 for agent, choice in self.policies.items()
             }
             object.__setattr__(self, "policies", table)
+        if not isinstance(self.policy, PolicySpec):
+            raise ValueError(f"policy must be a PolicySpec, got {self.policy!r}")
+        if not isinstance(self.specs, Mapping):
+            raise ValueError(f"specs must be a table from policy to spec, got {self.specs!r}")
         for name, spec in self.specs.items():
             if not isinstance(spec, PolicySpec | Snapshots | Scripted):
                 raise ValueError(

@@ -95,7 +95,7 @@ def mapping_from_json(data: Any) -> MappingSpec:
         raise ValueError(
             f"the policy mapping of this run is a function of its own; {CALL_FOR_CONFIG}"
         )
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         return {agent: _hashable(choice) for agent, choice in fields.items()}
     del fields["kind"]
     return kinds[kind](**_known(fields, kinds[kind], f"policies ({kind})"))

@@ -20,7 +20,8 @@ class RunLog:
 
     An entry has `env_steps`, `decisions` and `iteration` (totals since training began), `episodes`
     and `decisions_per_tick` (of the interval since the entry before), `policies` and `agents`
-    (tables by name, of the interval), and the wall-clock fields: `wall_s` counts seconds since
+    (tables by name, of the interval), `league` where results between players are kept (see
+    `summary.summarise_league`), and the wall-clock fields: `wall_s` counts seconds since
     training began, compilation included; `env_steps_per_s` and `decisions_per_s` are rates of the
     interval, compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or
     on a CPU of the process.

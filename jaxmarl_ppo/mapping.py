@@ -51,8 +51,7 @@ class Ensemble:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
             raise ValueError(f"an ensemble's size must be a whole number from 1, got {self.size!r}")
         if self.weights is not None:
-            object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
-            _check_weights("ensemble", self.weights)
+            object.__setattr__(self, "weights", _check_weights("ensemble", self.weights))
             if len(self.weights) != self.size:
                 raise ValueError(
                     f"an ensemble of {self.size} needs {self.size} weights, got {self.weights}"
@@ -79,8 +78,7 @@ class Matchups:
         if not self.tables:
             raise ValueError("matchups need at least one table from agent to policy, got none")
         if self.weights is not None:
-            object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
-            _check_weights("matchups", self.weights)
+            object.__setattr__(self, "weights", _check_weights("matchups", self.weights))
             if len(self.weights) != len(self.tables):
                 raise ValueError(
                     f"{len(self.tables)} matchups need as many weights, got {self.weights}"
@@ -307,12 +305,17 @@ def _weights(choice: Any) -> Mapping[str, float]:
     )
 
 
-def _check_weights(what: str, weights: Sequence[float]) -> None:
-    values = np.asarray(weights, float)
+def _check_weights(what: str, weights: Any) -> tuple[float, ...]:
+    """The weights themselves."""
+    try:
+        values = np.asarray(tuple(weights), float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the weights of {what} must be numbers, got {weights!r}") from error
     if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
         raise ValueError(
             f"the weights of {what} must be finite, not negative and not all 0, got {weights}"
         )
+    return tuple(values.tolist())
 
 
 def _log(weights: np.ndarray) -> np.ndarray:

@@ -83,8 +83,13 @@ class Players:
         return [*networks, *range(self.first_script, self.num_players)]
 
     def learners(self, slot: int) -> list[int]:
-        """The trainable players that mappings give a slot; all networks if none is trainable."""
-        drawn = [self.first_player_of[policy] for policy in self.mapping.candidates[slot]]
+        """The trainable players that mappings give a slot; all networks if none is trainable.
+
+        Snapshots are left out.
+        """
+        pools = [pool.policy for pool in self.pools]
+        policies = [policy for policy in self.mapping.candidates[slot] if policy not in pools]
+        drawn = [self.first_player_of[policy] for policy in policies]
         networks = [player for player in drawn if player < self.first_script]
         return [player for player in networks if self.is_trainable(player)] or networks
 

@@ -108,7 +108,7 @@ def make_roster(
             normalise_rewards=spec.normalise_rewards,
             tile_rows=_tile_rows(env, config, encoder, num_policies),
         )
-        check_network(bank)
+        _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
         banks.append(BankSeats(bank, encoder, first_player, plan.num_trainable))
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
     names += scripted
@@ -124,6 +124,14 @@ def make_roster(
         first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
     )
     return players, plans
+
+
+def _check_bank(bank: PolicyBank, plan: BankPlan, agents: list[str]) -> None:
+    try:
+        check_network(bank)
+    except ValueError as error:
+        names = ", ".join(member.name for member in plan.members)
+        raise ValueError(f"policy {names}, which plays {', '.join(agents)}: {error}") from error
 
 
 def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySpec]:

@@ -25,7 +25,7 @@ from jaxmarl_envs.tic_tac_toe_solver import MAX_CELLS, GameTable, Outcome
 from jaxmarl_ppo.episodes import EpisodeTotals, play_episodes
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.rollout import init_slots
-from jaxmarl_ppo.scripted import RANDOM, make_random_script
+from jaxmarl_ppo.scripted import make_random_script
 from jaxmarl_ppo.types import Population, PyTree
 
 Report = dict[str, Any]
@@ -233,11 +233,10 @@ def _exact_results(
 def _play_against_random(evaluation: Evaluation) -> Report:
     acting = "greedy" if evaluation.greedy else "stochastic"
     learner, agents = evaluation.learner, evaluation.learner.env.agents
-    players = learner.players
-    if RANDOM not in players.names:
-        script = make_random_script(learner.env, evaluation.env_params)
-        players = players.with_scripts({RANDOM: script})
-        learner = dataclasses.replace(learner, players=players)
+    script = make_random_script(learner.env, evaluation.env_params)
+    longest = max(learner.players.names, key=len)
+    players = learner.players.with_scripts({f"not {longest}": script})  # a name that nobody has
+    learner = dataclasses.replace(learner, players=players)
     results = {}
     for seat, agent in enumerate(agents):
         if not players.learners(seat):
@@ -251,7 +250,7 @@ def _play_against_random(evaluation: Evaluation) -> Report:
             env_params=evaluation.env_params,
             players=np.array(
                 [
-                    players.learners(seat)[0] if slot == seat else players.names.index(RANDOM)
+                    players.learners(seat)[0] if slot == seat else players.num_players - 1
                     for slot in range(len(agents))
                 ]
             ),

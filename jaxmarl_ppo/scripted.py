@@ -31,6 +31,13 @@ class Scripted:
 
     script: str | ScriptFn
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.script, str) and not callable(self.script):
+            raise ValueError(
+                f"script must be {RANDOM!r}, the name of a baseline or a function, "
+                f"got {self.script!r}"
+            )
+
 
 def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
     """The function of a scripted policy.

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from probe_envs import Duel, RandomLives, Reach, quick_jit, tiny_learner
 
 import jaxmarl_envs
@@ -236,9 +237,57 @@ def test_frozen_policies_do_not_change_by_a_bit():
     assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state.banks[0].opt_state))
 
 
+class TwoActions(nn.Module):
+    """A network of the user's own that was made for two actions."""
+
+    @nn.compact
+    def __call__(self, hidden, inputs):
+        return hidden, nn.Dense(2)(inputs), nn.Dense(1)(inputs)[..., 0]
+
+
+def test_a_network_of_another_shape_is_named_with_its_agents():
+    specs = {"c": PolicySpec(network=TwoActions())}
+    with pytest.raises(ValueError, match="policy c, which plays c: network TwoActions returned"):
+        roster(RandomLives(), TrainConfig(policies="per_agent", specs=specs))
+
+
+def test_a_network_with_memory_and_one_without_train_side_by_side():
+    env = RandomLives()
+    specs = {"b": PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=4))}
+    learner = tiny_learner(
+        env, env.default_params, policies="per_agent", config={"specs": specs}, num_envs=8
+    )
+    assert [seats.bank.is_recurrent for seats in learner.players.banks] == [False, True, False]
+    state = quick_jit(learner.init)(jax.random.key(0))
+    step = quick_jit(learner.train_step)
+    before = state
+    for _ in range(2):
+        state, metrics = step(state)
+        np.testing.assert_array_equal(metrics.sums.update.num_steps, 1)
+    for old, new in zip(before.banks, state.banks, strict=True):
+        moved = jax.tree.map(lambda x, y: bool((x != y).any()), old.policies, new.policies)
+        assert any(jax.tree.leaves(moved))
+
+
 def test_nothing_but_frozen_policies_is_refused():
     with pytest.raises(ValueError, match="none of the policies shared is trainable"):
         tiny_learner(Duel(), None, spec={"trainable": False})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Scripted(["random"]), ["['random']", "baseline"]),
+        (lambda: TrainConfig(specs=3), ["specs", "3"]),
+        (lambda: TrainConfig(policy=3), ["PolicySpec", "3"]),
+        (lambda: Ensemble(2, weights=3), ["ensemble", "3"]),
+    ],
+)
+def test_what_is_no_policy_is_refused_at_once(make, words):
+    with pytest.raises(ValueError) as error:
+        make()
+    for word in words:
+        assert word in str(error.value)
 
 
 @pytest.mark.parametrize(
