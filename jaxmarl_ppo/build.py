@@ -40,6 +40,7 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
     Raises:
         ValueError: what does not fit together, before anything is compiled.
     """
+    check_env_and_params(env, env_params)
     players, plans = make_roster(env, env_params, config)
     if not any(plan.num_trainable for plan in plans):
         raise ValueError(
@@ -60,6 +61,21 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
         stagger_starts=config.stagger_starts,
         rated=bool(players.pools or players.scripts),
     )
+
+
+def check_env_and_params(env: MultiAgentEnv, env_params: PyTree) -> None:
+    """Refuse what is easily mixed up.
+
+    Raises:
+        ValueError: no environment, or a configuration in the place of its parameters.
+    """
+    if not isinstance(env, MultiAgentEnv):
+        raise ValueError(f"env must be a MultiAgentEnv, such as make(name)[0], got {env!r}")
+    if isinstance(env_params, TrainConfig):
+        raise ValueError(
+            "a TrainConfig stands in the place of the environment's parameters; the order is "
+            "(env, env_params, config)"
+        )
 
 
 def without_loads(config: TrainConfig) -> TrainConfig:

@@ -53,11 +53,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _train(args: list[str]) -> int:
-    from jaxmarl_ppo import cli_options
+    from jaxmarl_ppo import cli_options, cli_values
 
     options = cli_options.parse_train(args)
     config = options.to_config()
-    env_kwargs = cli_options.parse_env_kwargs(options.env_kwargs)
+    env_kwargs = cli_values.parse_env_kwargs(options.env_kwargs)
 
     from jaxmarl_envs import make
 
@@ -115,8 +115,11 @@ def _envs(args: list[str]) -> int:
 
     cli_options.parse_envs(args)
     from jaxmarl_ppo.env_table import env_table
+    from jaxmarl_ppo.presets import variants
 
     _print(env_table())
+    print("more presets: " + ", ".join(f"{env} --preset {variant}" for env, variant in variants()))
+    print("made of others, by --env-kwargs: gymnax (any gymnax game), grouped (shared rewards)")
     return 0
 
 

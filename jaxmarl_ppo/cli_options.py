@@ -1,79 +1,25 @@
 """The options of every command, with the defaults of the environment's preset."""
 
-import ast
 import dataclasses
-import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+from tyro.constructors import ConstructorRegistry
 
 import jaxmarl_envs
-from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, ScheduleSpec, TrainConfig
-from jaxmarl_ppo.config_io import mapping_from_json, mapping_to_json, network_kind
-from jaxmarl_ppo.mapping import Ensemble, MappingSpec, Matchups
+from jaxmarl_ppo.cli_values import Count, Policies, schedule_rule
+from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config_io import network_kind
 from jaxmarl_ppo.networks import NETWORKS
 from jaxmarl_ppo.presets import preset
 
 NetworkKind = Literal["mlp", "lstm", "cnn"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
 
-
-def _parse_count(args: list[str]) -> int:
-    """A whole number, also as 5e6."""
-    try:
-        return int(args[0])
-    except ValueError:
-        number = float(args[0])
-    if not number.is_integer():
-        raise ValueError(f"{args[0]} is not a whole number")
-    return int(number)
-
-
-def _parse_policies(args: list[str]) -> MappingSpec:
-    """`shared`, `per_agent`, `ensemble:K`, AGENT=POLICY,... or the JSON of `mapping_to_json`."""
-    text = args[0]
-    if text.startswith("{"):
-        return mapping_from_json(json.loads(text))
-    if "=" not in text:
-        return text
-    pairs = [pair.partition("=") for pair in text.split(",")]
-    return {agent.strip(): policy.strip() for agent, _, policy in pairs}
-
-
-def _show_policies(policies: MappingSpec) -> list[str]:
-    if isinstance(policies, str):
-        return [policies]
-    table = isinstance(policies, Mapping)
-    if table and all(isinstance(policy, str) for policy in policies.values()):
-        return [",".join(f"{agent}={policy}" for agent, policy in policies.items())]
-    return [json.dumps(mapping_to_json(policies))]
-
-
-_Count = Annotated[
-    int,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=_parse_count,
-        is_instance=lambda x: isinstance(x, int),
-        str_from_instance=lambda x: [str(x)],
-    ),
-]
-_Policies = Annotated[
-    Any,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="shared|per_agent|ensemble:K|AGENT=POLICY,...|JSON",
-        instance_from_str=_parse_policies,
-        is_instance=lambda x: isinstance(x, str | Mapping | Ensemble | Matchups),
-        str_from_instance=_show_policies,
-    ),
-]
 
 # Of `PolicySpec`, what can be said on the command line in so many words.
 _INPUT_OPTIONS = (
@@ -117,7 +63,8 @@ class TrainOptions:
         separate_critic: actor and critic share no layer.
         policies: one for all, one per agent, so many per agent of which one is drawn for every
             episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as `car_*=car`
-            stand for several agents.
+            stand for several agents. What the preset says about single policies goes with the
+            preset's own mapping.
         prev_action: append the agent's previous action to its features.
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot.
@@ -137,16 +84,16 @@ class TrainOptions:
     env: Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
     preset: str | None
     seed: int
-    total_env_steps: _Count
-    num_envs: _Count
-    num_steps: _Count
+    total_env_steps: Count
+    num_envs: Count
+    num_steps: Count
     network: NetworkKind
     hidden_sizes: tuple[int, ...]
     lstm_size: int | None
     channels: tuple[int, ...] | None
     activation: Activation
     separate_critic: bool
-    policies: _Policies
+    policies: Policies
     prev_action: bool
     prev_reward: bool
     append_agent_id: bool
@@ -174,9 +121,12 @@ class TrainOptions:
         ppo = PPOConfig(**{name: getattr(self.ppo, name) for name in _names(PPOConfig)})
         own = {name: getattr(self, name) for name in _names(TrainConfig) if hasattr(self, name)}
         base = preset(self.env, self.preset).config
-        if self.policies != base.policies:
-            base = dataclasses.replace(base, specs={})  # they say what the preset's policies are
-        return dataclasses.replace(base, **{**own, "policy": spec, "ppo": ppo})
+        specs = {
+            name: _follow(known, base, spec, ppo) if isinstance(known, PolicySpec) else known
+            for name, known in base.specs.items()
+            if self.policies == base.policies  # else they are about policies that there are not
+        }
+        return dataclasses.replace(base, **{**own, "policy": spec, "ppo": ppo, "specs": specs})
 
     def _network(self) -> Any:
         sizes: dict[str, Any] = {}
@@ -255,39 +205,16 @@ def parse_envs(args: Sequence[str]) -> EnvsOptions:
     return tyro.cli(EnvsOptions, args=args, prog="jaxmarl-ppo envs")
 
 
-def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` as a table; a value that is no Python literal is a string.
+def _follow(known: PolicySpec, base: TrainConfig, spec: PolicySpec, ppo: PPOConfig) -> PolicySpec:
+    """A preset's single policy, changed in what the options change about all of them."""
 
-    Raises:
-        ValueError: no `=`, or a key given twice.
-    """
-    result: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key:
-            raise ValueError(f"--env-kwargs takes KEY=VALUE, got {pair!r}")
-        if key in result:
-            raise ValueError(f"--env-kwargs gives {key!r} twice")
-        try:
-            result[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            result[key] = text
-    return result
+    def changes(new: Any, old: Any) -> dict[str, Any]:
+        names = [name for name in _names(type(new)) if getattr(new, name) != getattr(old, name)]
+        return {name: getattr(new, name) for name in names}
 
-
-def parse_schedule(text: str) -> Any:
-    """A number, `linear:START:END` or a list of points.
-
-    Anything else is left as it is, for the configuration to refuse.
-    """
-    kind, _, ends = text.partition(":")
-    try:
-        if kind == "linear":
-            start, end = ends.split(":")
-            return Linear(float(start), float(end))
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+    own_ppo = known.ppo and dataclasses.replace(known.ppo, **changes(ppo, base.ppo))
+    changed = {**changes(spec, base.policy), "ppo": own_ppo}
+    return dataclasses.replace(known, **changed)
 
 
 def _names(cls: type) -> list[str]:
@@ -296,7 +223,7 @@ def _names(cls: type) -> list[str]:
 
 def _parse_train(args: Sequence[str], env: str | None) -> TrainOptions:
     registry = ConstructorRegistry()
-    registry.primitive_rule(_schedule_rule)
+    registry.primitive_rule(schedule_rule)
     return tyro.cli(
         TrainOptions,
         args=args,
@@ -306,26 +233,6 @@ def _parse_train(args: Sequence[str], env: str | None) -> TrainOptions:
         ),
         registry=registry,
     )
-
-
-def _schedule_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    if info.type != ScheduleSpec:
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="FLOAT|SCHEDULE",
-        instance_from_str=lambda args: parse_schedule(args[0]),
-        is_instance=lambda x: isinstance(x, int | float | Linear | tuple),
-        str_from_instance=_show_schedule,
-    )
-
-
-def _show_schedule(spec: ScheduleSpec) -> list[str]:
-    if isinstance(spec, Linear):
-        return [f"linear:{spec.start:g}:{spec.end:g}"]
-    if isinstance(spec, tuple):
-        return [str([list(point) for point in spec])]
-    return [f"{spec:g}"]
 
 
 def _argument(args: Sequence[str], name: str, known: Container[str] | None = None) -> str | None:

@@ -167,3 +167,8 @@ def preset(env: str, variant: str | None = None) -> Preset:
             f"environment {env!r} has no preset {variant!r}; valid: {', '.join(known) or 'none'}"
         )
     return PRESETS[f"{env}/{variant}"]
+
+
+def variants() -> list[tuple[str, str]]:
+    """Environments and the variants of their presets."""
+    return [(env, variant) for env, slash, variant in (n.partition("/") for n in PRESETS) if slash]

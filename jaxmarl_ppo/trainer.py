@@ -13,7 +13,7 @@ import numpy as np
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import checkpoint, config_io
 from jaxmarl_ppo import metrics as metrics_lib
-from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.build import check_env_and_params, make_learner
 from jaxmarl_ppo.config import TrainConfig
 from jaxmarl_ppo.curve import CURVE_FILE, plot_curve
 from jaxmarl_ppo.interruption import Interruption, call_interruptibly, wait_until_ready
@@ -138,6 +138,7 @@ class Trainer:
         *,
         progress: bool = True,
     ) -> None:
+        check_env_and_params(env, env_params)
         self.env = env
         self.env_params = env_params
         self.config = TrainConfig() if config is None else config

@@ -13,7 +13,7 @@ import jax
 import pytest
 from rich.console import Console
 
-from jaxmarl_ppo import cli, cli_options, progress, trainer
+from jaxmarl_ppo import cli, cli_options, cli_values, progress, trainer
 from jaxmarl_ppo.checkpoint import load_run
 from jaxmarl_ppo.config import Linear, PPOConfig
 from jaxmarl_ppo.mapping import Ensemble, Matchups
@@ -269,7 +269,7 @@ def test_options_reach_the_configuration():
 def test_policies_as_a_word_a_table_or_json(text, policies):
     assert config_of("tic_tac_toe", "--policies", text).policies == policies
     # A default is shown as it would be typed.
-    (shown,) = cli_options._show_policies(policies)
+    (shown,) = cli_values.show_policies(policies)
     assert config_of("tic_tac_toe", "--policies", shown).policies == policies
 
 
@@ -359,3 +359,14 @@ def test_live_progress_shows_tables():
 )
 def test_short_numbers(function, value, text):
     assert function(value) == text
+
+
+def test_options_reach_the_presets_single_policies_too():
+    args = ["asymmetric_play", "--network", "lstm", "--ppo.learning-rate", "1e-9"]
+    config = cli_options.parse_train(args).to_config()
+    alice, chosen = config.specs["alice"], preset("asymmetric_play").config.specs["alice"]
+    assert isinstance(alice.network, LSTM)
+    assert alice.ppo.learning_rate == config.ppo.learning_rate == 1e-9
+    assert alice.ppo.entropy_coef == chosen.ppo.entropy_coef != config.ppo.entropy_coef
+    shared = cli_options.parse_train(["asymmetric_play", "--policies", "shared"]).to_config()
+    assert shared.specs == {}

@@ -16,6 +16,7 @@ import pytest
 from flax import linen as nn
 from flax import serialization, struct
 
+import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_ppo import checkpoint, trainer
@@ -613,3 +614,11 @@ def test_unknown_name_of_the_package():
 
     with pytest.raises(AttributeError, match="no attribute 'Trainr'"):
         _ = jaxmarl_ppo.Trainr
+
+
+def test_arguments_that_are_easily_mixed_up_are_refused(tmp_path):
+    env, params = jaxmarl_envs.make("crypto")
+    with pytest.raises(ValueError, match=r"the order is \(env, env_params, config\)"):
+        Trainer(env, TrainConfig(), run_dir=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"env must be a MultiAgentEnv, .* got 'crypto'"):
+        Trainer("crypto", params, run_dir=tmp_path / "run")
