@@ -111,7 +111,7 @@ def draw_curves(path: Path) -> None:
                           linewidth=1.4, label=label if index == 0 else None)  # fmt: skip
         for index, (value, label) in enumerate(MARKS[name]):
             axes.axhline(value, color="0.35", linewidth=0.9, linestyle=(0, (4, 3)))
-            below = index > 0 or name == "tic_tac_toe"
+            below = index > 0
             axes.annotate(label, (0.98, value), xycoords=("axes fraction", "data"), fontsize=8,
                           xytext=(0, -3 if below else 3), textcoords="offset points", ha="right",
                           va="top" if below else "bottom", color="0.35")  # fmt: skip
@@ -120,7 +120,7 @@ def draw_curves(path: Path) -> None:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
-        axes.margins(x=0.01, y=0.08)
+        axes.margins(x=0.01, y=0.12)
         axes.legend(frameon=False, fontsize=8, loc="center right")
     figure.savefig(path)
 
