@@ -204,10 +204,12 @@ def test_list_of_environments(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     status, output, _ = run(capsys, "envs")
     assert status == 0
-    (line,) = [line for line in output.splitlines() if "crypto" in line]
+    (line,) = [line for line in output.splitlines() if line.split()[:1] == ["crypto"]]
     assert "eve_0, bob_0, alice_0" in line
     assert "4, 8, 8" in line
     assert "25" in line
+    assert "tic_tac_toe --preset league" in output
+    assert "gymnax" in output
 
 
 def config_of(*args):
