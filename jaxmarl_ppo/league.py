@@ -252,7 +252,9 @@ def add_snapshots(
         playing: `[E, A]`, who holds the slots now.
         iteration: `()`, how many have been done.
     """
-    states, new_banks = list(league.pools), list(banks)
+    # Without a barrier the compiler may compute a row a second time for its copy, and round it
+    # otherwise: a snapshot is to be the policy to the bit.
+    states, new_banks = list(league.pools), list(jax.lax.optimization_barrier(banks))
     for index, seats in enumerate(pools):
         pool, spec = states[index], seats.spec
         if spec.add_every is not None:
