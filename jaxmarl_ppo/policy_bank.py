@@ -85,21 +85,19 @@ class PolicyBank:
         """
         shape = policy.shape
         rows = jax.tree.map(
-            lambda x: x.reshape(-1, *x.shape[len(shape) :]), (hidden, inputs, fresh, wanted)
+            lambda x: x.reshape(-1, *x.shape[len(shape) :]), (hidden, inputs, fresh)
         )
-        hidden, inputs, fresh, wanted = rows
-        results = self._forward_rows(policies, policy.ravel(), hidden, inputs, fresh, wanted)
+        results = self._forward_rows(policies, policy.ravel(), rows, wanted.ravel())
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), results)
 
     def _forward_rows(
         self,
         policies: Policies,
         policy: jax.Array,
-        hidden: PyTree,
-        inputs: jax.Array,
-        fresh: jax.Array,
+        rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """The same for a flat axis of rows `(hidden, inputs, fresh)`."""
         num_rows, size = policy.shape[0], min(self.tile_rows, policy.shape[0])
         rank, counts = rank_in_group(policy, wanted, self.num_policies)
         last = jnp.cumsum(-(-counts // size))  # [K]: tiles up to the end of each policy's
@@ -110,13 +108,13 @@ class PolicyBank:
 
         def tile(index: jax.Array, results: tuple[Any, ...]) -> tuple[Any, ...]:
             ids = jax.lax.dynamic_slice(order, (index * size,), (size,))
-            rows = jax.tree.map(lambda x: x[ids], (hidden, inputs, fresh))
+            taken = jax.tree.map(lambda x: x[ids], rows)
             k = jnp.searchsorted(last, index, side="right")
-            new = self._forward_one(self.select(policies, k), rows, ids < num_rows)
+            new = self._forward_one(self.select(policies, k), taken, ids < num_rows)
             return jax.tree.map(lambda y, x: y.at[ids].set(x, mode="drop"), results, new)
 
         outputs = jnp.zeros((num_rows, self.distribution.num_outputs))
-        results = (hidden, hidden, outputs, jnp.zeros(num_rows))
+        results = (rows[0], rows[0], outputs, jnp.zeros(num_rows))
         return jax.lax.fori_loop(0, last[-1], tile, results)
 
     def _forward_one(

@@ -1,5 +1,6 @@
 """Configurations that train the shipped scenarios well."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,14 @@ class Preset:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
+_TIC_TAC_TOE_PPO = PPOConfig(
+    learning_rate=Linear(2e-3, 0.0), entropy_coef=0.4, num_epochs=2, gamma=1.0, gae_lambda=0.9
+)
+_CRYPTO_PPO = PPOConfig(
+    learning_rate=Linear(2e-3, 1e-4), entropy_coef=Linear(0.06, 0.003), gamma=0.7, gae_lambda=0.9
+)
+_CRYPTO_NETWORK = MLP(hidden_sizes=(64, 64), activation="relu")
+
 PRESETS: dict[str, Preset] = {
     # Perfect play needs moves against mistakes that a good opponent never makes. Strong entropy
     # keeps those lines in play; the greedy policy is what is perfect, not its samples.
@@ -28,13 +37,7 @@ PRESETS: dict[str, Preset] = {
             num_steps=32,
             policies="shared",
             policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
-            ppo=PPOConfig(
-                learning_rate=Linear(2e-3, 0.0),
-                entropy_coef=0.4,
-                num_epochs=2,
-                gamma=1.0,
-                gae_lambda=0.9,
-            ),
+            ppo=_TIC_TAC_TOE_PPO,
         )
     ),
     # A policy of its own for each seat, which in a fifth of the games meets a past version of the
@@ -53,13 +56,7 @@ PRESETS: dict[str, Preset] = {
                 "p4": Snapshots("p2", size=8, add_every=20),
             },
             policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
-            ppo=PPOConfig(
-                learning_rate=Linear(2e-3, 0.0),
-                entropy_coef=0.5,
-                num_epochs=2,
-                gamma=1.0,
-                gae_lambda=0.9,
-            ),
+            ppo=dataclasses.replace(_TIC_TAC_TOE_PPO, entropy_coef=0.5),
         )
     ),
     # Bob reads [key, message] and alice [goal, key]: one function can be both cipher and decipher,
@@ -73,13 +70,8 @@ PRESETS: dict[str, Preset] = {
             num_envs=256,
             num_steps=50,
             policies={"eve_0": "eve", "bob_0": "good", "alice_0": "good"},
-            policy=PolicySpec(network=MLP(hidden_sizes=(64, 64), activation="relu")),
-            ppo=PPOConfig(
-                learning_rate=Linear(2e-3, 1e-4),
-                entropy_coef=Linear(0.06, 0.003),
-                gamma=0.7,
-                gae_lambda=0.9,
-            ),
+            policy=PolicySpec(network=_CRYPTO_NETWORK),
+            ppo=_CRYPTO_PPO,
         )
     ),
     # Three policies for every agent, drawn anew for each episode. Nobody shares a network, so they
@@ -90,14 +82,8 @@ PRESETS: dict[str, Preset] = {
             num_envs=256,
             num_steps=50,
             policies=Ensemble(3),
-            policy=PolicySpec(network=MLP(hidden_sizes=(64, 64), activation="relu")),
-            ppo=PPOConfig(
-                learning_rate=Linear(2e-3, 1e-4),
-                entropy_coef=0.01,
-                num_epochs=15,
-                gamma=0.7,
-                gae_lambda=0.9,
-            ),
+            policy=PolicySpec(network=_CRYPTO_NETWORK),
+            ppo=dataclasses.replace(_CRYPTO_PPO, entropy_coef=0.01, num_epochs=15),
         )
     ),
     # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock. Entropy

@@ -73,46 +73,31 @@ def make_roster(
     mapping = make_mapping(config.policies, env.agents)
     specs = policy_specs(config, mapping)
     plans = _plan_banks(env, env_params, config, mapping, specs)
-    banks, pools, names, policy_of = [], [], [], []
-    for plan in plans:
-        encoder, network = _encoder(env, env_params, plan), plan.key[0]
+    banks: list[BankSeats] = []
+    pools: list[PoolSeats] = []
+    names: list[str] = []
+    for index, plan in enumerate(plans):
         first_player = len(names)
         names += [member.name for member in plan.members]
-        policy_of += [mapping.names.index(member.name) for member in plan.members]
         for row, member in enumerate(plan.members):
             for name in member.pools:
                 spec = specs[name]
                 assert isinstance(spec, Snapshots)
-                policy = mapping.names.index(name)
+                policy, first_row = mapping.names.index(name), len(names) - first_player
                 pools.append(
-                    PoolSeats(
-                        spec=spec,
-                        policy=policy,
-                        origin=first_player + row,
-                        bank=len(banks),
-                        origin_row=row,
-                        first_row=len(names) - first_player,
-                        first_player=len(names),
-                    )
+                    PoolSeats(spec, policy, first_player + row, index, row, first_row, len(names))
                 )
                 names += [f"{name}@{entry}" for entry in range(spec.size)]
-                policy_of += [policy] * spec.size
-        num_policies = len(names) - first_player
-        spec = plan.members[0].spec
-        bank = PolicyBank(
-            network=network,
-            distribution=encoder.distribution,
-            input_shape=encoder.input_shape,
-            num_policies=num_policies,
-            normalise_observations=spec.normalise_observations,
-            normalise_rewards=spec.normalise_rewards,
-            tile_rows=_tile_rows(env, config, encoder, num_policies),
-        )
-        _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
-        banks.append(BankSeats(bank, encoder, first_player, plan.num_trainable))
+        banks.append(_bank_seats(env, env_params, config, plan, first_player, len(names)))
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
     names += scripted
-    policy_of += [mapping.names.index(name) for name in scripted]
+    owner = {
+        pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
+    }
+    policy_of = [
+        owner[player] if player in owner else mapping.names.index(name)
+        for player, name in enumerate(names)
+    ]
     players = Players(
         mapping=mapping,
         banks=tuple(banks),
@@ -124,6 +109,30 @@ def make_roster(
         first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
     )
     return players, plans
+
+
+def _bank_seats(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    config: TrainConfig,
+    plan: BankPlan,
+    first_player: int,
+    end: int,
+) -> BankSeats:
+    """The bank of a plan, whose players are those from `first_player` to before `end`."""
+    encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
+    num_policies = end - first_player
+    bank = PolicyBank(
+        network=plan.key[0],
+        distribution=encoder.distribution,
+        input_shape=encoder.input_shape,
+        num_policies=num_policies,
+        normalise_observations=spec.normalise_observations,
+        normalise_rewards=spec.normalise_rewards,
+        tile_rows=_tile_rows(env, config, encoder, num_policies),
+    )
+    _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
+    return BankSeats(bank, encoder, first_player, plan.num_trainable)
 
 
 def _check_bank(bank: PolicyBank, plan: BankPlan, agents: list[str]) -> None:

@@ -1,6 +1,8 @@
 """Tiny environments for tests, some random, some with answers that are known by hand."""
 
+import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +12,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_ppo.bank_learner import BankLearner
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.learner import Learner
@@ -496,3 +499,17 @@ def params_of(learner: Learner, banks: Any, slot: int) -> Any:
     player = learner.players.first_player_of[learner.players.mapping.candidates[slot][0]]
     row = player - learner.players.banks[index].first_player
     return jax.tree.map(lambda x: x[row], banks[index].policies.params)
+
+
+def with_spy(learner: Learner, on_pack: Callable[..., None]) -> Learner:
+    """The same learner, which calls `on_pack(pack_fn, *args)` before every bank's `_pack`."""
+
+    class Spy(BankLearner):
+        def _pack(self, *args: Any) -> Any:
+            on_pack(super()._pack, *args)
+            return super()._pack(*args)
+
+    def spy_on(bank: Any) -> BankLearner:
+        return Spy(**{field.name: getattr(bank, field.name) for field in dataclasses.fields(bank)})
+
+    return dataclasses.replace(learner, banks=tuple(map(spy_on, learner.banks)))

@@ -1,6 +1,5 @@
 """The record of a rollout against the environment's own log, and the update's replay of it."""
 
-import dataclasses
 import functools
 
 import jax
@@ -15,10 +14,10 @@ from probe_envs import (
     params_of,
     quick_jit,
     tiny_learner,
+    with_spy,
 )
 
 import jaxmarl_envs
-from jaxmarl_ppo.bank_learner import BankLearner
 from jaxmarl_ppo.rollout import rollout
 
 TICKS, ENVS = 16, 3
@@ -152,19 +151,12 @@ def test_ratio_is_one_before_the_first_step(name):
     )
     packed = []
 
-    class Spy(BankLearner):
-        """Hands out what a step computes on the way."""
+    def on_pack(pack, rows, estimates, *args):
+        entry = jnp.arange(rows.acted.shape[0], dtype=jnp.float32)[:, None, None]
+        entry = jnp.broadcast_to(entry, rows.acted.shape)
+        packed.append(pack(rows, estimates.replace(target=entry), *args))
 
-        def _pack(self, rows, estimates, *args):
-            entry = jnp.arange(rows.acted.shape[0], dtype=jnp.float32)[:, None, None]
-            entry = jnp.broadcast_to(entry, rows.acted.shape)
-            packed.append(super()._pack(rows, estimates.replace(target=entry), *args))
-            return super()._pack(rows, estimates, *args)
-
-    def spy_on(bank):
-        return Spy(**{field.name: getattr(bank, field.name) for field in dataclasses.fields(bank)})
-
-    learner = dataclasses.replace(learner, banks=tuple(map(spy_on, learner.banks)))
+    learner = with_spy(learner, on_pack)
 
     @quick_jit
     def iterate(state):

@@ -5,17 +5,14 @@ for a life and new lives in recycled slots in test_players, conservation in test
 without effect in test_config.
 """
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probe_envs import Constant, ConstantParams, quick_jit, tiny_learner
+from probe_envs import Constant, ConstantParams, quick_jit, tiny_learner, with_spy
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
-from jaxmarl_ppo.bank_learner import BankLearner
 from jaxmarl_ppo.config import PolicySpec, PPOConfig
 from jaxmarl_ppo.mapping import MappingFunction
 from jaxmarl_ppo.networks import MLP
@@ -125,15 +122,7 @@ def test_advantages_are_standardised_over_ones_own_trained_rows_alone():
     learner = tiny_learner(env, params, policies="per_agent", num_envs=6, num_steps=9)
     seen = []
 
-    class Spy(BankLearner):
-        def _pack(self, *args):
-            seen.append(super()._pack(*args))
-            return seen[-1]
-
-    def spy_on(bank):
-        return Spy(**{f.name: getattr(bank, f.name) for f in dataclasses.fields(bank)})
-
-    learner = dataclasses.replace(learner, banks=tuple(map(spy_on, learner.banks)))
+    learner = with_spy(learner, lambda pack, *args: seen.append(pack(*args)))
 
     @quick_jit
     def iterate(state):
