@@ -25,14 +25,9 @@ from jaxmarl_ppo.cross_play import (
     plot_cross_play,
 )
 from jaxmarl_ppo.episodes import EpisodeTotals, check_num_episodes, play_episodes
+from jaxmarl_ppo.evaluation import Evaluation, Report, mean_and_se, plus_minus
 from jaxmarl_ppo.learner import Learner
-from jaxmarl_ppo.scenario_reports import (
-    Evaluation,
-    Report,
-    find_scenario,
-    mean_and_se,
-    plus_minus,
-)
+from jaxmarl_ppo.scenario_reports import find_scenario
 from jaxmarl_ppo.types import Population, PyTree
 
 __all__ = [

@@ -10,7 +10,7 @@ from jaxmarl_envs.tic_tac_toe_solver import GameTable
 from jaxmarl_ppo.cross_play import cross_play, format_cross_play, plot_cross_play
 from jaxmarl_ppo.league import Snapshots
 from jaxmarl_ppo.mapping import Matchups
-from jaxmarl_ppo.scenario_reports import move_probabilities
+from jaxmarl_ppo.tic_tac_toe_report import move_probabilities
 
 EPISODES = 300
 

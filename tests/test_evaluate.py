@@ -16,7 +16,7 @@ import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
 from jaxmarl_envs.shuttle_dispatchers import DISPATCHERS
 from jaxmarl_envs.tic_tac_toe_solver import GameTable
-from jaxmarl_ppo import evaluate, scenario_reports
+from jaxmarl_ppo import evaluate, tic_tac_toe_report
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.checkpoint import CONFIG_FILE, run_record
 from jaxmarl_ppo.config import PolicySpec, TrainConfig
@@ -26,19 +26,14 @@ from jaxmarl_ppo.evaluate import (
     format_report,
     play_episodes,
 )
+from jaxmarl_ppo.evaluation import Evaluation
 from jaxmarl_ppo.league import Snapshots
 from jaxmarl_ppo.mapping import Matchups
 from jaxmarl_ppo.networks import CNN, LSTM, MLP
 from jaxmarl_ppo.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.scenario_reports import (
-    SCENARIOS,
-    Evaluation,
-    find_scenario,
-    move_probabilities,
-    report_tic_tac_toe,
-    why_not_exact,
-)
+from jaxmarl_ppo.scenario_reports import SCENARIOS, find_scenario
 from jaxmarl_ppo.scripted import Scripted, make_random_script
+from jaxmarl_ppo.tic_tac_toe_report import move_probabilities, report_tic_tac_toe, why_not_exact
 from jaxmarl_ppo.types import Moments
 
 MLP8, LSTM8 = MLP(hidden_sizes=(8,)), LSTM(hidden_sizes=(8,), lstm_size=8)
@@ -353,7 +348,7 @@ def test_a_seat_that_nobody_learns_is_left_out(against_script, table, monkeypatc
     outcome = table.expected_outcome(moves, table.uniform_policy())._asdict()
     assert report["against"]["stochastic"]["random"] == {"x": outcome}
     assert "as o" not in format_report(report)
-    monkeypatch.setattr(scenario_reports, "why_not_exact", lambda learner: "left out: no reason")
+    monkeypatch.setattr(tic_tac_toe_report, "why_not_exact", lambda learner: "left out: no reason")
     report = evaluate_player(against_script, episodes=64)
     assert report["against"]["stochastic"]["random"].keys() == {"x"}
 
@@ -422,7 +417,7 @@ def test_greedy_play_draws_nothing(shared, shared_games, table, shared_policy):
 
 def test_reports_by_play_agree_with_exact_ones(shared, monkeypatch):
     exact = evaluate_player(shared, episodes=GAMES)["against"]["stochastic"]["random"]
-    monkeypatch.setattr(scenario_reports, "why_not_exact", lambda learner: "left out: no reason")
+    monkeypatch.setattr(tic_tac_toe_report, "why_not_exact", lambda learner: "left out: no reason")
     report = evaluate_player(shared, episodes=GAMES)
     assert "exploitability" not in report
     assert report["exploitability_note"] == "left out: no reason"
@@ -739,7 +734,7 @@ def test_a_report_in_words(shared, timetable_report):
 
 def test_perfect_play_is_called_so(shared, table, monkeypatch):
     monkeypatch.setattr(
-        scenario_reports, "move_probabilities", lambda *args: table.minimax_policy()
+        tic_tac_toe_report, "move_probabilities", lambda *args: table.minimax_policy()
     )
     report = evaluate_player(shared, episodes=GAMES)
     assert report["headline"][0] == "greedy policy: exact exploitability 0.0000 (perfect play)"
