@@ -9,6 +9,7 @@ has memory also offers `initial_hidden(batch_shape)`, which must be all zeros; o
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +25,28 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
+def orthogonal(scale: float = 1.0) -> Callable[..., jax.Array]:
+    """Orthogonal weights of gain `scale` (Saxe et al. 2014).
+
+    Under `vmap` the matrices are decomposed one after the other. As a batch they can hang: JAX 0.10
+    hands a batch's parts to its thread pool and waits for them there, and several batches at once
+    leave a machine of few cores no thread to compute them on.
+    """
+    init = nn.initializers.orthogonal(scale)
+
+    def draw(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+        @jax.custom_batching.sequential_vmap
+        def one(key: jax.Array) -> jax.Array:
+            return init(key, shape, dtype)
+
+        return one(key)
+
+    return draw
+
+
 def dense(features: int, scale: float, name: str | None = None) -> nn.Dense:
-    """A dense layer with orthogonal weights of gain `scale` and zero bias (Saxe et al. 2014)."""
-    return nn.Dense(features, kernel_init=nn.initializers.orthogonal(scale), name=name)
+    """A dense layer with orthogonal weights of gain `scale` and zero bias."""
+    return nn.Dense(features, kernel_init=orthogonal(scale), name=name)
 
 
 class LSTMCore(nn.Module):
@@ -41,9 +61,7 @@ class LSTMCore(nn.Module):
     def setup(self) -> None:
         """Two projections to the four gates."""
         self.input_gates = dense(4 * self.size, 1.0)
-        self.hidden_gates = nn.Dense(
-            4 * self.size, use_bias=False, kernel_init=nn.initializers.orthogonal()
-        )
+        self.hidden_gates = nn.Dense(4 * self.size, use_bias=False, kernel_init=orthogonal())
 
     def project(self, x: jax.Array) -> jax.Array:
         """Gate pre-activations from the input: `[..., D] -> [..., 4 * size]`."""
@@ -69,7 +87,7 @@ class Torso(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """`[..., D]` or `[..., rows, cols, planes]` to `[..., hidden_sizes[-1]]`."""
         activate = ACTIVATIONS[self.activation]
-        init = nn.initializers.orthogonal(math.sqrt(2))
+        init = orthogonal(math.sqrt(2))
         if self.channels:
             batch_shape = x.shape[:-3]
             x = x.reshape(-1, *x.shape[-3:])

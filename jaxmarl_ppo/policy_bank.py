@@ -34,7 +34,8 @@ class PolicyBank:
         inputs = jnp.zeros((1, *self.input_shape))
         hidden = self.initial_hidden((1,))
         keys = jax.random.split(key, self.num_policies)
-        params = jax.vmap(lambda key: self.network.init(key, hidden, inputs)["params"])(keys)
+        # One by one, since batches of matrix decompositions can hang; see `networks.orthogonal`.
+        params = jax.lax.map(lambda key: self.network.init(key, hidden, inputs)["params"], keys)
         return Policies(
             params=params,
             obs_moments=(

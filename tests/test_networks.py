@@ -1,5 +1,8 @@
 """Networks: shapes, initialisation, modules of a user's own, and what actor and critic see."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import jax
@@ -56,6 +59,23 @@ def test_weights_are_orthogonal_with_their_gains(lstm_params):
     biases = [x for path, x in jax.tree.leaves_with_path(lstm_params) if path[-1].key == "bias"]
     assert biases
     assert all((x == 0).all() for x in biases)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot restrict itself to CPUs")
+def test_initialisation_ends_on_a_machine_of_two_cores():
+    """Several policies, and several runs of them, each a batch of matrix decompositions."""
+    code = """
+import os
+os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:2]))
+import jax, jaxmarl_envs
+from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
+env, params = jaxmarl_envs.make("crypto")
+policy = PolicySpec(network=MLP(separate_critic=True))
+learner = make_learner(env, params, TrainConfig(num_envs=2, policies="per_agent", policy=policy))
+init = jax.jit(jax.vmap(lambda key: learner.init_population(key).banks))
+jax.block_until_ready(init(jax.random.split(jax.random.key(0), 3)))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_critic_and_actor_share_nothing_when_separate(lstm_params):
