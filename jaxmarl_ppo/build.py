@@ -25,9 +25,10 @@ from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
 
 DEFAULT_BPTT_LENGTH = 16
 DEFAULT_KL_COEF = 0.2
-# A gradient over this many rows keeps its activations in a CPU's cache; an accelerator wants few
-# large kernels.
-MICRO_BATCH_ROWS = {"cpu": 4096}
+# Rows that a gradient is computed over at once. On a CPU, enough for its cores to share out and few
+# enough to stay in cache; an accelerator wants few large kernels.
+MICRO_BATCH_ROWS = {"cpu": 8192}
+RECURRENT_MICRO_BATCH_ROWS = {"cpu": 2048}
 MICRO_BATCH_ROWS_ELSEWHERE = 65536
 # Rows that are shuffled together, and how many such blocks a minibatch should at least have.
 MAX_BLOCK_ROWS = 32
@@ -126,7 +127,11 @@ def _bank_learner(
             num_epochs=max(ppo.num_epochs for ppo in configs),
             num_minibatches=num_minibatches,
             micro_batch_blocks=_micro_batch_blocks(
-                config, num_rows, len(configs) * num_minibatches * block_size, block_size
+                config,
+                seats.bank.is_recurrent,
+                num_rows,
+                len(configs) * num_minibatches * block_size,
+                block_size,
             ),
             value_clip=first.value_clip,
             kl_control=first.kl_control,
@@ -208,10 +213,15 @@ def _block_size(ppo: PPOConfig, seats: BankSeats, num_rows: int, num_minibatches
 
 
 def _micro_batch_blocks(
-    config: TrainConfig, num_rows: int, rows_per_block_of_all: int, block_size: int
+    config: TrainConfig,
+    is_recurrent: bool,
+    num_rows: int,
+    rows_per_block_of_all: int,
+    block_size: int,
 ) -> int:
     """Blocks per gradient: an even part of a full minibatch, at most the wanted rows."""
-    wanted = config.micro_batch_rows or MICRO_BATCH_ROWS.get(
+    default = RECURRENT_MICRO_BATCH_ROWS if is_recurrent else MICRO_BATCH_ROWS
+    wanted = config.micro_batch_rows or default.get(
         jax.default_backend(), MICRO_BATCH_ROWS_ELSEWHERE
     )
     full = -(-num_rows // rows_per_block_of_all)

@@ -19,7 +19,11 @@ class ActionDistribution(Protocol):
         """Network outputs that one row needs."""
         ...
 
-    def sample(self, key: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """What `sample` turns into actions of rows `shape`: it depends on nothing else."""
+        ...
+
+    def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Draw an action per row."""
         ...
 
@@ -53,9 +57,13 @@ class MaskedCategorical:
     def _distribution(self, outputs: jax.Array, mask: jax.Array) -> distrax.Categorical:
         return distrax.Categorical(jnp.where(mask, outputs, jnp.finfo(outputs.dtype).min))
 
-    def sample(self, key: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Draw a legal action per row."""
-        return jnp.asarray(self._distribution(outputs, mask).sample(seed=key))
+    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """Standard Gumbel, `[*shape, N]`."""
+        return jax.random.gumbel(key, (*shape, self.num_actions))
+
+    def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Draw a legal action per row: the largest of logit plus noise (Gumbel 1954)."""
+        return jnp.argmax(self._distribution(outputs, mask).logits + noise, axis=-1)
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """The most likely legal action per row."""
@@ -94,9 +102,14 @@ class BoundedGaussian:
         mean, log_std = jnp.split(outputs, 2, axis=-1)
         return distrax.Normal(mean, jnp.exp(jnp.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)))
 
-    def sample(self, key: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """Standard normal, `[*shape, N]`."""
+        return jax.random.normal(key, (*shape, self.num_dims))
+
+    def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Draw an unsquashed action per row; dimensions that do not exist are 0."""
-        return jnp.where(mask, self._distribution(outputs).sample(seed=key), 0.0)
+        distribution = self._distribution(outputs)
+        return jnp.where(mask, distribution.loc + distribution.scale * noise, 0.0)
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """The unsquashed mean per row."""

@@ -13,7 +13,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_ppo.learner import Learner
-from jaxmarl_ppo.rollout import Answer, act, begin_lives, init_slots, step
+from jaxmarl_ppo.rollout import Answer, act, begin_lives, draw_noise, init_slots, step
 from jaxmarl_ppo.types import Population, PyTree, Slots
 
 MAX_TICKS = 10_000  # of an episode in an environment that names no horizon
@@ -116,10 +116,10 @@ def _play(
     key_reset, key_ticks = jax.random.split(key)
 
     def play_tick(slots: Slots, key: jax.Array) -> tuple[Slots, Answer]:
-        key_act, key_env, key_draw = jax.random.split(key, 3)
-        choice = act(players, population, slots, env_params, key_act, greedy)
-        after, answer = step(env, env_params, slots, choice, key_env)
-        after = begin_lives(players, league, slots.obs.alive, after, answer, key_draw)
+        noise = draw_noise(players, num_episodes, key)
+        choice = act(players, population, slots, env_params, noise, greedy, chosen is None)
+        after, answer = step(env, env_params, slots, choice, noise)
+        after = begin_lives(players, league, slots.obs.alive, after, answer, noise)
         return after if chosen is None else after.replace(player=chosen), answer
 
     def advance(now: _Progress) -> _Progress:

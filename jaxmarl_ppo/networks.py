@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxmarl_ppo.matmul import dense_dot_general
 from jaxmarl_ppo.types import PyTree
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -44,9 +45,15 @@ def orthogonal(scale: float = 1.0) -> Callable[..., jax.Array]:
     return draw
 
 
-def dense(features: int, scale: float, name: str | None = None) -> nn.Dense:
+def dense(features: int, scale: float, name: str | None = None, use_bias: bool = True) -> nn.Dense:
     """A dense layer with orthogonal weights of gain `scale` and zero bias."""
-    return nn.Dense(features, kernel_init=orthogonal(scale), name=name)
+    return nn.Dense(
+        features,
+        use_bias=use_bias,
+        kernel_init=orthogonal(scale),
+        dot_general=dense_dot_general,
+        name=name,
+    )
 
 
 class LSTMCore(nn.Module):
@@ -61,7 +68,7 @@ class LSTMCore(nn.Module):
     def setup(self) -> None:
         """Two projections to the four gates."""
         self.input_gates = dense(4 * self.size, 1.0)
-        self.hidden_gates = nn.Dense(4 * self.size, use_bias=False, kernel_init=orthogonal())
+        self.hidden_gates = dense(4 * self.size, 1.0, use_bias=False)
 
     def project(self, x: jax.Array) -> jax.Array:
         """Gate pre-activations from the input: `[..., D] -> [..., 4 * size]`."""

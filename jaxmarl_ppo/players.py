@@ -30,6 +30,8 @@ class BankSeats:
     encoder: AgentInputs
     first_player: int
     num_trainable: int  # of the bank's rows, which stand first
+    # [S]: the row that plays each slot in every life, where there is one and all may act at once.
+    fixed_rows: tuple[int, ...] | None = None
 
     def rows(self, player: jax.Array) -> tuple[jax.Array, jax.Array]:
         """From who holds the slots `[..., A]` to the bank's rows and where it plays `[..., S]`."""

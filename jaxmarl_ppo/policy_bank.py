@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from jaxmarl_ppo import normalise, recurrence
@@ -66,30 +67,58 @@ class PolicyBank:
         inputs: jax.Array,
         fresh: jax.Array,
         wanted: jax.Array,
+        fixed: tuple[int, ...] | None = None,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
         """One decision of every wanted row by the policy that plays it.
 
         Wanted rows are sorted by policy into tiles, and the tiles computed one after the other: the
-        cost is that of the wanted rows, whoever plays them, and not of `K` times all rows.
+        cost is that of the wanted rows, whoever plays them, and not of `K` times all rows. With
+        `fixed` nothing is sorted, and the cost is that of all rows.
 
         Args:
             policies: `[K, ...]`.
-            policy: `[...]` int.
-            hidden: `[..., H]` leaves, held.
-            inputs: `[..., D]`.
-            fresh: `[...]` bool: no decision yet in this life.
-            wanted: `[...]` bool.
+            policy: `[E, S]` int.
+            hidden: `[E, S, H]` leaves, held.
+            inputs: `[E, S, D]`.
+            fresh: `[E, S]` bool: no decision yet in this life.
+            wanted: `[E, S]` bool.
+            fixed: `[S]`, the policy that plays each slot; None where that differs.
 
         Returns:
             `(hidden, start, outputs [..., N], value [...])`: what to hold, the state that each row
             started from, and what the network says; 0 for rows that are not wanted.
         """
-        shape = policy.shape
-        rows = jax.tree.map(
-            lambda x: x.reshape(-1, *x.shape[len(shape) :]), (hidden, inputs, fresh)
-        )
+        if fixed is not None:
+            return self._forward_slots(policies, fixed, (hidden, inputs, fresh), wanted)
+        rows = jax.tree.map(_flatten, (hidden, inputs, fresh))
         results = self._forward_rows(policies, policy.ravel(), rows, wanted.ravel())
-        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), results)
+        return jax.tree.map(lambda x: x.reshape(*policy.shape, *x.shape[1:]), results)
+
+    def _forward_slots(
+        self,
+        policies: Policies,
+        fixed: tuple[int, ...],
+        rows: tuple[PyTree, jax.Array, jax.Array],
+        wanted: jax.Array,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """The same for `[E, S]` rows `(hidden, inputs, fresh)` whose policies are known by slot."""
+        order = np.argsort(fixed, kind="stable")  # slots, policy by policy
+        parts = []
+        for k in sorted(set(fixed)):
+            slots = order[np.array(fixed)[order] == k]
+            taken = jax.tree.map(lambda x, slots=slots: _take_slots(x, slots), (rows, wanted))
+            result = self._forward_one(self.select(policies, k), *jax.tree.map(_flatten, taken))
+            parts.append(
+                jax.tree.map(lambda x: x.reshape(wanted.shape[0], -1, *x.shape[1:]), result)
+            )
+        back = np.argsort(order)
+        hidden, start, outputs, value = jax.tree.map(
+            lambda *x: _take_slots(jnp.concatenate(x, axis=1), back), *parts
+        )
+        outputs, value = recurrence.where_rows(
+            wanted, (outputs, value), (jnp.zeros_like(outputs), jnp.zeros_like(value))
+        )
+        return hidden, start, outputs, value
 
     def _forward_rows(
         self,
@@ -193,3 +222,13 @@ class PolicyBank:
         if policy.obs_moments is None:
             return inputs
         return normalise.standardise(policy.obs_moments, inputs)
+
+
+def _take_slots(x: jax.Array, slots: np.ndarray) -> jax.Array:
+    """`x [E, S, ...]` at some of the `S`."""
+    return x if np.array_equal(slots, np.arange(x.shape[1])) else x[:, slots]
+
+
+def _flatten(x: jax.Array) -> jax.Array:
+    """`[E, S, ...]` to `[E * S, ...]`."""
+    return x.reshape(-1, *x.shape[2:])

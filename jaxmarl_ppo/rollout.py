@@ -50,6 +50,19 @@ class Answer(NamedTuple):
     info: dict[str, Any]  # of `MultiAgentEnv.step_batch`
 
 
+class Noise(NamedTuple):
+    """Everything random about one tick, or with a leading axis `T` about many.
+
+    It depends on nothing that happens, so a rollout draws it for all ticks at once: a draw has a
+    price of its own, on a CPU that of a small network.
+    """
+
+    actions: tuple[jax.Array, ...]  # per bank [E, S, ...], of its action distribution
+    scripts: jax.Array  # () key, of scripted players
+    env: jax.Array  # [E] keys
+    lives: jax.Array  # () key, of who plays the lives that begin
+
+
 class Choice(NamedTuple):
     """What all slots do at one tick."""
 
@@ -122,10 +135,9 @@ def rollout(
         The slots to go on from and the record.
     """
 
-    def tick(slots: Slots, key: jax.Array) -> tuple[Slots, tuple[Any, ...]]:
-        key_act, key_env, key_draw = jax.random.split(key, 3)
-        choice = act(players, population, slots, env_params, key_act)
-        after, answer = step(env, env_params, slots, choice, key_env)
+    def tick(slots: Slots, noise: Noise) -> tuple[Slots, tuple[Any, ...]]:
+        choice = act(players, population, slots, env_params, noise, as_mapped=True)
+        after, answer = step(env, env_params, slots, choice, noise)
         truncated = answer.truncated & ~answer.terminated
         final = answer.info["final_observation"]
         # Whose life has just ended is still to be seen in it.
@@ -143,14 +155,29 @@ def rollout(
             extras=answer.info.get("metrics", {}),
         )
         health = Health(_health(slots.obs.features), slots.obs.action_mask.any(-1))
-        born = begin_lives(players, population.league, slots.obs.alive, after, answer, key_draw)
+        born = begin_lives(players, population.league, slots.obs.alive, after, answer, noise)
         return born, (choice.decisions, outcomes, health)
 
     start_hidden = slots.hidden
-    keys = jax.random.split(key, num_steps)
-    slots, (decisions, outcomes, health) = jax.lax.scan(tick, slots, keys)
+    keys, num_envs = jax.random.split(key, num_steps), slots.fresh.shape[0]
+    noise = jax.vmap(lambda key: draw_noise(players, num_envs, key))(keys)
+    slots, (decisions, outcomes, health) = jax.lax.scan(tick, slots, noise)
     value = _value(players, population, slots, slots.obs, slots.obs.agent_mask)
     return slots, Rollout(decisions, outcomes, health, value, start_hidden)
+
+
+def draw_noise(players: Players, num_envs: int, key: jax.Array) -> Noise:
+    """The noise of one tick."""
+    key_scripts, key_lives, key_env, *keys = jax.random.split(key, 3 + len(players.banks))
+    return Noise(
+        actions=tuple(
+            seats.bank.distribution.noise(key, (num_envs, len(seats.encoder.slots)))
+            for seats, key in zip(players.banks, keys, strict=True)
+        ),
+        scripts=key_scripts,
+        env=jax.random.split(key_env, num_envs),
+        lives=key_lives,
+    )
 
 
 def act(
@@ -158,28 +185,29 @@ def act(
     population: Population,
     slots: Slots,
     env_params: PyTree,
-    key: jax.Array,
+    noise: Noise,
     greedy: bool = False,
+    as_mapped: bool = False,
 ) -> Choice:
     """Every slot's decision on its current observation; those that wait decide nothing.
 
-    Networks draw their actions, or with `greedy` take the most likely ones.
+    Networks draw their actions, or with `greedy` take the most likely ones. `as_mapped` promises
+    that slots are held by players that the mapping gives them.
     """
     hidden, decisions = [], []
     action = slots.last_action
     env_action = jnp.zeros_like(action)
-    key_scripts, *keys = jax.random.split(key, 1 + len(players.banks))
-    for seats, stack, held, key_bank in zip(
-        players.banks, population.banks, slots.hidden, keys, strict=True
+    for seats, stack, held, noise_bank in zip(
+        players.banks, population.banks, slots.hidden, noise.actions, strict=True
     ):
-        moved, own = _act_bank(seats, stack, held, slots, key_bank, greedy)
+        moved, own = _act_bank(seats, stack, held, slots, noise_bank, greedy, as_mapped)
         hidden.append(moved)
         decisions.append(own)
         action = seats.encoder.spread(own.action, action, own.acted)
         env_action = seats.encoder.spread(
             seats.encoder.env_action(own.action), env_action, own.acted
         )
-    env_action = players.scripted_actions(slots, env_params, key_scripts, env_action)
+    env_action = players.scripted_actions(slots, env_params, noise.scripts, env_action)
     return Choice(tuple(hidden), tuple(decisions), action, env_action)
 
 
@@ -188,16 +216,22 @@ def _act_bank(
     policies: Policies,
     hidden: PyTree,
     slots: Slots,
-    key: jax.Array,
+    noise: jax.Array,
     greedy: bool,
+    as_mapped: bool,
 ) -> tuple[PyTree, Decisions]:
     encoder, distribution = seats.encoder, seats.bank.distribution
     row, plays = seats.rows(slots.player)
     acting = encoder.own(slots.obs.agent_mask) & plays
     inputs, fresh = encoder(slots.obs, slots), encoder.own(slots.fresh)
     mask = encoder.action_mask(slots.obs)
-    moved, start, outputs, value = seats.bank.forward(policies, row, hidden, inputs, fresh, acting)
-    action = distribution.mode(outputs, mask) if greedy else distribution.sample(key, outputs, mask)
+    moved, start, outputs, value = seats.bank.forward(
+        policies, row, hidden, inputs, fresh, acting, seats.fixed_rows if as_mapped else None
+    )
+    if greedy:
+        action = distribution.mode(outputs, mask)
+    else:
+        action = distribution.sample(noise, outputs, mask)
     return moved, Decisions(
         inputs=inputs,
         action_mask=mask,
@@ -212,7 +246,7 @@ def _act_bank(
 
 
 def step(
-    env: MultiAgentEnv, env_params: PyTree, slots: Slots, choice: Choice, key: jax.Array
+    env: MultiAgentEnv, env_params: PyTree, slots: Slots, choice: Choice, noise: Noise
 ) -> tuple[Slots, Answer]:
     """Send what `act` chose to the environments; those that are over begin anew.
 
@@ -221,9 +255,8 @@ def step(
         those of the lives which were played, as a value at their end needs them; `begin_lives`
         comes next.
     """
-    keys = jax.random.split(key, slots.fresh.shape[0])
     obs, env_state, reward, terminated, truncated, info = env.step_batch(
-        keys, slots.env_state, choice.env_action, env_params
+        noise.env, slots.env_state, choice.env_action, env_params
     )
     acted = slots.obs.agent_mask
     after = slots.replace(
@@ -243,7 +276,7 @@ def begin_lives(
     alive_before: jax.Array,
     slots: Slots,
     answer: Answer,
-    key: jax.Array,
+    noise: Noise,
 ) -> Slots:
     """Give every new life a player; it has decided nothing yet.
 
@@ -253,7 +286,7 @@ def begin_lives(
         alive_before: `[E, A]` bool, before the tick.
         slots: from `step`.
         answer: from `step`.
-        key: of the draws.
+        noise: of the tick.
     """
     ended = answer.terminated | answer.truncated
     over = answer.info["episode_over"]
@@ -266,7 +299,9 @@ def begin_lives(
 
     def draw() -> jax.Array:
         occupied = slots.obs.alive & ~over[:, None]
-        return players.draw(key, league, Draw(slots.episode, needed, slots.player, occupied))
+        return players.draw(
+            noise.lives, league, Draw(slots.episode, needed, slots.player, occupied)
+        )
 
     return slots.replace(player=jax.lax.cond(needed.any(), draw, lambda: slots.player))
 
@@ -288,7 +323,7 @@ def _value(
         row, plays = seats.rows(slots.player)
         inputs, fresh = encoder(obs, slots), encoder.own(slots.fresh)
         asked = plays & encoder.own(wanted)
-        value = seats.bank.forward(stack, row, hidden, inputs, fresh, asked)[3]
+        value = seats.bank.forward(stack, row, hidden, inputs, fresh, asked, seats.fixed_rows)[3]
         total = encoder.spread(value, total, asked)
     health = _health(obs.features)
     total = jnp.where(health == INFINITE, jnp.inf, total)

@@ -72,6 +72,8 @@ def make_roster(
     """
     mapping = make_mapping(config.policies, env.agents)
     specs = policy_specs(config, mapping)
+    has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
+    is_fixed = mapping.is_fixed and not has_pools
     plans = _plan_banks(env, env_params, config, mapping, specs)
     banks: list[BankSeats] = []
     pools: list[PoolSeats] = []
@@ -88,7 +90,7 @@ def make_roster(
                     PoolSeats(spec, policy, first_player + row, index, row, first_row, len(names))
                 )
                 names += [f"{name}@{entry}" for entry in range(spec.size)]
-        banks.append(_bank_seats(env, env_params, config, plan, first_player, len(names)))
+        banks.append(_bank_seats(env, env_params, config, plan, first_player, len(names), is_fixed))
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
     names += scripted
     owner = {
@@ -118,6 +120,7 @@ def _bank_seats(
     plan: BankPlan,
     first_player: int,
     end: int,
+    is_fixed: bool,
 ) -> BankSeats:
     """The bank of a plan, whose players are those from `first_player` to before `end`."""
     encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
@@ -132,7 +135,23 @@ def _bank_seats(
         tile_rows=_tile_rows(env, config, encoder, num_policies),
     )
     _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
-    return BankSeats(bank, encoder, first_player, plan.num_trainable)
+    return BankSeats(
+        bank,
+        encoder,
+        first_player,
+        plan.num_trainable,
+        _fixed_rows(env, plan, encoder.slots) if is_fixed else None,
+    )
+
+
+def _fixed_rows(
+    env: MultiAgentEnv, plan: BankPlan, slots: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """See `BankSeats.fixed_rows`, given that every slot has the same policy in every life."""
+    if env.max_actors < env.num_agents:
+        return None
+    row_of = {slot: row for row, member in enumerate(plan.members) for slot in member.slots}
+    return tuple(row_of[slot] for slot in slots)
 
 
 def _check_bank(bank: PolicyBank, plan: BankPlan, agents: list[str]) -> None:

@@ -14,6 +14,10 @@ from jaxmarl_ppo.distributions import (
 )
 
 
+def draw(distribution, key, outputs, mask):
+    return distribution.sample(distribution.noise(key, outputs.shape[:-1]), outputs, mask)
+
+
 @pytest.fixture(scope="module")
 def masked():
     rng = np.random.default_rng(0)
@@ -28,7 +32,7 @@ def test_masked_actions_are_never_drawn(masked):
     logits, mask, probs = masked
     distribution = MaskedCategorical(6)
     keys = jax.random.split(jax.random.key(0), 400)
-    draws = np.asarray(jax.vmap(lambda key: distribution.sample(key, logits, mask))(keys))
+    draws = np.asarray(jax.vmap(lambda key: draw(distribution, key, logits, mask))(keys))
     assert mask[np.arange(50), draws].all()
     assert mask[np.arange(50), np.asarray(distribution.mode(logits, mask))].all()
     counts = np.stack([(draws == action).mean(0) for action in range(6)], -1)
@@ -38,7 +42,7 @@ def test_masked_actions_are_never_drawn(masked):
 def test_an_illegal_action_that_the_network_loves_is_not_drawn():
     logits, mask = jnp.array([1e30, -1e30, 0.0]), jnp.array([False, True, False])
     distribution = MaskedCategorical(3)
-    assert distribution.sample(jax.random.key(0), logits, mask) == 1
+    assert draw(distribution, jax.random.key(0), logits, mask) == 1
     assert distribution.log_prob(logits, mask, jnp.array(1)) == 0.0
     assert distribution.entropy(logits, mask) == 0.0
 
@@ -86,7 +90,7 @@ def test_gaussian_leaves_out_dimensions_that_do_not_exist():
     np.testing.assert_allclose(actual, log_prob, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(distribution.entropy(outputs, mask), entropy, atol=1e-4)
     for drawn in (
-        distribution.sample(jax.random.key(0), jnp.array(outputs), jnp.array(mask)),
+        draw(distribution, jax.random.key(0), jnp.array(outputs), jnp.array(mask)),
         distribution.mode(jnp.array(outputs), jnp.array(mask)),
     ):
         np.testing.assert_array_equal(np.asarray(drawn)[~mask], 0.0)
@@ -96,7 +100,7 @@ def test_gaussian_leaves_out_dimensions_that_do_not_exist():
 def test_gaussian_draws_have_the_moments_of_the_outputs():
     outputs = jnp.broadcast_to(jnp.array([1.0, -2.0, np.log(0.5), np.log(2.0)]), (20000, 4))
     mask = jnp.ones((20000, 2), bool)
-    draws = BoundedGaussian(2).sample(jax.random.key(0), outputs, mask)
+    draws = draw(BoundedGaussian(2), jax.random.key(0), outputs, mask)
     np.testing.assert_allclose(draws.mean(0), [1.0, -2.0], atol=0.06)
     np.testing.assert_allclose(draws.std(0), [0.5, 2.0], rtol=0.05)
 

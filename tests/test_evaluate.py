@@ -527,7 +527,7 @@ def test_memory_and_extra_inputs_are_those_of_plain_play():
     key_reset, key_ticks = jax.random.split(jax.random.key(3))
     reset_keys = jax.random.split(jax.random.split(key_reset)[0], num_episodes)
     tick_keys = [
-        jax.random.split(jax.random.split(jax.random.fold_in(key_ticks, t), 3)[1], num_episodes)
+        jax.random.split(jax.random.split(jax.random.fold_in(key_ticks, t), 4)[2], num_episodes)
         for t in range(env.max_ticks)
     ]
     (seats,) = player.learner.players.banks

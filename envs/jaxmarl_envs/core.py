@@ -138,13 +138,15 @@ class MultiAgentEnv(Generic[State, Params]):
 
         Resets are computed only on the ticks on which at least one episode is over.
         """
-        keys = jax.vmap(jax.random.split)(keys)
+        split = jax.vmap(jax.random.split)
         step = jax.vmap(self._step, in_axes=(0, 0, 0, None))
-        obs, state, reward, terminated, truncated, info = step(keys[:, 0], state, action, params)
+        step_keys = split(keys)[:, 0]
+        obs, state, reward, terminated, truncated, info = step(step_keys, state, action, params)
         over = info["episode_over"]
 
         def reset_some() -> tuple[Observation, State]:
-            fresh = jax.vmap(self.reset_env, in_axes=(0, None))(keys[:, 1], params)
+            # Split again: where steps need no keys, ticks without a reset then split nothing.
+            fresh = jax.vmap(self.reset_env, in_axes=(0, None))(split(keys)[:, 1], params)
             return jax.vmap(_select)(over, fresh, (obs, state))
 
         obs, state = jax.lax.cond(over.any(), reset_some, lambda: (obs, state))

@@ -1,0 +1,45 @@
+"""The matrix product of dense layers, with gradients that XLA computes fast on a CPU too."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def dense_dot_general(
+    x: jax.Array, kernel: jax.Array, dimension_numbers: Any, precision: Any = None
+) -> jax.Array:
+    """`x [..., D] @ kernel [D, N]`, as the `dot_general` of `flax.linen.Dense`.
+
+    On a CPU the kernel's gradient `x^T g` is a product of a transposed copy of `x`. XLA reads a
+    matrix by columns at half the speed, and under several batch axes, where it copies `g` instead,
+    at a third; the copy costs a tenth of the product.
+    """
+    if jax.default_backend() != "cpu":
+        return jax.lax.dot_general(x, kernel, dimension_numbers, precision=precision)
+    rows = _matmul(x.reshape(-1, x.shape[-1]), kernel)
+    return rows.reshape(*x.shape[:-1], kernel.shape[1])
+
+
+@jax.custom_vjp
+def _matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """`[R, D] @ [D, N]`."""
+    return x @ kernel
+
+
+def _forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return x @ kernel, (x, kernel)
+
+
+def _backward(
+    saved: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    x, kernel = saved
+    if kernel.shape[1] == 1:  # a product with a column would be a plain loop
+        return gradient * kernel.T, (x * gradient).sum(0)[:, None]
+    # Without the barrier the transposition would become part of the product again.
+    transposed = jax.lax.optimization_barrier(jnp.transpose(x))
+    return gradient @ kernel.T, transposed @ gradient
+
+
+_matmul.defvjp(_forward, _backward)
