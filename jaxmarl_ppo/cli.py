@@ -1,4 +1,4 @@
-"""The command line: `jaxmarl-ppo train`, `evaluate` and `envs`.
+"""The command line: `jaxmarl-ppo train`, `evaluate`, `envs` and `bench`.
 
 Only what a command needs is imported, so that help and usage errors come at once.
 """
@@ -17,6 +17,7 @@ commands:
   train ENV         train on an environment; its own options: train ENV --help
   evaluate RUN_DIR  evaluate what a run has learnt
   envs              list the environments
+  bench             measure how fast training is here
 
 Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 """
@@ -123,6 +124,12 @@ def _envs(args: list[str]) -> int:
     return 0
 
 
+def _bench(args: list[str]) -> int:
+    from jaxmarl_ppo.bench_cli import main
+
+    return main(args)
+
+
 def _enable_compilation_cache() -> None:
     """Let a second start with the same shapes skip compilation, unless the user configured it."""
     import jax
@@ -150,6 +157,7 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "evaluate": _evaluate,
     "envs": _envs,
+    "bench": _bench,
 }
 
 if __name__ == "__main__":

@@ -110,9 +110,9 @@ class Learner:
     def train_step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One iteration: rollout, advantages and update of every bank, league, metrics."""
         key, key_rollout, key_update = jax.random.split(state.key, 3)
-        slots, record = self._play(state, key_rollout)
+        slots, record = self.play(state, key_rollout)
         fault = metrics_lib.find_fault(record, state.iteration)
-        banks, lessons = self._learn(state, slots, record, ~fault.found, key_update)
+        banks, lessons = self.learn(state, slots, record, ~fault.found, key_update)
         league, games, banks = self._update_league(state, banks, slots, record, ~fault.found)
         running, lives, finished = metrics_lib.track_lives(state.episode_stats, record.outcomes)
         metrics = metrics_lib.measure(
@@ -152,7 +152,8 @@ class Learner:
 
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
-    def _play(self, state: TrainState, key: jax.Array) -> tuple[Slots, Rollout]:
+    def play(self, state: TrainState, key: jax.Array) -> tuple[Slots, Rollout]:
+        """The first half of `train_step`: a rollout, and the slots to go on from."""
         return rollout(
             self.env,
             state.env_params,
@@ -163,9 +164,10 @@ class Learner:
             self.num_steps,
         )
 
-    def _learn(
+    def learn(
         self, state: TrainState, slots: Slots, record: Rollout, usable: jax.Array, key: jax.Array
     ) -> tuple[tuple[BankState | FrozenBank, ...], tuple[Lesson | None, ...]]:
+        """The second half: advantages and update of every bank, unless the rollout is unusable."""
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
         keys = jax.random.split(key, len(self.banks))
         learnt: list[BankState | FrozenBank] = []

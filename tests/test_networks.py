@@ -390,7 +390,7 @@ def test_a_truncated_agent_is_still_seen_by_the_central_critic():
 
     @quick_jit
     def play(key):
-        return learner._play(learner.init(key), key)[1]
+        return learner.play(learner.init(key), key)[1]
 
     record = play(jax.random.key(0))
     truncated, value = record.outcomes.truncated, record.decisions[0].value

@@ -1,0 +1,331 @@
+"""How fast a workload trains, and what fraction of the machine's arithmetic that is.
+
+Everything is measured in one process and one run, with the machine's own rate of matrix products
+between the other measurements, so that ratios hold on a machine whose speed changes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmarl_envs
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.learner import Learner
+from jaxmarl_ppo.networks import NETWORKS
+from jaxmarl_ppo.policy_bank import PolicyBank
+from jaxmarl_ppo.scripted import make_random_script
+from jaxmarl_ppo.types import PyTree, TrainState
+
+# Rows of the matrix product that the machine's rate is taken from.
+LIMIT_ROWS = 32768
+# Forward passes that a gradient is worth: one forward, two of the same size backward.
+GRADIENT_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is to be measured.
+
+    Attributes:
+        env: name of the environment.
+        env_kwargs: its arguments.
+        network: `"mlp"`, `"lstm"` or `"cnn"`.
+        network_kwargs: fields of the network other than its defaults.
+        policies: who plays whom, as `TrainConfig.policies`.
+        num_envs: parallel environments.
+        num_steps: ticks per rollout.
+        num_epochs: passes over a rollout.
+        num_minibatches: optimiser steps per pass.
+        micro_batch_rows: as `TrainConfig.micro_batch_rows`.
+    """
+
+    env: str = "crypto"
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    network: str = "mlp"
+    network_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    policies: str = "shared"
+    num_envs: int = 256
+    num_steps: int = 128
+    num_epochs: int = 4
+    num_minibatches: int = 4
+    micro_batch_rows: int | None = None
+
+    def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
+        """The environment, its parameters and the configuration of a run.
+
+        Raises:
+            ValueError: what is unknown or does not fit together.
+        """
+        if self.network not in NETWORKS:
+            raise ValueError(f"unknown network {self.network!r}; valid: {', '.join(NETWORKS)}")
+        env, env_params = jaxmarl_envs.make(self.env, **self.env_kwargs)
+        config = TrainConfig(
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            policies=self.policies,
+            policy=PolicySpec(network=NETWORKS[self.network](**self.network_kwargs)),
+            ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
+            micro_batch_rows=self.micro_batch_rows,
+        )
+        return env, env_params, config
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of several runs."""
+
+    median: float
+    min: float
+    max: float
+
+    def rate(self, count: float) -> dict[str, float]:
+        """`count` per second, the fastest run giving `max`."""
+        return {"median": count / self.median, "min": count / self.max, "max": count / self.min}
+
+
+def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[str, Any]:
+    """Measure a workload.
+
+    Args:
+        workload: what to train.
+        repeats: runs of everything that is timed in this process, after one that is not.
+        startup: also start it in fresh processes, with an empty compilation cache and with a full
+            one.
+
+    Returns:
+        Steps and decisions per second as medians, with `*_range` for the slowest and the fastest
+        run; `time_shares` of a training step; `fraction_of_limit`, the arithmetic done per second
+        over the rate of `matmul_gflops`; and with `startup` seconds and memory of a fresh process.
+    """
+    env, env_params, config = workload.make()
+    learner = make_learner(env, env_params, config)
+    state = jax.jit(learner.init)(jax.random.key(0))
+    machine = [_matmul_gflops(learner)]
+    parts = _time_parts(learner, state, repeats)
+    machine.append(_matmul_gflops(learner))
+    step, decisions, flops = _time_training(learner, state, repeats)
+    machine.append(_matmul_gflops(learner))
+    env_only = time_env(env, env_params, config.num_envs, config.num_steps, repeats)
+    ticks = config.num_envs * config.num_steps
+    gflops = float(np.median(machine))
+    update = max(parts["learn"].median - parts["advantages"].median, 0.0)
+    whole = parts["rollout"].median + parts["learn"].median
+    result = {
+        "workload": asdict(workload),
+        "env_steps_per_s": step.rate(ticks)["median"],
+        "env_steps_per_s_range": step.rate(ticks),
+        "decisions_per_s": step.rate(decisions)["median"],
+        "env_only_steps_per_s": env_only.rate(ticks)["median"],
+        "rollout_steps_per_s": parts["rollout"].rate(ticks)["median"],
+        "update_ns_per_decision": 1e9 * update / max(decisions, 1.0),
+        "time_shares": {
+            "rollout": parts["rollout"].median / whole,
+            "advantages_and_packing": parts["advantages"].median / whole,
+            "update": update / whole,
+        },
+        "gflop_per_step": flops / 1e9,
+        "matmul_gflops": gflops,
+        "fraction_of_limit": flops / step.median / 1e9 / gflops,
+        "hardware": describe_hardware(),
+    }
+    return result | (measure_startup(workload) if startup else {})
+
+
+def time_env(
+    env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int, repeats: int
+) -> Timing:
+    """`num_steps` ticks of random legal actions, with observation and reset."""
+    random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
+
+    def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+        obs, state = carry
+        key_act, key_env = jax.random.split(key)
+        action = random(state, obs, env_params, jax.random.split(key_act, num_envs))
+        keys = jax.random.split(key_env, num_envs)
+        obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
+        return (obs, state), reward.sum()
+
+    @jax.jit
+    def play(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+        carry, rewards = jax.lax.scan(tick, carry, jax.random.split(key, num_steps))
+        return carry, rewards.sum()
+
+    reset = jax.jit(jax.vmap(env.reset_env, in_axes=(0, None)))
+    carry = reset(jax.random.split(jax.random.key(0), num_envs), env_params)
+    carry = play(carry, jax.random.key(1))[0]  # away from where all episodes have just begun
+    return time_calls(lambda: play(carry, jax.random.key(2)), repeats)
+
+
+def time_calls(call: Callable[[], Any], repeats: int) -> Timing:
+    """Wall-clock seconds of `call`, whose result is waited for; a first call is left out."""
+    jax.block_until_ready(call())
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        jax.block_until_ready(call())
+        seconds.append(time.perf_counter() - started)
+    return Timing(float(np.median(seconds)), min(seconds), max(seconds))
+
+
+def _time_parts(learner: Learner, state: TrainState, repeats: int) -> dict[str, Timing]:
+    """The halves of a training step, each compiled by itself."""
+    key = jax.random.key(1)
+    play = jax.jit(learner.play)
+    slots, record = play(state, key)
+    learn = jax.jit(learner.learn)
+    # No epochs leaves advantages, packing and bookkeeping.
+    idle = state.replace(banks=tuple(_without_epochs(bank) for bank in state.banks))
+    usable = jnp.ones((), bool)
+    return {
+        "rollout": time_calls(lambda: play(state, key), repeats),
+        "learn": time_calls(lambda: learn(state, slots, record, usable, key), repeats),
+        "advantages": time_calls(lambda: learn(idle, slots, record, usable, key), repeats),
+    }
+
+
+def _without_epochs(bank: Any) -> Any:
+    if not hasattr(bank, "hyperparams"):
+        return bank
+    none = jnp.zeros_like(bank.hyperparams.num_epochs)
+    return bank.replace(hyperparams=bank.hyperparams.replace(num_epochs=none))
+
+
+def _time_training(
+    learner: Learner, state: TrainState, repeats: int
+) -> tuple[Timing, float, float]:
+    """Training steps one after the other; also decisions and floating-point operations of one."""
+    step = jax.jit(learner.train_step, donate_argnums=0)
+    state, metrics = step(jax.tree.map(jnp.copy, state))
+    seconds, decisions, flops = [], [], []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        state, metrics = jax.block_until_ready(step(state))
+        seconds.append(time.perf_counter() - started)
+        decisions.append(float(metrics.sums.decisions.sum()))
+        flops.append(_step_flops(learner, metrics.sums.decisions, metrics.sums.trained))
+    timing = Timing(float(np.median(seconds)), min(seconds), max(seconds))
+    return timing, float(np.median(decisions)), float(np.median(flops))
+
+
+def _step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> float:
+    """One forward pass per decision, and one gradient per decision and epoch."""
+    total, policy_of = 0.0, np.array(learner.players.policy_of)
+    for seats, bank in zip(learner.players.banks, learner.banks, strict=True):
+        forward = sum(2.0 * m * k * n for m, k, n in matmul_shapes(seats.bank))
+        rows = policy_of[seats.first_player : seats.first_player + seats.bank.num_policies]
+        total += forward * float(np.asarray(decisions)[np.unique(rows)].sum())
+        if bank is not None:
+            epochs = np.asarray(bank.hyperparams.num_epochs)
+            own = np.asarray(trained)[np.array(bank.policies)]
+            total += forward * GRADIENT_PASSES * float((own * epochs).sum())
+    return total
+
+
+def matmul_shapes(bank: PolicyBank) -> list[tuple[int, int, int]]:
+    """`(M, K, N)` of every matrix product that one row of a bank's network takes."""
+    policies = jax.eval_shape(lambda: bank.init(jax.random.key(0)).params)
+    inputs = jax.ShapeDtypeStruct((1, *bank.input_shape), jnp.float32)
+    hidden = jax.eval_shape(lambda: bank.initial_hidden((1,)))
+
+    def forward(params: PyTree, hidden: PyTree, inputs: jax.Array) -> Any:
+        params = jax.tree.map(lambda x: x[0], params)
+        return bank.network.apply({"params": params}, hidden, inputs)
+
+    return _products(jax.make_jaxpr(forward)(policies, hidden, inputs).jaxpr)
+
+
+def _products(jaxpr: Any) -> list[tuple[int, int, int]]:
+    found = []
+    for equation in jaxpr.eqns:
+        out = equation.outvars[0].aval
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            k = int(np.prod([equation.invars[0].aval.shape[axis] for axis in contracted]))
+            found.append((out.size // out.shape[-1], k, out.shape[-1]))
+        elif equation.primitive.name == "conv_general_dilated":
+            kernel = equation.invars[1].aval.shape
+            features = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
+            found.append((out.size // features, int(np.prod(kernel)) // features, features))
+        for param in equation.params.values():
+            inner = getattr(param, "jaxpr", param)
+            if hasattr(inner, "eqns"):
+                found += _products(inner)
+    return found
+
+
+def _matmul_gflops(learner: Learner) -> float:
+    """Rate of the product that takes most of the network's arithmetic, over many rows."""
+    shapes = [shape for seats in learner.players.banks for shape in matmul_shapes(seats.bank)]
+    _, k, n = max(shapes, key=lambda shape: shape[0] * shape[1] * shape[2])
+    x, kernel = jnp.ones((LIMIT_ROWS, k)), jnp.ones((k, n))
+    product = jax.jit(jnp.dot)
+    seconds = time_calls(lambda: product(x, kernel), 30).median
+    return 2e-9 * LIMIT_ROWS * k * n / seconds
+
+
+def measure_startup(workload: Workload) -> dict[str, float]:
+    """A fresh process up to its first update, without and with a full compilation cache.
+
+    Returns:
+        `import_s` of the trainer beyond that of jax; `compile_s`, tracing included;
+        `first_update_s` from the command to the end of the first update; the last two again with a
+        full cache, `*_warm_s`; and `peak_memory_mb` of a process that did nothing else.
+    """
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = (_start(workload, cache) for _ in range(2))
+    return {
+        "import_s": float(np.median([cold["import_s"], warm["import_s"]])),
+        "trace_s": warm["trace_s"],
+        "compile_s": cold["compile_s"],
+        "compile_warm_s": warm["compile_s"],
+        "first_update_s": cold["total_s"],
+        "first_update_warm_s": warm["total_s"],
+        "peak_memory_mb": cold["peak_memory_mb"],
+    }
+
+
+def _start(workload: Workload, cache: str) -> dict[str, float]:
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache}
+    request = json.dumps({"workload": asdict(workload), "started": time.time()})
+    command = [sys.executable, "-m", "jaxmarl_ppo.bench_startup", request]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the fresh process failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def describe_hardware() -> dict[str, Any]:
+    """What the figures were taken on."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "device": jax.devices()[0].device_kind,
+        "backend": jax.default_backend(),
+        "num_devices": jax.device_count(),
+        "cpus": cpus,
+        "processor": _processor(),
+        "jax": jax.__version__,
+        "python": sys.version.split()[0],
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+        return names[0] if names else "unknown"
+    except OSError:
+        import platform
+
+        return platform.processor() or platform.machine()

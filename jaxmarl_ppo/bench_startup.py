@@ -1,0 +1,54 @@
+"""A process that starts, trains a few iterations and says what that took; `bench` runs it.
+
+    python -m jaxmarl_ppo.bench_startup '{"workload": {...}, "started": 1700000000.0}'
+
+`started` is when the command was given, in seconds since 1970.
+"""
+
+import json
+import sys
+import time
+
+NUM_UPDATES = 3  # the peak of memory is reached by then
+
+
+def main(request: str) -> None:
+    """Print one line of JSON."""
+    clock = time.perf_counter
+    began = clock()
+    import jax
+
+    jax_imported = clock()
+    from jaxmarl_envs import make  # noqa: F401
+    from jaxmarl_ppo import Trainer, make_learner  # noqa: F401
+
+    imported = clock()
+    from jaxmarl_ppo.bench import Workload
+    from jaxmarl_ppo.loggers import peak_memory_mb
+
+    asked = json.loads(request)
+    learner = make_learner(*Workload(**asked["workload"]).make())
+    built = clock()
+    init = jax.jit(learner.init).lower(jax.random.key(0))
+    step = jax.jit(learner.train_step, donate_argnums=0).lower(init.out_info)
+    traced = clock()
+    init, step = init.compile(), step.compile()
+    compiled = clock()
+    state, _ = jax.block_until_ready(step(init(jax.random.key(0))))
+    total_s = time.time() - asked["started"]
+    for _ in range(NUM_UPDATES - 1):
+        state, _ = jax.block_until_ready(step(state))
+    result = {
+        "import_jax_s": jax_imported - began,
+        "import_s": imported - jax_imported,
+        "build_s": built - imported,
+        "trace_s": traced - built,
+        "compile_s": compiled - built,
+        "total_s": total_s,
+        "peak_memory_mb": peak_memory_mb(),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,14 @@
+"""How fast a workload trains here: the same as `jaxmarl-ppo bench`.
+
+python scripts/benchmark.py --env crypto --policies per_agent --num-envs 256 --num-steps 128 --json
+"""
+
+import sys
+
+from jaxmarl_ppo.bench_cli import main
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:], prog="benchmark.py")
+    except ValueError as error:
+        sys.exit(f"error: {error}")
