@@ -41,10 +41,12 @@ PRESETS: dict[str, Preset] = {
         )
     ),
     # A policy of its own for each seat, which in a fifth of the games meets a past version of the
-    # other's. Each learns from half of the moves, so there are twice as many.
+    # other's. Each learns from half of the moves, so there are more than twice as many. Snapshots
+    # are so far apart that the pool spans the whole run: early ones make the mistakes that a policy
+    # must have met to be perfect.
     "tic_tac_toe/league": Preset(
         TrainConfig(
-            total_env_steps=20_000_000,
+            total_env_steps=24_000_000,
             num_envs=512,
             num_steps=32,
             policies=Matchups(
@@ -52,8 +54,8 @@ PRESETS: dict[str, Preset] = {
                 weights=(0.6, 0.2, 0.2),
             ),
             specs={
-                "p3": Snapshots("p1", size=8, add_every=20),
-                "p4": Snapshots("p2", size=8, add_every=20),
+                "p3": Snapshots("p1", size=8, add_every=150),
+                "p4": Snapshots("p2", size=8, add_every=150),
             },
             policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
             ppo=dataclasses.replace(_TIC_TAC_TOE_PPO, entropy_coef=0.5),

@@ -9,6 +9,8 @@ Bob and Alice earn before and after. Repeats this for several ways of dealing ou
 import argparse
 import dataclasses
 import json
+import shlex
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 import jaxmarl_envs
 from jaxmarl_ppo import TrainConfig, Trainer, make_learner, preset
+from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import evaluate_policies
 
 EPISODES = 2048
@@ -65,7 +68,12 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=list(ways()), default=list(ways()))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    results = []
+    results: list[dict[str, Any]] = []
+    record = {
+        "command": shlex.join(["python", "scripts/best_response.py", *sys.argv[1:]]),
+        "hardware": describe_hardware(),
+        "runs": results,
+    }
     for seed in args.seeds:
         for way in args.ways:
             config = dataclasses.replace(ways()[way], seed=seed)
@@ -85,8 +93,8 @@ def main() -> None:
             }
             results.append(row)
             print(json.dumps(row), flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n")
+            if args.json:
+                args.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ docs/learning_curves.png from what benchmarks/ holds.
 import argparse
 import dataclasses
 import json
-import os
-import platform
 import shlex
 import sys
 import tempfile
@@ -20,10 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
 import jaxmarl_envs
 from jaxmarl_ppo import PRESETS, Trainer, preset
+from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import evaluate_policies, format_report
 from jaxmarl_ppo.trainer import TrainResult
 
@@ -141,11 +138,9 @@ def main() -> None:
         path = ROOT / "benchmarks" / f"learning-{args.scenario.replace('/', '-')}.json"
         record = {
             "command": shlex.join(["python", "scripts/learning_figures.py", *sys.argv[1:]]),
-            "machine": {"cpus": os.cpu_count(), "processor": platform.machine(),
-                        "devices": [str(device) for device in jax.devices()]},
-            "versions": {"python": platform.python_version(), "jax": jax.__version__},
+            "hardware": describe_hardware(),
             "runs": [],
-        }  # fmt: skip
+        }
         for seed in args.seeds:
             record["runs"].append(train_and_evaluate(args.scenario, seed, args.episodes))
             path.write_text(json.dumps(record, indent=1) + "\n")
