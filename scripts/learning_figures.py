@@ -4,7 +4,7 @@
 
 writes benchmarks/learning-tic_tac_toe.json: per seed the evaluation report, the seconds of training
 and the learning curve, beside the hardware, the versions and the command. With --picture it draws
-docs/learning_curves.png from what benchmarks/ holds.
+the pictures of docs/ from what benchmarks/ holds.
 """
 
 import argparse
@@ -25,22 +25,31 @@ from jaxmarl_ppo.evaluate import evaluate_policies, format_report
 from jaxmarl_ppo.trainer import TrainResult
 
 ROOT = Path(__file__).resolve().parent.parent
-# What tells the progress of a scenario, and of whom.
+# What tells the progress of a scenario, and of whom; of others, the returns do.
 CURVES = {
     "tic_tac_toe": [("x", "draw", "games drawn")],
     "crypto": [("bob_0", "return_mean", "alice and bob"), ("eve_0", "return_mean", "eve")],
     "shuttle_grid": [("shuttle_0", "deliveries", "deliveries per shift")],
-}
-# The same for presets that are not in the picture; where there is nothing, returns.
-EXTRA_CURVES = {
     "asymmetric_play": [
         ("bob", "success", "bob's success"),
         ("alice", "task_length", "alice's ticks"),
         ("alice", "shortest", "shortest solution"),
     ],
 }
+# Pictures under docs/, as panels of a scenario and some of its curves.
+PICTURES = {
+    "learning_curves.png": [
+        ("tic_tac_toe", ("games drawn",)),
+        ("crypto", ("alice and bob", "eve")),
+        ("shuttle_grid", ("deliveries per shift",)),
+    ],
+    "asymmetric_play.png": [
+        ("asymmetric_play", ("bob's success",)),
+        ("asymmetric_play", ("alice's ticks", "shortest solution")),
+    ],
+}
 # (value, label) of the lines to compare with.
-MARKS = {
+MARKS: dict[str, list[tuple[float, str]]] = {
     "tic_tac_toe": [(1.0, "perfect play: every game")],
     "crypto": [(24.0, "optimum 24"), (-25.0, "optimum -25")],
     "shuttle_grid": [(24.2, "best scripted dispatcher")],
@@ -78,7 +87,7 @@ def train_and_evaluate(name: str, seed: int, episodes: int | None) -> dict[str, 
     record["curves"] = {
         label: [[entry["env_steps"], round(entry["agents"][agent][key], 3)]
                 for entry in result.history if key in entry["agents"][agent]]
-        for agent, key, label in CURVES.get(name, EXTRA_CURVES.get(name)) or returns_of(env.agents)
+        for agent, key, label in CURVES.get(name) or returns_of(env.agents)
     }  # fmt: skip
     return record
 
@@ -92,21 +101,21 @@ def _mean_rate(result: TrainResult) -> float:
     return result.env_steps / seconds
 
 
-def draw_curves(path: Path) -> None:
-    """All scenarios side by side, a line per seed."""
+def draw_curves(path: Path, panels: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Panels side by side, a line per seed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    figure = Figure(figsize=(12, 3.6), dpi=130, layout="constrained")
+    figure = Figure(figsize=(4 * len(panels), 3.6), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (name, curves) in zip(figure.subplots(1, len(CURVES)), CURVES.items(), strict=True):
+    for axes, (name, labels) in zip(figure.subplots(1, len(panels)), panels, strict=True):
         record = json.loads((ROOT / "benchmarks" / f"learning-{name}.json").read_text())
-        for color, (_, _, label) in zip(("C0", "C3"), curves, strict=False):
+        for color, label in zip(("C0", "C3"), labels, strict=False):
             for index, run in enumerate(record["runs"]):
                 axes.plot(*zip(*run["curves"][label], strict=True), color=color, alpha=0.75,
                           linewidth=1.4, label=label if index == 0 else None)  # fmt: skip
-        for index, (value, label) in enumerate(MARKS[name]):
+        for index, (value, label) in enumerate(MARKS.get(name, [])):
             axes.axhline(value, color="0.35", linewidth=0.9, linestyle=(0, (4, 3)))
             below = index > 0
             axes.annotate(label, (0.98, value), xycoords=("axes fraction", "data"), fontsize=8,
@@ -145,7 +154,8 @@ def main() -> None:
             record["runs"].append(train_and_evaluate(args.scenario, seed, args.episodes))
             path.write_text(json.dumps(record, indent=1) + "\n")
     if args.picture:
-        draw_curves(ROOT / "docs" / "learning_curves.png")
+        for name, panels in PICTURES.items():
+            draw_curves(ROOT / "docs" / name, panels)
 
 
 if __name__ == "__main__":

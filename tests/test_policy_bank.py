@@ -80,6 +80,27 @@ def test_every_wanted_row_is_played_by_its_own_policy(bank_and_policies, wanted_
         jax.tree.map(np.testing.assert_array_equal, began, begin)
 
 
+@pytest.mark.parametrize("fixed", [(1, 0, 1), (2, 2, 2), (1, 2, 0)])
+def test_slots_of_known_policies_are_played_as_if_they_were_sorted(bank_and_policies, fixed):
+    bank, policies = bank_and_policies
+    rng = np.random.default_rng(1)
+    shape = (5, 3)
+    inputs = rng.normal(size=(*shape, 2)).astype(np.float32)
+    hidden = jax.tree.map(
+        lambda h: rng.normal(size=h.shape).astype(np.float32), bank.initial_hidden(shape)
+    )
+    fresh, wanted = rng.random(shape) < 0.3, rng.random(shape) < 0.6
+    inputs[~wanted] = np.nan
+    policy = np.broadcast_to(np.array(fixed, np.int32), shape)
+    forward = quick_jit(bank.forward, static_argnames="fixed")
+    arguments = (policies, policy, hidden, inputs, fresh, wanted)
+    held, start, outputs, value = forward(*arguments, fixed=fixed)
+    held_, start_, outputs_, value_ = forward(*arguments)
+    close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)  # noqa: E731
+    jax.tree.map(close, (held, outputs, value), (held_, outputs_, value_))
+    jax.tree.map(lambda x, y: close(x[wanted], y[wanted]), start, start_)
+
+
 def test_memory_is_told_from_no_memory(bank_and_policies):
     bank, _ = bank_and_policies
     assert bank.is_recurrent
