@@ -111,7 +111,8 @@ PRESETS: dict[str, Preset] = {
         )
     ),
     # Alice's entropy stays up, or she settles on what bob fails at now; his comes down, since a
-    # sure bob is what leaves her nothing but longer tasks.
+    # sure bob is what leaves her nothing but longer tasks. She slows down at the end, which leaves
+    # him the time to learn what she found last.
     "asymmetric_play": Preset(
         TrainConfig(
             total_env_steps=4_000_000,
@@ -121,7 +122,7 @@ PRESETS: dict[str, Preset] = {
             ppo=PPOConfig(learning_rate=Linear(1e-3, 3e-4), entropy_coef=Linear(0.1, 0.01)),
             specs={
                 "alice": PolicySpec(
-                    ppo=PPOConfig(learning_rate=Linear(1e-3, 3e-4), entropy_coef=Linear(0.05, 0.02))
+                    ppo=PPOConfig(learning_rate=Linear(1e-3, 1e-4), entropy_coef=Linear(0.05, 0.02))
                 )
             },
         )
