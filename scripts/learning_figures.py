@@ -127,7 +127,7 @@ def draw_curves(path: Path, panels: Sequence[tuple[str, Sequence[str]]]) -> None
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.margins(x=0.01, y=0.12)
-        axes.legend(frameon=False, fontsize=8, loc="center right")
+        axes.legend(frameon=False, fontsize=8, loc="best")
     figure.savefig(path)
 
 
