@@ -32,6 +32,8 @@ from jaxmarl_ppo.types import PyTree, TrainState
 LIMIT_ROWS = 32768
 # Forward passes that a gradient is worth: one forward, two of the same size backward.
 GRADIENT_PASSES = 3
+# Training steps before the timing: the second one is still slow, for it touches new memory.
+WARM_UP_STEPS = 2
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,17 @@ class Workload:
         """
         if self.network not in NETWORKS:
             raise ValueError(f"unknown network {self.network!r}; valid: {', '.join(NETWORKS)}")
+        # JSON knows no tuples, and modules take no lists.
+        network_kwargs: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in self.network_kwargs.items()
+        }
         env, env_params = jaxmarl_envs.make(self.env, **self.env_kwargs)
         config = TrainConfig(
             num_envs=self.num_envs,
             num_steps=self.num_steps,
             policies=self.policies,
-            policy=PolicySpec(network=NETWORKS[self.network](**self.network_kwargs)),
+            policy=PolicySpec(network=NETWORKS[self.network](**network_kwargs)),
             ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
             micro_batch_rows=self.micro_batch_rows,
         )
@@ -108,7 +115,12 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         Steps and decisions per second as medians, with `*_range` for the slowest and the fastest
         run; `time_shares` of a training step; `fraction_of_limit`, the arithmetic done per second
         over the rate of `matmul_gflops`; and with `startup` seconds and memory of a fresh process.
+
+    Raises:
+        ValueError: no repeats, or what `Workload.make` refuses.
     """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
     env, env_params, config = workload.make()
     learner = make_learner(env, env_params, config)
     state = jax.jit(learner.init)(jax.random.key(0))
@@ -207,7 +219,9 @@ def _time_training(
 ) -> tuple[Timing, float, float]:
     """Training steps one after the other; also decisions and floating-point operations of one."""
     step = jax.jit(learner.train_step, donate_argnums=0)
-    state, metrics = step(jax.tree.map(jnp.copy, state))
+    state = jax.tree.map(jnp.copy, state)
+    for _ in range(WARM_UP_STEPS):
+        state, metrics = jax.block_until_ready(step(state))
     seconds, decisions, flops = [], [], []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -266,13 +280,17 @@ def _products(jaxpr: Any) -> list[tuple[int, int, int]]:
 
 
 def _matmul_gflops(learner: Learner) -> float:
-    """Rate of the product that takes most of the network's arithmetic, over many rows."""
+    """Rate of a square product over many rows, as wide as what takes most of the arithmetic.
+
+    Square even where the network's is not: one with more outputs than inputs can be bound by
+    memory at so many rows, which no training step is, and would make the limit too low.
+    """
     shapes = [shape for seats in learner.players.banks for shape in matmul_shapes(seats.bank)]
-    _, k, n = max(shapes, key=lambda shape: shape[0] * shape[1] * shape[2])
-    x, kernel = jnp.ones((LIMIT_ROWS, k)), jnp.ones((k, n))
+    _, width, _ = max(shapes, key=lambda shape: shape[0] * shape[1] * shape[2])
+    x, kernel = jnp.ones((LIMIT_ROWS, width)), jnp.ones((width, width))
     product = jax.jit(jnp.dot)
     seconds = time_calls(lambda: product(x, kernel), 30).median
-    return 2e-9 * LIMIT_ROWS * k * n / seconds
+    return 2e-9 * LIMIT_ROWS * width**2 / seconds
 
 
 def measure_startup(workload: Workload) -> dict[str, float]:

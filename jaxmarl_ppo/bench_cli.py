@@ -64,8 +64,6 @@ class BenchOptions:
                 f"lstm_size={self.lstm_size} has no effect with network {self.network!r}; "
                 "use --network lstm or drop it"
             )
-        if self.repeats < 1:
-            raise ValueError(f"repeats must be at least 1, got {self.repeats}")
         separate = self.network != "lstm" if self.separate_critic is None else self.separate_critic
         network = {
             "hidden_sizes": self.hidden_sizes,

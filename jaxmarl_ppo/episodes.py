@@ -13,7 +13,8 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_ppo.learner import Learner
-from jaxmarl_ppo.rollout import Answer, act, begin_lives, draw_noise, init_slots, step
+from jaxmarl_ppo.noise import draw_noise
+from jaxmarl_ppo.rollout import Answer, act, begin_lives, init_slots, step
 from jaxmarl_ppo.types import Population, PyTree, Slots
 
 MAX_TICKS = 10_000  # of an episode in an environment that names no horizon

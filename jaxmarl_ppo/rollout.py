@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_ppo.mapping import Draw
+from jaxmarl_ppo.noise import Noise, draw_noise
 from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.types import (
@@ -48,19 +49,6 @@ class Answer(NamedTuple):
     terminated: jax.Array  # [E, A] bool: edge
     truncated: jax.Array  # [E, A] bool: edge; counts only where not terminated too
     info: dict[str, Any]  # of `MultiAgentEnv.step_batch`
-
-
-class Noise(NamedTuple):
-    """Everything random about one tick, or with a leading axis `T` about many.
-
-    It depends on nothing that happens, so a rollout draws it for all ticks at once: a draw has a
-    price of its own, on a CPU that of a small network.
-    """
-
-    actions: tuple[jax.Array, ...]  # per bank [E, S, ...], of its action distribution
-    scripts: jax.Array  # () key, of scripted players
-    env: jax.Array  # [E] keys
-    lives: jax.Array  # () key, of who plays the lives that begin
 
 
 class Choice(NamedTuple):
@@ -164,20 +152,6 @@ def rollout(
     slots, (decisions, outcomes, health) = jax.lax.scan(tick, slots, noise)
     value = _value(players, population, slots, slots.obs, slots.obs.agent_mask)
     return slots, Rollout(decisions, outcomes, health, value, start_hidden)
-
-
-def draw_noise(players: Players, num_envs: int, key: jax.Array) -> Noise:
-    """The noise of one tick."""
-    key_scripts, key_lives, key_env, *keys = jax.random.split(key, 3 + len(players.banks))
-    return Noise(
-        actions=tuple(
-            seats.bank.distribution.noise(key, (num_envs, len(seats.encoder.slots)))
-            for seats, key in zip(players.banks, keys, strict=True)
-        ),
-        scripts=key_scripts,
-        env=jax.random.split(key_env, num_envs),
-        lives=key_lives,
-    )
 
 
 def act(

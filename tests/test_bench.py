@@ -10,6 +10,7 @@ from jaxmarl_ppo.bench import Workload, matmul_shapes, measure
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.cli import main
 
+SMALL = Workload("tic_tac_toe", network_kwargs={"hidden_sizes": (8,)}, num_envs=2, num_steps=2)
 TINY = Workload(policies="per_agent", num_envs=4, num_steps=3, num_epochs=2, num_minibatches=2)
 # 64 x 64 and two heads on 8 inputs (bob, alice) and 4 actions; one trunk.
 BOB_FLOPS = 2 * (8 * 64 + 64 * 64 + 64 * 4 + 64)
@@ -31,10 +32,11 @@ def test_products_of_a_network_are_all_counted():
 def test_products_of_an_lstm_and_of_convolutions():
     lstm = make_learner(*Workload("tic_tac_toe", network="lstm").make()).players.banks[0].bank
     assert sorted(matmul_shapes(lstm))[-2:] == [(1, 64, 256), (1, 64, 256)]
-    cnn = make_learner(
-        *Workload("gymnax", {"env_id": "Breakout-MinAtar"}, network="mlp").make()
-    ).players.banks[0]
-    assert matmul_shapes(cnn.bank)[0][2] == 64
+    small = {"channels": (5, 7), "hidden_sizes": (6,)}
+    workload = Workload("tic_tac_toe", {"planes": True}, "cnn", small)
+    cnn = make_learner(*workload.make()).players.banks[0].bank
+    # 9 cells, 3 x 3 neighbours of 3 planes and then of 5; then dense layers.
+    assert matmul_shapes(cnn) == [(9, 27, 5), (9, 45, 7), (1, 63, 6), (1, 6, 9), (1, 6, 1)]
 
 
 def test_arithmetic_of_a_step_is_that_of_its_decisions(tiny):
@@ -89,7 +91,7 @@ def test_the_table_and_the_json_object(tiny, monkeypatch, capsys):
 
 
 def test_a_fresh_process_is_timed():
-    found = bench.measure_startup(Workload("tic_tac_toe", num_envs=2, num_steps=2))
+    found = bench.measure_startup(SMALL)
     assert 0 < found["import_s"] < found["first_update_s"]
     assert 0 < found["trace_s"] < found["compile_warm_s"] < found["compile_s"]
     assert found["compile_s"] < found["first_update_s"]

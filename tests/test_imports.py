@@ -25,6 +25,7 @@ LAYERS = (
     ),
     ("config", "policy_bank", "agent_inputs"),
     ("network_check", "players"),
+    ("noise",),
     ("roster", "rollout", "advantages", "minibatches", "stagger"),
     ("pending", "ppo"),
     ("bank_learner",),

@@ -34,6 +34,17 @@ def bank_and_policies():
     return bank, policies.replace(obs_moments=moments.replace(mean=mean, var=moments.var * 4.0))
 
 
+def random_rows(bank, rng, shape, wanted_share):
+    """Memory, inputs, and who is fresh and wanted."""
+    inputs = rng.normal(size=(*shape, 2)).astype(np.float32)
+    hidden = jax.tree.map(
+        lambda h: rng.normal(size=h.shape).astype(np.float32), bank.initial_hidden(shape)
+    )
+    fresh, wanted = rng.random(shape) < 0.3, rng.random(shape) < wanted_share
+    inputs[~wanted] = np.nan  # what is not wanted may be anything
+    return hidden, inputs, fresh, wanted
+
+
 def test_policies_start_out_different(bank_and_policies):
     bank, policies = bank_and_policies
     kernel = policies.params["policy_head"]["kernel"]
@@ -50,14 +61,8 @@ def test_every_wanted_row_is_played_by_its_own_policy(bank_and_policies, wanted_
     bank, policies = bank_and_policies
     rng = np.random.default_rng(0)
     shape = (7, 3)
-    inputs = rng.normal(size=(*shape, 2)).astype(np.float32)
-    hidden = jax.tree.map(
-        lambda h: rng.normal(size=h.shape).astype(np.float32), bank.initial_hidden(shape)
-    )
-    fresh, wanted = rng.random(shape) < 0.3, rng.random(shape) < wanted_share
+    hidden, inputs, fresh, wanted = random_rows(bank, rng, shape, wanted_share)
     policy = rng.choice(K, shape, p=np.array(weights) / sum(weights)).astype(np.int32)
-    # What is not wanted may be anything.
-    inputs[~wanted] = np.nan
     held, start, outputs, value = quick_jit(bank.forward)(
         policies, policy, hidden, inputs, fresh, wanted
     )
@@ -85,12 +90,7 @@ def test_slots_of_known_policies_are_played_as_if_they_were_sorted(bank_and_poli
     bank, policies = bank_and_policies
     rng = np.random.default_rng(1)
     shape = (5, 3)
-    inputs = rng.normal(size=(*shape, 2)).astype(np.float32)
-    hidden = jax.tree.map(
-        lambda h: rng.normal(size=h.shape).astype(np.float32), bank.initial_hidden(shape)
-    )
-    fresh, wanted = rng.random(shape) < 0.3, rng.random(shape) < 0.6
-    inputs[~wanted] = np.nan
+    hidden, inputs, fresh, wanted = random_rows(bank, rng, shape, 0.6)
     policy = np.broadcast_to(np.array(fixed, np.int32), shape)
     forward = quick_jit(bank.forward, static_argnames="fixed")
     arguments = (policies, policy, hidden, inputs, fresh, wanted)
