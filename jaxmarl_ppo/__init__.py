@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.league import Snapshots
     from jaxmarl_ppo.mapping import Draw, Ensemble, MappingFunction, Matchups
     from jaxmarl_ppo.networks import CNN, LSTM, MLP
+    from jaxmarl_ppo.parallel import use_cpu_cores
     from jaxmarl_ppo.presets import PRESETS, Preset, preset
     from jaxmarl_ppo.scripted import Scripted
     from jaxmarl_ppo.trainer import EnvironmentFault, Trainer, TrainingDiverged, TrainResult
@@ -46,6 +47,7 @@ _MODULES = {
     "load_run": "checkpoint",
     "make_learner": "build",
     "preset": "presets",
+    "use_cpu_cores": "parallel",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "load_run",
     "make_learner",
     "preset",
+    "use_cpu_cores",
 ]
 
 

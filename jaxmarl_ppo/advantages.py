@@ -126,13 +126,17 @@ def slotwise_gae(
 
 
 def standardise_own(
-    advantage: jax.Array, trainable: jax.Array, policy: jax.Array, num_policies: int
+    advantage: jax.Array,
+    trainable: jax.Array,
+    policy: jax.Array,
+    num_policies: int,
+    axis_name: str | None = None,
 ) -> jax.Array:
     """Zero mean and unit variance over each policy's trainable rows; all arrays `[T, E, A]`."""
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
         weight = (trainable & (policy == k)).ravel().astype(jnp.float32)
-        _, mean, var = normalise.masked_moments(advantage.ravel(), weight)
+        _, mean, var = normalise.masked_moments(advantage.ravel(), weight, axis_name)
         return mean, jnp.sqrt(var)
 
     mean, std = jax.vmap(moments)(jnp.arange(num_policies))
@@ -140,18 +144,21 @@ def standardise_own(
     return (advantage - mean[policy]) / (std[policy] + normalise.EPSILON)
 
 
-def explained_variance(estimates: Estimates, own: jax.Array) -> jax.Array:
+def explained_variance(
+    estimates: Estimates, own: jax.Array, axis_name: str | None = None
+) -> jax.Array:
     """`1 - Var(target - V) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
 
     Args:
         estimates: `[T, E, A]` fields.
         own: `[T, E, A, K]` bool, the rows of each policy.
+        axis_name: of the devices that rows are spread over.
     """
     target, error = estimates.target.ravel(), estimates.advantage.ravel()
 
     def one_policy(weight: jax.Array) -> jax.Array:
-        _, _, target_var = normalise.masked_moments(target, weight)
-        _, _, error_var = normalise.masked_moments(error, weight)
+        _, _, target_var = normalise.masked_moments(target, weight, axis_name)
+        _, _, error_var = normalise.masked_moments(error, weight, axis_name)
         varies = target_var > 1e-12
         return jnp.where(varies, 1.0 - error_var / jnp.where(varies, target_var, 1.0), 0.0)
 

@@ -18,6 +18,7 @@ from jaxmarl_ppo.advantages import (
     slotwise_gae,
     standardise_own,
 )
+from jaxmarl_ppo.collectives import all_sum
 from jaxmarl_ppo.minibatches import Blocks, TrainingRows
 from jaxmarl_ppo.pending import make_timeline, open_decisions, with_pending
 from jaxmarl_ppo.players import BankSeats
@@ -90,6 +91,7 @@ class BankLearner:
         usable: jax.Array,
         env_steps: jax.Array,
         key: jax.Array,
+        axis_name: str | None = None,
     ) -> tuple[BankState, Lesson]:
         """Train every policy on its own decisions.
 
@@ -101,6 +103,7 @@ class BankLearner:
             usable: `()` bool, False if the rollout is not to be trained on.
             env_steps: `()`, how many were done before.
             key: of the shuffling.
+            axis_name: of the devices that environments are spread over.
         """
         coefs = self.coefficients(state, env_steps)
         rows = with_pending(state.pending.decisions, record.decisions[index])
@@ -108,7 +111,7 @@ class BankLearner:
         value = self.seats.encoder.own(record.bootstrap_value)
         estimates = self._estimate(state, rows, outcomes, value, acts_next)
         trainable = rows.acted & estimates.closed & usable & (rows.policy < self.num_trainable)
-        blocks = self._pack(rows, estimates, trainable, record.start_hidden[index])
+        blocks = self._pack(rows, estimates, trainable, record.start_hidden[index], axis_name)
         own, opt_state, update = ppo.update(
             self.seats.bank,
             self.update_shape,
@@ -117,16 +120,19 @@ class BankLearner:
             blocks,
             coefs,
             key,
+            axis_name,
         )
-        own, return_trace = self._update_normalisers(own, state, rows, estimates, trainable)
+        own, return_trace = self._update_normalisers(
+            own, state, rows, estimates, trainable, axis_name
+        )
         rewards = jnp.where(trainable, estimates.reward_sum, 0.0)
         mine = self._by_policy(trainable, rows)
         lesson = Lesson(
             update=update,
             coefs=coefs,
-            trained=mine.sum((0, 1, 2)).astype(jnp.float32),
-            explained_variance=explained_variance(estimates, mine),
-            reward_trained=rewards.sum((0, 1)),
+            trained=all_sum(mine.sum((0, 1, 2)).astype(jnp.float32), axis_name),
+            explained_variance=explained_variance(estimates, mine, axis_name),
+            reward_trained=all_sum(rewards.sum((0, 1)), axis_name),
         )
         return state.replace(
             policies=self._with_trainable(state.policies, own),
@@ -197,12 +203,19 @@ class BankLearner:
         return slotwise_gae(timeline, bootstrap_value, acts_next, self.discount_by_tick)
 
     def _pack(
-        self, rows: Decisions, estimates: Estimates, trainable: jax.Array, start_hidden: PyTree
+        self,
+        rows: Decisions,
+        estimates: Estimates,
+        trainable: jax.Array,
+        start_hidden: PyTree,
+        axis_name: str | None,
     ) -> Blocks:
         """Trainable rows in blocks, advantages standardised over each policy's own rows."""
         advantage = estimates.advantage
         if self.normalise_advantages:
-            advantage = standardise_own(advantage, trainable, rows.policy, self.num_trainable)
+            advantage = standardise_own(
+                advantage, trainable, rows.policy, self.num_trainable, axis_name
+            )
         training = TrainingRows(rows, advantage, estimates.target)
         if self.seats.bank.is_recurrent:
             training = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), training)
@@ -228,6 +241,7 @@ class BankLearner:
         rows: Decisions,
         estimates: Estimates,
         trainable: jax.Array,
+        axis_name: str | None,
     ) -> tuple[Policies, jax.Array]:
         """Let every policy's normalisers count the decisions that it was trained on."""
         weight = self._by_policy(trainable, rows).reshape(-1, self.num_trainable)
@@ -235,7 +249,8 @@ class BankLearner:
         trace = state.return_trace
         if own.obs_moments is not None:
             inputs = rows.inputs.reshape(-1, *self.seats.bank.input_shape)
-            own = own.replace(obs_moments=normalise.update_moments(own.obs_moments, inputs, weight))
+            moments = normalise.update_moments(own.obs_moments, inputs, weight, axis_name)
+            own = own.replace(obs_moments=moments)
         if own.return_moments is not None:
             policy = jnp.minimum(rows.policy, self.num_trainable - 1)
             discount = state.hyperparams.gamma[policy]
@@ -244,7 +259,9 @@ class BankLearner:
             trace, returns = discounted_returns(
                 trace, rows.life_start, trainable, estimates.reward, discount
             )
-            moments = normalise.update_moments(own.return_moments, returns.ravel(), weight)
+            moments = normalise.update_moments(
+                own.return_moments, returns.ravel(), weight, axis_name
+            )
             own = own.replace(return_moments=moments)
         return own, trace
 

@@ -21,12 +21,15 @@ import numpy as np
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.collectives import own_key
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.networks import NETWORKS
+from jaxmarl_ppo.parallel import BY_ENV, SAME, Devices, rollout_specs, state_specs
 from jaxmarl_ppo.policy_bank import PolicyBank
+from jaxmarl_ppo.rollout import Rollout
 from jaxmarl_ppo.scripted import make_random_script
-from jaxmarl_ppo.types import PyTree, TrainState
+from jaxmarl_ppo.types import PyTree, Slots, TrainState
 
 # Rows of the matrix product that the machine's rate is taken from.
 LIMIT_ROWS = 32768
@@ -51,6 +54,7 @@ class Workload:
         num_epochs: passes over a rollout.
         num_minibatches: optimiser steps per pass.
         micro_batch_rows: as `TrainConfig.micro_batch_rows`.
+        num_devices: as `TrainConfig.num_devices`.
     """
 
     env: str = "crypto"
@@ -63,6 +67,7 @@ class Workload:
     num_epochs: int = 4
     num_minibatches: int = 4
     micro_batch_rows: int | None = None
+    num_devices: int | None = None
 
     def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
         """The environment, its parameters and the configuration of a run.
@@ -85,6 +90,7 @@ class Workload:
             policy=PolicySpec(network=NETWORKS[self.network](**network_kwargs)),
             ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
             micro_batch_rows=self.micro_batch_rows,
+            num_devices=self.num_devices,
         )
         return env, env_params, config
 
@@ -123,11 +129,12 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     env, env_params, config = workload.make()
     learner = make_learner(env, env_params, config)
-    state = jax.jit(learner.init)(jax.random.key(0))
+    devices = Devices(learner.num_devices)
+    state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     machine = [_matmul_gflops(learner)]
-    parts = _time_parts(learner, state, repeats)
+    parts = _time_parts(learner, devices, state, repeats)
     machine.append(_matmul_gflops(learner))
-    step, decisions, flops = _time_training(learner, state, repeats)
+    step, decisions, flops = _time_training(learner, devices, state, repeats)
     machine.append(_matmul_gflops(learner))
     env_only = time_env(env, env_params, config.num_envs, config.num_steps, repeats)
     ticks = config.num_envs * config.num_steps
@@ -191,12 +198,20 @@ def time_calls(call: Callable[[], Any], repeats: int) -> Timing:
     return Timing(float(np.median(seconds)), min(seconds), max(seconds))
 
 
-def _time_parts(learner: Learner, state: TrainState, repeats: int) -> dict[str, Timing]:
+def _time_parts(
+    learner: Learner, devices: Devices, state: TrainState, repeats: int
+) -> dict[str, Timing]:
     """The halves of a training step, each compiled by itself."""
-    key = jax.random.key(1)
-    play = jax.jit(learner.play)
+
+    def play_own(state: TrainState, key: jax.Array, axis_name: str | None) -> tuple[Slots, Rollout]:
+        return learner.play(state, own_key(key, axis_name))
+
+    key, specs = jax.random.key(1), state_specs(state)
+    record_specs = (BY_ENV, rollout_specs())
+    play = devices.jit(play_own, (specs, SAME), record_specs)
     slots, record = play(state, key)
-    learn = jax.jit(learner.learn)
+    banks = (specs.banks, SAME)
+    learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), banks)
     # No epochs leaves advantages, packing and bookkeeping.
     idle = state.replace(banks=tuple(_without_epochs(bank) for bank in state.banks))
     usable = jnp.ones((), bool)
@@ -215,10 +230,11 @@ def _without_epochs(bank: Any) -> Any:
 
 
 def _time_training(
-    learner: Learner, state: TrainState, repeats: int
+    learner: Learner, devices: Devices, state: TrainState, repeats: int
 ) -> tuple[Timing, float, float]:
     """Training steps one after the other; also decisions and floating-point operations of one."""
-    step = jax.jit(learner.train_step, donate_argnums=0)
+    specs = state_specs(state)
+    step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,))
     state = jax.tree.map(jnp.copy, state)
     for _ in range(WARM_UP_STEPS):
         state, metrics = jax.block_until_ready(step(state))

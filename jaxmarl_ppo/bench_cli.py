@@ -32,6 +32,8 @@ class BenchOptions:
         num_epochs: passes over a rollout.
         num_minibatches: optimiser steps per pass.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        num_devices: devices, on a CPU cores, that environments are spread over; None as in
+            training.
         repeats: runs that medians are taken over.
         startup: also time a fresh process, without and with a compilation cache.
         json: print one JSON object instead of a table.
@@ -49,6 +51,7 @@ class BenchOptions:
     num_epochs: int = 4
     num_minibatches: int = 4
     micro_batch_rows: int | None = None
+    num_devices: int | None = None
     repeats: int = 5
     startup: bool = True
     json: bool = False
@@ -81,6 +84,7 @@ class BenchOptions:
             num_epochs=self.num_epochs,
             num_minibatches=self.num_minibatches,
             micro_batch_rows=self.micro_batch_rows,
+            num_devices=self.num_devices,
         )
 
 

@@ -25,16 +25,22 @@ def main(request: str) -> None:
     imported = clock()
     from jaxmarl_ppo.bench import Workload
     from jaxmarl_ppo.loggers import peak_memory_mb
+    from jaxmarl_ppo.parallel import SAME, Devices, state_specs, use_cpu_cores
 
     asked = json.loads(request)
+    use_cpu_cores()
     learner = make_learner(*Workload(**asked["workload"]).make())
     built = clock()
+    devices = Devices(learner.num_devices)
     init = jax.jit(learner.init).lower(jax.random.key(0))
-    step = jax.jit(learner.train_step, donate_argnums=0).lower(init.out_info)
+    specs = state_specs(init.out_info)
+    step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,)).lower(
+        init.out_info
+    )
     traced = clock()
     init, step = init.compile(), step.compile()
     compiled = clock()
-    state, _ = jax.block_until_ready(step(init(jax.random.key(0))))
+    state, _ = jax.block_until_ready(step(devices.place(init(jax.random.key(0)))))
     total_s = time.time() - asked["started"]
     for _ in range(NUM_UPDATES - 1):
         state, _ = jax.block_until_ready(step(state))

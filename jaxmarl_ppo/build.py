@@ -17,6 +17,7 @@ from jaxmarl_ppo.config import (
     schedule_points,
 )
 from jaxmarl_ppo.learner import Learner, LoadedPlayer
+from jaxmarl_ppo.parallel import choose_num_devices
 from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.population_file import POLICIES_FILE, load_player
 from jaxmarl_ppo.ppo import UpdateShape
@@ -25,10 +26,10 @@ from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
 
 DEFAULT_BPTT_LENGTH = 16
 DEFAULT_KL_COEF = 0.2
-# Rows that a gradient is computed over at once. On a CPU, enough for its cores to share out and few
-# enough to stay in cache; an accelerator wants few large kernels.
-MICRO_BATCH_ROWS = {"cpu": 8192}
-RECURRENT_MICRO_BATCH_ROWS = {"cpu": 2048}
+# Rows that a gradient is computed over at once. On a CPU, so few that they stay in a core's cache
+# and are not worth sharing out between cores; an accelerator wants few large kernels.
+MICRO_BATCH_ROWS = {"cpu": 512}
+RECURRENT_MICRO_BATCH_ROWS = {"cpu": 1024}
 MICRO_BATCH_ROWS_ELSEWHERE = 65536
 # Rows that are shuffled together, and how many such blocks a minibatch should at least have.
 MAX_BLOCK_ROWS = 32
@@ -42,7 +43,9 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
         ValueError: what does not fit together, before anything is compiled.
     """
     check_env_and_params(env, env_params)
-    players, plans = make_roster(env, env_params, config)
+    num_devices = choose_num_devices(config)
+    envs_per_device = config.num_envs // num_devices
+    players, plans = make_roster(env, env_params, config, envs_per_device)
     if not any(plan.num_trainable for plan in plans):
         raise ValueError(
             f"none of the policies {', '.join(players.policies)} is trainable; there is nothing to "
@@ -54,10 +57,13 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
         env_params=env_params,
         players=players,
         banks=tuple(
-            _bank_learner(config, players, seats, plan) if plan.num_trainable else None
+            _bank_learner(config, players, seats, plan, envs_per_device)
+            if plan.num_trainable
+            else None
             for seats, plan in zip(players.banks, plans, strict=True)
         ),
         num_envs=config.num_envs,
+        num_devices=num_devices,
         num_steps=config.num_steps,
         stagger_starts=config.stagger_starts,
         rated=bool(players.pools or players.scripts),
@@ -79,15 +85,15 @@ def check_env_and_params(env: MultiAgentEnv, env_params: PyTree) -> None:
         )
 
 
-def without_loads(config: TrainConfig) -> TrainConfig:
-    """The same with fresh parameters for all policies."""
+def to_evaluate(config: TrainConfig) -> TrainConfig:
+    """The same with fresh parameters for all policies, and on one device."""
 
     def fresh(spec: AnySpec) -> AnySpec:
         return dataclasses.replace(spec, load=None) if isinstance(spec, PolicySpec) else spec
 
     specs = {name: fresh(spec) for name, spec in config.specs.items()}
     policy = dataclasses.replace(config.policy, load=None)
-    return dataclasses.replace(config, policy=policy, specs=specs)
+    return dataclasses.replace(config, policy=policy, specs=specs, num_devices=1)
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedPlayer, ...]:
@@ -108,11 +114,15 @@ def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedPlayer
 
 
 def _bank_learner(
-    config: TrainConfig, players: Players, seats: BankSeats, plan: BankPlan
+    config: TrainConfig,
+    players: Players,
+    seats: BankSeats,
+    plan: BankPlan,
+    envs_per_device: int,
 ) -> BankLearner:
     configs = [member.spec.ppo or config.ppo for member in plan.members if member.spec.trainable]
     first = configs[0]  # what shapes the update is the same for all policies of a bank
-    num_rows = config.num_envs * config.num_steps * len(seats.encoder.slots)
+    num_rows = envs_per_device * config.num_steps * len(seats.encoder.slots)
     num_minibatches = max(ppo.num_minibatches for ppo in configs)
     for member, ppo in zip(plan.members, configs, strict=False):
         _check_minibatches(config, ppo, seats, len(member.slots))

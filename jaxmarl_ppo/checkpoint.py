@@ -14,7 +14,7 @@ from flax import linen as nn
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import config_io
-from jaxmarl_ppo.build import make_learner, without_loads
+from jaxmarl_ppo.build import make_learner, to_evaluate
 from jaxmarl_ppo.config import TrainConfig
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.population_file import FORMAT, POLICIES_FILE, load_population
@@ -73,8 +73,8 @@ def load_run(
     _check_same_agents(env, record["env"])
     if env_params is None:
         env_params = config_io.params_from_json(record["env"]["params"], env.default_params)
-    # What the run started from is not needed any more, and may be gone.
-    learner = make_learner(env, env_params, without_loads(config))
+    # What the run started from and what it ran on are not needed any more, and may be gone.
+    learner = make_learner(env, env_params, to_evaluate(config))
     expected = jax.eval_shape(learner.init_population, jax.random.key(0))
     path = folder / POLICIES_FILE
     population = load_population(path, learner.players.names, expected)

@@ -3,6 +3,7 @@
 Only what a command needs is imported, so that help and usage errors come at once.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -62,6 +63,7 @@ def _train(args: list[str]) -> int:
 
     from jaxmarl_envs import make
 
+    _use_cpu_cores(config.num_devices)
     env, env_params = make(options.env, **env_kwargs)
     _enable_compilation_cache()
     from jaxmarl_ppo.trainer import Trainer
@@ -127,7 +129,16 @@ def _envs(args: list[str]) -> int:
 def _bench(args: list[str]) -> int:
     from jaxmarl_ppo.bench_cli import main
 
+    _use_cpu_cores()
     return main(args)
+
+
+def _use_cpu_cores(num_cores: int | None = None) -> None:
+    """Spread training over the CPU's cores, unless JAX runs already and has its devices."""
+    from jaxmarl_ppo.parallel import use_cpu_cores
+
+    with contextlib.suppress(ValueError):
+        use_cpu_cores(num_cores)
 
 
 def _enable_compilation_cache() -> None:

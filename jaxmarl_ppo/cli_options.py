@@ -75,6 +75,8 @@ class TrainOptions:
             environment step) or `'[[0, 1e-3], [1e6, 0]]'` (points joined by lines).
         stagger_starts: begin the first episodes at different phases.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        num_devices: devices, on a CPU cores, that environments are spread over; must divide
+            `num_envs`. None for as many as do and leave each at least 8.
         log_interval: iterations per entry of the log; None for about a hundred entries.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         env_kwargs: KEY=VALUE, what the environment is made with.
@@ -103,6 +105,7 @@ class TrainOptions:
     ppo: PPOOptions
     stagger_starts: bool
     micro_batch_rows: int | None
+    num_devices: int | None
     log_interval: int | None
     run_dir: Path | None = None
     env_kwargs: tuple[str, ...] = ()

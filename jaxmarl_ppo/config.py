@@ -186,6 +186,9 @@ class TrainConfig:
             `Snapshots` of another policy, or a `Scripted` one.
         stagger_starts: begin the first episodes at different phases.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        num_devices: devices that environments are spread over, which must divide `num_envs`; None
+            for as many as do and leave each at least 8. A run with another number of devices is
+            another random draw, as with another seed.
         log_interval: iterations per entry of the log; None for about a hundred entries.
     """
 
@@ -199,11 +202,18 @@ class TrainConfig:
     specs: Mapping[str, PolicySpec | Snapshots | Scripted] = field(default_factory=dict)
     stagger_starts: bool = True
     micro_batch_rows: int | None = None
+    num_devices: int | None = None
     log_interval: int | None = None
 
     def __post_init__(self) -> None:
         _check_counts(
-            self, "total_env_steps", "num_envs", "num_steps", "micro_batch_rows", "log_interval"
+            self,
+            "total_env_steps",
+            "num_envs",
+            "num_steps",
+            "micro_batch_rows",
+            "num_devices",
+            "log_interval",
         )
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_ppo.collectives import all_any, all_sum
 from jaxmarl_ppo.types import BankState, FrozenBank, Games, League, Outcomes, Policies, Pool
 
 OpponentDraw = Literal["uniform", "latest", "prioritised"]
@@ -189,7 +190,11 @@ def track_games(games: Games, outcomes: Outcomes) -> tuple[Games, Games]:
 
 
 def record_results(
-    league: League, pools: tuple[PoolSeats, ...], games: Games, episode_over: jax.Array
+    league: League,
+    pools: tuple[PoolSeats, ...],
+    games: Games,
+    episode_over: jax.Array,
+    axis_name: str | None = None,
 ) -> League:
     """Enter the episodes that ended in a rollout; any two slots of an episode are opponents.
 
@@ -198,6 +203,7 @@ def record_results(
         pools: all of them.
         games: from `track_games`, `[T, E, A]`.
         episode_over: `[T, E]` bool.
+        axis_name: of the devices that environments are spread over.
     """
     num_players, num_agents = league.games.shape[0], games.player.shape[-1]
     size = num_players**2
@@ -217,6 +223,7 @@ def record_results(
 
     pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(num_agents)] * 2), -1).reshape(-1, 2)
     sums, _ = jax.lax.scan(add_pair, (jnp.zeros(size),) * 3, pairs)
+    sums = all_sum(sums, axis_name)
     score, payoff, count = (x.reshape(num_players, num_players) for x in sums)
     snapshots = np.zeros(num_players)
     for pool in pools:
@@ -242,6 +249,7 @@ def add_snapshots(
     banks: tuple[BankState | FrozenBank, ...],
     playing: jax.Array,
     iteration: jax.Array,
+    axis_name: str | None = None,
 ) -> tuple[League, tuple[BankState | FrozenBank, ...]]:
     """Take the snapshots that are due, where their place is free.
 
@@ -251,6 +259,7 @@ def add_snapshots(
         banks: after the update.
         playing: `[E, A]`, who holds the slots now.
         iteration: `()`, how many have been done.
+        axis_name: of the devices that environments are spread over.
     """
     # Without a barrier the compiler may compute a row a second time for its copy, and round it
     # otherwise: a snapshot is to be the policy to the bit.
@@ -266,7 +275,8 @@ def add_snapshots(
         full = pool.count == spec.size
         entry = jnp.where(full, pool.oldest, pool.count)
         player = seats.first_player + entry
-        adds = (pool.waiting | due) & ~(full & (playing == player).any())
+        in_use = all_any((playing == player).any(), axis_name)
+        adds = (pool.waiting | due) & ~(full & in_use)
         bank = new_banks[seats.bank]
         policies = _copy_row(bank.policies, seats.origin_row, seats.first_row + entry, adds)
         new_banks[seats.bank] = bank.replace(policies=policies)

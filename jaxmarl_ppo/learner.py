@@ -12,6 +12,7 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import league as league_lib
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
+from jaxmarl_ppo.collectives import own_key
 from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.players import Players
 from jaxmarl_ppo.rollout import Rollout, init_slots, rollout
@@ -48,7 +49,8 @@ class Learner:
         env_params: its parameters.
         players: who can hold a slot.
         banks: how each bank of `players` is trained; None for one in which nothing is.
-        num_envs: `E`.
+        num_envs: `E`, on all devices together.
+        num_devices: how many of them there are to be, see `parallel`.
         num_steps: `T`.
         stagger_starts: begin the first episodes at different phases.
         rated: whether results between players are kept.
@@ -60,6 +62,7 @@ class Learner:
     players: Players
     banks: tuple[BankLearner | None, ...]
     num_envs: int
+    num_devices: int
     num_steps: int
     stagger_starts: bool
     rated: bool
@@ -107,16 +110,24 @@ class Learner:
         league = league_lib.init_league(self.players.num_players, self.players.pools)
         return Population(tuple(stacks), league)
 
-    def train_step(self, state: TrainState) -> tuple[TrainState, Metrics]:
-        """One iteration: rollout, advantages and update of every bank, league, metrics."""
+    def train_step(
+        self, state: TrainState, axis_name: str | None = None
+    ) -> tuple[TrainState, Metrics]:
+        """One iteration: rollout, advantages and update of every bank, league, metrics.
+
+        With `axis_name`, of an axis over devices, `state` holds this device's environments; what
+        is learnt and measured is the same on all.
+        """
         key, key_rollout, key_update = jax.random.split(state.key, 3)
-        slots, record = self.play(state, key_rollout)
-        fault = metrics_lib.find_fault(record, state.iteration)
-        banks, lessons = self.learn(state, slots, record, ~fault.found, key_update)
-        league, games, banks = self._update_league(state, banks, slots, record, ~fault.found)
+        slots, record = self.play(state, own_key(key_rollout, axis_name))
+        fault = metrics_lib.find_fault(record, state.iteration, axis_name)
+        usable, key_update = ~fault.found, own_key(key_update, axis_name)
+        banks, lessons = self.learn(state, slots, record, usable, key_update, axis_name)
+        league, games, banks = self._update_league(state, banks, slots, record, usable, axis_name)
         running, lives, finished = metrics_lib.track_lives(state.episode_stats, record.outcomes)
+        outcomes, players = record.outcomes, self.players
         metrics = metrics_lib.measure(
-            self.players, self.banks, record.outcomes, lessons, lives, finished, league, fault
+            players, self.banks, outcomes, lessons, lives, finished, league, fault, axis_name
         )
         return state.replace(
             banks=banks,
@@ -129,7 +140,11 @@ class Learner:
         ), metrics
 
     def train_steps(
-        self, state: TrainState, num_iterations: jax.Array, metrics: Metrics | None = None
+        self,
+        state: TrainState,
+        num_iterations: jax.Array,
+        metrics: Metrics | None = None,
+        axis_name: str | None = None,
     ) -> tuple[TrainState, Metrics]:
         """Several iterations, their number known at run time only; the first fault ends them.
 
@@ -138,16 +153,21 @@ class Learner:
             num_iterations: `()` int.
             metrics: of earlier iterations, to which these are added one by one; so the sum does not
                 depend on how iterations are spread over calls.
+            axis_name: as in `train_step`.
         """
+
+        def train_step(state: TrainState) -> tuple[TrainState, Metrics]:
+            return self.train_step(state, axis_name)
+
         if metrics is None:
-            metrics = metrics_lib.empty_like(jax.eval_shape(self.train_step, state)[1])
+            metrics = metrics_lib.empty_like(jax.eval_shape(train_step, state)[1])
         last = state.iteration + num_iterations
 
         def goes_on(carry: tuple[TrainState, Metrics]) -> jax.Array:
             return (carry[0].iteration < last) & ~carry[1].fault.found
 
         def body(carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
-            state, metrics = self.train_step(carry[0])
+            state, metrics = train_step(carry[0])
             return state, metrics_lib.merge(carry[1], metrics)
 
         return jax.lax.while_loop(goes_on, body, (state, metrics))
@@ -165,7 +185,13 @@ class Learner:
         )
 
     def learn(
-        self, state: TrainState, slots: Slots, record: Rollout, usable: jax.Array, key: jax.Array
+        self,
+        state: TrainState,
+        slots: Slots,
+        record: Rollout,
+        usable: jax.Array,
+        key: jax.Array,
+        axis_name: str | None = None,
     ) -> tuple[tuple[BankState | FrozenBank, ...], tuple[Lesson | None, ...]]:
         """The second half: advantages and update of every bank, unless the rollout is unusable."""
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
@@ -180,7 +206,7 @@ class Learner:
             _, plays = bank.seats.rows(slots.player)
             acts_next = bank.seats.encoder.own(slots.obs.agent_mask) & plays
             after, lesson = bank.learn(
-                before, record, index, acts_next, usable, env_steps, keys[index]
+                before, record, index, acts_next, usable, env_steps, keys[index], axis_name
             )
             learnt.append(after)
             lessons.append(lesson)
@@ -193,13 +219,15 @@ class Learner:
         slots: Slots,
         record: Rollout,
         usable: jax.Array,
+        axis_name: str | None,
     ) -> tuple[League, Games, tuple[BankState | FrozenBank, ...]]:
         if not self.rated:
             return state.league, state.games, banks
         pools, outcomes = self.players.pools, record.outcomes
         games, played = league_lib.track_games(state.games, outcomes)
-        league = league_lib.record_results(state.league, pools, played, outcomes.episode_over)
-        updated = league_lib.add_snapshots(league, pools, banks, slots.player, state.iteration + 1)
+        over, iteration = outcomes.episode_over, state.iteration + 1
+        league = league_lib.record_results(state.league, pools, played, over, axis_name)
+        updated = league_lib.add_snapshots(league, pools, banks, slots.player, iteration, axis_name)
         league, banks = jax.tree.map(
             lambda new, old: jnp.where(usable, new, old), updated, (state.league, banks)
         )

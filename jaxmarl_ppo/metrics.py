@@ -4,6 +4,8 @@ Everything is kept as sums, minima and maxima, so that iterations merge exactly 
 lives count. `summary.summarise` turns them into plain numbers on the host.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from flax import struct
 
 from jaxmarl_ppo import ppo
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
+from jaxmarl_ppo.collectives import all_max, all_min, all_sum, device_index, first_of
 from jaxmarl_ppo.players import Players
 from jaxmarl_ppo.ppo import UpdateStats
 from jaxmarl_ppo.rollout import FINE, NAN, Rollout
@@ -113,8 +116,11 @@ def track_lives(
     return running, lives, finished
 
 
-def find_fault(rollout: Rollout, iteration: jax.Array) -> Fault:
-    """Look for NaN, infinity and rows without a legal action, earliest tick first."""
+def find_fault(rollout: Rollout, iteration: jax.Array, axis_name: str | None = None) -> Fault:
+    """Look for NaN, infinity and rows without a legal action, earliest tick first.
+
+    Environments spread over the devices of an axis are counted device by device.
+    """
     outcomes, health = rollout.outcomes, rollout.health
     num_steps = outcomes.reward.shape[0]
     bad = jnp.stack(
@@ -140,15 +146,17 @@ def find_fault(rollout: Rollout, iteration: jax.Array) -> Fault:
     is_nan = jnp.where(
         tick == num_steps, jnp.isnan(rollout.bootstrap_value[env, agent]), nan[field]
     )
-    return Fault(
+    num_envs = outcomes.reward.shape[1]
+    fault = Fault(
         found=bad.any(),
         iteration=iteration,
         tick=tick,
-        env=env,
+        env=env + num_envs * device_index(axis_name),
         agent=agent,
         field=field,
         is_nan=is_nan,
     )
+    return first_of(jnp.where(fault.found, tick, num_steps + 1), fault, axis_name)
 
 
 def measure(
@@ -160,6 +168,7 @@ def measure(
     finished: jax.Array,
     league: League,
     fault: Fault,
+    axis_name: str | None = None,
 ) -> Metrics:
     """Collect one iteration.
 
@@ -172,12 +181,53 @@ def measure(
         finished: from `track_lives`.
         league: as it stands.
         fault: from `find_fault`.
+        axis_name: of the devices that environments are spread over; lessons, league and fault are
+            those of all.
     """
     num_policies, num_agents = len(players.policies), finished.shape[-1]
     policy = jnp.array(players.policy_of)[outcomes.player]
     plays = policy[..., None] == jnp.arange(num_policies)  # [T, E, A, P]
     own_slot = jnp.eye(num_agents, dtype=bool)  # [A, A]
     by_agent, by_policy = finished[..., None] & own_slot, finished[..., None] & plays
+    played = all_sum(
+        {
+            "agents": _life_sums(lives, by_agent),
+            "policies": _life_sums(lives, by_policy),
+            "decisions": (outcomes.acted[..., None] & plays).sum((0, 1, 2)).astype(jnp.float32),
+            "reward": outcomes.reward.sum((0, 1)),
+            "reward_uncredited": jnp.where(outcomes.credited, 0.0, outcomes.reward).sum((0, 1)),
+            "episodes": outcomes.episode_over.sum(dtype=jnp.float32),
+            "ticks": jnp.asarray(outcomes.episode_over.size, jnp.float32),
+        },
+        axis_name,
+    )
+    learnt, latest = _collect_lessons(banks, lessons, num_policies, num_agents, league)
+    returns = lives.returns[..., None]
+    least = Extremes(
+        agents=jnp.where(by_agent, returns, jnp.inf).min((0, 1, 2)),
+        policies=jnp.where(by_policy, returns, jnp.inf).min((0, 1, 2)),
+    )
+    greatest = Extremes(
+        agents=jnp.where(by_agent, returns, -jnp.inf).max((0, 1, 2)),
+        policies=jnp.where(by_policy, returns, -jnp.inf).max((0, 1, 2)),
+    )
+    return Metrics(
+        sums=Sums(**played, **learnt),
+        minimum=all_min(least, axis_name),
+        maximum=all_max(greatest, axis_name),
+        latest=latest,
+        fault=fault,
+    )
+
+
+def _collect_lessons(
+    banks: tuple[BankLearner | None, ...],
+    lessons: tuple[Lesson | None, ...],
+    num_policies: int,
+    num_agents: int,
+    league: League,
+) -> tuple[dict[str, Any], Latest]:
+    """What all banks learnt, by policy and by agent: fields of `Sums`, and the newest values."""
     update, latest = ppo.no_stats(num_policies), _no_latest(num_policies, league)
     trained = explained = jnp.zeros(num_policies)
     reward_trained = jnp.zeros(num_agents)
@@ -196,33 +246,13 @@ def measure(
         )
         slots = np.array(bank.seats.encoder.slots)
         reward_trained = reward_trained.at[slots].add(lesson.reward_trained)
-    returns = lives.returns[..., None]
-    return Metrics(
-        sums=Sums(
-            agents=_life_sums(lives, by_agent),
-            policies=_life_sums(lives, by_policy),
-            update=update,
-            decisions=(outcomes.acted[..., None] & plays).sum((0, 1, 2)).astype(jnp.float32),
-            trained=trained,
-            explained_variance=explained,
-            iterations=(trained > 0).astype(jnp.float32),
-            reward=outcomes.reward.sum((0, 1)),
-            reward_trained=reward_trained,
-            reward_uncredited=jnp.where(outcomes.credited, 0.0, outcomes.reward).sum((0, 1)),
-            episodes=outcomes.episode_over.sum(dtype=jnp.float32),
-            ticks=jnp.asarray(outcomes.episode_over.size, jnp.float32),
-        ),
-        minimum=Extremes(
-            agents=jnp.where(by_agent, returns, jnp.inf).min((0, 1, 2)),
-            policies=jnp.where(by_policy, returns, jnp.inf).min((0, 1, 2)),
-        ),
-        maximum=Extremes(
-            agents=jnp.where(by_agent, returns, -jnp.inf).max((0, 1, 2)),
-            policies=jnp.where(by_policy, returns, -jnp.inf).max((0, 1, 2)),
-        ),
-        latest=latest,
-        fault=fault,
-    )
+    return {
+        "update": update,
+        "trained": trained,
+        "explained_variance": explained,
+        "iterations": (trained > 0).astype(jnp.float32),
+        "reward_trained": reward_trained,
+    }, latest
 
 
 class _Put:

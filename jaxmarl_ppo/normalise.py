@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_ppo.collectives import all_sum
 from jaxmarl_ppo.types import Moments
 
 EPSILON = 1e-8
@@ -23,17 +24,20 @@ def standardise(moments: Moments, x: jax.Array) -> jax.Array:
     return jnp.clip((x - moments.mean) * jax.lax.rsqrt(moments.var + EPSILON), -CLIP, CLIP)
 
 
-def update_moments(moments: Moments, x: jax.Array, weight: jax.Array) -> Moments:
+def update_moments(
+    moments: Moments, x: jax.Array, weight: jax.Array, axis_name: str | None = None
+) -> Moments:
     """Merge rows into every policy's moments (Chan et al. 1983).
 
     Args:
         moments: `[K, ...]`.
         x: `[R, ...]` rows.
         weight: `[R, K]`, 1 where a row is a decision of the policy, else 0.
+        axis_name: of the devices that rows are spread over.
     """
 
     def merge(moments: Moments, weight: jax.Array) -> Moments:
-        count, mean, var = masked_moments(x, weight)
+        count, mean, var = masked_moments(x, weight, axis_name)
         total = jnp.maximum(moments.count + count, 1.0)
         delta = mean - moments.mean
         merged_var = moments.var * moments.count + var * count
@@ -47,14 +51,16 @@ def update_moments(moments: Moments, x: jax.Array, weight: jax.Array) -> Moments
     return jax.vmap(merge, in_axes=(0, 1))(moments, weight)
 
 
-def masked_moments(x: jax.Array, weight: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def masked_moments(
+    x: jax.Array, weight: jax.Array, axis_name: str | None = None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Count, mean and population variance over the rows of `x [R, ...]` with `weight [R]` 1.
 
     Rows of weight 0 may hold anything, NaN included. Without rows: 0, 0 and 0.
     """
     weight = weight.reshape(weight.shape + (1,) * (x.ndim - 1))
-    count = weight.sum()
+    count, total = all_sum((weight.sum(), jnp.where(weight > 0, x, 0.0).sum(0)), axis_name)
     denominator = jnp.maximum(count, 1.0)
-    mean = jnp.where(weight > 0, x, 0.0).sum(0) / denominator
-    var = jnp.where(weight > 0, (x - mean) ** 2, 0.0).sum(0) / denominator
-    return count, mean, var
+    mean = total / denominator
+    squares = all_sum(jnp.where(weight > 0, (x - mean) ** 2, 0.0).sum(0), axis_name)
+    return count, mean, squares / denominator

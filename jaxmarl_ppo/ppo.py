@@ -9,6 +9,7 @@ import optax
 from flax import struct
 
 from jaxmarl_ppo import minibatches
+from jaxmarl_ppo.collectives import all_sum
 from jaxmarl_ppo.minibatches import Blocks, Selection
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.recurrence import where_rows
@@ -97,6 +98,7 @@ def update(
     blocks: Blocks,
     coefs: Coefficients,
     key: jax.Array,
+    axis_name: str | None = None,
 ) -> tuple[Policies, PyTree, UpdateStats]:
     """All epochs of one iteration.
 
@@ -111,6 +113,8 @@ def update(
         blocks: theirs.
         coefs: theirs.
         key: of the shuffling.
+        axis_name: of the devices that rows are spread over. Each shuffles its own, and a step
+            takes the gradients of all.
     """
 
     def epoch(learning: Learning, row: tuple[jax.Array, jax.Array]) -> tuple[Learning, None]:
@@ -125,7 +129,10 @@ def update(
             )
             stop = jnp.where(learning.stopped, selection.start, selection.stop)
             selection = selection._replace(stop=stop)
-            return _minibatch_step(bank, shape, policies, blocks, coefs, learning, selection), None
+            step = _minibatch_step(
+                bank, shape, policies, blocks, coefs, learning, selection, axis_name
+            )
+            return step, None
 
         learning, _ = jax.lax.scan(minibatch, learning, jnp.arange(shape.num_minibatches))
         sums = jax.tree.map(jnp.subtract, learning.stats.losses, before)
@@ -155,10 +162,12 @@ def _minibatch_step(
     coefs: Coefficients,
     learning: Learning,
     selection: Selection,
+    axis_name: str | None,
 ) -> Learning:
     """One optimiser step of every policy that has rows in the minibatch."""
     policies = policies.replace(params=learning.params)
-    grads, sums = _accumulate(bank, shape, policies, blocks, coefs, selection)
+    own = _accumulate(bank, shape, policies, blocks, coefs, selection)
+    grads, sums = all_sum(own, axis_name)
     count = jnp.maximum(sums.count, 1.0)
 
     def step(coefs: Coefficients, grads: PyTree, count: jax.Array, opt_state: PyTree, params: Any):

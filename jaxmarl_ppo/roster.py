@@ -60,9 +60,15 @@ class BankPlan:
 
 
 def make_roster(
-    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig
+    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, envs_per_device: int
 ) -> tuple[Players, list[BankPlan]]:
     """All players of a run.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        config: the run.
+        envs_per_device: how many environments are played at once.
 
     Returns:
         The players, and of each of their banks which policies it holds.
@@ -90,7 +96,10 @@ def make_roster(
                     PoolSeats(spec, policy, first_player + row, index, row, first_row, len(names))
                 )
                 names += [f"{name}@{entry}" for entry in range(spec.size)]
-        banks.append(_bank_seats(env, env_params, config, plan, first_player, len(names), is_fixed))
+        end = len(names)
+        banks.append(
+            _bank_seats(env, env_params, plan, first_player, end, is_fixed, envs_per_device)
+        )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
     names += scripted
     owner = {
@@ -116,11 +125,11 @@ def make_roster(
 def _bank_seats(
     env: MultiAgentEnv,
     env_params: PyTree,
-    config: TrainConfig,
     plan: BankPlan,
     first_player: int,
     end: int,
     is_fixed: bool,
+    envs_per_device: int,
 ) -> BankSeats:
     """The bank of a plan, whose players are those from `first_player` to before `end`."""
     encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
@@ -132,7 +141,7 @@ def _bank_seats(
         num_policies=num_policies,
         normalise_observations=spec.normalise_observations,
         normalise_rewards=spec.normalise_rewards,
-        tile_rows=_tile_rows(env, config, encoder, num_policies),
+        tile_rows=_tile_rows(env, envs_per_device, encoder, num_policies),
     )
     _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
     return BankSeats(
@@ -267,11 +276,9 @@ def _encoder(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInp
     return _member_inputs(env, env_params, plan.members[0].spec, tuple(slots))
 
 
-def _tile_rows(
-    env: MultiAgentEnv, config: TrainConfig, encoder: AgentInputs, num_policies: int
-) -> int:
+def _tile_rows(env: MultiAgentEnv, num_envs: int, encoder: AgentInputs, num_policies: int) -> int:
     """Rows of a policy at a tick, were they shared out evenly; a power of two."""
     actors = min(len(encoder.slots), env.max_actors)
-    share = max(config.num_envs * actors // num_policies, 1)
+    share = max(num_envs * actors // num_policies, 1)
     most = MAX_TILE_ROWS.get(jax.default_backend(), MAX_TILE_ROWS_ELSEWHERE)
     return min(max(1 << (share.bit_length() - 1), MIN_TILE_ROWS), most)

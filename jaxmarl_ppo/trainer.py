@@ -1,6 +1,7 @@
 """The host's side of training: compile once, call, log, save, and stop well."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from jaxmarl_ppo.curve import CURVE_FILE, plot_curve
 from jaxmarl_ppo.interruption import Interruption, call_interruptibly, wait_until_ready
 from jaxmarl_ppo.loggers import RunLog, peak_memory_mb
 from jaxmarl_ppo.metrics import FAULT_FIELDS, Fault, Metrics
+from jaxmarl_ppo.parallel import SAME, Devices, state_specs
 from jaxmarl_ppo.population_file import POLICIES_FILE, save_population, write_atomically
 from jaxmarl_ppo.progress import Progress, make_progress
 from jaxmarl_ppo.summary import summarise
@@ -146,6 +148,7 @@ class Trainer:
         self._show_progress = progress
         self._claim_run_dir()
         self.learner = make_learner(env, env_params, self.config)
+        self._devices = Devices(self.learner.num_devices)
 
     def train(self) -> TrainResult:
         """Train to the end, or until Ctrl-C, and save.
@@ -169,6 +172,7 @@ class Trainer:
                 progress.set_phase("compiling")
                 init, train = self._compile(interruption)
                 state, no_metrics = init(jax.random.key(self.config.seed))
+                state = self._devices.place(state)
                 self._write_record(folder)
             with RunLog(folder) as log:
                 population, no_metrics = jax.device_get((state.population, no_metrics))
@@ -203,7 +207,10 @@ class Trainer:
         init = jax.jit(start).lower(jax.random.key(self.config.seed))
         state, metrics = init.out_info
         # The number of iterations is an argument, so slices of any size share one compilation.
-        train = jax.jit(self.learner.train_steps, donate_argnums=(0, 2))
+        specs = state_specs(state)
+        train = self._devices.jit(
+            self.learner.train_steps, (specs, SAME, SAME), (specs, SAME), donate=(0, 2)
+        )
         lowered = train.lower(state, np.int32(1), metrics)
         return call_interruptibly(lambda: (init.compile(), lowered.compile()), interruption)
 
@@ -286,7 +293,8 @@ class Trainer:
         run.progress.set_phase("stopped" if run.iteration < self.config.num_iterations else "done")
 
     def _write_record(self, folder: Path) -> None:
-        record = checkpoint.run_record(self.env, self.env_params, self.config)
+        config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
+        record = checkpoint.run_record(self.env, self.env_params, config)
         content = config_io.dump_json(record, indent=2) + "\n"
         write_atomically(folder / checkpoint.CONFIG_FILE, content.encode())
 

@@ -5,9 +5,11 @@ python scripts/benchmark.py --env crypto --policies per_agent --num-envs 256 --n
 
 import sys
 
+from jaxmarl_ppo import use_cpu_cores
 from jaxmarl_ppo.bench_cli import main
 
 if __name__ == "__main__":
+    use_cpu_cores()
     try:
         main(sys.argv[1:], prog="benchmark.py")
     except ValueError as error:

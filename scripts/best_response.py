@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jaxmarl_envs
-from jaxmarl_ppo import TrainConfig, Trainer, make_learner, preset
+from jaxmarl_ppo import TrainConfig, Trainer, make_learner, preset, use_cpu_cores
 from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import evaluate_policies
 
@@ -63,6 +63,7 @@ def good_return(report: dict[str, Any]) -> float:
 
 def main() -> None:
     """Print a line for each way and seed."""
+    use_cpu_cores()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", choices=list(ways()), default=list(ways()))

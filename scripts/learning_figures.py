@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import jaxmarl_envs
-from jaxmarl_ppo import PRESETS, Trainer, preset
+from jaxmarl_ppo import PRESETS, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import evaluate_policies, format_report
 from jaxmarl_ppo.trainer import TrainResult
@@ -133,6 +133,7 @@ def draw_curves(path: Path, panels: Sequence[tuple[str, Sequence[str]]]) -> None
 
 def main() -> None:
     """Run the seeds of one scenario, or draw what is recorded."""
+    use_cpu_cores()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

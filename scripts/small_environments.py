@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import jaxmarl_envs
-from jaxmarl_ppo import LSTM, Linear, PolicySpec, PPOConfig, TrainConfig, Trainer, preset
+from jaxmarl_ppo import (
+    LSTM,
+    Linear,
+    PolicySpec,
+    PPOConfig,
+    TrainConfig,
+    Trainer,
+    preset,
+    use_cpu_cores,
+)
 from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import evaluate_policies
 
@@ -132,6 +141,7 @@ def _rounded(value: float | None) -> float | None:
 
 def main() -> None:
     """Train on all, or some, and print a line for each."""
+    use_cpu_cores()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])

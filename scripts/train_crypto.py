@@ -4,12 +4,13 @@ import argparse
 import dataclasses
 
 import jaxmarl_envs
-from jaxmarl_ppo import Trainer, preset
+from jaxmarl_ppo import Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluate import evaluate_run, format_report
 
 
 def main() -> None:
     """Train, save under `runs/` and evaluate."""
+    use_cpu_cores()
     parser = argparse.ArgumentParser(description=__doc__)
     chosen = preset("crypto")
     parser.add_argument("--seed", type=int, default=0)
