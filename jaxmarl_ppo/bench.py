@@ -4,6 +4,7 @@ Everything is measured in one process and one run, with the machine's own rate o
 between the other measurements, so that ratios hold on a machine whose speed changes.
 """
 
+import copy
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ import numpy as np
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.bench_peers import time_calls, time_env
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.collectives import own_key
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
@@ -28,7 +30,6 @@ from jaxmarl_ppo.networks import NETWORKS
 from jaxmarl_ppo.parallel import BY_ENV, SAME, Devices, rollout_specs, state_specs
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.rollout import Rollout
-from jaxmarl_ppo.scripted import make_random_script
 from jaxmarl_ppo.types import PyTree, Slots, TrainState
 
 # Rows of the matrix product that the machine's rate is taken from.
@@ -95,19 +96,6 @@ class Workload:
         return env, env_params, config
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of several runs."""
-
-    median: float
-    min: float
-    max: float
-
-    def rate(self, count: float) -> dict[str, float]:
-        """`count` per second, the fastest run giving `max`."""
-        return {"median": count / self.median, "min": count / self.max, "max": count / self.min}
-
-
 def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[str, Any]:
     """Measure a workload.
 
@@ -132,9 +120,14 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     devices = Devices(learner.num_devices)
     state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     machine = [_matmul_gflops(learner)]
-    parts = _time_parts(learner, devices, state, repeats)
+    parts = {
+        name: time_calls(call, repeats)
+        for name, call in training_parts(learner, devices, state).items()
+    }
     machine.append(_matmul_gflops(learner))
-    step, decisions, flops = _time_training(learner, devices, state, repeats)
+    steps = TrainingSteps(learner, devices, state)
+    step = time_calls(steps, repeats, WARM_UP_STEPS)
+    decisions, flops = steps.work(repeats)
     machine.append(_matmul_gflops(learner))
     env_only = time_env(env, env_params, config.num_envs, config.num_steps, repeats)
     ticks = config.num_envs * config.num_steps
@@ -162,46 +155,13 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     return result | (measure_startup(workload) if startup else {})
 
 
-def time_env(
-    env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int, repeats: int
-) -> Timing:
-    """`num_steps` ticks of random legal actions, with observation and reset."""
-    random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
+def training_parts(
+    learner: Learner, devices: Devices, state: TrainState
+) -> dict[str, Callable[[], Any]]:
+    """The halves of a training step, each compiled by itself: calls that run them.
 
-    def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
-        obs, state = carry
-        key_act, key_env = jax.random.split(key)
-        action = random(state, obs, env_params, jax.random.split(key_act, num_envs))
-        keys = jax.random.split(key_env, num_envs)
-        obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
-        return (obs, state), reward.sum()
-
-    @jax.jit
-    def play(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
-        carry, rewards = jax.lax.scan(tick, carry, jax.random.split(key, num_steps))
-        return carry, rewards.sum()
-
-    reset = jax.jit(jax.vmap(env.reset_env, in_axes=(0, None)))
-    carry = reset(jax.random.split(jax.random.key(0), num_envs), env_params)
-    carry = play(carry, jax.random.key(1))[0]  # away from where all episodes have just begun
-    return time_calls(lambda: play(carry, jax.random.key(2)), repeats)
-
-
-def time_calls(call: Callable[[], Any], repeats: int) -> Timing:
-    """Wall-clock seconds of `call`, whose result is waited for; a first call is left out."""
-    jax.block_until_ready(call())
-    seconds = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        jax.block_until_ready(call())
-        seconds.append(time.perf_counter() - started)
-    return Timing(float(np.median(seconds)), min(seconds), max(seconds))
-
-
-def _time_parts(
-    learner: Learner, devices: Devices, state: TrainState, repeats: int
-) -> dict[str, Timing]:
-    """The halves of a training step, each compiled by itself."""
+    `advantages` is `learn` without any epochs, so the difference of the two is the update.
+    """
 
     def play_own(state: TrainState, key: jax.Array, axis_name: str | None) -> tuple[Slots, Rollout]:
         return learner.play(state, own_key(key, axis_name))
@@ -212,41 +172,62 @@ def _time_parts(
     slots, record = play(state, key)
     banks = (specs.banks, SAME)
     learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), banks)
-    # No epochs leaves advantages, packing and bookkeeping.
-    idle = state.replace(banks=tuple(_without_epochs(bank) for bank in state.banks))
+    idle = _without_epochs(state)
     usable = jnp.ones((), bool)
     return {
-        "rollout": time_calls(lambda: play(state, key), repeats),
-        "learn": time_calls(lambda: learn(state, slots, record, usable, key), repeats),
-        "advantages": time_calls(lambda: learn(idle, slots, record, usable, key), repeats),
+        "rollout": lambda: play(state, key),
+        "learn": lambda: learn(state, slots, record, usable, key),
+        "advantages": lambda: learn(idle, slots, record, usable, key),
     }
 
 
-def _without_epochs(bank: Any) -> Any:
-    if not hasattr(bank, "hyperparams"):
-        return bank
-    none = jnp.zeros_like(bank.hyperparams.num_epochs)
-    return bank.replace(hyperparams=bank.hyperparams.replace(num_epochs=none))
+def _without_epochs(state: TrainState) -> TrainState:
+    """A state that is not updated: what is left are acting, advantages, packing, bookkeeping."""
+
+    def idle(bank: Any) -> Any:
+        if not hasattr(bank, "hyperparams"):
+            return bank
+        none = jnp.zeros_like(bank.hyperparams.num_epochs)
+        return bank.replace(hyperparams=bank.hyperparams.replace(num_epochs=none))
+
+    return state.replace(banks=tuple(idle(bank) for bank in state.banks))
 
 
-def _time_training(
-    learner: Learner, devices: Devices, state: TrainState, repeats: int
-) -> tuple[Timing, float, float]:
-    """Training steps one after the other; also decisions and floating-point operations of one."""
-    specs = state_specs(state)
-    step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,))
-    state = jax.tree.map(jnp.copy, state)
-    for _ in range(WARM_UP_STEPS):
-        state, metrics = jax.block_until_ready(step(state))
-    seconds, decisions, flops = [], [], []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        state, metrics = jax.block_until_ready(step(state))
-        seconds.append(time.perf_counter() - started)
-        decisions.append(float(metrics.sums.decisions.sum()))
-        flops.append(_step_flops(learner, metrics.sums.decisions, metrics.sums.trained))
-    timing = Timing(float(np.median(seconds)), min(seconds), max(seconds))
-    return timing, float(np.median(decisions)), float(np.median(flops))
+class TrainingSteps:
+    """Training steps one after the other, one at each call, and what they did.
+
+    Args:
+        learner: whose steps.
+        devices: what they run on.
+        state: where to begin; it is copied.
+    """
+
+    def __init__(self, learner: Learner, devices: Devices, state: TrainState) -> None:
+        specs = state_specs(state)
+        self._learner = learner
+        self._step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,))
+        self._state = jax.tree.map(jnp.copy, state)
+        self._sums: list[Any] = []
+
+    def __call__(self) -> TrainState:
+        """Take a step; the state that it returns is used up by the next."""
+        self._state, metrics = self._step(self._state)
+        self._sums.append(metrics.sums)
+        return self._state
+
+    def without_epochs(self) -> "TrainingSteps":
+        """The same program from the same state, but without any epochs: all but the update."""
+        other = copy.copy(self)
+        other._state = jax.tree.map(jnp.copy, _without_epochs(self._state))
+        other._sums = []
+        return other
+
+    def work(self, num_steps: int) -> tuple[float, float]:
+        """Decisions and floating-point operations of one step, medians of the last `num_steps`."""
+        last = self._sums[-num_steps:]
+        decisions = [float(sums.decisions.sum()) for sums in last]
+        flops = [_step_flops(self._learner, sums.decisions, sums.trained) for sums in last]
+        return float(np.median(decisions)), float(np.median(flops))
 
 
 def _step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> float:

@@ -2,15 +2,30 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from jaxmarl_ppo.bench import Workload, measure
+from jaxmarl_ppo.bench import Workload, describe_hardware, measure
+from jaxmarl_ppo.bench_peers import NUM_ENVS, compare
+from jaxmarl_ppo.bench_scaling import (
+    STEP,
+    UPDATE,
+    check_picture_path,
+    plot_scaling,
+    scaling,
+)
 from jaxmarl_ppo.cli_values import Count, parse_env_kwargs
+
+# What has an effect beside the options that measure something else than one workload.
+_EFFECTIVE = {
+    "compare": ("compare", "num_envs", "num_steps", "repeats", "json"),
+    "scaling": ("scaling", "repeats", "json"),
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +42,7 @@ class BenchOptions:
         lstm_size: width of the LSTM; only with `--network lstm`; None for the network's own.
         separate_critic: a tower of its own for the critic; None for yes, or for no with an LSTM.
         policies: who plays whom: `shared`, `per_agent` or `ensemble:K`.
-        num_envs: parallel environments.
+        num_envs: parallel environments; None for 256, or for 8192 with `--compare`.
         num_steps: ticks per rollout.
         num_epochs: passes over a rollout.
         num_minibatches: optimiser steps per pass.
@@ -37,6 +52,10 @@ class BenchOptions:
         repeats: runs that medians are taken over.
         startup: also time a fresh process, without and with a compilation cache.
         json: print one JSON object instead of a table.
+        compare: instead, step environments against the same games of these packages, in turn:
+            `pgx`, `jaxmarl`, `gymnax`.
+        scaling: instead, sweep sizes one by one and draw how the cost of a decision grows, as PNG;
+            takes minutes.
     """
 
     env: str = "crypto"
@@ -46,7 +65,7 @@ class BenchOptions:
     lstm_size: int | None = None
     separate_critic: bool | None = None
     policies: str = "shared"
-    num_envs: Count = 256
+    num_envs: Count | None = None
     num_steps: Count = 128
     num_epochs: int = 4
     num_minibatches: int = 4
@@ -55,6 +74,31 @@ class BenchOptions:
     repeats: int = 5
     startup: bool = True
     json: bool = False
+    compare: tuple[str, ...] | None = None
+    scaling: Path | None = None
+
+    def check_effects(self) -> None:
+        """Refuse what would change nothing.
+
+        Raises:
+            ValueError: `--compare` and `--scaling`, or another option that has no effect with them.
+        """
+        if self.compare is not None and self.scaling is not None:
+            raise ValueError("--compare and --scaling measure different things; give one of them")
+        for mode, effective in _EFFECTIVE.items():
+            if getattr(self, mode) is None:
+                continue
+            ignored = [
+                "--" + option.name.replace("_", "-")
+                for option in fields(self)
+                if option.name not in effective and getattr(self, option.name) != option.default
+            ]
+            if ignored:
+                verb = "has" if len(ignored) == 1 else "have"
+                valid = ", ".join("--" + name.replace("_", "-") for name in effective[1:])
+                raise ValueError(
+                    f"{', '.join(ignored)} {verb} no effect with --{mode}; options that do: {valid}"
+                )
 
     def to_workload(self) -> Workload:
         """What the options say.
@@ -79,7 +123,7 @@ class BenchOptions:
             network=self.network,
             network_kwargs={name: value for name, value in network.items() if value is not None},
             policies=self.policies,
-            num_envs=self.num_envs,
+            num_envs=Workload.num_envs if self.num_envs is None else self.num_envs,
             num_steps=self.num_steps,
             num_epochs=self.num_epochs,
             num_minibatches=self.num_minibatches,
@@ -95,12 +139,76 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
         ValueError: options that do not fit together.
     """
     options = tyro.cli(BenchOptions, args=args, prog=prog)
-    result = measure(options.to_workload(), options.repeats, options.startup)
+    options.check_effects()
+    if options.compare is not None:
+        num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
+        result = compare(options.compare, num_envs, options.num_steps, options.repeats)
+        result |= {"hardware": describe_hardware()}
+        table = format_comparison(result)
+    elif options.scaling is not None:
+        check_picture_path(options.scaling)
+        result = scaling(repeats=options.repeats) | {"hardware": describe_hardware()}
+        plot_scaling(result, options.scaling)
+        table = format_scaling(result)
+    else:
+        result = measure(options.to_workload(), options.repeats, options.startup)
+        table = format_result(result)
     if options.json:
         print(json.dumps(result))
     else:
-        Console().print(format_result(result))
+        Console().print(table)
     return 0
+
+
+def format_comparison(result: dict[str, Any]) -> Table:
+    """What `compare` found, for people."""
+    size = f"{result['num_envs']:,} environments x {result['num_steps']} ticks"
+    table = Table(title=f"environment steps, {size}\n{_machine(result['hardware'])}")
+    for heading in ("pair", "ours/s", "theirs/s", "ratio"):
+        table.add_column(heading, justify="left" if heading == "pair" else "right")
+    for pair in result["pairs"]:
+        theirs = f"{pair['peer']} {result['versions'][pair['peer']]} {pair['game']}"
+        between = f"({pair['ratio_range']['min']:.2f} to {pair['ratio_range']['max']:.2f})"
+        table.add_row(
+            f"{pair['env']} : {theirs}",
+            f"{pair['ours_per_s']['median']:,.0f}",
+            f"{pair['theirs_per_s']['median']:,.0f}",
+            f"{pair['ratio']:.2f} {between}",
+        )
+    for own in result["alone"]:
+        table.add_row(own["env"], f"{own['ours_per_s']['median']:,.0f}", "", "")
+    return table
+
+
+def format_scaling(result: dict[str, Any]) -> Table:
+    """What `scaling` found, for people."""
+    table = Table(title=f"cost per decision\n{_machine(result['hardware'])}")
+    table.add_column("sweep")
+    for heading in ("value", "decisions", "step, ns", "update, ns", "dearest/cheapest"):
+        table.add_column(heading, justify="right")
+    for sweep in result["sweeps"]:
+        growth = f"{sweep['growth']:.2f}"
+        if sweep["per_flop"]:
+            growth += f", per operation {sweep['growth_per_flop']:.2f}"
+        for point in sweep["points"]:
+            first = point is sweep["points"][0]
+            table.add_row(
+                sweep["label"] if first else "",
+                f"{point['value']:,}",
+                f"{point['decisions']:,.0f}",
+                f"{point[STEP]:,.0f}",
+                f"{point[UPDATE]:,.0f}",
+                growth if first else "",
+                end_section=point is sweep["points"][-1],
+            )
+    return table
+
+
+def _machine(hardware: dict[str, Any]) -> str:
+    return (
+        f"{hardware['device']} ({hardware['processor']}), {hardware['cpus']} CPUs, "
+        f"JAX {hardware['jax']}"
+    )
 
 
 def format_result(result: dict[str, Any]) -> Table:
@@ -109,8 +217,7 @@ def format_result(result: dict[str, Any]) -> Table:
     title = (
         f"{workload['env']}, {workload['network']}, {workload['policies']}, "
         f"{workload['num_envs']} environments x {workload['num_steps']} ticks\n"
-        f"{hardware['device']} ({hardware['processor']}), {hardware['cpus']} CPUs, "
-        f"JAX {hardware['jax']}"
+        f"{_machine(hardware)}"
     )
     table = Table(title=title, show_header=False)
     rates = result["env_steps_per_s_range"]

@@ -23,32 +23,31 @@ def main(request: str) -> None:
     from jaxmarl_ppo import Trainer, make_learner  # noqa: F401
 
     imported = clock()
+    import numpy as np
+
     from jaxmarl_ppo.bench import Workload
+    from jaxmarl_ppo.compilation import compile_run
     from jaxmarl_ppo.loggers import peak_memory_mb
-    from jaxmarl_ppo.parallel import SAME, Devices, state_specs, use_cpu_cores
+    from jaxmarl_ppo.parallel import Devices, use_cpu_cores
 
     asked = json.loads(request)
     use_cpu_cores()
     learner = make_learner(*Workload(**asked["workload"]).make())
     built = clock()
-    devices = Devices(learner.num_devices)
-    init = jax.jit(learner.init).lower(jax.random.key(0))
-    specs = state_specs(init.out_info)
-    step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,)).lower(
-        init.out_info
-    )
-    traced = clock()
-    init, step = init.compile(), step.compile()
+    key = jax.random.key(0)
+    run = compile_run(learner, Devices(learner.num_devices), key)
     compiled = clock()
-    state, _ = jax.block_until_ready(step(devices.place(init(jax.random.key(0)))))
+    one = np.int32(1)
+    state, metrics = run.init(key)
+    state, metrics = jax.block_until_ready(run.train(state, one, metrics))
     total_s = time.time() - asked["started"]
     for _ in range(NUM_UPDATES - 1):
-        state, _ = jax.block_until_ready(step(state))
+        state, metrics = jax.block_until_ready(run.train(state, one, metrics))
     result = {
         "import_jax_s": jax_imported - began,
         "import_s": imported - jax_imported,
         "build_s": built - imported,
-        "trace_s": traced - built,
+        "trace_s": run.trace_s,
         "compile_s": compiled - built,
         "total_s": total_s,
         "peak_memory_mb": peak_memory_mb(),

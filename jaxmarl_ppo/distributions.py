@@ -1,12 +1,17 @@
-"""Action distributions over a network's outputs, with masks, on distrax."""
+"""Action distributions over a network's outputs, with masks, on distrax.
+
+It is imported where it is first used: it takes longer than all the rest of this package.
+"""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import chex
-import distrax
 import jax
 import jax.numpy as jnp
+
+if TYPE_CHECKING:
+    import distrax
 
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 
@@ -54,7 +59,9 @@ class MaskedCategorical:
         """One logit per action."""
         return self.num_actions
 
-    def _distribution(self, outputs: jax.Array, mask: jax.Array) -> distrax.Categorical:
+    def _distribution(self, outputs: jax.Array, mask: jax.Array) -> "distrax.Categorical":
+        import distrax
+
         return distrax.Categorical(jnp.where(mask, outputs, jnp.finfo(outputs.dtype).min))
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -98,7 +105,9 @@ class BoundedGaussian:
         """A mean and a log standard deviation per dimension."""
         return 2 * self.num_dims
 
-    def _distribution(self, outputs: jax.Array) -> distrax.Normal:
+    def _distribution(self, outputs: jax.Array) -> "distrax.Normal":
+        import distrax
+
         mean, log_std = jnp.split(outputs, 2, axis=-1)
         return distrax.Normal(mean, jnp.exp(jnp.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)))
 

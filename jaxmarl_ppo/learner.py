@@ -160,7 +160,7 @@ class Learner:
             return self.train_step(state, axis_name)
 
         if metrics is None:
-            metrics = metrics_lib.empty_like(jax.eval_shape(train_step, state)[1])
+            metrics = metrics_lib.empty(self.players, state.episode_stats, state.league)
         last = state.iteration + num_iterations
 
         def goes_on(carry: tuple[TrainState, Metrics]) -> jax.Array:

@@ -17,7 +17,7 @@ from jaxmarl_ppo.collectives import all_max, all_min, all_sum, device_index, fir
 from jaxmarl_ppo.players import Players
 from jaxmarl_ppo.ppo import UpdateStats
 from jaxmarl_ppo.rollout import FINE, NAN, Rollout
-from jaxmarl_ppo.types import EpisodeStats, League, Outcomes, PyTree
+from jaxmarl_ppo.types import EpisodeStats, League, Outcomes
 
 FAULT_FIELDS = ("features", "action_mask", "reward", "final_observation")
 
@@ -284,12 +284,40 @@ def _life_sums(lives: EpisodeStats, group: jax.Array) -> LifeSums:
     )
 
 
-def empty_like(metrics: PyTree) -> Metrics:
-    """The neutral element of `merge`, from (abstract) metrics of the same shapes."""
-    zeros: Metrics = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
-    return zeros.replace(
-        minimum=jax.tree.map(lambda x: x + jnp.inf, zeros.minimum),
-        maximum=jax.tree.map(lambda x: x - jnp.inf, zeros.maximum),
+def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
+    """The neutral element of `merge`.
+
+    Args:
+        players: who can play.
+        stats: `[E, A]`; which of the environment's own metrics there are.
+        league: of the same run; its values are not read.
+    """
+    num_policies, num_agents = len(players.policies), len(players.mapping.candidates)
+    by_agent, by_policy, none = jnp.zeros(num_agents), jnp.zeros(num_policies), jnp.zeros(())
+    no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+
+    def no_lives(zeros: jax.Array) -> LifeSums:
+        return LifeSums(zeros, zeros, zeros, dict.fromkeys(stats.extras, zeros))
+
+    return Metrics(
+        sums=Sums(
+            agents=no_lives(by_agent),
+            policies=no_lives(by_policy),
+            update=ppo.no_stats(num_policies),
+            decisions=by_policy,
+            trained=by_policy,
+            explained_variance=by_policy,
+            iterations=by_policy,
+            reward=by_agent,
+            reward_trained=by_agent,
+            reward_uncredited=by_agent,
+            episodes=none,
+            ticks=none,
+        ),
+        minimum=Extremes(by_agent + jnp.inf, by_policy + jnp.inf),
+        maximum=Extremes(by_agent - jnp.inf, by_policy - jnp.inf),
+        latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
+        fault=Fault(no, zero, zero, zero, zero, zero, no),
     )
 
 

@@ -24,7 +24,10 @@ AXIS = "devices"
 MIN_ENVS_PER_DEVICE = 8
 # Compiler options: CPU devices are cores here, so none is to share its operations out.
 ONE_CORE_EACH: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
-SAME, BY_ENV, BY_TICK_AND_ENV = PartitionSpec(), PartitionSpec(AXIS), PartitionSpec(None, AXIS)
+# Where arguments and results lie, for trees of any kind.
+SAME: Any = PartitionSpec()
+BY_ENV: Any = PartitionSpec(AXIS)
+BY_TICK_AND_ENV: Any = PartitionSpec(None, AXIS)
 
 
 def use_cpu_cores(num_cores: int | None = None) -> None:
@@ -141,7 +144,7 @@ def state_specs(state: TrainState) -> TrainState:
         env_params=SAME,
         key=SAME,
         iteration=SAME,
-    )  # type: ignore[arg-type]
+    )
 
 
 def _bank_specs(bank: BankState | FrozenBank) -> Any:
@@ -154,7 +157,7 @@ def _bank_specs(bank: BankState | FrozenBank) -> Any:
         hyperparams=SAME,
         pending=BY_ENV,
         return_trace=BY_ENV,
-    )  # type: ignore[arg-type]
+    )
 
 
 def rollout_specs() -> Rollout:
@@ -165,4 +168,4 @@ def rollout_specs() -> Rollout:
         health=BY_TICK_AND_ENV,
         bootstrap_value=BY_ENV,
         start_hidden=BY_ENV,
-    )  # type: ignore[arg-type]
+    )

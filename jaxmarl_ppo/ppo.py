@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax.flatten_util import ravel_pytree
 
 from jaxmarl_ppo import minibatches
 from jaxmarl_ppo.collectives import all_sum
@@ -69,8 +70,8 @@ class UpdateStats(struct.PyTreeNode):
 class Learning(struct.PyTreeNode):
     """What changes from minibatch to minibatch."""
 
-    params: PyTree  # [K, ...] leaves
-    opt_state: PyTree  # [K, ...] leaves
+    params: jax.Array  # [K, W]: all weights of a policy in one row
+    opt_state: PyTree  # [K] or [K, W] leaves
     stopped: jax.Array  # [K] bool: ended early by its KL divergence
     stats: UpdateStats
 
@@ -84,10 +85,25 @@ def make_optimiser(coefs: Coefficients, adam_eps: float) -> optax.GradientTransf
 
 
 def init_optimiser(params: PyTree, coefs: Coefficients, adam_eps: float) -> PyTree:
-    """Optimiser states of all policies, `[K, ...]` leaves."""
+    """Optimiser states of all policies, `[K]` or `[K, W]` leaves."""
     return jax.vmap(lambda params, coefs: make_optimiser(coefs, adam_eps).init(params))(
-        params, coefs
+        flatten(params), coefs
     )
+
+
+def flatten(params: PyTree) -> jax.Array:
+    """All weights of each policy in one row: `[K, ...]` leaves to `[K, W]`.
+
+    The optimiser then has one array to go over instead of a dozen small ones, each of which costs
+    time to compile and to run.
+    """
+    return jax.vmap(lambda params: ravel_pytree(params)[0])(params)
+
+
+def unflatten(flat: jax.Array, like: PyTree) -> PyTree:
+    """The inverse, in the form of `like`."""
+    unravel = ravel_pytree(jax.tree.map(lambda x: x[0], like))[1]
+    return jax.vmap(unravel)(flat)
 
 
 def update(
@@ -142,10 +158,11 @@ def update(
         return learning.replace(stats=learning.stats.replace(last_epoch_kl=kl)), None
 
     stats = no_stats(blocks.num_blocks.shape[0])
-    learning = Learning(policies.params, opt_state, stats.num_steps > 0, stats)
+    learning = Learning(flatten(policies.params), opt_state, stats.num_steps > 0, stats)
     epochs = (jnp.arange(shape.num_epochs), jax.random.split(key, shape.num_epochs))
     learning, _ = jax.lax.scan(epoch, learning, epochs)
-    return policies.replace(params=learning.params), learning.opt_state, learning.stats
+    params = unflatten(learning.params, policies.params)
+    return policies.replace(params=params), learning.opt_state, learning.stats
 
 
 def no_stats(num_policies: int) -> UpdateStats:
@@ -165,13 +182,15 @@ def _minibatch_step(
     axis_name: str | None,
 ) -> Learning:
     """One optimiser step of every policy that has rows in the minibatch."""
-    policies = policies.replace(params=learning.params)
+    policies = policies.replace(params=unflatten(learning.params, policies.params))
     own = _accumulate(bank, shape, policies, blocks, coefs, selection)
     grads, sums = all_sum(own, axis_name)
     count = jnp.maximum(sums.count, 1.0)
 
-    def step(coefs: Coefficients, grads: PyTree, count: jax.Array, opt_state: PyTree, params: Any):
-        grads = jax.tree.map(lambda g: g / count, grads)
+    def step(
+        coefs: Coefficients, grads: jax.Array, count: jax.Array, opt_state: PyTree, params: Any
+    ):
+        grads = grads / count
         updates, opt_state = make_optimiser(coefs, shape.adam_eps).update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, optax.tree.norm(grads)
 
@@ -202,8 +221,8 @@ def _accumulate(
     blocks: Blocks,
     coefs: Coefficients,
     selection: Selection,
-) -> tuple[PyTree, LossSums]:
-    """Summed gradients and losses of a minibatch, `[K, ...]`.
+) -> tuple[jax.Array, LossSums]:
+    """Summed gradients `[K, W]` and losses `[K]` of a minibatch.
 
     The minibatch is walked in micro-batches of one policy each, small enough to stay in cache. How
     many there are depends on the data, so rows that are not there cost nothing.
@@ -213,7 +232,7 @@ def _accumulate(
     last = jnp.cumsum(num_micro)
     grad_fn = jax.value_and_grad(policy_loss, argnums=1, has_aux=True)
 
-    def body(carry: tuple[jax.Array, tuple[PyTree, LossSums]]):
+    def body(carry: tuple[jax.Array, tuple[jax.Array, LossSums]]):
         index, totals = carry
         k = jnp.searchsorted(last, index, side="right")
         rows = minibatches.take_micro_batch(
@@ -221,11 +240,12 @@ def _accumulate(
         )
         policy, coefs_k = jax.tree.map(lambda x: x[k], (policies, coefs))
         (_, sums), grads = grad_fn(policy, policy.params, bank, shape, rows, coefs_k)
-        totals = jax.tree.map(lambda total, x: total.at[k].add(x), totals, (grads, sums))
+        new = (ravel_pytree(grads)[0], sums)
+        totals = jax.tree.map(lambda total, x: total.at[k].add(x), totals, new)
         return index + 1, totals
 
     zeros = no_stats(num_micro.shape[0]).losses
-    totals = (jax.tree.map(jnp.zeros_like, policies.params), zeros)
+    totals = (jnp.zeros_like(flatten(policies.params)), zeros)
     return jax.lax.while_loop(
         lambda carry: carry[0] < last[-1], body, (jnp.zeros((), last.dtype), totals)
     )[1]

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import checkpoint, config_io
-from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.build import check_env_and_params, make_learner
+from jaxmarl_ppo.compilation import TrainFn, compile_run
 from jaxmarl_ppo.config import TrainConfig
 from jaxmarl_ppo.curve import CURVE_FILE, plot_curve
 from jaxmarl_ppo.interruption import Interruption, call_interruptibly, wait_until_ready
 from jaxmarl_ppo.loggers import RunLog, peak_memory_mb
 from jaxmarl_ppo.metrics import FAULT_FIELDS, Fault, Metrics
-from jaxmarl_ppo.parallel import SAME, Devices, state_specs
+from jaxmarl_ppo.parallel import Devices
 from jaxmarl_ppo.population_file import POLICIES_FILE, save_population, write_atomically
 from jaxmarl_ppo.progress import Progress, make_progress
 from jaxmarl_ppo.summary import summarise
@@ -31,9 +31,6 @@ SLICE_S = 0.5
 # The next slice may have at most this many times the iterations of the last one.
 SLICE_GROWTH = 8
 LOG_ENTRIES = 100
-
-InitFn = Callable[[jax.Array], tuple[TrainState, Metrics]]
-TrainFn = Callable[[TrainState, np.int32, Metrics], tuple[TrainState, Metrics]]
 
 
 class EnvironmentFault(ValueError):  # noqa: N818
@@ -148,7 +145,6 @@ class Trainer:
         self._show_progress = progress
         self._claim_run_dir()
         self.learner = make_learner(env, env_params, self.config)
-        self._devices = Devices(self.learner.num_devices)
 
     def train(self) -> TrainResult:
         """Train to the end, or until Ctrl-C, and save.
@@ -170,9 +166,12 @@ class Trainer:
         with progress, Interruption(lambda: progress.set_phase("stopping")) as interruption:
             with _removed_unless_used(folder):
                 progress.set_phase("compiling")
-                init, train = self._compile(interruption)
-                state, no_metrics = init(jax.random.key(self.config.seed))
-                state = self._devices.place(state)
+                key = jax.random.key(self.config.seed)
+                compiled = call_interruptibly(
+                    lambda: compile_run(self.learner, Devices(self.learner.num_devices), key),
+                    interruption,
+                )
+                state, no_metrics = compiled.init(key)
                 self._write_record(folder)
             with RunLog(folder) as log:
                 population, no_metrics = jax.device_get((state.population, no_metrics))
@@ -182,7 +181,7 @@ class Trainer:
                 )
                 progress.set_phase("training")
                 try:
-                    self._loop(run, train)
+                    self._loop(run, compiled.train)
                 except Exception:
                     self._save(run)
                     raise
@@ -195,24 +194,6 @@ class Trainer:
             env_steps=self._env_steps(run.iteration),
             interrupted=run.iteration < self.config.num_iterations,
         )
-
-    def _compile(self, interruption: Interruption) -> tuple[InitFn, TrainFn]:
-        """Both compiled functions of a run."""
-
-        def start(key: jax.Array) -> tuple[TrainState, Metrics]:
-            state = self.learner.init(key)
-            metrics = jax.eval_shape(self.learner.train_step, state)[1]
-            return state, metrics_lib.empty_like(metrics)
-
-        init = jax.jit(start).lower(jax.random.key(self.config.seed))
-        state, metrics = init.out_info
-        # The number of iterations is an argument, so slices of any size share one compilation.
-        specs = state_specs(state)
-        train = self._devices.jit(
-            self.learner.train_steps, (specs, SAME, SAME), (specs, SAME), donate=(0, 2)
-        )
-        lowered = train.lower(state, np.int32(1), metrics)
-        return call_interruptibly(lambda: (init.compile(), lowered.compile()), interruption)
 
     def _loop(self, run: _Run, train: TrainFn) -> None:
         interval = self.log_interval

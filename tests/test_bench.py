@@ -1,12 +1,18 @@
 """The benchmark: what it counts, against sums by hand, and what it reports."""
 
+import importlib
 import json
+from dataclasses import replace
+from types import ModuleType
 
 import jax
+import jax.numpy as jnp
 import pytest
 
-from jaxmarl_ppo import bench, bench_cli
+from jaxmarl_ppo import bench, bench_cli, bench_peers
 from jaxmarl_ppo.bench import Workload, matmul_shapes, measure
+from jaxmarl_ppo.bench_peers import PEERS, Peer, compare, play_ticks, time_in_turn
+from jaxmarl_ppo.bench_scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.cli import main
 
@@ -106,6 +112,16 @@ def test_a_fresh_process_is_timed():
         ("--repeats 0", "repeats must be at least 1, got 0"),
         ("--policies ensemble:0", "ensemble"),
         ("--num-minibatches 0", "num_minibatches must be a whole number of at least 1"),
+        ("--compare chess", "cannot compare with 'chess'; valid packages: pgx, jaxmarl, gymnax"),
+        ("--compare", "--compare needs at least one package; valid: pgx, jaxmarl, gymnax"),
+        ("--compare gymnax --repeats 0", "repeats must be at least 1, got 0"),
+        ("--compare gymnax --num-envs 0", "num_envs must be at least 1, got 0"),
+        ("--compare gymnax --no-startup", "--startup has no effect with --compare"),
+        ("--compare gymnax --scaling x.png", "measure different things"),
+        ("--scaling x.png --network lstm", "--network has no effect with --scaling"),
+        ("--scaling x.png --num-envs 8 --env basic", "--env, --num-envs have no effect"),
+        ("--scaling x.pdf", "the picture's name must end in .png"),
+        ("--scaling nowhere/x.png", "the folder 'nowhere' does not exist"),
     ],
 )
 def test_bad_options_are_one_line(options, message, capsys):
@@ -115,3 +131,176 @@ def test_bad_options_are_one_line(options, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_calls_that_are_compared_take_turns():
+    called = []
+    seconds = time_in_turn([lambda: called.append("a"), lambda: called.append("b")], 2, warm_up=1)
+    assert called == ["a", "b"] * 3
+    assert [len(own) for own in seconds] == [2, 2]
+
+
+def test_a_call_plays_the_ticks_that_it_should():
+    def tick(count, key):
+        return count + 1, jnp.where(count < 7, 1.0, 0.0)
+
+    call = play_ticks(tick, jnp.zeros((), jnp.int32), 5)
+    for _ in range(2):  # always from where the first 5 ticks led
+        count, rewards = call()
+        assert (int(count), float(rewards)) == (10, 2.0)
+
+
+def test_only_legal_actions_are_drawn():
+    mask = jnp.array([[False, True, False, True]] * 200)
+    drawn = bench_peers._draw(jax.random.split(jax.random.key(0), 200), mask)
+    assert set(drawn.tolist()) == {1, 3}
+
+
+def test_both_sides_of_gymnax_play():
+    peer = PEERS["gymnax"]
+    theirs = peer.play(importlib.import_module("gymnax"), peer.game, 2, 3)
+    ours = bench_peers._play_ours(peer.env, peer.env_kwargs, 2, 3)
+    # Every tick of the pole earns 1.
+    assert float(theirs()[1]) == float(ours()[1]) == 6.0
+
+
+@pytest.fixture
+def fake_peer(monkeypatch):
+    """A package `fake` with a game that takes no time, and no environments without a like."""
+    played = []
+
+    def play(module, game, num_envs, num_steps):
+        played.append((module.__name__, game, num_envs, num_steps))
+        return lambda: played.append("theirs")
+
+    imported = importlib.import_module
+    monkeypatch.setattr(
+        bench_peers.importlib,
+        "import_module",
+        lambda name: ModuleType(name) if name == "fake" else imported(name),
+    )
+    monkeypatch.setattr(bench_peers, "version", {"fake": "1.2", "gymnax": "3.4"}.__getitem__)
+    monkeypatch.setattr(bench_peers, "ALONE", ())
+    monkeypatch.setitem(PEERS, "fake", Peer("noughts", play, "fake", "tic_tac_toe"))
+    return played
+
+
+def test_ours_against_a_peer_gives_a_ratio(fake_peer, monkeypatch):
+    seconds = [[1.0, 2.0, 4.0], [2.0, 6.0, 4.0]]
+
+    def timed(calls, repeats):
+        ours, theirs = calls
+        assert ours()[0][0].features.shape[0] == 4  # environments
+        assert theirs() is None
+        assert repeats == 3
+        return seconds
+
+    monkeypatch.setattr(bench_peers, "time_in_turn", timed)
+    result = compare(["fake"], num_envs=4, num_steps=3, repeats=3)
+    assert fake_peer == [("fake", "noughts", 4, 3), "theirs"]
+    (pair,) = result["pairs"]
+    assert pair["ours_per_s"] == {"median": 6.0, "min": 3.0, "max": 12.0}
+    assert pair["theirs_per_s"] == {"median": 3.0, "min": 2.0, "max": 6.0}
+    assert (pair["ratio"], pair["ratio_range"]) == (2.0, {"min": 1.0, "max": 3.0})
+    assert result["versions"] == {"fake": "1.2"}
+
+
+def test_a_comparison_is_timed_for_real(fake_peer):
+    result = compare(["fake"], num_envs=2, num_steps=3, repeats=2)
+    assert fake_peer.count("theirs") == 3
+    assert 0 < result["pairs"][0]["ratio"] < 1  # what does nothing is faster
+
+
+def test_a_missing_package_is_said_before_anything_is_measured(fake_peer, monkeypatch):
+    def missing(name):
+        if name in ("pgx", "jaxmarl"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return ModuleType(name)
+
+    monkeypatch.setattr(bench_peers.importlib, "import_module", missing)
+    for name in ("pgx", "jaxmarl"):
+        message = rf"{name} is not installed; pip install 'jaxmarl-ppo\[{name}\]'"
+        with pytest.raises(ValueError, match=message):
+            compare(["fake", name], num_envs=2, num_steps=3, repeats=1)
+    assert fake_peer == []
+
+
+def test_a_package_that_lacks_something_itself_is_not_called_missing(monkeypatch):
+    def broken(name):
+        raise ModuleNotFoundError("No module named 'svgwrite'", name="svgwrite")
+
+    monkeypatch.setattr(bench_peers.importlib, "import_module", broken)
+    with pytest.raises(ModuleNotFoundError, match="svgwrite"):
+        compare(["pgx"])
+
+
+@pytest.mark.parametrize(
+    ("options", "num_envs"), [("--compare pgx jaxmarl", 8192), ("--compare pgx --num-envs 64", 64)]
+)
+def test_the_table_and_the_json_object_of_a_comparison(options, num_envs, monkeypatch, capsys):
+    asked = []
+    rates = {"median": 3e6, "min": 2e6, "max": 4e6}
+    pair = {"peer": "pgx", "game": "tic_tac_toe", "env": "tic_tac_toe", "ours_per_s": rates}
+    pair |= {"theirs_per_s": rates, "ratio": 1.25, "ratio_range": {"min": 1.0, "max": 1.5}}
+
+    def compared(*given):
+        asked.append(given)
+        return {
+            "num_envs": num_envs,
+            "num_steps": 128,
+            "pairs": [pair],
+            "alone": [{"env": "shuttle_grid", "ours_per_s": rates}],
+            "versions": {"pgx": "2.6.0"},
+        }
+
+    monkeypatch.setattr(bench_cli, "compare", compared)
+    for extra in ([], ["--json"]):
+        assert bench_cli.main([*options.split(), *extra]) == 0
+    names = tuple(name for name in ("pgx", "jaxmarl") if name in options)
+    assert asked == [(names, num_envs, 128, 5)] * 2
+    out = capsys.readouterr().out
+    table = "".join(out.splitlines()[:-1])
+    assert "3,000,000" in table
+    assert "1.25" in table
+    assert "shuttle_grid" in table
+    last = json.loads(out.splitlines()[-1])
+    assert last["hardware"]["jax"] == jax.__version__
+    assert last["pairs"][0]["ratio"] == 1.25
+
+
+def test_growth_is_the_dearest_over_the_cheapest():
+    points = [{STEP: cost, FLOP: 2.0} for cost in (3.0, 2.0, 5.0, 4.0)]
+    assert growth(points, STEP) == 2.5
+    assert growth(points, FLOP) == 1.0
+
+
+def test_a_sweep_changes_one_thing_and_keeps_the_decisions():
+    by_name = {sweep.name: sweep for sweep in SWEEPS}
+    envs = [by_name["envs"].workload(n) for n in by_name["envs"].values]
+    assert {work.num_envs * work.num_steps for work in envs} == {32768}
+    agents = [by_name["agents_all_act"].workload(n) for n in by_name["agents_all_act"].values]
+    assert {work.env_kwargs["num_agents"] * work.num_steps for work in agents} == {1024}
+    for name in ("agents_one_acts", "policies", "width"):
+        swept = [by_name[name].workload(n) for n in by_name[name].values]
+        assert len({(work.num_envs, work.num_steps) for work in swept}) == 1
+
+
+def test_a_sweep_is_measured_and_drawn(tmp_path, monkeypatch, capsys):
+    alone = replace(SMALL, env="basic", env_kwargs={"num_agents": 1}, num_minibatches=1)
+    sweep = Sweep("tiny", "ticks", (1, 3), lambda n: replace(alone, num_steps=n), per_flop=True)
+    result = scaling([sweep], repeats=1)
+    (found,) = result["sweeps"]
+    # The only agent acts on every tick, in each of two environments.
+    assert [point["decisions"] for point in found["points"]] == [2.0, 6.0]
+    for point in found["points"]:
+        seconds = point[STEP] * point["decisions"] / 1e9
+        assert point[FLOP] == pytest.approx(1e3 * seconds / point["gflop_per_step"])
+    assert found["growth"] == growth(found["points"], STEP) > 1
+    monkeypatch.setattr(bench_cli, "scaling", lambda repeats: result)
+    path = tmp_path / "out.png"
+    for extra in ([], ["--json"]):
+        assert bench_cli.main(["--scaling", str(path), *extra]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    out = capsys.readouterr().out
+    assert f"{found['growth']:.2f}" in out
+    assert json.loads(out.splitlines()[-1])["sweeps"] == json.loads(json.dumps(result["sweeps"]))

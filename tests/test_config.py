@@ -96,6 +96,7 @@ EVERYTHING = TrainConfig(
     },
     stagger_starts=False,
     micro_batch_rows=64,
+    num_devices=2,
     log_interval=2,
 )
 

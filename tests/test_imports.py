@@ -14,6 +14,7 @@ import jaxmarl_ppo
 # From the ground up; modules of one layer do not import each other.
 LAYERS = (
     ("types", "mapping", "grouping", "matmul"),
+    ("collectives",),
     (
         "networks",
         "distributions",
@@ -30,7 +31,7 @@ LAYERS = (
     ("pending", "ppo"),
     ("bank_learner",),
     ("metrics",),
-    ("learner", "summary"),
+    ("learner", "summary", "parallel"),
     ("build",),
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

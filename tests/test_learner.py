@@ -293,3 +293,40 @@ def test_iterations_in_one_call_are_iterations_one_by_one(constant):
         all_params(state),
     )
     np.testing.assert_array_equal(merged.sums.trained, sum(m.sums.trained for m in each))
+
+
+def test_numbers_never_compile_anew():
+    """A sweep over hyper-parameters, epochs and minibatches included, shares one compilation."""
+    env, params = Duel(), None
+    traces = []
+    shared = {"num_epochs": 3, "num_minibatches": 2, "kl_control": "early_stop", "target_kl": 0.1}
+    learner = tiny_learner(env, params, **shared)
+
+    @jax.jit
+    def step(state):
+        traces.append(1)
+        return learner.train_step(state)
+
+    state = quick_jit(learner.init)(jax.random.key(0))
+    results = []
+    for changes in (
+        {},
+        {"learning_rate": Linear(1e-2, 1e-3), "entropy_coef": 0.3},
+        {"gamma": 0.5, "gae_lambda": 0.2, "clip_eps": 0.01, "value_coef": 2.0},
+        {"max_grad_norm": None, "target_kl": 1e-6},
+        {"num_epochs": 1},
+        {"num_minibatches": 1},
+    ):
+        other = tiny_learner(env, params, **{**shared, **changes}).banks[0].hyperparams
+        like = jax.tree.map(lambda x: (x.shape, x.dtype), learner.banks[0].hyperparams)
+        if "learning_rate" in changes:  # a line has two points, the others have one
+            other = other.replace(
+                learning_rate=jax.tree.map(lambda x: x[:, :1], other.learning_rate)
+            )
+        assert jax.tree.map(lambda x: (x.shape, x.dtype), other) == like
+        (bank,) = state.banks
+        after, _ = step(state.replace(banks=(bank.replace(hyperparams=other),)))
+        results.append(all_params(after))
+    assert len(traces) == 1
+    for i, result in enumerate(results):
+        assert all(changed(result, other) for other in results[:i])

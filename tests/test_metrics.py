@@ -27,7 +27,7 @@ SHORT_PARAMS = {
 }
 
 
-def no_update(bank, shape, policies, opt_state, blocks, coefs, key):
+def no_update(bank, shape, policies, opt_state, blocks, coefs, key, axis_name):
     """In place of the optimiser: takes its rows and learns nothing, so that tests compile fast."""
     stats = ppo.no_stats(blocks.num_blocks.shape[0])
     return policies, opt_state, stats.replace(num_steps=blocks.num_blocks * 1.0)
@@ -195,10 +195,15 @@ def trained():
     return learner, each
 
 
+def no_metrics(learner):
+    state = jax.eval_shape(learner.init, jax.random.key(0))
+    return metrics_lib.empty(learner.players, state.episode_stats, state.league)
+
+
 def test_merging_adds_up(trained):
-    _, each = trained
+    learner, each = trained
     merged = functools.reduce(metrics_lib.merge, each)
-    left = metrics_lib.merge(metrics_lib.empty_like(each[0]), merged)
+    left = metrics_lib.merge(no_metrics(learner), merged)
     for one in (merged, left):
         np.testing.assert_allclose(one.sums.reward, sum(m.sums.reward for m in each), rtol=1e-5)
         np.testing.assert_array_equal(one.sums.trained, sum(m.sums.trained for m in each))
@@ -218,12 +223,8 @@ def test_summary_has_no_numbers_for_what_did_not_happen(trained):
         assert policy["optimiser_steps"] == 1
         assert policy["explained_variance"] <= 1.0
         assert policy["kl"] == pytest.approx(0.0, abs=1e-5)  # before the only step
-    nothing = summarise(
-        metrics_lib.empty_like(each[0]).replace(
-            sums=metrics_lib.empty_like(each[0]).sums.replace(ticks=1.0)
-        ),
-        *names,
-    )
+    none = no_metrics(learner)
+    nothing = summarise(none.replace(sums=none.sums.replace(ticks=1.0)), *names)
     for policy in nothing["policies"].values():
         assert set(policy) == {"episodes", "decisions"}
     for agent in nothing["agents"].values():

@@ -20,7 +20,7 @@ ENVS = 512
 
 
 def roster(env, config):
-    return make_roster(env, env.default_params, config)
+    return make_roster(env, env.default_params, config, config.num_envs)
 
 
 def test_policies_of_equal_shape_share_a_bank_and_others_do_not():

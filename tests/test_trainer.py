@@ -19,7 +19,7 @@ from flax import serialization, struct
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_ppo import checkpoint, trainer
+from jaxmarl_ppo import checkpoint, compilation, trainer
 from jaxmarl_ppo.checkpoint import load_run
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.league import Snapshots
@@ -297,7 +297,7 @@ def test_saved_policies_are_the_final_ones(result):
     assert_same(loaded.population, result.population)
     (bank,) = loaded.population.banks
     assert (bank.obs_moments.count > 0).all()
-    assert loaded.config == CONFIG
+    assert loaded.config == dataclasses.replace(CONFIG, num_devices=1)
     assert loaded.env_params == LampParams()
 
 
@@ -359,7 +359,7 @@ def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
     names = ("main", "past@0", "past@1", "past@2")
     loaded = load(league.run_dir, env=LEAGUE["env"])
     assert loaded.learner.players.names == names
-    changes = {name: value for name, value in LEAGUE.items() if name != "env"}
+    changes = {name: value for name, value in LEAGUE.items() if name != "env"} | {"num_devices": 1}
     assert loaded.config == dataclasses.replace(CONFIG, **changes)
     assert_same(loaded.population, league.population)
     # There is something to keep: a full pool of unequal snapshots, and results.
@@ -575,13 +575,13 @@ def test_interruption_while_compiling_leaves_no_folder(tmp_path, monkeypatch):
         pytest.skip("Ctrl-C is ignored here")
     made = make_trainer(tmp_path / "run")
 
-    empty_like = trainer.metrics_lib.empty_like
+    empty = compilation.metrics_lib.empty
 
-    def interrupt(metrics):
+    def interrupt(*args):
         signal.raise_signal(signal.SIGINT)
-        return empty_like(metrics)
+        return empty(*args)
 
-    monkeypatch.setattr(trainer.metrics_lib, "empty_like", interrupt)
+    monkeypatch.setattr(compilation.metrics_lib, "empty", interrupt)
     with pytest.raises(KeyboardInterrupt, match="nothing was learnt"):
         made.train()
     assert not (tmp_path / "run").exists()
