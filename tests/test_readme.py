@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import jaxmarl_envs
+import jaxmarl_ppo
 from jaxmarl_envs import registry
 from jaxmarl_ppo import TrainConfig
 
@@ -29,6 +30,8 @@ def test_policies_are_made_as_the_document_says():
 
 def test_python_blocks_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # By now JAX has started, and has the devices that tests have.
+    monkeypatch.setattr(jaxmarl_ppo, "use_cpu_cores", lambda: None)
     monkeypatch.setattr(registry, "_ENTRY_POINTS", dict(registry._ENTRY_POINTS))
     namespace = run_blocks(README)
     assert (namespace["result"].run_dir / "curve.png").is_file()
