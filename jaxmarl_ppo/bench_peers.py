@@ -158,12 +158,16 @@ def time_env(
 
 def random_play(env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int) -> Call:
     """A call that plays random legal actions, with observation and reset."""
-    random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
+    script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
+    continuous = env.is_continuous(env_params)
 
     def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
         obs, state = carry
         key_act, key_env = jax.random.split(key)
-        action = random(state, obs, env_params, jax.random.split(key_act, num_envs))
+        if continuous:
+            action = script(state, obs, env_params, jax.random.split(key_act, num_envs))
+        else:
+            action = _draw(key_act, obs.action_mask)
         keys = jax.random.split(key_env, num_envs)
         obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
         return (obs, state), reward.sum()
@@ -224,10 +228,16 @@ def _play_ours(name: str, env_kwargs: Mapping[str, Any], num_envs: int, num_step
     return random_play(*jaxmarl_envs.make(name, **env_kwargs), num_envs, num_steps)
 
 
-def _draw(keys: jax.Array, action_mask: jax.Array) -> jax.Array:
-    """Uniform over the legal actions, `[E, ...]`, in the way in which ours are drawn."""
-    noise = jax.vmap(lambda key: jax.random.uniform(key, action_mask.shape[1:]))(keys)
-    return jnp.argmax(jnp.where(action_mask, noise, -1.0), axis=-1)
+def _draw(key: jax.Array, action_mask: jax.Array) -> jax.Array:
+    """Uniform over the legal actions of `action_mask [..., N]`.
+
+    One random number per row, since a draw for every action would cost more than a small game.
+    """
+    num_actions = action_mask.shape[-1]
+    # A running count by a product: a cumulative sum is a loop on a CPU.
+    legal_so_far = action_mask.astype(jnp.float32) @ np.triu(np.ones((num_actions, num_actions)))
+    chosen = jax.random.uniform(key, action_mask.shape[:-1]) * legal_so_far[..., -1]
+    return (legal_so_far <= chosen[..., None]).sum(axis=-1, dtype=jnp.int32)
 
 
 def _play_pgx(module: ModuleType, game: str, num_envs: int, num_steps: int) -> Call:
@@ -238,7 +248,7 @@ def _play_pgx(module: ModuleType, game: str, num_envs: int, num_steps: int) -> C
 
     def tick(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
-        action = _draw(jax.random.split(key_act, num_envs), state.legal_action_mask)
+        action = _draw(key_act, state.legal_action_mask)
         state = step(state, action, jax.random.split(key_env, num_envs))
         return state, state.rewards.sum()
 
@@ -254,7 +264,7 @@ def _play_jaxmarl(module: ModuleType, game: str, num_envs: int, num_steps: int) 
 
     def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
-        drawn = _draw(jax.random.split(key_act, num_envs), legal)
+        drawn = _draw(key_act, legal)
         action = {agent: drawn[:, i] for i, agent in enumerate(env.agents)}
         keys = jax.random.split(key_env, num_envs)
         obs, state, reward, *_ = jax.vmap(env.step)(keys, carry[1], action)
@@ -272,7 +282,7 @@ def _play_gymnax(module: ModuleType, game: str, num_envs: int, num_steps: int) -
 
     def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
-        action = _draw(jax.random.split(key_act, num_envs), legal)
+        action = _draw(key_act, legal)
         keys = jax.random.split(key_env, num_envs)
         obs, state, reward, *_ = step(keys, carry[1], action, env_params)
         return (obs, state), reward.sum()
