@@ -150,10 +150,13 @@ def test_a_call_plays_the_ticks_that_it_should():
         assert (int(count), float(rewards)) == (10, 2.0)
 
 
-def test_only_legal_actions_are_drawn():
-    mask = jnp.array([[False, True, False, True]] * 200)
-    drawn = bench_peers._draw(jax.random.split(jax.random.key(0), 200), mask)
-    assert set(drawn.tolist()) == {1, 3}
+def test_legal_actions_are_drawn_evenly():
+    mask = np.array([[False, True, False, True], [True] * 4, [False, False, True, False]])
+    keys = jax.random.split(jax.random.key(0), 4000)
+    drawn = np.asarray(jax.vmap(lambda key: bench_peers._draw(key, jnp.asarray(mask)))(keys))
+    shares = np.array([np.bincount(row, minlength=4) for row in drawn.T]) / len(keys)
+    assert (shares[~mask] == 0).all()
+    np.testing.assert_allclose(shares, mask / mask.sum(1, keepdims=True), atol=0.03)
 
 
 def test_both_sides_of_gymnax_play():
