@@ -7,6 +7,7 @@ from types import ModuleType
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxmarl_ppo import bench, bench_cli, bench_peers
