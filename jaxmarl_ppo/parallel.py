@@ -62,13 +62,26 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def can_spread() -> bool:
+    """Whether this JAX compiles a training step for several devices; that of 0.11 crashes on it."""
+    return jax.__version_info__ < (0, 11)
+
+
 def choose_num_devices(config: TrainConfig) -> int:
     """How many devices a run is spread over.
 
     Raises:
-        ValueError: more than there are, or environments that cannot be shared out evenly.
+        ValueError: more than there are or than this JAX can use, or environments that cannot be
+            shared out evenly.
     """
     available, num_envs = jax.local_device_count(), config.num_envs
+    if not can_spread():
+        if config.num_devices not in (None, 1):
+            raise ValueError(
+                f"num_devices={config.num_devices}: the compiler of JAX {jax.__version__} crashes "
+                "on several devices; use num_devices=1, or JAX 0.10"
+            )
+        return 1
     if config.num_devices is None:
         most = max(1, min(available, num_envs // MIN_ENVS_PER_DEVICE))
         return max(n for n in range(1, most + 1) if num_envs % n == 0)
