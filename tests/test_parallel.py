@@ -216,7 +216,7 @@ def test_impossible_numbers_of_devices(num_devices, num_envs, message):
 def test_a_jax_that_cannot_spread(monkeypatch):
     monkeypatch.setattr(parallel, "can_spread", lambda: False)
     assert choose_num_devices(TrainConfig(num_envs=64)) == 1
-    with pytest.raises(ValueError, match="num_devices=2.* use num_devices=1, or JAX 0.10"):
+    with pytest.raises(ValueError, match=r"num_devices=2.* use num_devices=1, or JAX 0\.10"):
         choose_num_devices(TrainConfig(num_devices=2))
 
 
