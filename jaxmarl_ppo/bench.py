@@ -27,7 +27,14 @@ from jaxmarl_ppo.collectives import own_key
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.networks import NETWORKS
-from jaxmarl_ppo.parallel import BY_ENV, SAME, Devices, rollout_specs, state_specs
+from jaxmarl_ppo.parallel import (
+    BY_ENV,
+    SAME,
+    Devices,
+    rollout_specs,
+    state_specs,
+    usable_cores,
+)
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.rollout import Rollout
 from jaxmarl_ppo.types import PyTree, Slots, TrainState
@@ -323,12 +330,11 @@ def _start(workload: Workload, cache: str) -> dict[str, float]:
 
 def describe_hardware() -> dict[str, Any]:
     """What the figures were taken on."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "device": jax.devices()[0].device_kind,
         "backend": jax.default_backend(),
         "num_devices": jax.device_count(),
-        "cpus": cpus,
+        "cpus": usable_cores(),
         "processor": _processor(),
         "jax": jax.__version__,
         "python": sys.version.split()[0],

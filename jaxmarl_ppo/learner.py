@@ -155,10 +155,6 @@ class Learner:
                 depend on how iterations are spread over calls.
             axis_name: as in `train_step`.
         """
-
-        def train_step(state: TrainState) -> tuple[TrainState, Metrics]:
-            return self.train_step(state, axis_name)
-
         if metrics is None:
             metrics = metrics_lib.empty(self.players, state.episode_stats, state.league)
         last = state.iteration + num_iterations
@@ -167,7 +163,7 @@ class Learner:
             return (carry[0].iteration < last) & ~carry[1].fault.found
 
         def body(carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
-            state, metrics = train_step(carry[0])
+            state, metrics = self.train_step(carry[0], axis_name)
             return state, metrics_lib.merge(carry[1], metrics)
 
         return jax.lax.while_loop(goes_on, body, (state, metrics))
