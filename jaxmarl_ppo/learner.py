@@ -13,6 +13,7 @@ from jaxmarl_ppo import league as league_lib
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
 from jaxmarl_ppo.collectives import own_key
+from jaxmarl_ppo.lives import track_lives
 from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.players import Players
 from jaxmarl_ppo.rollout import Rollout, init_slots, rollout
@@ -124,10 +125,10 @@ class Learner:
         usable, key_update = ~fault.found, own_key(key_update, axis_name)
         banks, lessons = self.learn(state, slots, record, usable, key_update, axis_name)
         league, games, banks = self._update_league(state, banks, slots, record, usable, axis_name)
-        running, lives, finished = metrics_lib.track_lives(state.episode_stats, record.outcomes)
         outcomes, players = record.outcomes, self.players
+        running, lives = track_lives(players, state.episode_stats, outcomes)
         metrics = metrics_lib.measure(
-            players, self.banks, outcomes, lessons, lives, finished, league, fault, axis_name
+            players, self.banks, outcomes, lessons, lives, league, fault, axis_name
         )
         return state.replace(
             banks=banks,

@@ -14,21 +14,13 @@ from flax import struct
 from jaxmarl_ppo import ppo
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
 from jaxmarl_ppo.collectives import all_max, all_min, all_sum, device_index, first_of
+from jaxmarl_ppo.lives import Extremes, LifeSums, Lives, no_lives
 from jaxmarl_ppo.players import Players
 from jaxmarl_ppo.ppo import UpdateStats
 from jaxmarl_ppo.rollout import FINE, NAN, Rollout
 from jaxmarl_ppo.types import EpisodeStats, League, Outcomes
 
 FAULT_FIELDS = ("features", "action_mask", "reward", "final_observation")
-
-
-class LifeSums(struct.PyTreeNode):
-    """Finished lives of `G` groups: all that one agent slot, or one policy, lived."""
-
-    lives: jax.Array  # [G]
-    returns: jax.Array  # [G]
-    lengths: jax.Array  # [G]: ticks
-    extras: dict[str, jax.Array]  # [G] each
 
 
 class Sums(struct.PyTreeNode):
@@ -46,13 +38,6 @@ class Sums(struct.PyTreeNode):
     reward_uncredited: jax.Array  # [A]: earned before a life's first decision
     episodes: jax.Array  # ()
     ticks: jax.Array  # (): summed over environments
-
-
-class Extremes(struct.PyTreeNode):
-    """Least or greatest return of a finished life."""
-
-    agents: jax.Array  # [A]
-    policies: jax.Array  # [P]
 
 
 class Latest(struct.PyTreeNode):
@@ -86,36 +71,6 @@ class Metrics(struct.PyTreeNode):
     fault: Fault
 
 
-def track_lives(
-    stats: EpisodeStats, outcomes: Outcomes
-) -> tuple[EpisodeStats, EpisodeStats, jax.Array]:
-    """Follow every life through a rollout.
-
-    Returns:
-        `(running, lives, finished)`: the totals of lives that go on, the totals of each life on
-        each tick `[T, E, A]`, and where a counted life ended `[T, E, A]`.
-    """
-
-    def tick(stats: EpisodeStats, outcome: Outcomes):
-        stats = stats.replace(
-            returns=stats.returns + outcome.reward,
-            lengths=stats.lengths + outcome.alive,
-            extras=jax.tree.map(jnp.add, stats.extras, outcome.extras),
-        )
-        ended = outcome.terminated | outcome.truncated
-        fresh = EpisodeStats(
-            returns=jnp.zeros_like(stats.returns),
-            lengths=jnp.zeros_like(stats.lengths),
-            extras=jax.tree.map(jnp.zeros_like, stats.extras),
-            counted=jnp.ones_like(stats.counted),
-        )
-        running = jax.tree.map(lambda x, y: jnp.where(ended, x, y), fresh, stats)
-        return running, (stats, ended & stats.counted)
-
-    running, (lives, finished) = jax.lax.scan(tick, stats, outcomes)
-    return running, lives, finished
-
-
 def find_fault(rollout: Rollout, iteration: jax.Array, axis_name: str | None = None) -> Fault:
     """Look for NaN, infinity and rows without a legal action, earliest tick first.
 
@@ -134,7 +89,9 @@ def find_fault(rollout: Rollout, iteration: jax.Array, axis_name: str | None = N
     )  # [T, fields, E, A]
     last = jnp.zeros_like(bad[:1]).at[0, 0].set(~jnp.isfinite(rollout.bootstrap_value))
     bad = jnp.concatenate([bad, last])
-    tick, field, env, agent = jnp.unravel_index(jnp.argmax(bad.ravel()), bad.shape)
+    # Where it is takes long to find, and hardly ever anything is wrong.
+    place = jax.lax.cond(bad.any(), lambda: jnp.argmax(bad.ravel()), lambda: 0)
+    tick, field, env, agent = jnp.unravel_index(place, bad.shape)
     nan = jnp.stack(
         [
             health.features[tick, env, agent] == NAN,
@@ -164,8 +121,7 @@ def measure(
     banks: tuple[BankLearner | None, ...],
     outcomes: Outcomes,
     lessons: tuple[Lesson | None, ...],
-    lives: EpisodeStats,
-    finished: jax.Array,
+    lives: Lives,
     league: League,
     fault: Fault,
     axis_name: str | None = None,
@@ -177,22 +133,18 @@ def measure(
         banks: how each bank was trained.
         outcomes: `[T, E, A]`.
         lessons: of the banks.
-        lives: from `track_lives`.
-        finished: from `track_lives`.
+        lives: those that ended.
         league: as it stands.
         fault: from `find_fault`.
         axis_name: of the devices that environments are spread over; lessons, league and fault are
             those of all.
     """
-    num_policies, num_agents = len(players.policies), finished.shape[-1]
-    policy = jnp.array(players.policy_of)[outcomes.player]
-    plays = policy[..., None] == jnp.arange(num_policies)  # [T, E, A, P]
-    own_slot = jnp.eye(num_agents, dtype=bool)  # [A, A]
-    by_agent, by_policy = finished[..., None] & own_slot, finished[..., None] & plays
+    num_policies, num_agents = len(players.policies), outcomes.reward.shape[-1]
+    plays = players.policies_at(outcomes.player)[..., None] == jnp.arange(num_policies)
     played = all_sum(
         {
-            "agents": _life_sums(lives, by_agent),
-            "policies": _life_sums(lives, by_policy),
+            "agents": lives.agents,
+            "policies": lives.policies,
             "decisions": (outcomes.acted[..., None] & plays).sum((0, 1, 2)).astype(jnp.float32),
             "reward": outcomes.reward.sum((0, 1)),
             "reward_uncredited": jnp.where(outcomes.credited, 0.0, outcomes.reward).sum((0, 1)),
@@ -202,19 +154,10 @@ def measure(
         axis_name,
     )
     learnt, latest = _collect_lessons(banks, lessons, num_policies, num_agents, league)
-    returns = lives.returns[..., None]
-    least = Extremes(
-        agents=jnp.where(by_agent, returns, jnp.inf).min((0, 1, 2)),
-        policies=jnp.where(by_policy, returns, jnp.inf).min((0, 1, 2)),
-    )
-    greatest = Extremes(
-        agents=jnp.where(by_agent, returns, -jnp.inf).max((0, 1, 2)),
-        policies=jnp.where(by_policy, returns, -jnp.inf).max((0, 1, 2)),
-    )
     return Metrics(
         sums=Sums(**played, **learnt),
-        minimum=all_min(least, axis_name),
-        maximum=all_max(greatest, axis_name),
+        minimum=all_min(lives.minimum, axis_name),
+        maximum=all_max(lives.maximum, axis_name),
         latest=latest,
         fault=fault,
     )
@@ -270,20 +213,6 @@ def _no_latest(num_policies: int, league: League) -> Latest:
     return Latest(zeros, zeros, zeros, league)
 
 
-def _life_sums(lives: EpisodeStats, group: jax.Array) -> LifeSums:
-    """Totals over `[T, E, A]` of each group of `group [T, E, A, G]`."""
-
-    def total(x: jax.Array) -> jax.Array:
-        return jnp.where(group, x[..., None], 0.0).sum((0, 1, 2))
-
-    return LifeSums(
-        lives=group.sum((0, 1, 2)).astype(jnp.float32),
-        returns=total(lives.returns),
-        lengths=total(lives.lengths),
-        extras=jax.tree.map(total, lives.extras),
-    )
-
-
 def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
     """The neutral element of `merge`.
 
@@ -296,13 +225,11 @@ def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
     by_agent, by_policy, none = jnp.zeros(num_agents), jnp.zeros(num_policies), jnp.zeros(())
     no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
 
-    def no_lives(zeros: jax.Array) -> LifeSums:
-        return LifeSums(zeros, zeros, zeros, dict.fromkeys(stats.extras, zeros))
-
+    lives = no_lives(players, stats)
     return Metrics(
         sums=Sums(
-            agents=no_lives(by_agent),
-            policies=no_lives(by_policy),
+            agents=lives.agents,
+            policies=lives.policies,
             update=ppo.no_stats(num_policies),
             decisions=by_policy,
             trained=by_policy,
@@ -314,8 +241,8 @@ def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
             episodes=none,
             ticks=none,
         ),
-        minimum=Extremes(by_agent + jnp.inf, by_policy + jnp.inf),
-        maximum=Extremes(by_agent - jnp.inf, by_policy - jnp.inf),
+        minimum=lives.minimum,
+        maximum=lives.maximum,
         latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
         fault=Fault(no, zero, zero, zero, zero, zero, no),
     )

@@ -74,6 +74,10 @@ class Players:
         """Whether every slot has the same player in every life."""
         return self.mapping.is_fixed and not self.pools
 
+    def policies_at(self, player: jax.Array) -> jax.Array:
+        """The policies that the players `[..., A]` of all slots belong to; -1 for none."""
+        return jnp.array(self.policy_of)[player]
+
     def able(self, slot: int) -> list[int]:
         """The players that can hold a slot: those whose network covers it, and all scripts."""
         networks = [

@@ -30,6 +30,7 @@ LAYERS = (
     ("roster", "rollout", "advantages", "minibatches", "stagger"),
     ("pending", "ppo"),
     ("bank_learner",),
+    ("lives",),
     ("metrics",),
     ("learner", "summary", "parallel"),
     ("build",),

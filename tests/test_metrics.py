@@ -13,6 +13,7 @@ from probe_envs import Ledger, RandomLives, of_slot, quick_jit, read_all, tiny_l
 import jaxmarl_envs
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo import ppo
+from jaxmarl_ppo.lives import track_lives
 from jaxmarl_ppo.metrics import FAULT_FIELDS
 from jaxmarl_ppo.rollout import FINE, INFINITE, NAN, Health, Rollout
 from jaxmarl_ppo.summary import summarise
@@ -136,12 +137,14 @@ def test_lives_that_began_before_training_are_not_counted():
     ends = np.array([0, 1, 0, 0, 1, 0], bool).reshape(6, 1, 1)
     zeros = jnp.zeros((1, 1))
     stats = EpisodeStats(zeros, zeros.astype(int), {}, zeros > 0)
-    running, lives, finished = metrics_lib.track_lives(
-        stats, outcomes_of(reward, ends, np.ones_like(ends))
-    )
-    np.testing.assert_array_equal(finished.ravel(), [0, 0, 0, 0, 1, 0])
-    assert lives.returns[4, 0, 0] == 3 + 4 + 5
-    assert lives.lengths[4, 0, 0] == 3
+    env, params = jaxmarl_envs.make("basic", num_agents=1)
+    players = tiny_learner(env, params).players
+    running, lives = track_lives(players, stats, outcomes_of(reward, ends, np.ones_like(ends)))
+    for group in (lives.agents, lives.policies):
+        assert group.lives.tolist() == [1]
+        assert group.returns.tolist() == [3 + 4 + 5]
+        assert group.lengths.tolist() == [3]
+    assert lives.minimum.agents.tolist() == lives.maximum.policies.tolist() == [3 + 4 + 5]
     assert running.returns[0, 0] == 6.0
     assert bool(running.counted[0, 0])
 

@@ -17,6 +17,7 @@ from jaxmarl_ppo import Matchups, Snapshots, TrainConfig, Trainer, load_run, par
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.checkpoint import CONFIG_FILE
 from jaxmarl_ppo.collectives import own_key
+from jaxmarl_ppo.lives import track_lives
 from jaxmarl_ppo.parallel import BY_ENV, SAME, Devices, choose_num_devices, rollout_specs
 
 pytestmark = pytest.mark.skipif(
@@ -45,14 +46,13 @@ def after_play(learner, state, slots, record, axis_name):
     league, games, banks = learner._update_league(
         state, banks, slots, record, ~fault.found, axis_name
     )
-    running, lives, finished = metrics_lib.track_lives(state.episode_stats, record.outcomes)
+    running, lives = track_lives(learner.players, state.episode_stats, record.outcomes)
     metrics = metrics_lib.measure(
         learner.players,
         learner.banks,
         record.outcomes,
         lessons,
         lives,
-        finished,
         league,
         fault,
         axis_name,
