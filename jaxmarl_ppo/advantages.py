@@ -132,11 +132,11 @@ def standardise_own(
     num_policies: int,
     axis_name: str | None = None,
 ) -> jax.Array:
-    """Zero mean and unit variance over each policy's trainable rows; all arrays `[T, E, A]`."""
+    """Zero mean and unit variance over each policy's trainable rows; all arrays `[R]`."""
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        weight = (trainable & (policy == k)).ravel().astype(jnp.float32)
-        _, mean, var = normalise.masked_moments(advantage.ravel(), weight, axis_name)
+        weight = (trainable & (policy == k)).astype(jnp.float32)
+        _, mean, var = normalise.masked_moments(advantage, weight, axis_name)
         return mean, jnp.sqrt(var)
 
     mean, std = jax.vmap(moments)(jnp.arange(num_policies))
@@ -145,16 +145,16 @@ def standardise_own(
 
 
 def explained_variance(
-    estimates: Estimates, own: jax.Array, axis_name: str | None = None
+    target: jax.Array, error: jax.Array, own: jax.Array, axis_name: str | None = None
 ) -> jax.Array:
-    """`1 - Var(target - V) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
+    """`1 - Var(error) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
 
     Args:
-        estimates: `[T, E, A]` fields.
-        own: `[T, E, A, K]` bool, the rows of each policy.
+        target: `[R]`, what V is trained on.
+        error: `[R]`, that minus V.
+        own: `[R, K]` bool, the rows of each policy.
         axis_name: of the devices that rows are spread over.
     """
-    target, error = estimates.target.ravel(), estimates.advantage.ravel()
 
     def one_policy(weight: jax.Array) -> jax.Array:
         _, _, target_var = normalise.masked_moments(target, weight, axis_name)
@@ -162,8 +162,7 @@ def explained_variance(
         varies = target_var > 1e-12
         return jnp.where(varies, 1.0 - error_var / jnp.where(varies, target_var, 1.0), 0.0)
 
-    flat = own.reshape(-1, own.shape[-1]).astype(jnp.float32)
-    return jax.vmap(one_policy, in_axes=1)(flat)
+    return jax.vmap(one_policy, in_axes=1)(own.astype(jnp.float32))
 
 
 def discounted_returns(

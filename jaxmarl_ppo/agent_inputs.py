@@ -11,6 +11,8 @@ import numpy as np
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_ppo.distributions import ActionDistribution, BoundedGaussian, MaskedCategorical, squash
+from jaxmarl_ppo.lanes import put, take
+from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.types import PyTree, Slots
 
 
@@ -61,55 +63,71 @@ class AgentInputs:
         """The bank's slots: `[E, A, ...]` to `[E, S, ...]`."""
         return x if len(self.slots) == self.num_agents else x[:, np.array(self.slots)]
 
-    def spread(self, x: jax.Array, others: jax.Array, where: jax.Array) -> jax.Array:
-        """The inverse: `x [E, S, ...]` where `where [E, S]`, `others [E, A, ...]` elsewhere.
+    def spread(
+        self,
+        x: jax.Array,
+        others: jax.Array,
+        where: jax.Array,
+        lanes: jax.Array | None = None,
+    ) -> jax.Array:
+        """The inverse: `x [E, M, ...]` where `where [E, M]`, `others [E, A, ...]` elsewhere.
 
-        The last axis of `x` may be narrower than that of `others`.
+        The last axis of `x` may be narrower than that of `others`. `lanes` are those of `x`; None
+        where it has all slots.
         """
         if x.ndim > 2:
             x = jnp.pad(x, ((0, 0), (0, 0), (0, others.shape[-1] - x.shape[-1])))
-        mine = jnp.where(where.reshape(where.shape + (1,) * (x.ndim - 2)), x, self.own(others))
+        own = self.own(others)
+        mine = put(where_rows(where, x, take(own, lanes)), lanes, own)
         if len(self.slots) == self.num_agents:
             return mine
         return others.at[:, np.array(self.slots)].set(mine)
 
-    def __call__(self, obs: Observation, slots: Slots) -> jax.Array:
-        """Network inputs `[E, S, D]`: features, what the policy asked for, what the critic sees.
+    def __call__(self, obs: Observation, slots: Slots, lanes: jax.Array | None = None) -> jax.Array:
+        """Network inputs `[E, M, D]`: features, what the policy asked for, what the critic sees.
 
         The previous action is one-hot (or squashed to [-1, 1]) and the previous reward is all that
-        was earned since; both are zero until a life's first decision.
+        was earned since; both are zero until a life's first decision. Without `lanes`, all slots.
         """
-        features = self.own(obs.features)
+
+        def own(x: jax.Array) -> jax.Array:
+            return take(self.own(x), lanes)
+
+        features = own(obs.features)
         if len(self.feature_shape) > 1:
             return features
-        fresh = self.own(slots.fresh)[..., None]
+        fresh = own(slots.fresh)[..., None]
         parts = [features[..., : math.prod(self.feature_shape)]]
         if self.prev_action:
-            action = self.own(slots.last_action)
+            action = own(slots.last_action)
             if self.continuous:
                 action = jnp.tanh(action[..., : self.action_width])
             else:
                 action = jax.nn.one_hot(action, self.action_width)
             parts.append(jnp.where(fresh, 0.0, action))
         if self.prev_reward:
-            parts.append(jnp.where(fresh, 0.0, self.own(slots.last_reward)[..., None]))
+            parts.append(jnp.where(fresh, 0.0, own(slots.last_reward)[..., None]))
         if self.agent_id:
             agent_id = np.eye(self.num_agents, dtype=np.float32)[np.array(self.slots)]
-            parts.append(jnp.broadcast_to(agent_id, (*features.shape[:2], self.num_agents)))
+            every = jnp.broadcast_to(agent_id, (features.shape[0], *agent_id.shape))
+            parts.append(take(every, lanes))
         if self.joint_width:
             joint = joint_features(obs)[:, None]
             parts.append(jnp.broadcast_to(joint, (*features.shape[:2], self.joint_width)))
         return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
 
-    def action_mask(self, obs: Observation) -> jax.Array:
-        """Legal actions of the bank's slots, `[E, S, N]`."""
-        return self.own(obs.action_mask)[..., : self.action_width]
+    def action_mask(self, obs: Observation, lanes: jax.Array | None = None) -> jax.Array:
+        """Legal actions of the bank's slots, `[E, S, N]`, or of those in lanes, `[E, M, N]`."""
+        return take(self.own(obs.action_mask), lanes)[..., : self.action_width]
 
-    def env_action(self, action: jax.Array) -> jax.Array:
-        """The bank's sampled actions `[E, S]` or `[E, S, N]` as the environment takes them."""
+    def env_action(self, action: jax.Array, lanes: jax.Array | None = None) -> jax.Array:
+        """The bank's sampled actions `[E, M]` or `[E, M, N]` as the environment takes them."""
         if self.action_low is None or self.action_high is None:
             return action
-        return squash(action, jnp.asarray(self.action_low), jnp.asarray(self.action_high))
+        low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
+        if lanes is not None:
+            low, high = low[lanes], high[lanes]
+        return squash(action, low, high)
 
 
 def joint_features(obs: Observation) -> jax.Array:

@@ -19,12 +19,13 @@ from jaxmarl_ppo.advantages import (
     standardise_own,
 )
 from jaxmarl_ppo.collectives import all_sum
+from jaxmarl_ppo.lanes import Rows, make_rows
 from jaxmarl_ppo.minibatches import Blocks, TrainingRows
-from jaxmarl_ppo.pending import make_timeline, open_decisions, with_pending
+from jaxmarl_ppo.pending import make_timeline, open_decisions
 from jaxmarl_ppo.players import BankSeats
 from jaxmarl_ppo.ppo import Coefficients, UpdateShape, UpdateStats
 from jaxmarl_ppo.rollout import Rollout, nothing_pending
-from jaxmarl_ppo.types import BankState, Decisions, Hyperparams, Outcomes, Policies, PyTree, Slots
+from jaxmarl_ppo.types import BankState, Hyperparams, Outcomes, Policies, PyTree, Slots
 
 
 class Lesson(struct.PyTreeNode):
@@ -106,12 +107,16 @@ class BankLearner:
             axis_name: of the devices that environments are spread over.
         """
         coefs = self.coefficients(state, env_steps)
-        rows = with_pending(state.pending.decisions, record.decisions[index])
+        rows = make_rows(state.pending.decisions, record.decisions[index], record.lanes[index])
         outcomes = self._own_outcomes(record.outcomes)
         value = self.seats.encoder.own(record.bootstrap_value)
         estimates = self._estimate(state, rows, outcomes, value, acts_next)
-        trainable = rows.acted & estimates.closed & usable & (rows.policy < self.num_trainable)
-        blocks = self._pack(rows, estimates, trainable, record.start_hidden[index], axis_name)
+        policy = rows.decisions.policy
+        trainable = rows.decisions.acted & rows.rows(estimates.closed) & usable
+        trainable &= policy < self.num_trainable
+        mine = trainable[:, None] & (policy[:, None] == jnp.arange(self.num_trainable))  # [R, K]
+        training = self._training_rows(rows, estimates, trainable, axis_name)
+        blocks = self._pack(rows, training, trainable, record.start_hidden[index])
         own, opt_state, update = ppo.update(
             self.seats.bank,
             self.update_shape,
@@ -122,16 +127,14 @@ class BankLearner:
             key,
             axis_name,
         )
-        own, return_trace = self._update_normalisers(
-            own, state, rows, estimates, trainable, axis_name
-        )
-        rewards = jnp.where(trainable, estimates.reward_sum, 0.0)
-        mine = self._by_policy(trainable, rows)
+        own, return_trace = self._update_normalisers(own, state, rows, estimates, mine, axis_name)
+        rewards = jnp.where(rows.table(trainable), estimates.reward_sum, 0.0)
+        target, error = rows.rows(estimates.target), rows.rows(estimates.advantage)
         lesson = Lesson(
             update=update,
             coefs=coefs,
-            trained=all_sum(mine.sum((0, 1, 2)).astype(jnp.float32), axis_name),
-            explained_variance=explained_variance(estimates, mine, axis_name),
+            trained=all_sum(mine.sum(0).astype(jnp.float32), axis_name),
+            explained_variance=explained_variance(target, error, mine, axis_name),
             reward_trained=all_sum(rewards.sum((0, 1)), axis_name),
         )
         return state.replace(
@@ -173,28 +176,25 @@ class BankLearner:
             final_value=own(outcomes.final_value),
         )
 
-    def _by_policy(self, trainable: jax.Array, rows: Decisions) -> jax.Array:
-        """`[1 + T, E, S, K]` bool: the trainable rows of each policy."""
-        return trainable[..., None] & (rows.policy[..., None] == jnp.arange(self.num_trainable))
-
     def _estimate(
         self,
         state: BankState,
-        rows: Decisions,
+        rows: Rows,
         outcomes: Outcomes,
         bootstrap_value: jax.Array,
         acts_next: jax.Array,
     ) -> Estimates:
-        """Advantages of the open decisions and of the rollout's, `[1 + T, E, S]`."""
+        """Advantages of the open decisions and of the rollout's, as a table `[1 + T, E, S]`."""
         hyperparams = state.hyperparams
         scale = jnp.ones(self.num_trainable)
         moments = state.policies.return_moments
         if moments is not None:
             scale = jax.lax.rsqrt(moments.var[: self.num_trainable] + normalise.EPSILON)
-        policy = jnp.minimum(rows.policy, self.num_trainable - 1)  # the others' are not read
+        policy = self._trained_policy(rows)
         timeline = make_timeline(
             state.pending,
-            rows,
+            rows.table(rows.decisions.acted),
+            rows.table(rows.decisions.value),
             outcomes,
             scale[policy],
             hyperparams.gamma[policy],
@@ -202,65 +202,71 @@ class BankLearner:
         )
         return slotwise_gae(timeline, bootstrap_value, acts_next, self.discount_by_tick)
 
-    def _pack(
-        self,
-        rows: Decisions,
-        estimates: Estimates,
-        trainable: jax.Array,
-        start_hidden: PyTree,
-        axis_name: str | None,
-    ) -> Blocks:
-        """Trainable rows in blocks, advantages standardised over each policy's own rows."""
-        advantage = estimates.advantage
+    def _trained_policy(self, rows: Rows) -> jax.Array:
+        """Which policy decided, `[1 + T, E, S]` int; of frozen ones nothing is to be read."""
+        return jnp.minimum(rows.table(rows.decisions.policy), self.num_trainable - 1)
+
+    def _training_rows(
+        self, rows: Rows, estimates: Estimates, trainable: jax.Array, axis_name: str | None
+    ) -> TrainingRows:
+        """Decisions `[R]` with advantages, standardised over each policy's trainable rows."""
+        advantage = rows.rows(estimates.advantage)
         if self.normalise_advantages:
             advantage = standardise_own(
-                advantage, trainable, rows.policy, self.num_trainable, axis_name
+                advantage, trainable, rows.decisions.policy, self.num_trainable, axis_name
             )
-        training = TrainingRows(rows, advantage, estimates.target)
-        if self.seats.bank.is_recurrent:
-            training = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), training)
-            hidden = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), start_hidden)
-            trainable = trainable.reshape(trainable.shape[0], -1)
-            return minibatches.pack_chunks(
-                training, trainable, self.num_trainable, self.block_size, hidden
+        return TrainingRows(rows.decisions, advantage, rows.rows(estimates.target))
+
+    def _pack(
+        self, rows: Rows, training: TrainingRows, trainable: jax.Array, start_hidden: PyTree
+    ) -> Blocks:
+        """The trainable rows, `[R]` bool, in blocks."""
+        if not self.seats.bank.is_recurrent:
+            return minibatches.pack_rows(
+                training,
+                trainable,
+                self.num_trainable,
+                self.block_size,
+                self.hyperparams.num_minibatches,
+                self.update_shape.num_minibatches,
             )
-        training = jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), training)
-        return minibatches.pack_rows(
+        num_entries = rows.table_shape[0]
+        return minibatches.pack_chunks(
             training,
-            trainable.ravel(),
+            rows.table(trainable).reshape(num_entries, -1),
+            rows.table(rows.decisions.policy).reshape(num_entries, -1),
             self.num_trainable,
             self.block_size,
-            self.hyperparams.num_minibatches,
-            self.update_shape.num_minibatches,
+            jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), start_hidden),
+            rows.place,
         )
 
     def _update_normalisers(
         self,
         own: Policies,
         state: BankState,
-        rows: Decisions,
+        rows: Rows,
         estimates: Estimates,
-        trainable: jax.Array,
+        mine: jax.Array,
         axis_name: str | None,
     ) -> tuple[Policies, jax.Array]:
-        """Let every policy's normalisers count the decisions that it was trained on."""
-        weight = self._by_policy(trainable, rows).reshape(-1, self.num_trainable)
-        weight = weight.astype(jnp.float32)
+        """Let every policy's normalisers count the decisions `mine [R, K]` that trained it."""
+        weight = mine.astype(jnp.float32)
         trace = state.return_trace
         if own.obs_moments is not None:
-            inputs = rows.inputs.reshape(-1, *self.seats.bank.input_shape)
+            inputs = rows.decisions.inputs
             moments = normalise.update_moments(own.obs_moments, inputs, weight, axis_name)
             own = own.replace(obs_moments=moments)
         if own.return_moments is not None:
-            policy = jnp.minimum(rows.policy, self.num_trainable - 1)
-            discount = state.hyperparams.gamma[policy]
+            discount = state.hyperparams.gamma[self._trained_policy(rows)]
             if self.discount_by_tick:
                 discount **= estimates.ticks
+            life_start, trained = rows.table(rows.decisions.life_start), rows.table(mine.any(-1))
             trace, returns = discounted_returns(
-                trace, rows.life_start, trainable, estimates.reward, discount
+                trace, life_start, trained, estimates.reward, discount
             )
             moments = normalise.update_moments(
-                own.return_moments, returns.ravel(), weight, axis_name
+                own.return_moments, rows.rows(returns), weight, axis_name
             )
             own = own.replace(return_moments=moments)
         return own, trace

@@ -77,22 +77,25 @@ def pack_rows(
 def pack_chunks(
     rows: TrainingRows,
     trainable: jax.Array,
+    policy: jax.Array,
     num_policies: int,
     chunk_length: int,
     start_hidden: PyTree,
+    place: jax.Array | None = None,
 ) -> Blocks:
     """Cut every stream, the decisions of one slot by one policy, into chunks.
 
     Args:
-        rows: `[1 + T, S]` fields, `S = E * A` slots. Entry 0 of the leading axis was decided in the
-            rollout before.
-        trainable: `[1 + T, S]` bool.
+        rows: `[R]` fields; the first `S` were decided in the rollout before.
+        trainable: `[1 + T, S]` bool, a table of all ticks of all `S = E * A` slots, of which row 0
+            stands for the rollout before.
+        policy: `[1 + T, S]` int, likewise.
         num_policies: `K`.
         chunk_length: `B`, decisions per chunk; the last of a stream is padded.
         start_hidden: `[S, H]` leaves, the memory held when the rollout began.
+        place: `[R]` int, where each row stands in the flat table; None where they are in its order.
     """
     num_entries, num_slots = trainable.shape
-    policy = rows.decisions.policy
     rank, counts = rank_in_group(policy, trainable, num_policies)
     stream_chunks = -(-counts // chunk_length)  # [S, K]
     by_policy = stream_chunks.T.ravel()
@@ -101,9 +104,11 @@ def pack_chunks(
     position = chunk * chunk_length + rank % chunk_length
     # A slot with decisions of several policies pads one chunk for each.
     capacity = num_slots * (-(-num_entries // chunk_length) + num_policies - 1)
-    order = invert(position.ravel(), trainable.ravel(), capacity * chunk_length)
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-    blocks = _gather(flat, order, chunk_length)
+    position, wanted = position.ravel(), trainable.ravel()
+    if place is not None:
+        position, wanted = position[place], wanted[place]
+    order = invert(position, wanted, capacity * chunk_length)
+    blocks = _gather(rows, order, chunk_length)
     first_row = order[::chunk_length]
     hidden = jax.tree.map(lambda x: x[:, 0], blocks.decisions.hidden)
     return Blocks(

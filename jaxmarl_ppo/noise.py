@@ -14,7 +14,7 @@ class Noise(NamedTuple):
     price of its own, on a CPU that of a small network.
     """
 
-    actions: tuple[jax.Array, ...]  # per bank [E, S, ...], of its action distribution
+    actions: tuple[jax.Array, ...]  # per bank [E, M, ...], of its action distribution
     scripts: jax.Array  # () key, of scripted players
     env: jax.Array  # [E] keys
     lives: jax.Array  # () key, of who plays the lives that begin
@@ -25,7 +25,7 @@ def draw_noise(players: Players, num_envs: int, key: jax.Array) -> Noise:
     key_scripts, key_lives, key_env, *keys = jax.random.split(key, 3 + len(players.banks))
     return Noise(
         actions=tuple(
-            seats.bank.distribution.noise(key, (num_envs, len(seats.encoder.slots)))
+            seats.bank.distribution.noise(key, (num_envs, seats.num_lanes))
             for seats, key in zip(players.banks, keys, strict=True)
         ),
         scripts=key_scripts,

@@ -177,6 +177,7 @@ def rollout_specs() -> Rollout:
     """The same of a rollout's record."""
     return Rollout(
         decisions=BY_TICK_AND_ENV,
+        lanes=BY_TICK_AND_ENV,
         outcomes=BY_TICK_AND_ENV,
         health=BY_TICK_AND_ENV,
         bootstrap_value=BY_ENV,

@@ -9,17 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_ppo.advantages import Estimates, Timeline
-from jaxmarl_ppo.types import Decisions, Outcomes, Pending
-
-
-def with_pending(pending: Decisions, decisions: Decisions) -> Decisions:
-    """The rollout's decisions `[T, E, A]` behind the open ones `[E, A]`: `[1 + T, E, A]`."""
-    return jax.tree.map(_prepend, pending, decisions)
+from jaxmarl_ppo.lanes import Rows
+from jaxmarl_ppo.types import Outcomes, Pending
 
 
 def make_timeline(
     pending: Pending,
-    rows: Decisions,
+    acted: jax.Array,
+    value: jax.Array,
     outcomes: Outcomes,
     reward_scale: jax.Array,
     gamma: jax.Array,
@@ -29,7 +26,8 @@ def make_timeline(
 
     Args:
         pending: of the rollout before.
-        rows: from `with_pending`.
+        acted: `[1 + T, E, A]` bool, where a decision was made.
+        value: `[1 + T, E, A]`, V there.
         outcomes: of this rollout, `[T, E, A]`.
         reward_scale: `[1 + T, E, A]`.
         gamma: `[1 + T, E, A]`.
@@ -41,8 +39,8 @@ def make_timeline(
         reward_sum=_prepend(pending.reward_sum, outcomes.reward),
         reward_scale=reward_scale,
         ticks=_prepend(pending.ticks, jnp.ones(outcomes.reward.shape, jnp.int32)),
-        acted=rows.acted,
-        value=rows.value,
+        acted=acted,
+        value=value,
         terminated=_prepend(no_edge, outcomes.terminated),
         truncated=_prepend(no_edge, outcomes.truncated),
         final_value=_prepend(jnp.zeros_like(pending.reward), outcomes.final_value),
@@ -51,23 +49,21 @@ def make_timeline(
     )
 
 
-def open_decisions(rows: Decisions, estimates: Estimates) -> Pending:
-    """Each slot's last decision where its outcome is still unknown, from `[1 + T, E, A]` rows."""
-    open_rows = rows.acted & ~estimates.closed
+def open_decisions(rows: Rows, estimates: Estimates) -> Pending:
+    """Each slot's last decision where its outcome is still unknown; `estimates` are a table."""
+    open_rows = rows.table(rows.decisions.acted) & ~estimates.closed
     # At most one row of a slot is open: the agent's next decision would have closed it.
     index = jnp.argmax(open_rows, axis=0)
-
-    def at_index(x: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(x, index.reshape(1, *index.shape, *[1] * (x.ndim - 3)), axis=0)[
-            0
-        ]
-
     is_open = open_rows.any(0)
+
+    def held(table: jax.Array) -> jax.Array:
+        return jnp.where(is_open, jnp.take_along_axis(table, index[None], axis=0)[0], 0)
+
     return Pending(
-        decisions=jax.tree.map(at_index, rows).replace(acted=is_open),
-        reward=jnp.where(is_open, at_index(estimates.reward), 0.0),
-        reward_sum=jnp.where(is_open, at_index(estimates.reward_sum), 0.0),
-        ticks=jnp.where(is_open, at_index(estimates.ticks), 0),
+        decisions=rows.entry(index).replace(acted=is_open),
+        reward=held(estimates.reward),
+        reward_sum=held(estimates.reward_sum),
+        ticks=held(estimates.ticks),
     )
 
 

@@ -30,8 +30,16 @@ class BankSeats:
     encoder: AgentInputs
     first_player: int
     num_trainable: int  # of the bank's rows, which stand first
-    # [S]: the row that plays each slot in every life, where there is one and all may act at once.
+    num_lanes: int  # M: how many of the slots can act at once
+    # [S]: the row that plays each slot in every life, where there is one.
     fixed_rows: tuple[int, ...] | None = None
+
+    @property
+    def fixed_lanes(self) -> tuple[int, ...] | None:
+        """`[M]`: the row that plays whatever slot is in each lane, where there is one."""
+        if self.fixed_rows is None or self.num_lanes == len(self.fixed_rows):
+            return self.fixed_rows
+        return self.fixed_rows[: self.num_lanes] if len(set(self.fixed_rows)) == 1 else None
 
     def rows(self, player: jax.Array) -> tuple[jax.Array, jax.Array]:
         """From who holds the slots `[..., A]` to the bank's rows and where it plays `[..., S]`."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_ppo.lanes import assign_lanes, put, take
 from jaxmarl_ppo.mapping import Draw
 from jaxmarl_ppo.noise import Noise, draw_noise
 from jaxmarl_ppo.players import BankSeats, Players
@@ -28,7 +29,8 @@ FINE, INFINITE, NAN = range(3)
 class Rollout(NamedTuple):
     """What one rollout recorded."""
 
-    decisions: tuple[Decisions, ...]  # per bank [T, E, S]
+    decisions: tuple[Decisions, ...]  # per bank [T, E, M]
+    lanes: tuple[jax.Array | None, ...]  # per bank [T, E, M] int, see `lanes.assign_lanes`
     outcomes: Outcomes  # [T, E, A]
     health: "Health"  # [T, E, A]
     bootstrap_value: jax.Array  # [E, A]: V of the observation after the last tick
@@ -55,7 +57,8 @@ class Choice(NamedTuple):
     """What all slots do at one tick."""
 
     hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: the memory to hold from here on
-    decisions: tuple[Decisions, ...]  # per bank [E, S]
+    decisions: tuple[Decisions, ...]  # per bank [E, M]
+    lanes: tuple[jax.Array | None, ...]  # per bank [E, M] int: the slots that they belong to
     action: jax.Array  # [E, A] or [E, A, N]: as networks gave it
     env_action: jax.Array  # [E, A] or [E, A, N]: as the environment takes it
 
@@ -144,14 +147,14 @@ def rollout(
         )
         health = Health(_health(slots.obs.features), slots.obs.action_mask.any(-1))
         born = begin_lives(players, population.league, slots.obs.alive, after, answer, noise)
-        return born, (choice.decisions, outcomes, health)
+        return born, (choice.decisions, choice.lanes, outcomes, health)
 
     start_hidden = slots.hidden
     keys, num_envs = jax.random.split(key, num_steps), slots.fresh.shape[0]
     noise = jax.vmap(lambda key: draw_noise(players, num_envs, key))(keys)
-    slots, (decisions, outcomes, health) = jax.lax.scan(tick, slots, noise)
+    slots, (decisions, lanes, outcomes, health) = jax.lax.scan(tick, slots, noise)
     value = _value(players, population, slots, slots.obs, slots.obs.agent_mask)
-    return slots, Rollout(decisions, outcomes, health, value, start_hidden)
+    return slots, Rollout(decisions, lanes, outcomes, health, value, start_hidden)
 
 
 def act(
@@ -168,21 +171,22 @@ def act(
     Networks draw their actions, or with `greedy` take the most likely ones. `as_mapped` promises
     that slots are held by players that the mapping gives them.
     """
-    hidden, decisions = [], []
+    hidden, decisions, lanes = [], [], []
     action = slots.last_action
     env_action = jnp.zeros_like(action)
     for seats, stack, held, noise_bank in zip(
         players.banks, population.banks, slots.hidden, noise.actions, strict=True
     ):
-        moved, own = _act_bank(seats, stack, held, slots, noise_bank, greedy, as_mapped)
+        encoder = seats.encoder
+        moved, own, lane = _act_bank(seats, stack, held, slots, noise_bank, greedy, as_mapped)
         hidden.append(moved)
         decisions.append(own)
-        action = seats.encoder.spread(own.action, action, own.acted)
-        env_action = seats.encoder.spread(
-            seats.encoder.env_action(own.action), env_action, own.acted
-        )
+        lanes.append(lane)
+        action = encoder.spread(own.action, action, own.acted, lane)
+        to_env = encoder.env_action(own.action, lane)
+        env_action = encoder.spread(to_env, env_action, own.acted, lane)
     env_action = players.scripted_actions(slots, env_params, noise.scripts, env_action)
-    return Choice(tuple(hidden), tuple(decisions), action, env_action)
+    return Choice(tuple(hidden), tuple(decisions), tuple(lanes), action, env_action)
 
 
 def _act_bank(
@@ -193,20 +197,22 @@ def _act_bank(
     noise: jax.Array,
     greedy: bool,
     as_mapped: bool,
-) -> tuple[PyTree, Decisions]:
+) -> tuple[PyTree, Decisions, jax.Array | None]:
+    """The memory to hold, the decisions `[E, M]` and the slots that they belong to."""
     encoder, distribution = seats.encoder, seats.bank.distribution
     row, plays = seats.rows(slots.player)
     acting = encoder.own(slots.obs.agent_mask) & plays
-    inputs, fresh = encoder(slots.obs, slots), encoder.own(slots.fresh)
-    mask = encoder.action_mask(slots.obs)
+    lanes = assign_lanes(acting, seats.num_lanes)
+    row, acting, fresh, held = take((row, acting, encoder.own(slots.fresh), hidden), lanes)
+    inputs, mask = encoder(slots.obs, slots, lanes), encoder.action_mask(slots.obs, lanes)
     moved, start, outputs, value = seats.bank.forward(
-        policies, row, hidden, inputs, fresh, acting, seats.fixed_rows if as_mapped else None
+        policies, row, held, inputs, fresh, acting, seats.fixed_lanes if as_mapped else None
     )
     if greedy:
         action = distribution.mode(outputs, mask)
     else:
         action = distribution.sample(noise, outputs, mask)
-    return moved, Decisions(
+    decisions = Decisions(
         inputs=inputs,
         action_mask=mask,
         action=action,
@@ -217,6 +223,7 @@ def _act_bank(
         acted=acting,
         policy=row,
     )
+    return put(moved, lanes, hidden), decisions, lanes
 
 
 def step(
@@ -297,7 +304,9 @@ def _value(
         row, plays = seats.rows(slots.player)
         inputs, fresh = encoder(obs, slots), encoder.own(slots.fresh)
         asked = plays & encoder.own(wanted)
-        value = seats.bank.forward(stack, row, hidden, inputs, fresh, asked, seats.fixed_rows)[3]
+        # Where not all can act, hardly any is asked.
+        fixed = seats.fixed_rows if seats.num_lanes == len(encoder.slots) else None
+        value = seats.bank.forward(stack, row, hidden, inputs, fresh, asked, fixed)[3]
         total = encoder.spread(value, total, asked)
     health = _health(obs.features)
     total = jnp.where(health == INFINITE, jnp.inf, total)

@@ -149,16 +149,18 @@ def _bank_seats(
         encoder,
         first_player,
         plan.num_trainable,
-        _fixed_rows(env, plan, encoder.slots) if is_fixed else None,
+        _num_lanes(env, encoder),
+        _fixed_rows(plan, encoder.slots) if is_fixed else None,
     )
 
 
-def _fixed_rows(
-    env: MultiAgentEnv, plan: BankPlan, slots: tuple[int, ...]
-) -> tuple[int, ...] | None:
+def _num_lanes(env: MultiAgentEnv, encoder: AgentInputs) -> int:
+    """How many of the slots of a bank can act at once."""
+    return min(len(encoder.slots), env.max_actors)
+
+
+def _fixed_rows(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
     """See `BankSeats.fixed_rows`, given that every slot has the same policy in every life."""
-    if env.max_actors < env.num_agents:
-        return None
     row_of = {slot: row for row, member in enumerate(plan.members) for slot in member.slots}
     return tuple(row_of[slot] for slot in slots)
 
@@ -278,7 +280,6 @@ def _encoder(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInp
 
 def _tile_rows(env: MultiAgentEnv, num_envs: int, encoder: AgentInputs, num_policies: int) -> int:
     """Rows of a policy at a tick, were they shared out evenly; a power of two."""
-    actors = min(len(encoder.slots), env.max_actors)
-    share = max(num_envs * actors // num_policies, 1)
+    share = max(num_envs * _num_lanes(env, encoder) // num_policies, 1)
     most = MAX_TILE_ROWS.get(jax.default_backend(), MAX_TILE_ROWS_ELSEWHERE)
     return min(max(1 << (share.bit_length() - 1), MIN_TILE_ROWS), most)

@@ -3,9 +3,9 @@
 `T` ticks in a rollout, `E` parallel environments, `A` agent slots, `D` input width, `N` action
 count (or action dimensions), `P` policies by name, `Q` players. A player is what can hold a slot: a
 network with its parameters, one snapshot in a pool, or a scripted function. Networks of one shape
-are stacked in a bank: `K` rows, the trainable ones first, for `S` of the slots. What a bank keeps
-of a rollout has the axes `[T, E, S]`; row 0 of `1 + T` holds the decisions that the rollout before
-left open.
+are stacked in a bank: `K` rows, the trainable ones first, for `S` of the slots, of which at most
+`M` act at once (see `lanes`). What a bank keeps of a rollout has the axes `[T, E, M]`; with the
+decisions that the rollout before left open, `[E, S]`, it becomes rows `[R]`.
 """
 
 from typing import Any

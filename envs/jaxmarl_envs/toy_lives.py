@@ -21,8 +21,10 @@ NUM_TARGETS = 4
 
 def draw_targets(key: jax.Array, num_agents: int) -> jax.Array:
     """A uniform target for every slot, `[A]` int32."""
-    # Four targets are two bits of a random byte.
-    return jax.random.bits(key, (num_agents,), jnp.uint8).astype(jnp.int32) % NUM_TARGETS
+    # Four targets are two bits, and a random word has 32.
+    words = jax.random.bits(key, (-(-num_agents // 16), 1), jnp.uint32)
+    targets = (words >> jnp.arange(0, 32, 2, dtype=jnp.uint32)) % NUM_TARGETS
+    return targets.ravel()[:num_agents].astype(jnp.int32)
 
 
 def naming_features(target: jax.Array, *columns: jax.Array) -> jax.Array:

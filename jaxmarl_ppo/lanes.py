@@ -1,0 +1,106 @@
+"""The rows that a bank computes and keeps of a tick: as many as agents can act at once.
+
+An environment that declares how few they are (`max_actors`) needs no more, whichever slots they
+are. Then a tick has `M` lanes, fewer than the bank's `S` slots, and a lane holds one slot that
+acts. Where everyone may act every slot has a lane of its own, and all of this is nothing.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_ppo.types import Decisions, PyTree
+
+
+def assign_lanes(acting: jax.Array, num_lanes: int) -> jax.Array | None:
+    """The slots in the lanes of a tick, `[E, M]` int: all that act, then some that do not.
+
+    Args:
+        acting: `[E, S]` bool, at most `M` of them True in each environment.
+        num_lanes: `M`.
+
+    Returns:
+        None where every slot has a lane of its own.
+    """
+    if num_lanes == acting.shape[-1]:
+        return None
+    if num_lanes == 1:
+        return jnp.argmax(acting, axis=-1, keepdims=True)
+    return jnp.argsort(~acting, axis=-1, stable=True)[..., :num_lanes]
+
+
+def take(x: PyTree, slot: jax.Array | None) -> PyTree:
+    """Leaves `[E, S, ...]` at the slots in the lanes, `[E, M, ...]`."""
+    if slot is None:
+        return x
+    envs = jnp.arange(slot.shape[0])[:, None]
+    return jax.tree.map(lambda x: x[envs, slot], x)
+
+
+def put(x: PyTree, slot: jax.Array | None, others: PyTree) -> PyTree:
+    """The inverse: leaves `[E, S, ...]` of `others`, and `x [E, M, ...]` at the slots in lanes."""
+    if slot is None:
+        return x
+    envs = jnp.arange(slot.shape[0])[:, None]
+    return jax.tree.map(lambda x, y: y.at[envs, slot].set(x), x, others)
+
+
+class Rows(struct.PyTreeNode):
+    """Decisions on one flat axis, and where each stands in a table of all slots on all ticks.
+
+    First come the `E * S` rows that the rollout before left open, then the rollout's own
+    `T * E * M`. In a table, `[1 + T, E, S]`, row 0 belongs to the former.
+    """
+
+    decisions: Decisions  # [R]
+    place: jax.Array | None  # [R] int: index into the flat table; None where rows are in its order
+    table_shape: tuple[int, int, int] = struct.field(pytree_node=False)
+
+    def table(self, x: jax.Array) -> jax.Array:
+        """`x [R]` as a table, 0 where there is no row."""
+        if self.place is None:
+            return x.reshape(self.table_shape)
+        size = self.table_shape[0] * self.table_shape[1] * self.table_shape[2]
+        return jnp.zeros(size, x.dtype).at[self.place].set(x).reshape(self.table_shape)
+
+    def rows(self, table: jax.Array) -> jax.Array:
+        """The inverse: `[1 + T, E, S]` to `[R]`."""
+        return table.ravel() if self.place is None else table.ravel()[self.place]
+
+    def entry(self, index: jax.Array) -> Decisions:
+        """What stands in row `index [E, S]` of the table, in each of its columns."""
+        _, num_envs, num_slots = self.table_shape
+        column = jnp.arange(num_envs * num_slots).reshape(num_envs, num_slots)
+        place = index * column.size + column
+        if self.place is not None:
+            row = jnp.arange(self.place.size, dtype=jnp.int32)
+            place = self.table(row).ravel()[place]
+        return jax.tree.map(lambda x: x[place], self.decisions)
+
+
+def make_rows(pending: Decisions, decisions: Decisions, slot: jax.Array | None) -> Rows:
+    """The decisions that were open, `[E, S]`, before those of a rollout.
+
+    Args:
+        pending: `[E, S]`.
+        decisions: `[T, E, M]`.
+        slot: `[T, E, M]`, from `assign_lanes`.
+    """
+    num_ticks = decisions.acted.shape[0]
+    num_envs, num_slots = pending.acted.shape
+
+    def join(first: jax.Array, rest: jax.Array) -> jax.Array:
+        flat = first.reshape(-1, *first.shape[2:]), rest.reshape(-1, *rest.shape[3:])
+        return jnp.concatenate(flat)
+
+    place = None
+    if slot is not None:
+        column = num_slots * jnp.arange(num_envs)[:, None]
+        start = num_envs * num_slots * jnp.arange(1, 1 + num_ticks)[:, None, None]
+        own = jnp.arange(num_envs * num_slots)
+        place = jnp.concatenate([own, (start + column + slot).ravel()])
+    return Rows(
+        decisions=jax.tree.map(join, pending, decisions),
+        place=place,
+        table_shape=(1 + num_ticks, num_envs, num_slots),
+    )
