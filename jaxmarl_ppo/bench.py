@@ -284,14 +284,19 @@ def _products(jaxpr: Any) -> list[tuple[int, int, int]]:
 
 
 def _matmul_gflops(learner: Learner) -> float:
-    """Rate of a square product over many rows, as wide as what takes most of the arithmetic.
+    """Rate of a square product over many rows, as wide as what takes most of the arithmetic and in
+    the numbers that the network computes in.
 
     Square even where the network's is not: one with more outputs than inputs can be bound by
     memory at so many rows, which no training step is, and would make the limit too low.
     """
-    shapes = [shape for seats in learner.players.banks for shape in matmul_shapes(seats.bank)]
-    _, width, _ = max(shapes, key=lambda shape: shape[0] * shape[1] * shape[2])
-    x, kernel = jnp.ones((LIMIT_ROWS, width)), jnp.ones((width, width))
+    products = [
+        (m * k * n, k, getattr(seats.bank.network, "dtype", "float32"))
+        for seats in learner.players.banks
+        for m, k, n in matmul_shapes(seats.bank)
+    ]
+    _, width, dtype = max(products)
+    x, kernel = jnp.ones((LIMIT_ROWS, width), dtype), jnp.ones((width, width), dtype)
     product = jax.jit(jnp.dot)
     seconds = time_calls(lambda: product(x, kernel), 30).median
     return 2e-9 * LIMIT_ROWS * width**2 / seconds

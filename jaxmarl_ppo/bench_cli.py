@@ -19,7 +19,7 @@ from jaxmarl_ppo.bench_scaling import (
     plot_scaling,
     scaling,
 )
-from jaxmarl_ppo.cli_values import Count, parse_env_kwargs
+from jaxmarl_ppo.cli_values import Count, Dtype, parse_env_kwargs
 
 # What has an effect beside the options that measure something else than one workload.
 _EFFECTIVE = {
@@ -41,6 +41,7 @@ class BenchOptions:
         hidden_sizes: widths of the dense layers; None for the network's own.
         lstm_size: width of the LSTM; only with `--network lstm`; None for the network's own.
         separate_critic: a tower of its own for the critic; None for yes, or for no with an LSTM.
+        dtype: what layers are computed in; None for float32. bfloat16 is for accelerators.
         policies: who plays whom: `shared`, `per_agent` or `ensemble:K`.
         num_envs: parallel environments; None for 256, or for 8192 with `--compare`.
         num_steps: ticks per rollout.
@@ -64,6 +65,7 @@ class BenchOptions:
     hidden_sizes: tuple[int, ...] | None = None
     lstm_size: int | None = None
     separate_critic: bool | None = None
+    dtype: Dtype | None = None
     policies: str = "shared"
     num_envs: Count | None = None
     num_steps: Count = 128
@@ -116,6 +118,7 @@ class BenchOptions:
             "hidden_sizes": self.hidden_sizes,
             "lstm_size": self.lstm_size,
             "separate_critic": separate,
+            "dtype": self.dtype,
         }
         return Workload(
             env=self.env,

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from tyro.constructors import ConstructorRegistry
 
 import jaxmarl_envs
-from jaxmarl_ppo.cli_values import Count, Policies, schedule_rule
+from jaxmarl_ppo.cli_values import Count, Dtype, Policies, schedule_rule
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.config_io import network_kind
 from jaxmarl_ppo.networks import NETWORKS
@@ -61,6 +61,7 @@ class TrainOptions:
         channels: of each convolution; only with `--network cnn`.
         activation: of all layers.
         separate_critic: actor and critic share no layer.
+        dtype: what layers are computed in; parameters stay float32. bfloat16 is for accelerators.
         policies: one for all, one per agent, so many per agent of which one is drawn for every
             episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as `car_*=car`
             stand for several agents. What the preset says about single policies goes with the
@@ -95,6 +96,7 @@ class TrainOptions:
     channels: tuple[int, ...] | None
     activation: Activation
     separate_critic: bool
+    dtype: Dtype
     policies: Policies
     prev_action: bool
     prev_reward: bool
@@ -150,7 +152,10 @@ class TrainOptions:
                     flag = option.replace("_", "-")
                     raise ValueError(f"--{flag} takes whole numbers of at least 1, got {size}")
         return NETWORKS[self.network](
-            activation=self.activation, separate_critic=self.separate_critic, **sizes
+            activation=self.activation,
+            separate_critic=self.separate_critic,
+            dtype=self.dtype,
+            **sizes,
         )
 
 
@@ -271,6 +276,7 @@ def _default_options(env: str | None, variant: str | None, kind: str | None) -> 
         channels=getattr(network, "channels", None),
         activation=network.activation,  # type: ignore[attr-defined]
         separate_critic=network.separate_critic,  # type: ignore[attr-defined]
+        dtype=network.dtype,  # type: ignore[attr-defined]
         ppo=PPOOptions(**ppo),
         env_kwargs=tuple(f"{key}={value!r}" for key, value in chosen.env_kwargs.items()),
         **own,

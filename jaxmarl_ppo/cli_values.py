@@ -3,13 +3,15 @@
 import ast
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.constructors import PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from jaxmarl_ppo.config import Linear, ScheduleSpec
 from jaxmarl_ppo.config_io import mapping_from_json, mapping_to_json
 from jaxmarl_ppo.mapping import Ensemble, MappingSpec, Matchups
+
+Dtype = Literal["float32", "bfloat16"]
 
 
 def _parse_count(args: list[str]) -> int:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxmarl_ppo.agent_inputs import AgentInputs
-from jaxmarl_ppo.networks import ACTIVATIONS, NETWORKS, ActorCritic
+from jaxmarl_ppo.networks import ACTIVATIONS, DTYPES, NETWORKS, ActorCritic
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.types import PyTree
 
@@ -23,6 +23,8 @@ def make_network(
         raise ValueError(
             f"unknown activation {module.activation!r}; valid: {', '.join(ACTIVATIONS)}"
         )
+    if isinstance(module, ActorCritic) and module.dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {module.dtype!r}; valid: {', '.join(DTYPES)}")
     planes = len(encoder.input_shape) > 1
     if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
         wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"

@@ -45,11 +45,22 @@ def orthogonal(scale: float = 1.0) -> Callable[..., jax.Array]:
     return draw
 
 
-def dense(features: int, scale: float, name: str | None = None, use_bias: bool = True) -> nn.Dense:
-    """A dense layer with orthogonal weights of gain `scale` and zero bias."""
+# What layers can compute in; parameters are float32.
+DTYPES: tuple[str, ...] = ("float32", "bfloat16")
+
+
+def dense(
+    features: int,
+    scale: float,
+    name: str | None = None,
+    use_bias: bool = True,
+    dtype: str = "float32",
+) -> nn.Dense:
+    """A dense layer with orthogonal weights of gain `scale` and zero bias, computed in `dtype`."""
     return nn.Dense(
         features,
         use_bias=use_bias,
+        dtype=dtype,
         kernel_init=orthogonal(scale),
         dot_general=dense_dot_general,
         name=name,
@@ -61,14 +72,16 @@ class LSTMCore(nn.Module):
 
     `project` maps inputs to gate pre-activations and has no time dependence, so a whole sequence
     goes through it in one matrix product. The forget gate is biased by 1 (Jozefowicz et al. 2015).
+    Only the projections are computed in `dtype`: what is held over many steps stays float32.
     """
 
     size: int
+    dtype: str = "float32"
 
     def setup(self) -> None:
         """Two projections to the four gates."""
-        self.input_gates = dense(4 * self.size, 1.0)
-        self.hidden_gates = dense(4 * self.size, 1.0, use_bias=False)
+        self.input_gates = dense(4 * self.size, 1.0, dtype=self.dtype)
+        self.hidden_gates = dense(4 * self.size, 1.0, use_bias=False, dtype=self.dtype)
 
     def project(self, x: jax.Array) -> jax.Array:
         """Gate pre-activations from the input: `[..., D] -> [..., 4 * size]`."""
@@ -77,7 +90,8 @@ class LSTMCore(nn.Module):
     def __call__(self, hidden: PyTree, gates: jax.Array) -> tuple[PyTree, jax.Array]:
         """One step: `((c, h), gates) -> ((c, h), h)`, each `[..., size]`."""
         c, h = hidden
-        i, f, g, o = jnp.split(gates + self.hidden_gates(h), 4, axis=-1)
+        gates = (gates + self.hidden_gates(h)).astype(c.dtype)
+        i, f, g, o = jnp.split(gates, 4, axis=-1)
         c = nn.sigmoid(f + 1.0) * c + nn.sigmoid(i) * nn.tanh(g)
         h = nn.sigmoid(o) * nn.tanh(c)
         return (c, h), h
@@ -89,6 +103,7 @@ class Torso(nn.Module):
     hidden_sizes: Sequence[int]
     channels: Sequence[int]
     activation: str
+    dtype: str = "float32"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -99,10 +114,10 @@ class Torso(nn.Module):
             batch_shape = x.shape[:-3]
             x = x.reshape(-1, *x.shape[-3:])
             for channels in self.channels:
-                x = activate(nn.Conv(channels, (3, 3), kernel_init=init)(x))
+                x = activate(nn.Conv(channels, (3, 3), kernel_init=init, dtype=self.dtype)(x))
             x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
-            x = activate(dense(size, math.sqrt(2))(x))
+            x = activate(dense(size, math.sqrt(2), dtype=self.dtype)(x))
         return x
 
 
@@ -114,6 +129,9 @@ class ActorCritic(nn.Module):
         hidden_sizes: widths of the dense layers.
         activation: a key of `ACTIVATIONS`.
         separate_critic: actor and critic each have their own torso and memory.
+        dtype: what all layers but the heads are computed in, a member of `DTYPES`. Parameters,
+            memory, heads and losses are float32 always. "bfloat16" is for accelerators; a CPU
+            computes it more slowly.
         continuous: whether a learnt, state-independent log standard deviation is appended to the
             `num_outputs / 2` means; filled in by the policy bank.
         actor_width: how many of the inputs a separate actor sees, the critic sees all; 0 for all;
@@ -124,6 +142,7 @@ class ActorCritic(nn.Module):
     hidden_sizes: Sequence[int] = (64, 64)
     activation: str = "tanh"
     separate_critic: bool = False
+    dtype: str = "float32"
     continuous: bool = False
     actor_width: int = 0
 
@@ -141,11 +160,19 @@ class ActorCritic(nn.Module):
         """One tower for actor and critic, or two."""
         names = ("actor", "critic") if self.separate_critic else ("trunk",)
         self.torsos = [
-            Torso(self.hidden_sizes, self.conv_channels, self.activation, name=f"{name}_torso")
+            Torso(
+                self.hidden_sizes,
+                self.conv_channels,
+                self.activation,
+                self.dtype,
+                name=f"{name}_torso",
+            )
             for name in names
         ]
         if self.memory_size:
-            self.cores = [LSTMCore(self.memory_size, name=f"{name}_lstm") for name in names]
+            self.cores = [
+                LSTMCore(self.memory_size, self.dtype, name=f"{name}_lstm") for name in names
+            ]
         num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
         self.policy_head = dense(num_means, 0.01)
         self.value_head = dense(1, 1.0)

@@ -225,15 +225,20 @@ def test_options_reach_the_configuration():
     options = """
         tic_tac_toe --seed 3 --total-env-steps 5e6 --num-envs 7 --num-steps 9
         --network lstm --hidden-sizes 8 9 --lstm-size 5 --activation relu
-        --separate-critic --policies x=red,o=blue --prev-action --prev-reward
+        --separate-critic --dtype bfloat16 --policies x=red,o=blue --prev-action --prev-reward
         --append-agent-id --normalise-observations --normalise-rewards --central-critic
         --ppo.learning-rate linear:1e-3:0 --ppo.entropy-coef '[[0, 1e-3], [1e6, 0]]'
         --ppo.gamma 0.5 --ppo.max-grad-norm None --no-stagger-starts
         --micro-batch-rows 64 --log-interval 2
     """
     config = config_of(*shlex.split(options))
-    network = LSTM(hidden_sizes=(8, 9), lstm_size=5, activation="relu", separate_critic=True)
-    assert config.policy.network == network
+    assert config.policy.network == LSTM(
+        hidden_sizes=(8, 9),
+        lstm_size=5,
+        activation="relu",
+        separate_critic=True,
+        dtype="bfloat16",
+    )
     assert (config.seed, config.total_env_steps) == (3, 5_000_000)
     assert (config.num_envs, config.num_steps) == (7, 9)
     assert config.policies == {"x": "red", "o": "blue"}

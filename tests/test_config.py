@@ -161,6 +161,7 @@ def test_explicit_network_says_every_size():
         "hidden_sizes": [64],
         "activation": "tanh",
         "separate_critic": False,
+        "dtype": "float32",
         "lstm_size": 64,
     }
     assert network == sizes

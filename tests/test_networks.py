@@ -61,6 +61,49 @@ def test_weights_are_orthogonal_with_their_gains(lstm_params):
     assert all((x == 0).all() for x in biases)
 
 
+HALF = {
+    "mlp": (MLP(num_outputs=3, hidden_sizes=(8,), dtype="bfloat16"), (5,)),
+    "lstm": (LSTM(num_outputs=3, hidden_sizes=(8,), lstm_size=6, dtype="bfloat16"), (5,)),
+    "cnn": (CNN(num_outputs=3, channels=(4,), hidden_sizes=(8,), dtype="bfloat16"), (4, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", HALF)
+def test_bfloat16_is_for_layers_and_not_for_what_is_kept(kind):
+    network, shape = HALF[kind]
+    inputs = jax.random.normal(jax.random.key(1), (7, *shape))
+    hidden = jax.tree.map(lambda x: x + 0.5, network.initial_hidden((7,)))
+    variables = quick_jit(network.init)(jax.random.key(0), hidden, inputs)
+    variables = jax.tree.map(lambda x: x + 0.1, variables)
+    half = quick_jit(network.apply)(variables, hidden, inputs)
+    assert {x.dtype for x in jax.tree.leaves((variables, half))} == {jnp.dtype("float32")}
+    whole = quick_jit(network.clone(dtype="float32").apply)(variables, hidden, inputs)
+    for x, y in zip(jax.tree.leaves(half), jax.tree.leaves(whole), strict=True):
+        assert 0 < abs(x - y).max() < 0.05
+    used = str(jax.make_jaxpr(network.apply)(variables, hidden, inputs))
+    products = [line for line in used.splitlines() if "= dot_general" in line or "= conv_" in line]
+    heads = 2
+    assert sum(":bf16[" in line for line in products) == len(products) - heads > 0
+
+
+@pytest.mark.parametrize("kind", ["mlp", "lstm"])
+def test_bfloat16_trains(kind):
+    network = HALF[kind][0].clone(num_outputs=0)
+    learner = learner_for(network)
+    state = quick_jit(learner.init)(jax.random.key(0))
+    before = jax.device_get(state.banks[0].policies.params)
+    after, metrics = quick_jit(learner.train_step)(state)
+    assert not metrics.fault.found
+    after = jax.device_get(after.banks[0].policies.params)
+    assert all(np.isfinite(x).all() and x.dtype == np.float32 for x in jax.tree.leaves(after))
+    assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before, after)), strict=True))
+
+
+def test_an_unknown_dtype_is_refused():
+    with pytest.raises(ValueError, match=r"unknown dtype 'float16'; valid: float32, bfloat16"):
+        learner_for(MLP(dtype="float16"))
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot restrict itself to CPUs")
 def test_initialisation_ends_on_a_machine_of_two_cores():
     """Several policies, and several runs of them, each a batch of matrix decompositions."""
