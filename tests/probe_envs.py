@@ -49,6 +49,8 @@ class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
     agents = ("a", "b", "c")
     num_features = 4
     max_ticks = 11
+    most_act = 3  # of them, at a tick
+    max_actors = 3
 
     @property
     def default_params(self) -> LivesParams:
@@ -69,8 +71,11 @@ class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
             features=jnp.where(alive[:, None], 4.0 * features - 2.0, SLEEPING_FEATURE),
             action_mask=((legal < 0.7) & own).at[:, 0].set(True),
             alive=alive,
-            agent_mask=alive & (acts[:, 0] < p_act),
+            agent_mask=self._first(alive & (acts[:, 0] < p_act)),
         )
+
+    def _first(self, acts: jax.Array) -> jax.Array:
+        return acts & (jnp.cumsum(acts) <= self.most_act)
 
     def _noise(self, key: jax.Array, columns: int) -> tuple[jax.Array, jax.Array]:
         """One draw for everything, as every draw takes its time to compile."""
@@ -99,6 +104,13 @@ class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
         final = obs.replace(features=features)
         info = {"final_observation": final, "metrics": {"twice": 2.0 * reward}}
         return obs, LivesState(after, time), reward, terminated, truncated, info
+
+
+class FewAct(RandomLives):
+    """The same, but two agents at most act at a tick, and it says so."""
+
+    name = "few_act"
+    most_act = max_actors = 2
 
 
 @struct.dataclass

@@ -13,7 +13,8 @@ from jaxmarl_ppo.advantages import (
     slotwise_gae,
     standardise_own,
 )
-from jaxmarl_ppo.pending import make_timeline, open_decisions, with_pending
+from jaxmarl_ppo.lanes import make_rows
+from jaxmarl_ppo.pending import make_timeline, open_decisions
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 gae = jax.jit(own_timeline_gae, static_argnums=3)
@@ -268,11 +269,14 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
 
     @jax.jit
     def one_rollout(pending, part, part_outcomes, value, acts_next):
-        rows = with_pending(pending.decisions, part)
-        factor = jnp.ones(rows.acted.shape)
-        timeline = make_timeline(pending, rows, part_outcomes, factor, 0.9 * factor, 0 * factor)
+        rows = make_rows(pending.decisions, part, None)
+        table = jax.tree.map(lambda x: x.reshape(*rows.table_shape, *x.shape[1:]), rows.decisions)
+        factor = jnp.ones(table.acted.shape)
+        timeline = make_timeline(
+            pending, table.acted, table.value, part_outcomes, factor, 0.9 * factor, 0 * factor
+        )
         estimates = slotwise_gae(timeline, value, acts_next, by_tick)
-        return rows, estimates, open_decisions(rows, estimates)
+        return table, estimates, open_decisions(rows, estimates)
 
     for length in (1, 2, 3, 7):
         first = jax.tree.map(lambda x: jnp.zeros_like(x[0]), decisions)
@@ -307,7 +311,7 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
 
 def test_standardise_own_counts_trainable_rows_only():
     rng = np.random.default_rng(0)
-    shape = (5, 4, 3)
+    shape = (60,)
     policy = rng.integers(0, 3, shape)
     trainable = (rng.random(shape) < 0.6) & (policy != 2)
     advantage = np.where(trainable, rng.normal(3.0, 2.0, shape), np.nan).astype(np.float32)

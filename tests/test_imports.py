@@ -14,7 +14,7 @@ import jaxmarl_ppo
 # From the ground up; modules of one layer do not import each other.
 LAYERS = (
     ("types", "mapping", "grouping", "matmul"),
-    ("collectives",),
+    ("collectives", "lanes"),
     (
         "networks",
         "distributions",

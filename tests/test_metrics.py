@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probe_envs import Ledger, RandomLives, of_slot, quick_jit, read_all, tiny_learner
+from probe_envs import FewAct, Ledger, RandomLives, of_slot, quick_jit, read_all, tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_ppo import metrics as metrics_lib
@@ -20,6 +20,7 @@ from jaxmarl_ppo.summary import summarise
 from jaxmarl_ppo.types import EpisodeStats, Outcomes
 
 TICKS, ENVS = 30, 4
+PROBES = {"random_lives": RandomLives, "few_act": FewAct}
 # Structure that makes episodes end within the test.
 SHORT = {"shuttle_grid": {"max_steps": 12}, "asymmetric_play": {"num_rooms": 1}}
 SHORT_PARAMS = {
@@ -37,8 +38,8 @@ def no_update(bank, shape, policies, opt_state, blocks, coefs, key, axis_name):
 @functools.cache
 def scenario(name):
     """An environment with a log, and its parameters."""
-    if name == "random_lives":
-        env = RandomLives()
+    if name in PROBES:
+        env = PROBES[name]()
         params = env.default_params
     else:
         env, params = jaxmarl_envs.make(name, **SHORT.get(name, {}))
@@ -50,7 +51,14 @@ def scenario(name):
     ("name", "num_steps"),
     [
         *itertools.product(("random_lives", "tic_tac_toe", "shuttle_grid"), (1, 2, 5)),
-        *[("crypto", 1), ("crypto", 5), ("asymmetric_play", 1), ("asymmetric_play", 2)],
+        *[
+            ("few_act", 1),
+            ("few_act", 2),
+            ("crypto", 1),
+            ("crypto", 5),
+            ("asymmetric_play", 1),
+            ("asymmetric_play", 2),
+        ],
     ],
 )
 def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):
@@ -154,7 +162,7 @@ def clean_record():
     no = np.zeros(shape, bool)
     health = Health(jnp.full(shape, FINE), jnp.ones(shape, bool))
     outcomes = outcomes_of(np.zeros(shape), no, ~no)
-    return Rollout((), outcomes, health, jnp.zeros((2, 3)), ())
+    return Rollout((), (), outcomes, health, jnp.zeros((2, 3)), ())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -70,6 +70,10 @@ def check_partition(blocks, trainable, policy, num_minibatches, size, key):
     return rows
 
 
+def flat(rows):
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+
 @pytest.mark.parametrize("block_size", [1, 4, 32])
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.6, 1.0])
 def test_rows_are_partitioned_every_epoch(block_size, density):
@@ -109,9 +113,9 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
     index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     hidden = (np.stack([index, index], -1),)
     start_hidden = (np.arange(9.0)[:, None] * np.ones(2),)
-    rows = make_rows(shape, policy, hidden)
-    pack = jax.jit(minibatches.pack_chunks, static_argnums=(2, 3))
-    blocks = pack(rows, trainable, K, chunk_length, start_hidden)
+    rows = flat(make_rows(shape, policy, hidden))
+    pack = jax.jit(minibatches.pack_chunks, static_argnums=(3, 4))
+    blocks = pack(rows, trainable, policy, K, chunk_length, start_hidden)
     check_partition(blocks, trainable, policy, 2, 3, jax.random.key(0))
 
     expected = []
@@ -153,10 +157,9 @@ def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
     rows = jax.tree.map(spoil, rows)
     if recurrent:
         start_hidden = (np.zeros((shape[1], 2)),)
-        blocks = minibatches.pack_chunks(rows, trainable, K, 3, start_hidden)
+        blocks = minibatches.pack_chunks(flat(rows), trainable, policy, K, 3, start_hidden)
     else:
-        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-        blocks = minibatches.pack_rows(rows, trainable.ravel(), K, 4)
+        blocks = minibatches.pack_rows(flat(rows), trainable.ravel(), K, 4)
     selection = minibatches.Selection(
         jnp.arange(blocks.resume.shape[0]),
         jnp.cumsum(blocks.num_blocks) - blocks.num_blocks,

@@ -101,9 +101,12 @@ class Problem:
 
     @functools.cached_property
     def blocks(self):
-        if self.bank.is_recurrent:
-            return minibatches.pack_chunks(self.rows, self.trainable, K, CHUNK, self.start_hidden)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.rows)
+        if self.bank.is_recurrent:
+            policy = self.rows.decisions.policy
+            return minibatches.pack_chunks(
+                flat, self.trainable, policy, K, CHUNK, self.start_hidden
+            )
         return minibatches.pack_rows(flat, self.trainable.ravel(), K, 2)
 
     def opt_state(self, shape, coefs):

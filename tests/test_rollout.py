@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from probe_envs import (
+    FewAct,
     Ledger,
     RandomLives,
     bank_of,
@@ -129,6 +130,7 @@ REPLAYS = {
         "spec": EVERYTHING,
         "network": {"separate_critic": True},
     },
+    "lstm-few-act": {"env": "few_act", "memory": True, "num_steps": 9, "spec": EVERYTHING},
     "lstm-one-actor": {"env": "tic_tac_toe", "memory": True, "spec": {"prev_reward": True}},
 }
 
@@ -138,7 +140,8 @@ def test_ratio_is_one_before_the_first_step(name):
     """What the update computes for a decision is what the rollout had, carried rows excepted."""
     options = dict(REPLAYS[name])
     env_name = options.pop("env", None)
-    env = RandomLives() if env_name is None else jaxmarl_envs.make(env_name)[0]
+    probes = {None: RandomLives, "few_act": FewAct}
+    env = probes[env_name]() if env_name in probes else jaxmarl_envs.make(env_name)[0]
     recurrent = options.get("memory", False)
     learner = tiny_learner(
         env,
@@ -151,10 +154,10 @@ def test_ratio_is_one_before_the_first_step(name):
     )
     packed = []
 
-    def on_pack(pack, rows, estimates, *args):
-        entry = jnp.arange(rows.acted.shape[0], dtype=jnp.float32)[:, None, None]
-        entry = jnp.broadcast_to(entry, rows.acted.shape)
-        packed.append(pack(rows, estimates.replace(target=entry), *args))
+    def on_pack(pack, rows, training, *args):
+        num_entries, num_envs, num_slots = rows.table_shape
+        entry = jnp.repeat(jnp.arange(num_entries, dtype=jnp.float32), num_envs * num_slots)
+        packed.append(pack(rows, training.replace(target=rows.rows(entry)), *args))
 
     learner = with_spy(learner, on_pack)
 

@@ -1,0 +1,151 @@
+"""Rows of the agents that act, against tables of all slots."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probe_envs import FewAct, quick_jit, tiny_learner
+
+from jaxmarl_ppo.lanes import Rows, assign_lanes, make_rows, put, take
+from jaxmarl_ppo.types import Decisions
+
+E, S, T = 4, 5, 6
+EVERYTHING = {
+    "prev_action": True,
+    "append_agent_id": True,
+    "normalise_observations": True,
+    "normalise_rewards": True,
+}
+
+
+@pytest.mark.parametrize("num_lanes", [1, 2, 4])
+def test_lanes_hold_those_who_act_in_the_order_of_slots(num_lanes):
+    rng = np.random.default_rng(num_lanes)
+    acting = np.zeros((30, S), bool)
+    for row in acting:
+        row[rng.choice(S, rng.integers(0, num_lanes + 1), replace=False)] = True
+    slot = np.asarray(assign_lanes(jnp.array(acting), num_lanes))
+    assert slot.shape == (30, num_lanes)
+    for lanes, row in zip(slot, acting, strict=True):
+        assert len(set(lanes)) == num_lanes
+        actors = np.nonzero(row)[0]
+        np.testing.assert_array_equal(lanes[: len(actors)], actors)
+
+
+def test_where_all_may_act_every_slot_has_a_lane_of_its_own():
+    x, y = jnp.zeros((E, S)), jnp.ones((E, S))
+    slot = assign_lanes(x > 0, S)
+    assert slot is None
+    assert take(x, slot) is x
+    assert put(x, slot, y) is x
+
+
+def test_what_is_put_into_lanes_is_taken_from_them():
+    rng = np.random.default_rng(0)
+    slot = np.stack([rng.permutation(S)[:2] for _ in range(E)])
+    others, x = rng.normal(size=(E, S, 3)), rng.normal(size=(E, 2, 3))
+    expected = others.copy()
+    for e in range(E):
+        expected[e, slot[e]] = x[e]
+    whole = put(jnp.array(x), jnp.array(slot), jnp.array(others))
+    np.testing.assert_allclose(whole, expected, rtol=1e-6)
+    np.testing.assert_allclose(take(whole, jnp.array(slot)), x, rtol=1e-6)
+
+
+def numbered(shape, first):
+    """Decisions that can be told apart."""
+    number = first + np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    no = np.zeros(shape, bool)
+    return Decisions(
+        inputs=number[..., None], action_mask=no[..., None], action=number.astype(int),
+        log_prob=number, value=number, hidden=(), life_start=no, acted=no,
+        policy=number.astype(int),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("num_lanes", [1, 2, S])
+def test_rows_and_tables_are_each_others_inverse(num_lanes):
+    rng = np.random.default_rng(1)
+    slot = np.stack([np.sort(rng.permutation(S)[:num_lanes]) for _ in range(T * E)])
+    slot = slot.reshape(T, E, num_lanes)
+    lanes = None if num_lanes == S else jnp.array(slot)
+    pending, decisions = numbered((E, S), 1), numbered((T, E, num_lanes), 1000)
+    rows = make_rows(*jax.tree.map(jnp.array, (pending, decisions)), lanes)
+    expected = np.zeros((1 + T, E, S), np.float32)
+    expected[0] = pending.value
+    for t, e in np.ndindex(T, E):
+        expected[1 + t, e, slot[t, e]] = decisions.value[t, e]
+    table = rows.table(rows.decisions.value)
+    np.testing.assert_array_equal(table, expected)
+    np.testing.assert_array_equal(rows.rows(table), rows.decisions.value)
+    # The last row of each column that there is.
+    last = (1 + T) - 1 - np.argmax(expected[::-1] != 0, axis=0)
+    entry = rows.entry(jnp.array(last))
+    there = np.take_along_axis(expected, last[None], axis=0)[0]
+    np.testing.assert_array_equal(entry.value, there)
+    np.testing.assert_array_equal(entry.inputs[..., 0], there)
+
+
+class Undeclared(FewAct):
+    """The same environment, which does not say that few act."""
+
+    max_actors = 3
+
+
+def in_lanes(record):
+    """A record with a row for every slot, as one with lanes."""
+    (decisions,) = record.decisions
+    slot = jax.vmap(lambda acted: assign_lanes(acted, FewAct.max_actors))(decisions.acted)
+    compact = jax.vmap(take)(decisions, slot)
+    return record._replace(decisions=(compact,), lanes=(slot,))
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(memory):
+    env, twin = FewAct(), Undeclared()
+    options = {
+        "memory": memory, "spec": EVERYTHING, "num_steps": 8, "num_envs": 5,
+        "discount_by": "tick", "bptt_length": 3 if memory else None,
+    }  # fmt: skip
+    few, many = (tiny_learner(e, e.default_params, **options) for e in (env, twin))
+    assert [learner.players.banks[0].num_lanes for learner in (few, many)] == [2, 3]
+    state = quick_jit(many.init)(jax.random.key(0))
+    play = quick_jit(many.play)
+
+    def learn(learner):
+        return quick_jit(
+            lambda state, slots, record: learner.learn(
+                state, slots, record, jnp.ones((), bool), jax.random.key(1)
+            )
+        )
+
+    learn_few, learn_many = learn(few), learn(many)
+    for key in jax.random.split(jax.random.key(2), 3):
+        slots, record = play(state, key)
+        compact = in_lanes(record)
+        assert record.decisions[0].acted.sum() == compact.decisions[0].acted.sum() > 0
+        expected = jax.device_get(learn_many(state, slots, record))
+        found = jax.device_get(learn_few(state, slots, compact))
+        acted = expected[0][0].pending.decisions.acted
+        np.testing.assert_array_equal(found[0][0].pending.decisions.acted, acted)
+        assert acted.any()
+        expected, found = (
+            (bank.replace(pending=bank.pending.replace(decisions=open_rows(bank))), lessons)
+            for (bank,), lessons in (expected, found)
+        )
+        for x, y in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
+        state = dataclasses.replace(state, banks=learn_many(state, slots, record)[0], slots=slots)
+
+
+def open_rows(bank):
+    """What is carried over, where something is."""
+    acted = bank.pending.decisions.acted
+    return jax.tree.map(lambda x: x[acted], bank.pending.decisions)
+
+
+def test_a_table_of_rows_is_zero_where_nobody_could_act():
+    rows = Rows(numbered((2,), 1), jnp.array([3, 0]), (1, 2, 2))
+    np.testing.assert_array_equal(rows.table(jnp.array([True, True])).ravel(), [1, 0, 0, 1])
