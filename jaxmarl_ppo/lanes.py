@@ -53,8 +53,18 @@ class Rows(struct.PyTreeNode):
     """
 
     decisions: Decisions  # [R]
-    place: jax.Array | None  # [R] int: index into the flat table; None where rows are in its order
+    slot: jax.Array | None  # [T, E, M] int, from `assign_lanes`
     table_shape: tuple[int, int, int] = struct.field(pytree_node=False)
+
+    @property
+    def place(self) -> jax.Array | None:
+        """`[R]` int: where each row stands in the flat table; None where they are in its order."""
+        if self.slot is None:
+            return None
+        height, num_envs, num_slots = self.table_shape
+        row = num_envs * jnp.arange(1, height)[:, None, None] + jnp.arange(num_envs)[:, None]
+        first = jnp.arange(num_envs * num_slots)
+        return jnp.concatenate([first, (num_slots * row + self.slot).ravel()])
 
     def table(self, x: jax.Array) -> jax.Array:
         """`x [R]` as a table, 0 where there is no row."""
@@ -71,11 +81,14 @@ class Rows(struct.PyTreeNode):
         """What stands in row `index [E, S]` of the table, in each of its columns."""
         _, num_envs, num_slots = self.table_shape
         column = jnp.arange(num_envs * num_slots).reshape(num_envs, num_slots)
-        place = index * column.size + column
-        if self.place is not None:
-            row = jnp.arange(self.place.size, dtype=jnp.int32)
-            place = self.table(row).ravel()[place]
-        return jax.tree.map(lambda x: x[place], self.decisions)
+        row = index * column.size + column
+        if self.slot is not None:
+            env, tick = jnp.arange(num_envs)[:, None], index - 1
+            slots = self.slot[jnp.maximum(tick, 0), env]  # [E, S, M]
+            lane = jnp.argmax(slots == jnp.arange(num_slots)[:, None], axis=-1)
+            own = column.size + (tick * num_envs + env) * self.slot.shape[-1] + lane
+            row = jnp.where(index == 0, column, own)
+        return jax.tree.map(lambda x: x[row], self.decisions)
 
 
 def make_rows(pending: Decisions, decisions: Decisions, slot: jax.Array | None) -> Rows:
@@ -86,21 +99,14 @@ def make_rows(pending: Decisions, decisions: Decisions, slot: jax.Array | None) 
         decisions: `[T, E, M]`.
         slot: `[T, E, M]`, from `assign_lanes`.
     """
-    num_ticks = decisions.acted.shape[0]
-    num_envs, num_slots = pending.acted.shape
 
     def join(first: jax.Array, rest: jax.Array) -> jax.Array:
         flat = first.reshape(-1, *first.shape[2:]), rest.reshape(-1, *rest.shape[3:])
         return jnp.concatenate(flat)
 
-    place = None
-    if slot is not None:
-        column = num_slots * jnp.arange(num_envs)[:, None]
-        start = num_envs * num_slots * jnp.arange(1, 1 + num_ticks)[:, None, None]
-        own = jnp.arange(num_envs * num_slots)
-        place = jnp.concatenate([own, (start + column + slot).ravel()])
+    height = 1 + decisions.acted.shape[0]
     return Rows(
         decisions=jax.tree.map(join, pending, decisions),
-        place=place,
-        table_shape=(1 + num_ticks, num_envs, num_slots),
+        slot=slot,
+        table_shape=(height, *pending.acted.shape),
     )

@@ -20,7 +20,7 @@ from jaxmarl_ppo.ppo import UpdateStats
 from jaxmarl_ppo.rollout import FINE, NAN, Rollout
 from jaxmarl_ppo.types import EpisodeStats, League, Outcomes
 
-FAULT_FIELDS = ("features", "action_mask", "reward", "final_observation")
+FAULT_FIELDS = ("features", "action_mask", "agent_mask", "reward", "final_observation")
 
 
 class Sums(struct.PyTreeNode):
@@ -72,7 +72,7 @@ class Metrics(struct.PyTreeNode):
 
 
 def find_fault(rollout: Rollout, iteration: jax.Array, axis_name: str | None = None) -> Fault:
-    """Look for NaN, infinity and rows without a legal action, earliest tick first.
+    """Look for NaN, infinity and masks that nobody can go by, earliest tick first.
 
     Environments spread over the devices of an axis are counted device by device.
     """
@@ -82,6 +82,7 @@ def find_fault(rollout: Rollout, iteration: jax.Array, axis_name: str | None = N
         [
             health.features != FINE,
             ~health.legal,
+            jnp.zeros_like(health.legal) if health.declared is None else ~health.declared,
             ~jnp.isfinite(outcomes.reward),
             ~jnp.isfinite(outcomes.final_value),
         ],
@@ -92,10 +93,12 @@ def find_fault(rollout: Rollout, iteration: jax.Array, axis_name: str | None = N
     # Where it is takes long to find, and hardly ever anything is wrong.
     place = jax.lax.cond(bad.any(), lambda: jnp.argmax(bad.ravel()), lambda: 0)
     tick, field, env, agent = jnp.unravel_index(place, bad.shape)
+    no = jnp.zeros((), bool)
     nan = jnp.stack(
         [
             health.features[tick, env, agent] == NAN,
-            jnp.zeros((), bool),
+            no,
+            no,
             jnp.isnan(outcomes.reward[tick, env, agent]),
             jnp.isnan(outcomes.final_value[tick, env, agent]),
         ]

@@ -38,10 +38,12 @@ class Rollout(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What the environment showed, as one of `FINE`, `INFINITE` and `NAN`."""
+    """Whether decisions could be made on what the environment showed."""
 
-    features: jax.Array  # [T, E, A]
+    features: jax.Array  # [T, E, A] int: one of `FINE`, `INFINITE` and `NAN`
     legal: jax.Array  # [T, E, A] bool: some action is legal
+    # [T, E, A] bool: an agent that acts beside no more than `max_actors` says, or does not act.
+    declared: jax.Array | None = None  # None where all may act
 
 
 class Answer(NamedTuple):
@@ -145,7 +147,16 @@ def rollout(
             episode_over=answer.info["episode_over"],
             extras=answer.info.get("metrics", {}),
         )
-        health = Health(_health(slots.obs.features), slots.obs.action_mask.any(-1))
+        acts = slots.obs.agent_mask
+        health = Health(
+            features=_health(slots.obs.features),
+            legal=slots.obs.action_mask.any(-1),
+            declared=(
+                ~acts | (jnp.cumsum(acts, axis=-1) <= env.max_actors)
+                if env.max_actors < env.num_agents
+                else None
+            ),
+        )
         born = begin_lives(players, population.league, slots.obs.alive, after, answer, noise)
         return born, (choice.decisions, choice.lanes, outcomes, health)
 

@@ -50,7 +50,11 @@ class EnvironmentFault(ValueError):  # noqa: N818
         self.iteration, self.tick = int(fault.iteration), int(fault.tick)
         self.env_index = int(fault.env)
         what = "NaN" if fault.is_nan else "an infinite value"
-        what = "no legal action" if self.field == "action_mask" else what
+        masks = {
+            "action_mask": "no legal action",
+            "agent_mask": "one more to act than its max_actors allows",
+        }
+        what = masks.get(self.field, what)
         super().__init__(
             f"environment {env_name!r} gave {what} in {self.field!r} of agent {agent!r} at tick "
             f"{self.tick} of iteration {self.iteration} (environment {self.env_index}, its tick "

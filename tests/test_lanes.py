@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from probe_envs import FewAct, quick_jit, tiny_learner
 
-from jaxmarl_ppo.lanes import Rows, assign_lanes, make_rows, put, take
+from jaxmarl_ppo import metrics as metrics_lib
+from jaxmarl_ppo.lanes import assign_lanes, make_rows, put, take
 from jaxmarl_ppo.types import Decisions
 
 E, S, T = 4, 5, 6
@@ -140,6 +141,25 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(memory):
         state = dataclasses.replace(state, banks=learn_many(state, slots, record)[0], slots=slots)
 
 
+class Crowded(FewAct):
+    """Two act at a tick, and it says that only one does."""
+
+    max_actors = 1
+
+
+def test_more_actors_than_declared_are_a_fault_and_not_lost():
+    learner = tiny_learner(Crowded(), Crowded().default_params, num_steps=8, num_envs=5)
+    state = quick_jit(learner.init)(jax.random.key(0))
+    _, record = quick_jit(learner.play)(state, jax.random.key(1))
+    fault = metrics_lib.find_fault(record, state.iteration)
+    acted = np.asarray(record.outcomes.acted)
+    (tick, env) = (int(x[0]) for x in np.nonzero(acted.sum(-1) > 1))
+    agent = np.nonzero(acted[tick, env])[0][1]
+    assert fault.found
+    assert metrics_lib.FAULT_FIELDS[int(fault.field)] == "agent_mask"
+    assert (int(fault.tick), int(fault.env), int(fault.agent)) == (tick, env, agent)
+
+
 def open_rows(bank):
     """What is carried over, where something is."""
     acted = bank.pending.decisions.acted
@@ -147,5 +167,7 @@ def open_rows(bank):
 
 
 def test_a_table_of_rows_is_zero_where_nobody_could_act():
-    rows = Rows(numbered((2,), 1), jnp.array([3, 0]), (1, 2, 2))
-    np.testing.assert_array_equal(rows.table(jnp.array([True, True])).ravel(), [1, 0, 0, 1])
+    slot = jnp.array([[[1], [0]]])  # one tick, two environments of two slots
+    rows = make_rows(numbered((2, 2), 1), numbered((1, 2, 1), 5), slot)
+    found = rows.table(jnp.array([False] * 4 + [True] * 2))
+    np.testing.assert_array_equal(found, [[[0, 0], [0, 0]], [[0, 1], [1, 0]]])

@@ -160,7 +160,7 @@ def test_lives_that_began_before_training_are_not_counted():
 def clean_record():
     shape = (4, 2, 3)
     no = np.zeros(shape, bool)
-    health = Health(jnp.full(shape, FINE), jnp.ones(shape, bool))
+    health = Health(jnp.full(shape, FINE), jnp.ones(shape, bool), jnp.ones(shape, bool))
     outcomes = outcomes_of(np.zeros(shape), no, ~no)
     return Rollout((), (), outcomes, health, jnp.zeros((2, 3)), ())
 
@@ -178,6 +178,8 @@ def test_a_fault_is_named_with_its_place(field, value):
         health = health._replace(features=health.features.at[at].set(code))
     elif field == "action_mask":
         health = health._replace(legal=health.legal.at[at].set(False))
+    elif field == "agent_mask":
+        health = health._replace(declared=health.declared.at[at].set(False))
     elif field == "reward":
         outcomes = outcomes.replace(reward=outcomes.reward.at[at].set(value))
     else:
