@@ -1,6 +1,7 @@
 """From a configuration to a learner: where everything that depends on both is checked."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,9 @@ MICRO_BATCH_ROWS_ELSEWHERE = 65536
 # Rows that are shuffled together, and how many such blocks a minibatch should at least have.
 MAX_BLOCK_ROWS = 32
 MIN_BLOCKS_PER_MINIBATCH = 32
+# Policies that are drawn differ in how many rows they get; one with this many times its share still
+# needs no more gradients than the others.
+UNEVEN_DRAW = 1.25
 
 
 def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> Learner:
@@ -122,7 +126,7 @@ def _bank_learner(
 ) -> BankLearner:
     configs = [member.spec.ppo or config.ppo for member in plan.members if member.spec.trainable]
     first = configs[0]  # what shapes the update is the same for all policies of a bank
-    num_rows = envs_per_device * config.num_steps * len(seats.encoder.slots)
+    num_rows = envs_per_device * config.num_steps * seats.num_lanes
     num_minibatches = max(ppo.num_minibatches for ppo in configs)
     for member, ppo in zip(plan.members, configs, strict=False):
         _check_minibatches(config, ppo, seats, len(member.slots))
@@ -139,7 +143,7 @@ def _bank_learner(
             micro_batch_blocks=_micro_batch_blocks(
                 config,
                 seats.bank.is_recurrent,
-                num_rows,
+                num_rows if players.is_fixed else math.ceil(UNEVEN_DRAW * num_rows),
                 len(configs) * num_minibatches * block_size,
                 block_size,
             ),

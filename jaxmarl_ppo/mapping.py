@@ -215,11 +215,12 @@ def _independent(choices: Sequence[Mapping[str, float]], agents: tuple[str, ...]
     for slot, choice in enumerate(choices):
         for name, weight in choice.items():
             weights[slot, names.index(name)] = weight
-    logits = _log(weights)
+    # The last policy with a weight reaches exactly 1, which no draw does.
+    cumulative = np.cumsum(weights, axis=-1) / weights.sum(-1, keepdims=True)
 
     def draw(key: jax.Array, draw: Draw) -> jax.Array:
-        del draw
-        return jax.random.categorical(key, logits)
+        uniform = jax.random.uniform(key, draw.held.shape)
+        return (uniform[:, None] >= jnp.asarray(cumulative, jnp.float32)).sum(-1)
 
     return PolicyMapping(names, _nonzero_rows(weights), draw)
 
