@@ -28,7 +28,8 @@ class PolicyBank:
     num_policies: int = 1  # K
     normalise_observations: bool = False
     normalise_rewards: bool = False
-    tile_rows: int = 256  # rows of one policy that `forward` computes at once
+    tile_rows: int = 256  # rows of one policy in a tile of `forward`
+    tiles_at_once: int = 1
 
     def init(self, key: jax.Array) -> Policies:
         """Independent initial parameters for every policy."""
@@ -134,18 +135,22 @@ class PolicyBank:
         first = last + -counts // size
         position = first[jnp.minimum(policy, self.num_policies - 1)] * size + rank
         capacity = -(-num_rows // size) + self.num_policies - 1
+        together = min(self.tiles_at_once, capacity)
+        capacity = -(-capacity // together) * together
         order = invert(position, wanted, capacity * size)
 
-        def tile(index: jax.Array, results: tuple[Any, ...]) -> tuple[Any, ...]:
-            ids = jax.lax.dynamic_slice(order, (index * size,), (size,))
+        def some_tiles(index: jax.Array, results: tuple[Any, ...]) -> tuple[Any, ...]:
+            ids = jax.lax.dynamic_slice(order, (index * together * size,), (together * size,))
+            ids = ids.reshape(together, size)
             taken = jax.tree.map(lambda x: x[ids], rows)
-            k = jnp.searchsorted(last, index, side="right")
-            new = self._forward_one(self.select(policies, k), taken, ids < num_rows)
+            tile = index * together + jnp.arange(together)
+            k = jnp.minimum(jnp.searchsorted(last, tile, side="right"), self.num_policies - 1)
+            new = jax.vmap(self._forward_one)(self.select(policies, k), taken, ids < num_rows)
             return jax.tree.map(lambda y, x: y.at[ids].set(x, mode="drop"), results, new)
 
         outputs = jnp.zeros((num_rows, self.distribution.num_outputs))
         results = (rows[0], rows[0], outputs, jnp.zeros(num_rows))
-        return jax.lax.fori_loop(0, last[-1], tile, results)
+        return jax.lax.fori_loop(0, -(-last[-1] // together), some_tiles, results)
 
     def _forward_one(
         self,

@@ -23,8 +23,11 @@ from jaxmarl_ppo.types import PyTree
 
 AnySpec = PolicySpec | Snapshots | Scripted
 # Rows that one matrix product of a tick has; few policies with many rows each want large ones.
-MIN_TILE_ROWS, MAX_TILE_ROWS = 32, {"cpu": 512}
+MIN_TILE_ROWS, MAX_TILE_ROWS = 16, {"cpu": 512}
 MAX_TILE_ROWS_ELSEWHERE = 16384
+# Rows of small products that are computed together: a CPU saves some of what starting them costs,
+# an accelerator has room for all.
+BATCH_ROWS = {"cpu": 64}
 # Fields of PPOConfig that the compiled update depends on.
 UPDATE_SHAPE = (
     "value_clip",
@@ -134,6 +137,8 @@ def _bank_seats(
     """The bank of a plan, whose players are those from `first_player` to before `end`."""
     encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
     num_policies = end - first_player
+    tile_rows = _tile_rows(env, envs_per_device, encoder, num_policies)
+    batch_rows = BATCH_ROWS.get(jax.default_backend(), MAX_TILE_ROWS_ELSEWHERE)
     bank = PolicyBank(
         network=plan.key[0],
         distribution=encoder.distribution,
@@ -141,7 +146,8 @@ def _bank_seats(
         num_policies=num_policies,
         normalise_observations=spec.normalise_observations,
         normalise_rewards=spec.normalise_rewards,
-        tile_rows=_tile_rows(env, envs_per_device, encoder, num_policies),
+        tile_rows=tile_rows,
+        tiles_at_once=max(1, batch_rows // tile_rows),
     )
     _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
     return BankSeats(

@@ -1,5 +1,7 @@
 """Stacked policies act and evaluate as each would alone."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,8 +59,12 @@ def test_policies_start_out_different(bank_and_policies):
     ("wanted_share", "weights"),
     [(0.5, (1, 1, 1)), (1.0, (1, 1, 1)), (1.0, (1, 0, 0)), (0.3, (0, 5, 1)), (0.0, (1, 1, 1))],
 )
-def test_every_wanted_row_is_played_by_its_own_policy(bank_and_policies, wanted_share, weights):
+@pytest.mark.parametrize("together", [1, 3])
+def test_every_wanted_row_is_played_by_its_own_policy(
+    bank_and_policies, wanted_share, weights, together
+):
     bank, policies = bank_and_policies
+    bank = dataclasses.replace(bank, tiles_at_once=together)
     rng = np.random.default_rng(0)
     shape = (7, 3)
     hidden, inputs, fresh, wanted = random_rows(bank, rng, shape, wanted_share)
