@@ -191,8 +191,8 @@ def test_noise_and_its_twin_have_the_same_lengths_and_distributions():
         (np.array(rewards), reward, 0.0, 1.0),
         (np.array(features), obs.features, -1.0, 1.0),
     ):
-        assert low <= theirs.min() and theirs.max() <= high
-        assert low <= mine.min() and mine.max() <= high
+        for values in (theirs, mine):
+            assert low <= values.min() <= values.max() <= high
         assert abs(theirs.mean() - mine.mean()) < 0.05 * (high - low) / 6
         assert abs(theirs.std() - mine.std()) < 0.05 * (high - low) / 6
 

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 from flax import struct
-from ray_baseline.noise_twin import MAX_STEPS, NUM_ACTIONS, NUM_AGENTS, NUM_FEATURES
 
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
 from jaxmarl_envs.core import StepResult
+from ray_baseline.noise_twin import MAX_STEPS, NUM_ACTIONS, NUM_AGENTS, NUM_FEATURES
 
 
 @struct.dataclass

@@ -29,7 +29,7 @@ STORAGE_CELLS = [cell for cell in range(NUM_CELLS) if cell not in PORT_CELLS]
 
 
 def _exit(cell: int, axis: int) -> int:
-    """The cell behind an exit; even rows lead east, odd ones west, even columns north, odd south."""
+    """The cell behind an exit; even rows lead east, odd west, even columns north, odd south."""
     row, col = PLACES[cell]
     if axis == ROW:
         col += -1 if row % 2 else 1

@@ -1,0 +1,38 @@
+"""Settings of RLlib that `compare_ray.py --tune` tries."""
+
+import dataclasses
+from typing import Any
+
+from ray_baseline.scenarios import SCENARIOS
+
+_WIDTHS = [{"num_envs": envs, "num_runners": 0} for envs in (1, 8, 32, 128)]
+_RUNNERS = [{"num_envs": envs, "num_runners": n} for n in (1, 2) for envs in (8, 32, 128)]
+_ONE_THREAD = [{"num_envs": 32, "num_runners": 0, "torch_threads": 1}]
+_FREE = [*_WIDTHS, *_RUNNERS, *_ONE_THREAD]
+
+
+def _whole_episodes(length: int) -> list[dict[str, Any]]:
+    """Widths that make an iteration of whole episodes, and the same with everybody observing."""
+    ways = [
+        {"num_envs": envs, "num_runners": n, "batch_steps": max(n, 1) * envs * length}
+        for n, envs in ((0, 8), (0, 32), (1, 32), (2, 8), (2, 16), (2, 32))
+    ]
+    truncated = {"batch_mode": "truncate_episodes", "num_envs": 32, "num_runners": 2}
+    return [
+        *ways,
+        {**truncated, "batch_steps": 4096},
+        {**truncated, "batch_steps": 4096, "all_observe": True},
+    ]
+
+
+CANDIDATES: dict[str, list[dict[str, Any]]] = {
+    "tic_tac_toe": _FREE,
+    "crypto": _FREE,
+    "shuttle_grid": _whole_episodes(256),
+    "noise": _whole_episodes(200),
+}
+
+
+def tried(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """All settings with these changes."""
+    return vars(dataclasses.replace(SCENARIOS[name].rllib, **changes))
