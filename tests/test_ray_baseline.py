@@ -1,7 +1,11 @@
 """The plain-Python twins that RLlib steps, tick for tick against the environments themselves."""
 
+import dataclasses
+import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -17,7 +21,12 @@ sys.path.insert(0, str(SCRIPTS))
 from ray_baseline.crypto_twin import CryptoTwin  # noqa: E402
 from ray_baseline.noise import Noise  # noqa: E402
 from ray_baseline.noise_twin import MAX_STEPS, NoiseTwin  # noqa: E402
+from ray_baseline.our_side import make_run  # noqa: E402
+from ray_baseline.processes import run_side  # noqa: E402
+from ray_baseline.report import comparison_table, draw  # noqa: E402
+from ray_baseline.scenarios import SCENARIOS  # noqa: E402
 from ray_baseline.shuttle_grid_twin import ShuttleGridTwin  # noqa: E402
+from ray_baseline.summary import curve, machine, ratios, summarise  # noqa: E402
 from ray_baseline.tic_tac_toe_twin import TicTacToeTwin  # noqa: E402
 
 TWINS = {"tic_tac_toe": TicTacToeTwin, "crypto": CryptoTwin, "shuttle_grid": ShuttleGridTwin}
@@ -213,6 +222,160 @@ def play_noise(num_steps):
 
 def test_noise_keeps_the_contract():
     jaxmarl_envs.check_env(Noise())
+
+
+# --- the comparison -------------------------------------------------------------------------------
+
+
+def window(wall_s, env_steps, seconds=2.0, **returns):
+    return {
+        "wall_s": wall_s,
+        "cpu_s": 3.0,
+        "seconds": seconds,
+        "env_steps": env_steps,
+        "decisions": 3 * env_steps,
+        "trained_rows": 12 * env_steps,
+        "returns": returns,
+    }
+
+
+def run(*windows, memory=100.0, error=None):
+    return {"windows": list(windows), "peak_memory_mb": memory, "error": error}
+
+
+def test_rates_are_medians_without_the_first_windows():
+    runs = [
+        run(window(1, 1), window(2, 1), window(3, 600), window(4, 800)),
+        run(window(1, 1), window(2, 1), window(3, 1000, seconds=1.0), memory=300.0),
+    ]
+    found = summarise(runs, SCENARIOS["noise"])
+    assert found["env_steps_per_s"] == 400.0
+    assert found["env_steps_per_s_range"] == [300.0, 1000.0]
+    assert found["decisions_per_s"] == 1200.0
+    assert found["env_steps_per_core_s"] == 800 / 3
+    assert found["cores_kept_busy"] == 1.5
+    assert found["trained_rows_per_decision"] == 4.0
+    assert found["peak_memory_mb"] == 200.0
+    assert found["num_windows"] == 3
+
+
+def test_a_return_is_reached_only_if_every_run_reaches_it():
+    scenario = dataclasses.replace(SCENARIOS["tic_tac_toe"], target=0.5)
+    slow = run(window(5, 1, p3=0.0, p4=0.2), window(9, 1, p3=-0.4, p4=-0.8))
+    fast = run(window(1, 1, p3=-0.9), window(3, 1, p3=-0.5, p4=-0.5, x=1.0))
+    never = run(window(3, 1, p3=0.5, p4=0.5))
+    assert curve(slow["windows"], scenario) == [[5, -0.1], [9, 0.6]]
+    assert curve(fast["windows"], scenario) == [[3, 0.5]]
+    assert summarise([slow, fast], scenario)["seconds_to_target"] == 6.0
+    assert summarise([slow, never], scenario)["seconds_to_target"] is None
+
+
+def test_a_side_that_failed_is_a_row_of_the_table(tmp_path):
+    ours = summarise([run(window(1, 500), window(9, 500, eve_0=-20.0))], SCENARIOS["crypto"])
+    theirs = summarise([run(memory=None, error="IndexError: 48")], SCENARIOS["crypto"])
+    found = {"ours": ours, "rllib": theirs, "ratios": ratios(ours, theirs)}
+    assert set(found["ratios"].values()) == {None}
+    cells = [list(column.cells) for column in comparison_table("crypto", found).columns]
+    assert ["RLlib failed" in cells[0][-1], cells[1][-1]] == [True, "IndexError: 48"]
+    assert cells[1][0] == "250"
+    picture = tmp_path / "curves.png"
+    draw({"scenarios": {"crypto": found}, "machine": machine_of(1)}, picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def machine_of(cores):
+    return {"cores": cores, "processor": "abacus", "python": "3", "versions": {"jax": "0"}}
+
+
+def test_ratios_say_how_many_times_better_ours_is():
+    fast = summarise([run(window(2, 400, eve_0=-20.0), memory=50.0)], SCENARIOS["crypto"])
+    slow = summarise([run(window(8, 100, eve_0=-20.0), memory=200.0)], SCENARIOS["crypto"])
+    found = ratios(fast, slow)
+    assert found.pop("seconds_to_target") == 4.0
+    assert found.pop("peak_memory_mb") == 4.0
+    assert set(found.values()) == {4.0}
+
+
+def child(code):
+    """A command that runs `code`, in which `asked` is the request."""
+    return (sys.executable, "-c", f"import json, sys\nasked = json.loads(sys.argv[1])\n{code}")
+
+
+def test_a_side_reports_what_it_recorded_and_its_memory():
+    code = """
+import time
+ballast = b"x" * 100_000_000
+with open(asked["record"], "w") as record:
+    record.write(json.dumps(asked["rllib"]) + "\\n" + '{"half')
+time.sleep(1.5)
+"""
+    found = run_side("rllib", "crypto", 30.0, rllib={"num_envs": 3}, command=child(code))
+    assert found["windows"] == [{"num_envs": 3}]
+    assert found["error"] is None
+    assert 100 < found["peak_memory_mb"] < 1000
+
+
+def test_a_side_that_fails_says_why():
+    found = run_side("rllib", "crypto", 30.0, command=child("raise IndexError('no row 48')"))
+    assert found["error"] == "IndexError: no row 48"
+    assert found["windows"] == []
+
+
+def test_a_side_that_overruns_is_killed_with_all_that_it_started(tmp_path, monkeypatch):
+    monkeypatch.setattr("ray_baseline.processes.GRACE_S", 0.5)
+    pids = tmp_path / "pids"
+    code = f"""
+import os, subprocess, time
+grandchild = subprocess.Popen(["sleep", "600"], process_group=0)
+open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{grandchild.pid}}")
+time.sleep(600)
+"""
+    found = run_side("rllib", "crypto", 2.0, command=child(code))
+    assert found["error"] == "killed after 2 s"
+    time.sleep(0.2)
+    for pid in pids.read_text().split():
+        assert not is_running(pid)
+
+
+def is_running(pid):
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_our_side_trains_every_scenario_as_it_says():
+    for name, scenario in SCENARIOS.items():
+        env, _, config = make_run(scenario, seed=3)
+        assert env.agents == scenario.agents
+        assert (config.seed, config.ppo.num_epochs) == (3, 4)
+        assert (config.policy.network.memory_size or None) == scenario.lstm_size, name
+        assert tuple(config.policy.network.hidden_sizes) == scenario.hidden_sizes
+
+
+def test_without_ray_the_comparison_says_what_to_install(tmp_path):
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError('no ray', name='ray')\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, str(SCRIPTS / "compare_ray.py"), "--quick"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "error: 'ray' is not installed: pip install 'jaxmarl-ppo[ray]'\n"
+
+
+def test_recorded_results_can_be_shown_from_any_folder(tmp_path):
+    side = summarise([run(window(1, 500), window(9, 500, eve_0=-20.0))], SCENARIOS["crypto"])
+    found = {"ours": side, "rllib": side, "ratios": ratios(side, side)}
+    result = {"machine": machine_of(7), "not_the_same": ["nothing"], "scenarios": {"crypto": found}}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    command = [sys.executable, str(SCRIPTS / "compare_ray.py"), "--show", "result.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "1.0 x" in done.stdout
+    assert "7 cores of abacus" in done.stdout
+
+
+def test_the_machine_is_described():
+    found = machine()
+    assert 1 <= found["cores"] <= os.cpu_count()
+    assert found["processor"]
+    assert found["versions"]["jax"] == jax.__version__
 
 
 def test_twins_import_neither_ray_nor_jax():

@@ -7,10 +7,12 @@ python -m ray_baseline.child '{"side": "ours", "scenario": "crypto", "rllib": {}
 import dataclasses
 import importlib
 import json
+import os
 import sys
 import time
 from contextlib import closing
 
+from ray_baseline.processes import session_cpu_s
 from ray_baseline.scenarios import SCENARIOS
 
 MODULES = {"ours": "ray_baseline.our_side", "rllib": "ray_baseline.rllib_side"}
@@ -28,9 +30,12 @@ def main(request: str) -> None:
         use_cpu_cores()
     train = importlib.import_module(MODULES[asked["side"]]).train
     with open(asked["record"], "w") as record, closing(train(scenario, asked["seed"])) as windows:
+        used_s = session_cpu_s(os.getsid(0))
         for window in windows:
             wall_s = time.time() - asked["started"]
-            record.write(json.dumps({"wall_s": wall_s, **window}) + "\n")
+            before_s, used_s = used_s, session_cpu_s(os.getsid(0))
+            times = {"wall_s": wall_s, "cpu_s": used_s - before_s}
+            record.write(json.dumps({**times, **window}) + "\n")
             record.flush()
             if wall_s > asked["seconds"]:
                 break

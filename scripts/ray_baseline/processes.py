@@ -120,6 +120,16 @@ def session_members(session: int) -> list[int]:
     return members
 
 
+def session_cpu_s(session: int) -> float:
+    """Seconds of cores that a session's processes have used so far."""
+    ticks = 0
+    for pid in session_members(session):
+        with contextlib.suppress(OSError, IndexError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])  # in user and in system mode
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def session_memory_mb(session: int) -> float:
     """Memory of a session's processes in MB; what several share counts once."""
     total_kb = 0

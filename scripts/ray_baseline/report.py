@@ -12,7 +12,9 @@ from ray_baseline.scenarios import SCENARIOS
 ROWS = {
     "env_steps_per_s": ("environment steps/s", "{:,.0f}"),
     "decisions_per_s": ("decisions/s", "{:,.0f}"),
-    "seconds_to_target": ("seconds to a {label} of {target:g}", "{:,.1f}"),
+    "env_steps_per_core_s": ("environment steps per second of a core", "{:,.0f}"),
+    "cores_kept_busy": ("cores kept busy", "{:.1f}"),
+    "seconds_to_target": ("seconds to {label} of {target:g}", "{:,.1f}"),
     "peak_memory_mb": ("peak memory, MB", "{:,.0f}"),
     "trained_rows_per_decision": ("rows trained on per decision", "{:.2f}"),
 }
@@ -27,10 +29,10 @@ NOT_THE_SAME = (
     "trained on per decision.",
     "Tic-tac-toe: where RLlib's rollout ends, moves that wait for the other's answer are lost to "
     "training; a rollout has so many steps that these are few.",
-    "Shuttles: RLlib plays whole shifts (complete_episodes), since its learner fails with an "
-    "IndexError where a rollout ends between an LSTM agent's decision and its next. It has no "
-    "action mask with an LSTM: asking for an exit that is not there is holding. It discounts per "
-    "decision, and so does ours here.",
+    "Shuttles and noise: RLlib plays whole episodes (complete_episodes), since its learner fails "
+    "with an IndexError in the second iteration where a rollout ends between an LSTM agent's "
+    "decision and its next. Only ours masks exits that are not there; to RLlib, whose masks would "
+    "cost it time, asking for one is holding. Both discount per decision.",
     "Weights begin otherwise: ours orthogonal with a small last layer of the policy, RLlib's as "
     "torch has it. The frozen policies are such beginnings.",
     "Torch's LSTM has two bias vectors, ours has one, and its forget gates begin open.",
@@ -38,7 +40,8 @@ NOT_THE_SAME = (
     "the latest second.",
     "Steps per second leave out start-up, compilation and each run's first two windows. Seconds to "
     "a return and the picture count from the start of the process, imports and compilation "
-    "included. Memory is that of all processes of a side together.",
+    "included. Memory is that of all processes of a side together. Where cores are kept less busy "
+    "than there are, a side waits for itself, or other programs run beside it.",
 )
 SIDES = {"ours": "jaxmarl_ppo", "rllib": "RLlib"}
 

@@ -16,7 +16,7 @@ from ray_baseline.scenarios import Scenario
 WARM_UP_WINDOWS = 2
 PACKAGES = ("jax", "ray", "torch", "numpy", "gymnasium")
 # What ratios are given of; of the last two less is better.
-RATES = ("env_steps_per_s", "decisions_per_s")
+RATES = ("env_steps_per_s", "decisions_per_s", "env_steps_per_core_s")
 COSTS = ("seconds_to_target", "peak_memory_mb")
 
 Run = Mapping[str, Any]
@@ -36,7 +36,7 @@ def summarise(runs: Sequence[Run], scenario: Scenario) -> dict[str, Any]:
     """
     measured = [window for run in runs for window in _measured(run["windows"])]
     curves = [curve(run["windows"], scenario) for run in runs]
-    rates = {name: _rates(measured, name.removesuffix("_per_s")) for name in RATES}
+    rates = {name: _rates(measured, name) for name in RATES}
     errors = [run["error"] for run in runs if run["error"]]
     decisions = sum(window["decisions"] for window in measured)
     rows = sum(window["trained_rows"] for window in measured)
@@ -44,6 +44,7 @@ def summarise(runs: Sequence[Run], scenario: Scenario) -> dict[str, Any]:
         **{name: float(np.median(values)) if values else None for name, values in rates.items()},
         **{f"{name}_range": [min(v), max(v)] if v else None for name, v in rates.items()},
         "num_windows": len(measured),
+        "cores_kept_busy": _median([w["cpu_s"] / w["seconds"] for w in measured]),
         "trained_rows_per_decision": rows / decisions if decisions else None,
         "seconds_to_target": _median([seconds_to(c, scenario.target) for c in curves]),
         "peak_memory_mb": _median([run["peak_memory_mb"] for run in runs]),
@@ -80,7 +81,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": num_cores(),
         "python": sys.version.split()[0],
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": {name: version for name in PACKAGES if (version := _version(name))},
     }
 
 
@@ -98,13 +99,23 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def _measured(windows: Sequence[Run]) -> Sequence[Run]:
     """All but the first ones, as long as one is left."""
     return windows[min(WARM_UP_WINDOWS, max(len(windows) - 1, 0)) :]
 
 
 def _rates(windows: Sequence[Run], name: str) -> list[float]:
-    return [window[name] / window["seconds"] for window in windows]
+    """Per second of time, or of a core's work where that can be told."""
+    what = name.removesuffix("_per_core_s").removesuffix("_per_s")
+    seconds = "cpu_s" if name.endswith("_per_core_s") else "seconds"
+    return [window[what] / window[seconds] for window in windows if window[seconds] > 0]
 
 
 def _median(values: Sequence[float | None]) -> float | None:
