@@ -49,11 +49,7 @@ def compare(names: Sequence[str], rounds: int, total_s: float, seed: int) -> dic
         sides = {side: summarise(runs[name, side], SCENARIOS[name]) for side in SIDES}
         compared = ratios(sides["ours"], sides["rllib"])
         settings = {side: vars(getattr(SCENARIOS[name], side)) for side in SIDES}
-        found[name] = {
-            **sides,
-            "ratios": ratios(sides["ours"], sides["rllib"]),
-            "settings": settings,
-        }
+        found[name] = {**sides, "ratios": compared, "settings": settings}
     return {"machine": machine(), "not_the_same": list(NOT_THE_SAME), "scenarios": found}
 
 

@@ -18,10 +18,10 @@ from ray_baseline.rllib_env import TwinEnv  # noqa: E402
 from ray_baseline.scenarios import SCENARIOS  # noqa: E402
 
 SMALL = {
-    "tic_tac_toe": {"num_envs": 8, "batch_steps": 512},
-    "crypto": {"num_envs": 8, "batch_steps": 800},
-    "shuttle_grid": {"num_envs": 2, "batch_steps": 512},
-    "noise": {"num_envs": 2, "batch_steps": 400},
+    "tic_tac_toe": {"num_envs": 8, "batch_steps": 1024},
+    "crypto": {"num_envs": 8, "batch_steps": 1024},
+    "shuttle_grid": {"num_envs": 4, "batch_steps": 1024},
+    "noise": {"num_envs": 6, "batch_steps": 1200},
 }
 
 
@@ -111,7 +111,7 @@ def test_ensembles_are_drawn_per_episode_and_agent():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_rllib_trains_an_iteration(name):
     settings = {**SMALL[name], "num_runners": 0, "torch_threads": 1}
-    found = run_side("rllib", name, seconds=1.0 + 150.0, rllib={**settings}, command=one_window())
+    found = run_side("rllib", name, seconds=150.0, rllib=settings, command=one_window())
     assert found["error"] is None
     window = found["windows"][0]
     assert window["env_steps"] >= settings["batch_steps"]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def run_side(
             peak, error = _watch(process, seconds + GRACE_S)
         lines = record.read_text().splitlines() if record.exists() else []
         if error is None and process.returncode:
-            error = _last_line(errors.read_text()) or f"exit status {process.returncode}"
+            error = _what_failed(errors.read_text()) or f"exit status {process.returncode}"
         # A process that was killed may have left half a line.
         windows = [json.loads(line) for line in lines if line.endswith("}")]
         if error is None and not windows:
@@ -140,6 +141,8 @@ def session_memory_mb(session: int) -> float:
     return total_kb * 1024 / 1e6
 
 
-def _last_line(text: str) -> str:
+def _what_failed(text: str) -> str:
+    """The last exception in what a process wrote, or else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:MAX_ERROR_CHARS] if lines else ""
+    exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
+    return (exceptions or lines or [""])[-1][:MAX_ERROR_CHARS]

@@ -5,17 +5,19 @@ from typing import Any
 
 from ray_baseline.scenarios import SCENARIOS
 
-_WIDTHS = [{"num_envs": envs, "num_runners": 0} for envs in (1, 8, 32, 128)]
-_RUNNERS = [{"num_envs": envs, "num_runners": n} for n in (1, 2) for envs in (8, 32, 128)]
-_ONE_THREAD = [{"num_envs": 32, "num_runners": 0, "torch_threads": 1}]
-_FREE = [*_WIDTHS, *_RUNNERS, *_ONE_THREAD]
+_FREE = [
+    *({"num_envs": envs, "num_runners": 0} for envs in (1, 32, 128)),
+    {"num_envs": 32, "num_runners": 0, "torch_threads": 1},
+    {"num_envs": 32, "num_runners": 1},
+    *({"num_envs": envs, "num_runners": 2} for envs in (8, 32, 64, 128)),
+]
 
 
 def _whole_episodes(length: int) -> list[dict[str, Any]]:
     """Widths that make an iteration of whole episodes, and the same with everybody observing."""
     ways = [
-        {"num_envs": envs, "num_runners": n, "batch_steps": max(n, 1) * envs * length}
-        for n, envs in ((0, 8), (0, 32), (1, 32), (2, 8), (2, 16), (2, 32))
+        {"num_envs": envs, "num_runners": n, "batch_steps": max(max(n, 1) * envs, 8) * length}
+        for n, envs in ((0, 1), (0, 32), (1, 32), (2, 8), (2, 16), (2, 32))
     ]
     truncated = {"batch_mode": "truncate_episodes", "num_envs": 32, "num_runners": 2}
     return [
