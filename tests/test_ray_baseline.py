@@ -28,6 +28,7 @@ from ray_baseline.scenarios import SCENARIOS  # noqa: E402
 from ray_baseline.shuttle_grid_twin import ShuttleGridTwin  # noqa: E402
 from ray_baseline.summary import curve, machine, ratios, summarise  # noqa: E402
 from ray_baseline.tic_tac_toe_twin import TicTacToeTwin  # noqa: E402
+from ray_baseline.tuning import CANDIDATES, changed, fastest  # noqa: E402
 
 TWINS = {"tic_tac_toe": TicTacToeTwin, "crypto": CryptoTwin, "shuttle_grid": ShuttleGridTwin}
 
@@ -363,13 +364,33 @@ def test_without_ray_the_comparison_says_what_to_install(tmp_path):
 
 def test_recorded_results_can_be_shown_from_any_folder(tmp_path):
     side = summarise([run(window(1, 500), window(9, 500, eve_0=-20.0))], SCENARIOS["crypto"])
-    found = {"ours": side, "rllib": side, "ratios": ratios(side, side)}
+    settings = {"ours": {"num_envs": 5}, "rllib": changed("crypto", {"num_envs": 77})}
+    found = {"ours": side, "rllib": side, "ratios": ratios(side, side), "settings": settings}
     result = {"machine": machine_of(7), "not_the_same": ["nothing"], "scenarios": {"crypto": found}}
     (tmp_path / "result.json").write_text(json.dumps(result))
     command = [sys.executable, str(SCRIPTS / "compare_ray.py"), "--show", "result.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "1.0 x" in done.stdout
     assert "7 cores of abacus" in done.stdout
+    assert "crypto, RLlib: num_envs 77" in done.stdout
+
+
+def test_the_fastest_settings_are_those_that_did_not_fail():
+    rows = [
+        {"settings": {"num_envs": k}, "env_steps_per_s": rate, "error": error}
+        for k, (rate, error) in enumerate([(5.0, None), (9.0, None), (20.0, "boom"), (None, None)])
+    ]
+    failed = [{"settings": {}, "env_steps_per_s": None, "error": "boom"}]
+    tuning = {"scenarios": {"crypto": rows, "noise": failed}}
+    assert fastest(tuning) == {"crypto": {"num_envs": 1}}
+    assert changed("crypto", fastest(tuning)["crypto"])["num_envs"] == 1
+
+
+def test_all_candidates_are_settings_of_their_scenario():
+    for name, candidates in CANDIDATES.items():
+        for changes in candidates:
+            settings = changed(name, changes)
+            assert settings["batch_steps"] >= SCENARIOS[name].minibatch_rows
 
 
 def test_the_machine_is_described():

@@ -51,6 +51,10 @@ def print_report(result: Mapping[str, Any]) -> None:
     console = Console()
     for name, found in result["scenarios"].items():
         console.print(comparison_table(name, found))
+    for name, found in result["scenarios"].items():
+        for side, title in SIDES.items():
+            settings = ", ".join(f"{k} {v}" for k, v in found["settings"][side].items())
+            console.print(f"{name}, {title}: {settings}")
     console.print(f"{caption(result['machine'])}. What is not the same:")
     for sentence in result["not_the_same"]:
         console.print(f"- {sentence}")

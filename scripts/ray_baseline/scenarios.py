@@ -2,8 +2,7 @@
 
 Of both sides alike are the game, who plays whom, the networks, the passes over the data, the rows
 of a minibatch and the constants of PPO. Each side's own are the number of parallel environments and
-the length of a rollout; RLlib's are the fastest of those in `benchmarks/ray-tuning-cpu.json`, which
-`compare_ray.py --tune` writes.
+the length of a rollout; `compare_ray.py --tune` looks for better ones for RLlib.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,7 @@
-"""Settings of RLlib that `compare_ray.py --tune` tries."""
+"""Settings of RLlib that `compare_ray.py --tune` tries, and the fastest of them."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from ray_baseline.scenarios import SCENARIOS
@@ -35,6 +36,16 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def tried(name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """All settings with these changes."""
-    return vars(dataclasses.replace(SCENARIOS[name].rllib, **changes))
+def changed(name: str, changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """All settings of a scenario, with these changes."""
+    return vars(dataclasses.replace(SCENARIOS[name].rllib, **(changes or {})))
+
+
+def fastest(tuning: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Per scenario the settings with the most environment steps per second that did not fail."""
+    best = {}
+    for name, rows in tuning["scenarios"].items():
+        sound = [row for row in rows if row["env_steps_per_s"] and not row["error"]]
+        if sound:
+            best[name] = max(sound, key=lambda row: row["env_steps_per_s"])["settings"]
+    return best
