@@ -21,10 +21,10 @@ sys.path.insert(0, str(SCRIPTS))
 from ray_baseline.crypto_twin import CryptoTwin  # noqa: E402
 from ray_baseline.noise import Noise  # noqa: E402
 from ray_baseline.noise_twin import MAX_STEPS, NoiseTwin  # noqa: E402
-from ray_baseline.our_side import make_run  # noqa: E402
+from ray_baseline.our_side import make_run, train  # noqa: E402
 from ray_baseline.processes import run_side  # noqa: E402
 from ray_baseline.report import comparison_table, draw  # noqa: E402
-from ray_baseline.scenarios import SCENARIOS  # noqa: E402
+from ray_baseline.scenarios import SCENARIOS, OurSettings  # noqa: E402
 from ray_baseline.shuttle_grid_twin import ShuttleGridTwin  # noqa: E402
 from ray_baseline.summary import curve, machine, ratios, summarise  # noqa: E402
 from ray_baseline.tic_tac_toe_twin import TicTacToeTwin  # noqa: E402
@@ -351,6 +351,19 @@ def test_our_side_trains_every_scenario_as_it_says():
         assert (config.seed, config.ppo.num_epochs) == (3, 4)
         assert (config.policy.network.memory_size or None) == scenario.lstm_size, name
         assert tuple(config.policy.network.hidden_sizes) == scenario.hidden_sizes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_our_side_trains_a_window(name):
+    scenario = dataclasses.replace(
+        SCENARIOS[name], ours=OurSettings(num_envs=8, num_steps=64, num_minibatches=1)
+    )
+    found = next(train(scenario, seed=0))
+    assert found["env_steps"] == 8 * 64
+    assert 0 < found["trained_rows"] <= 4 * found["decisions"]
+    assert all(np.isfinite(value) for value in found["returns"].values())
+    assert found["optimiser_steps"] > 0
 
 
 def test_without_ray_the_comparison_says_what_to_install(tmp_path):

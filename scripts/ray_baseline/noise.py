@@ -17,7 +17,7 @@ class NoiseState:
 
 
 class Noise(MultiAgentEnv[NoiseState, tuple[()]]):
-    """Features are uniform on [-1, 1], rewards on [0, 1]; each agent is idle at half of the ticks."""
+    """Features are uniform on [-1, 1], rewards on [0, 1]; each agent is idle half of the time."""
 
     name = "noise"
     agents = tuple(str(i) for i in range(NUM_AGENTS))
