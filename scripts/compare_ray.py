@@ -1,0 +1,130 @@
+"""Ray RLlib's PPO against this package's: speed, learning and memory on the same four workloads.
+
+    python scripts/compare_ray.py --quick
+    taskset -c 0,1 python scripts/compare_ray.py --json benchmarks/ray-cpu.json --plot docs/ray.png
+
+Both sides train in processes of their own, one after the other on the same cores, for the same kind
+of work: equal networks, passes over the data, rows per minibatch and constants. RLlib steps plain
+Python games with settings that suit it; which are its fastest here, and a comparison with those, is
+
+    python scripts/compare_ray.py --tune --json tuning.json
+    python scripts/compare_ray.py --quick --tuned tuning.json
+
+A side that fails is a row of the table.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ray_baseline.processes import run_side
+from ray_baseline.report import NOT_THE_SAME, SIDES, draw, print_report, tuning_table
+from ray_baseline.scenarios import SCENARIOS
+from ray_baseline.summary import machine, ratios, summarise
+from ray_baseline.tuning import CANDIDATES, changed, fastest
+
+from jaxmarl_envs.adapters import import_extra
+
+# Seconds for everything, and how a scenario's share of them is split.
+QUICK_S = 560.0
+SHARES = {"ours": 1.0, "rllib": 1.5}
+TUNING_S = 40.0
+
+
+def compare(
+    names: Sequence[str],
+    rounds: int,
+    total_s: float,
+    seed: int,
+    tuned: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Run both sides of the scenarios in turn, so that all end within about `total_s`.
+
+    `tuned` has settings of RLlib to be changed, by scenario.
+    """
+    deadline = time.monotonic() + total_s
+    plan = [(name, r, side) for name in names for r in range(rounds) for side in SIDES]
+    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for k, (name, r, side) in enumerate(plan):
+        # What one leaves over, or takes too much, is shared out among those to come.
+        left = sum(SHARES[later] for *_, later in plan[k:])
+        seconds = max(deadline - time.monotonic(), 1.0) * SHARES[side] / left
+        print(f"{name}: {SIDES[side]}, {seconds:.0f} s", flush=True)
+        run = run_side(side, name, seconds, seed + r, rllib=tuned.get(name))
+        runs.setdefault((name, side), []).append(run)
+    found = {}
+    for name in names:
+        sides = {side: summarise(runs[name, side], SCENARIOS[name]) for side in SIDES}
+        compared = ratios(sides["ours"], sides["rllib"])
+        settings = {"ours": vars(SCENARIOS[name].ours), "rllib": changed(name, tuned.get(name))}
+        found[name] = {**sides, "ratios": compared, "settings": settings}
+    return {"machine": machine(), "not_the_same": list(NOT_THE_SAME), "scenarios": found}
+
+
+def tune(names: Sequence[str], seconds: float, seed: int) -> dict[str, Any]:
+    """RLlib's rates at every candidate setting."""
+    from rich.console import Console
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in names:
+        for changes in CANDIDATES[name]:
+            run = run_side("rllib", name, seconds, seed, rllib=changes)
+            row = summarise([run], SCENARIOS[name])
+            del row["curves"], row["seconds_to_target"]
+            found.setdefault(name, []).append({"settings": changed(name, changes), **row})
+        Console().print(tuning_table(name, found[name]))
+    return {"machine": machine(), "scenarios": found}
+
+
+def main(args: Sequence[str]) -> None:
+    """Measure, print, record and draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("--quick", action="store_true", help="all in under ten minutes")
+    parser.add_argument("--minutes", type=float, default=60.0, help="for everything; default 60")
+    parser.add_argument("--rounds", type=int, help="runs of each side; default 3, quick 1")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="where to record what was measured")
+    parser.add_argument("--plot", type=Path, help="where to draw return against time, as PNG")
+    parser.add_argument("--tune", action="store_true", help="only RLlib, at many settings")
+    parser.add_argument("--tuned", type=Path, help="take RLlib's fastest settings from --tune")
+    parser.add_argument("--show", type=Path, help="only show what --json recorded earlier")
+    options = parser.parse_args(args)
+    for name in options.names:
+        if name not in SCENARIOS:
+            parser.error(f"unknown scenario {name!r}; valid: {', '.join(SCENARIOS)}")
+    if options.tune and (options.plot or options.tuned):
+        parser.error("--plot and --tuned have no effect with --tune")
+    names = options.names or list(SCENARIOS)
+    if options.show:
+        result = json.loads(options.show.read_text())
+    else:
+        for module in ("ray", "torch"):
+            import_extra(module, "ray")
+        if options.tune:
+            result = tune(names, TUNING_S, options.seed)
+        else:
+            rounds = options.rounds or (1 if options.quick else 3)
+            total_s = QUICK_S if options.quick else 60.0 * options.minutes
+            tuned = fastest(json.loads(options.tuned.read_text())) if options.tuned else {}
+            result = compare(names, rounds, total_s, options.seed, tuned)
+        result["command"] = shlex.join(["python", "scripts/compare_ray.py", *args])
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    if not options.tune:
+        print_report(result)
+    if options.plot:
+        draw(result, options.plot)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except ImportError as error:
+        sys.exit(f"error: {error}")

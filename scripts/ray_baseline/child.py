@@ -1,0 +1,45 @@
+"""A process that trains one side of one scenario and records it; `processes.run_side` starts it.
+
+python -m ray_baseline.child '{"side": "ours", "scenario": "crypto", "rllib": {}, "seconds": 30,
+"seed": 0, "started": 1700000000.0, "record": "FILE"}'
+"""
+
+import dataclasses
+import importlib
+import json
+import os
+import sys
+import time
+from contextlib import closing
+
+from ray_baseline.processes import session_cpu_s
+from ray_baseline.scenarios import SCENARIOS
+
+MODULES = {"ours": "ray_baseline.our_side", "rllib": "ray_baseline.rllib_side"}
+
+
+def main(request: str) -> None:
+    """Write a line of JSON for every window of training, until time is up."""
+    asked = json.loads(request)
+    scenario = SCENARIOS[asked["scenario"]]
+    settings = dataclasses.replace(scenario.rllib, **asked["rllib"])
+    scenario = dataclasses.replace(scenario, rllib=settings)
+    if asked["side"] == "ours":
+        from jaxmarl_ppo import use_cpu_cores
+
+        use_cpu_cores()
+    train = importlib.import_module(MODULES[asked["side"]]).train
+    with open(asked["record"], "w") as record, closing(train(scenario, asked["seed"])) as windows:
+        used_s = session_cpu_s(os.getsid(0))
+        for window in windows:
+            wall_s = time.time() - asked["started"]
+            before_s, used_s = used_s, session_cpu_s(os.getsid(0))
+            times = {"wall_s": wall_s, "cpu_s": used_s - before_s}
+            record.write(json.dumps({**times, **window}) + "\n")
+            record.flush()
+            if wall_s > asked["seconds"]:
+                break
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,95 @@
+"""A scenario as a configuration of this package, and its training in windows of time."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+import jaxmarl_envs
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo import LSTM, MLP, Ensemble, Matchups, PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.compilation import compile_run
+from jaxmarl_ppo.parallel import Devices
+from jaxmarl_ppo.summary import summarise
+from ray_baseline.noise import Noise
+from ray_baseline.scenarios import Scenario
+
+# A window is to last about this long, and may have at most this many times the last one's work.
+WINDOW_S = 1.0
+WINDOW_GROWTH = 4
+
+
+def make_run(scenario: Scenario, seed: int) -> tuple[MultiAgentEnv, Any, TrainConfig]:
+    """The environment, its parameters and everything that the trainer is told."""
+    if scenario.game == "noise":
+        env: MultiAgentEnv = Noise()
+        env_params = env.default_params
+    else:
+        env, env_params = jaxmarl_envs.make(scenario.game)
+    settings, lstm_size = scenario.ours, scenario.lstm_size
+    mlp = MLP(hidden_sizes=scenario.hidden_sizes)
+    network = LSTM(hidden_sizes=scenario.hidden_sizes, lstm_size=lstm_size) if lstm_size else mlp
+    config = TrainConfig(
+        total_env_steps=10**12,  # until time is up; nothing follows a schedule
+        num_envs=settings.num_envs,
+        num_steps=settings.num_steps,
+        seed=seed,
+        policies=Matchups(scenario.tables, scenario.weights) if scenario.tables else Ensemble(3),
+        policy=PolicySpec(network=network),
+        specs={name: PolicySpec(network=network, trainable=False) for name in scenario.frozen},
+        ppo=PPOConfig(
+            learning_rate=scenario.learning_rate,
+            num_epochs=scenario.num_epochs,
+            num_minibatches=settings.num_minibatches,
+            gamma=scenario.gamma,
+            gae_lambda=scenario.gae_lambda,
+            entropy_coef=scenario.entropy_coef,
+            bptt_length=scenario.sequence_length if lstm_size else None,
+            adam_eps=1e-8,  # as torch has it
+        ),
+        micro_batch_rows=settings.micro_batch_rows,
+    )
+    return env, env_params, config
+
+
+def train(scenario: Scenario, seed: int) -> Iterator[dict[str, Any]]:
+    """Compile, then train window by window for as long as the caller asks for more."""
+    env, env_params, config = make_run(scenario, seed)
+    learner = make_learner(env, env_params, config)
+    key = jax.random.key(config.seed)
+    run = compile_run(learner, Devices(learner.num_devices), key)
+    state, empty = run.init(key)
+    empty = jax.device_get(empty)
+    iterations = 1
+    while True:
+        began = time.perf_counter()
+        state, metrics = run.train(state, np.int32(iterations), empty)
+        found = summarise(metrics, env.agents, learner.players)
+        seconds = time.perf_counter() - began
+        yield {
+            "seconds": seconds,
+            "env_steps": found["env_steps"],
+            "decisions": found["decisions"],
+            "returns": _returns(found),
+            **_work(found, scenario),
+        }
+        wanted = int(WINDOW_S * iterations / seconds)
+        iterations = max(1, min(wanted, WINDOW_GROWTH * iterations))
+
+
+def _returns(found: dict[str, Any]) -> dict[str, float]:
+    """Mean return of every agent and policy that ended a life in this window."""
+    groups = {**found["policies"], **found["agents"]}
+    return {name: group["return_mean"] for name, group in groups.items() if "return_mean" in group}
+
+
+def _work(found: dict[str, Any], scenario: Scenario) -> dict[str, float]:
+    """Rows that were trained on, and the optimiser's steps over all policies."""
+    trained = [p for p in found["policies"].values() if "optimiser_steps" in p]
+    return {
+        "trained_rows": scenario.num_epochs * sum(p["trained_decisions"] for p in trained),
+        "optimiser_steps": sum(p["optimiser_steps"] for p in trained),
+    }

@@ -1,0 +1,48 @@
+"""What the wrapper for RLlib needs of a game in plain Python."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+
+class Twin(Protocol):
+    """One game with the rules of one of our environments. `A` agents, `N` actions each.
+
+    `reset` begins an episode and `step` advances it by one tick; all else tells of the present
+    tick. Arrays that are handed out are not to be changed.
+    """
+
+    agents: tuple[str, ...]
+    feature_widths: tuple[int, ...]  # of each agent
+    num_actions: int
+    bounds: tuple[float, float]  # of all features
+    over: bool  # the episode has ended
+    truncated: bool  # it was cut off, and is no terminal state
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Begin an episode."""
+        ...
+
+    def step(self, actions: Sequence[int]) -> Sequence[float]:
+        """Advance one tick.
+
+        Args:
+            actions: `[A]`; those of agents that do not act are ignored.
+
+        Returns:
+            `[A]`: what each agent earned at this tick.
+        """
+        ...
+
+    def acting(self) -> Sequence[int]:
+        """Which agents must act now, by index."""
+        ...
+
+    def features(self, agent: int) -> np.ndarray:
+        """`[D]` float32: what an agent sees."""
+        ...
+
+    def action_mask(self, agent: int) -> np.ndarray:
+        """`[N]` float32: 1 for an action that is legal, 0 for one that is not."""
+        ...

@@ -1,0 +1,137 @@
+"""The Ray baseline itself: RLlib trains on the twins, and gets from them what it needs."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray.rllib")
+pytest.importorskip("torch")
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+from ray_baseline.processes import run_side  # noqa: E402
+from ray_baseline.rllib_config import make_config  # noqa: E402
+from ray_baseline.rllib_env import TwinEnv  # noqa: E402
+from ray_baseline.scenarios import SCENARIOS  # noqa: E402
+
+SMALL = {
+    "tic_tac_toe": {"num_envs": 8, "batch_steps": 1024},
+    "crypto": {"num_envs": 8, "batch_steps": 1024},
+    "shuttle_grid": {"num_envs": 4, "batch_steps": 1024},
+    "noise": {"num_envs": 6, "batch_steps": 1200},
+}
+
+
+def make_env(name, **changes):
+    masked = SCENARIOS[name].action_mask
+    return TwinEnv({"game": name, "action_mask": masked, "all_observe": False, **changes})
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_observations_lie_in_their_spaces(name):
+    env, rng = make_env(name), np.random.default_rng(0)
+    obs, _ = env.reset(seed=0)
+    for _ in range(300):
+        for agent, seen in obs.items():
+            assert env.observation_spaces[agent].contains(seen)
+        actions = {agent: int(rng.integers(env.action_spaces[agent].n)) for agent in obs}
+        obs, reward, terminated, truncated, _ = env.step(actions)
+        assert set(reward) == set(env.possible_agents)
+        if terminated["__all__"] or truncated["__all__"]:
+            assert set(obs) == set(env.possible_agents)
+            obs, _ = env.reset()
+
+
+def test_the_mover_alone_observes_until_the_game_ends():
+    env = make_env("tic_tac_toe")
+    obs, _ = env.reset()
+    for cell, mover, waiting in ((0, "x", "o"), (3, "o", "x"), (1, "x", "o"), (4, "o", "x")):
+        assert set(obs) == {mover}
+        assert obs[mover]["action_mask"][cell] == 1.0
+        obs, reward, terminated, _, _ = env.step({mover: cell})
+        assert obs[waiting]["action_mask"][cell] == 0.0
+        assert reward == {"x": 0.0, "o": 0.0}
+        assert not terminated["__all__"]
+    obs, reward, terminated, truncated, _ = env.step({"x": 2})
+    assert set(obs) == {"x", "o"}
+    assert reward == {"x": 1.0, "o": -1.0}
+    assert (terminated["__all__"], truncated["__all__"]) == (True, False)
+
+
+def test_everybody_can_be_made_to_observe():
+    env = make_env("shuttle_grid", all_observe=True)
+    obs, _ = env.reset(seed=0)
+    assert set(obs) == set(env.possible_agents)
+    moving = dict.fromkeys(obs, 1)
+    obs, *_ = env.step(moving)
+    assert set(obs) == set(env.possible_agents)
+    assert len(env.twin.acting()) < 6
+
+
+def test_a_seed_tells_all_episodes():
+    def episodes(env, seed):
+        first = env.reset(seed=seed)[0]
+        return [first, env.reset()[0]]
+
+    env = make_env("shuttle_grid")
+    a, b, c = (episodes(env, seed) for seed in (1, 1, 2))
+    np.testing.assert_equal(a, b)
+    for other in (a[1], c[0]):
+        with pytest.raises(AssertionError):
+            np.testing.assert_equal(a[0], other)
+
+
+class Episode:
+    def __init__(self, id_):
+        self.id_ = id_
+
+
+def test_policies_are_drawn_per_episode_for_all_agents_together():
+    draw = make_config(SCENARIOS["tic_tac_toe"], 0).policy_mapping_fn
+    drawn = [(draw("x", Episode(f"e{i}")), draw("o", Episode(f"e{i}"))) for i in range(4000)]
+    shares = {pair: drawn.count(pair) / 4000 for pair in set(drawn)}
+    assert set(shares) == {("p1", "p2"), ("p3", "p2"), ("p1", "p4")}
+    assert abs(shares["p1", "p2"] - 0.6) < 0.04
+    assert abs(shares["p3", "p2"] - 0.2) < 0.04
+
+
+def test_ensembles_are_drawn_per_episode_and_agent():
+    draw = make_config(SCENARIOS["crypto"], 0).policy_mapping_fn
+    agents = SCENARIOS["crypto"].agents
+    drawn = [tuple(draw(agent, Episode(f"e{i}")) for agent in agents) for i in range(5400)]
+    assert len(set(drawn)) == 27
+    assert all(abs(drawn.count(triple) - 200) < 75 for triple in set(drawn))
+    assert draw("bob_0", Episode("e1")) == draw("bob_0", Episode("e1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_rllib_trains_an_iteration(name):
+    settings = {**SMALL[name], "num_runners": 0, "torch_threads": 1}
+    found = run_side("rllib", name, seconds=150.0, rllib=settings, command=one_window())
+    assert found["error"] is None
+    window = found["windows"][0]
+    assert window["env_steps"] >= settings["batch_steps"]
+    assert window["trained_rows"] >= 4 * 0.4 * window["decisions"]
+    assert set(SCENARIOS[name].return_of) <= set(window["returns"])
+
+
+def one_window():
+    """The child process, whose time is up after its first iteration."""
+    code = (
+        "import json, sys; from ray_baseline.child import main; "
+        "main(json.dumps({**json.loads(sys.argv[1]), 'seconds': 0}))"
+    )
+    return (sys.executable, "-c", code)
+
+
+def test_the_baseline_is_told_all_constants():
+    for name, scenario in SCENARIOS.items():
+        config = make_config(dataclasses.replace(scenario, gamma=0.5), 7)
+        assert (config.gamma, config.seed, config.num_epochs) == (0.5, 7, scenario.num_epochs)
+        assert config.minibatch_size == scenario.minibatch_rows
+        modules = config.rl_module_spec.rl_module_specs
+        assert set(config.policies_to_train) == set(modules) - set(scenario.frozen), name
