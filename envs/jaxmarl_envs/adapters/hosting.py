@@ -1,0 +1,294 @@
+"""One environment stepped from Python, its agents called by name: what every door out shares.
+
+Keys: episode `e` after `seed(s)` has the key `fold_in(key(s), e)`, of which `fold_in(., 0)` begins
+it and `fold_in(., t)` makes its tick `t = 1, 2, ...`.
+"""
+
+import functools
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.spaces import Discrete, Space
+
+_MOST_TICKS_WITHOUT_AN_AGENT = 10_000
+_LIFE = "#"
+
+
+@struct.dataclass
+class Running:
+    """An episode on the device."""
+
+    key: jax.Array  # [] of the episode
+    tick: jax.Array  # [] int32: ticks done
+    state: Any
+    obs: Observation
+
+
+@struct.dataclass
+class Ticked:
+    """What one tick brought, or several of which only the last concerned an agent."""
+
+    reward: jax.Array  # [A], summed over the ticks
+    terminated: jax.Array  # [A] bool: lives that ended on the last tick
+    truncated: jax.Array  # [A] bool, False where `terminated`
+    final: Observation  # in which an ended agent's row is its own
+
+
+class Programs(NamedTuple):
+    """The compiled functions of an environment."""
+
+    reset: Callable[[jax.Array, Any], Running]
+    step: Callable[[Running, Any, Any], tuple[Running, Ticked]]
+    step_on: Callable[[Running, Any, Any], tuple[Running, Ticked]]
+
+
+@functools.lru_cache(maxsize=32)
+def programs(env: MultiAgentEnv) -> Programs:
+    """`reset(key, params)`, `step(running, action, params)`, and `step_on` with the same arguments.
+
+    `step` makes one tick. `step_on` makes ticks until somebody is to act or a life ends, at most
+    10,000; they are compiled once for all that step this environment.
+    """
+
+    def reset(key: jax.Array, params: Any) -> Running:
+        obs, state = env.reset_env(jax.random.fold_in(key, 0), params)
+        return Running(key, jnp.zeros((), jnp.int32), state, obs)
+
+    def step(running: Running, action: Any, params: Any) -> tuple[Running, Ticked]:
+        tick = running.tick + 1
+        obs, state, reward, terminated, truncated, info = env.step_env(
+            jax.random.fold_in(running.key, tick), running.state, action, params
+        )
+        final = info.get("final_observation", obs)
+        ticked = Ticked(reward, terminated, truncated & ~terminated, final)
+        return Running(running.key, tick, state, obs), ticked
+
+    def step_on(running: Running, action: Any, params: Any) -> tuple[Running, Ticked]:
+        first, none = running.tick, jnp.zeros(env.num_agents, bool)
+        nothing = Ticked(jnp.zeros(env.num_agents), none, none, running.obs)
+
+        def nobody_concerned(carry: tuple[Running, Ticked]) -> jax.Array:
+            running, ticked = carry
+            concerned = running.obs.agent_mask | ticked.terminated | ticked.truncated
+            num_ticks = running.tick - first
+            waiting = ~concerned.any() & (num_ticks < _MOST_TICKS_WITHOUT_AN_AGENT)
+            return (num_ticks == 0) | waiting
+
+        def once_more(carry: tuple[Running, Ticked]) -> tuple[Running, Ticked]:
+            running, ticked = step(carry[0], action, params)
+            return running, ticked.replace(reward=carry[1].reward + ticked.reward)
+
+        return jax.lax.while_loop(nobody_concerned, once_more, (running, nothing))
+
+    return Programs(jax.jit(reset), jax.jit(step), jax.jit(step_on))
+
+
+class Ended(NamedTuple):
+    """How an agent's life ended."""
+
+    slot: int
+    terminated: bool
+    truncated: bool
+
+
+class Passed(NamedTuple):
+    """What happened to agents, by name."""
+
+    rewards: dict[str, float]  # of everyone who lived before or lives now
+    ended: dict[str, Ended]
+
+    def flags(self) -> tuple[dict[str, bool], dict[str, bool]]:
+        """Whether each of them was terminated, and whether truncated, on this tick."""
+        terminated, truncated = (
+            dict.fromkeys(self.rewards, False),
+            dict.fromkeys(self.rewards, False),
+        )
+        for agent, end in self.ended.items():
+            terminated[agent], truncated[agent] = end.terminated, end.truncated
+        return terminated, truncated
+
+
+class Hosted:
+    """An environment that is being stepped, one episode after another.
+
+    Agents are called by `name_of_life`.
+
+    Attributes:
+        slots: the slot of everyone who lives, by name, in the order of the slots.
+        acts: `[A]` bool, who must act now.
+        lives: how many lives each slot has had in this episode.
+    """
+
+    def __init__(self, env: MultiAgentEnv, params: Any) -> None:
+        self.env = env
+        self.params = jax.device_put(env.default_params if params is None else params)
+        self.continuous = env.is_continuous(self.params)
+        spaces = env.action_spaces(self.params)
+        self.action_spaces = [to_gymnasium_space(space) for space in spaces.values()]
+        self._sizes = [s.n if isinstance(s, Discrete) else s.size for s in spaces.values()]
+        self._width = env.action_width(self.params)
+        self.feature_spaces = [
+            to_gymnasium_space(env.observation_space(agent, self.params)) for agent in env.agents
+        ]
+        self._own = [tuple(slice(n) for n in space.shape or ()) for space in self.feature_spaces]
+        self._programs = programs(env)
+        self._seed: int | None = None
+        self._running: Running | None = None
+
+    # ---- Stepping --------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begin an episode: the first one after a seed, or the next one."""
+        if seed is None and self._seed is None:
+            seed = secrets.randbits(31)
+        if seed is not None:
+            self._seed, self._episode = seed, 0
+        else:
+            self._episode += 1
+        key = jax.random.fold_in(jax.random.key(self._seed), self._episode)
+        self._running = self._programs.reset(key, self.params)
+        self._see(jax.device_get(self._running.obs))
+        self.lives = [0] * self.env.num_agents
+        self._names: list[str | None] = [None] * self.env.num_agents
+        self._name_lives()
+
+    def step(self, actions: Mapping[str, Any], until_asked: bool = False) -> Passed:
+        """One tick, or ticks until somebody is to act or a life ends.
+
+        Args:
+            actions: of those who must act; others may be named too.
+            until_asked: whether to go on over ticks that concern no agent.
+
+        Raises:
+            ValueError: no episode runs, somebody who must act does not, or an unknown agent or
+                action.
+        """
+        if self._running is None or not self.slots:
+            raise ValueError(f"{self.env.name!r}: no episode is running: call reset first")
+        step = self._programs.step_on if until_asked else self._programs.step
+        self._running, ticked = step(self._running, self._encode(actions), self.params)
+        told = (self._running.obs, ticked.reward, ticked.terminated, ticked.truncated)
+        seen, reward, terminated, truncated = jax.device_get(told)
+        self._see(seen)
+        lived, ended = self.slots, {}
+        if terminated.any() or truncated.any():
+            self._final = jax.device_get(ticked.final)
+            for agent, slot in lived.items():
+                if terminated[slot] or truncated[slot]:
+                    ended[agent] = Ended(slot, bool(terminated[slot]), bool(truncated[slot]))
+                    self._names[slot] = None
+        elif until_asked and not self.acts.any():
+            raise ValueError(
+                f"{self.env.name!r}: nobody was to act for {_MOST_TICKS_WITHOUT_AN_AGENT:,} ticks"
+            )
+        self._name_lives()
+        rewards = {agent: float(reward[slot]) for agent, slot in lived.items()}
+        full = set(lived.values())
+        for agent, slot in self.slots.items():
+            # Reborn at once: the reward was earned by the life that ended.
+            rewards.setdefault(agent, 0.0 if slot in full else float(reward[slot]))
+        return Passed(rewards, ended)
+
+    def _see(self, obs: Observation) -> None:
+        self._seen, self.acts = obs, obs.agent_mask
+
+    def _name_lives(self) -> None:
+        for slot, name in enumerate(self.env.agents):
+            if self._names[slot] is None and self._seen.alive[slot]:
+                self.lives[slot] += 1
+                self._names[slot] = name_of_life(name, self.lives[slot])
+        self.slots = {name: slot for slot, name in enumerate(self._names) if name is not None}
+
+    def _encode(self, actions: Mapping[str, Any]) -> np.ndarray:
+        """`[A]` int or `[A, N]` float."""
+        shape = (self.env.num_agents, self._width) if self.continuous else self.env.num_agents
+        encoded = np.zeros(shape, np.float32 if self.continuous else np.int32)
+        for agent, action in actions.items():
+            if agent not in self.slots:
+                raise ValueError(f"unknown agent {agent!r}: alive are {', '.join(self.slots)}")
+            slot = self.slots[agent]
+            space = self.action_spaces[slot]
+            action = np.asarray(action)
+            if action.shape != space.shape or not (self.continuous or 0 <= action < space.n):
+                raise ValueError(f"action {action} of {agent!r} is not in its space {space}")
+            if self.continuous:
+                encoded[slot, : self._sizes[slot]] = action.reshape(-1)
+            else:
+                encoded[slot] = action
+        for agent, slot in self.slots.items():
+            if self.acts[slot] and agent not in actions:
+                raise ValueError(f"{agent!r} must act, and {', '.join(actions) or 'nobody'} did")
+        return encoded
+
+    # ---- What agents see -------------------------------------------------------------------------
+
+    def features(self, slot: int, final: bool = False) -> np.ndarray:
+        """The slot's own features, now or at the end of the life that has just ended there."""
+        obs = self._final if final else self._seen
+        return obs.features[slot][self._own[slot]]
+
+    def action_mask(self, slot: int, final: bool = False) -> np.ndarray:
+        """`[n]` bool, which of the slot's own actions are legal."""
+        obs = self._final if final else self._seen
+        return obs.action_mask[slot][: self._sizes[slot]]
+
+    @property
+    def central_state(self) -> np.ndarray | None:
+        """`[G]`, where the environment shows one."""
+        return self._seen.state
+
+
+def name_of_life(slot: str, life: int) -> str:
+    """What the `life`-th agent in a slot is called: `car`, then `car#2`, `car#3`."""
+    return slot if life == 1 else f"{slot}{_LIFE}{life}"
+
+
+def slot_name(agent: str) -> str:
+    """The name of the slot that an agent lives in: `car` for `car` and for `car#2`."""
+    return agent.split(_LIFE)[0]
+
+
+def to_gymnasium_space(space: Space) -> Any:
+    """The same space as a gymnasium one."""
+    if isinstance(space, Discrete):
+        return gymnasium.spaces.Discrete(space.n)
+    low, high = (
+        np.broadcast_to(np.asarray(bound, np.float32), space.shape)
+        for bound in (space.low, space.high)
+    )
+    return gymnasium.spaces.Box(low, high, dtype=np.float32)
+
+
+def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
+    """Whether an agent's own action can ever be masked, as far as tracing tells.
+
+    False only where the masks depend on neither chance nor state nor action and allow everything.
+    """
+    if env.is_continuous(params):
+        return False
+
+    def masks(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        obs, state = env.reset_env(key, params)
+        action = jax.random.randint(key, (env.num_agents,), 0, 1)
+        return obs.action_mask, env.step_env(key, state, action, params)[0].action_mask
+
+    # Under `vmap` only what depends on the keys has a batch axis.
+    try:
+        jax.eval_shape(jax.vmap(masks, out_axes=None), jax.random.split(jax.random.key(0), 2))
+    except ValueError as error:
+        if "out_axes" not in str(error):
+            raise
+        return True
+    widths = [space.n for space in env.action_spaces(params).values()]
+    for mask in jax.device_get(jax.jit(masks)(jax.random.key(0))):
+        if not all(row[:n].all() for row, n in zip(mask, widths, strict=True)):
+            return True
+    return False

@@ -1,0 +1,313 @@
+"""Our environments for users of PettingZoo, as a ParallelEnv or as an AECEnv.
+
+>>> env = to_parallel(*jaxmarl_envs.make("crypto"))
+>>> env = to_aec(*jaxmarl_envs.make("tic_tac_toe"))
+
+Both step one environment on the host, so they are for the tools and trainers of PettingZoo's
+neighbourhood, not for speed. `hosting` says which keys a seed stands for: the same seed gives the
+same episodes through either door. A reset with a seed seeds the action spaces too.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.hosting import (
+    Hosted,
+    has_illegal_actions,
+    name_of_life,
+    slot_name,
+)
+from jaxmarl_envs.core import MultiAgentEnv
+
+pettingzoo = import_extra("pettingzoo", "pettingzoo")
+
+ACTION_MASKS = ("auto", "observation", "info", "none")
+
+
+def to_parallel(
+    env: MultiAgentEnv,
+    params: Any = None,
+    *,
+    action_masks: str = "auto",
+    max_lives: int | None = 1,
+) -> "Parallel":
+    """A `pettingzoo.ParallelEnv`, of which a step is a tick.
+
+    **Who acts.** All that live are in `agents` and may send actions; those of agents that wait are
+    ignored and may be left out. `infos[agent]["acts"]` says whether the next action counts. The
+    mask of an agent that waits leaves it one action, so that a masked policy is certain of it and
+    learns nothing from it.
+
+    **Masks** are int8, as `Discrete.sample` takes them. `"observation"` makes every observation a
+    dict of `"observation"` and `"action_mask"`, as PettingZoo's own board games do; `"info"` puts
+    the mask into `infos[agent]["action_mask"]`; `"none"` leaves it out. `"auto"` is `"observation"`
+    where actions can be illegal or agents can wait (`max_actors` is below the number of slots),
+    and otherwise `"none"`, which it always is for continuous actions.
+
+    **Lives.** An agent whose life ends gets its own final observation with the reward and the flag
+    of that tick, and leaves `agents`. PettingZoo forbids names to return, so the next life in a
+    slot gets a new one: `car`, then `car#2`, `car#3`. They are all in `possible_agents`, for
+    `max_lives` lives of every slot; a further one is an error. With `max_lives=None` there is no
+    bound, and no `possible_agents`, as PettingZoo has it for generated agents. A slot has one pair
+    of spaces, for all of its lives.
+
+    Args:
+        env: the environment.
+        params: its parameters, by default `env.default_params`.
+        action_masks: where masks go, see above.
+        max_lives: the most lives in a slot in one episode, or None.
+
+    Raises:
+        ValueError: an unknown choice, masks asked of continuous actions, or `max_lives` below 1.
+    """
+    return Parallel(env, params, action_masks, max_lives)
+
+
+def to_aec(
+    env: MultiAgentEnv,
+    params: Any = None,
+    *,
+    action_masks: str = "auto",
+    max_lives: int | None = 1,
+) -> "AEC":
+    """A `pettingzoo.AECEnv`, in which whoever must act does so in the order of the slots.
+
+    Agents that act on the same tick see what was there at its beginning; the tick is made when the
+    last of them has acted. Ticks on which nobody acts pass unseen. What an agent earns while it
+    waits adds up until its next `last()`; an agent whose life ends, whether it ever acted or not,
+    gets a last turn with its final observation, all that it has earned since and its flag, to which
+    the only answer is `step(None)`. Agents that are born appear in `agents` at once.
+
+    Arguments, masks and lives are as for `to_parallel`, except that `"auto"` puts masks into
+    observations only where actions can be illegal, for nobody is asked who waits.
+    """
+    return AEC(env, params, action_masks, max_lives)
+
+
+class _Common:
+    """What both kinds of environments share."""
+
+    render_mode = None
+    agents: list[str]
+
+    def _init(
+        self,
+        env: MultiAgentEnv,
+        params: Any,
+        action_masks: str,
+        max_lives: int | None,
+        masks_waiting: bool,
+    ) -> None:
+        if action_masks not in ACTION_MASKS:
+            raise ValueError(
+                f"action_masks={action_masks!r}: valid choices: {', '.join(ACTION_MASKS)}"
+            )
+        if max_lives is not None and max_lives < 1:
+            raise ValueError(f"max_lives={max_lives}: must be at least 1, or None for no bound")
+        self.metadata = {"name": env.name, "render_modes": [], "is_parallelizable": False}
+        self._hosted = hosted = Hosted(env, params)
+        if hosted.continuous and action_masks in ("observation", "info"):
+            raise ValueError(
+                f"action_masks={action_masks!r}: {env.name!r} has continuous actions, which have "
+                "no masks: choose 'auto' or 'none'"
+            )
+        if action_masks == "auto":
+            waiting = masks_waiting and not hosted.continuous and env.max_actors < env.num_agents
+            needed = waiting or has_illegal_actions(env, hosted.params)
+            action_masks = "observation" if needed else "none"
+        self.action_masks, self.max_lives = action_masks, max_lives
+        self._observation_spaces = hosted.feature_spaces
+        if action_masks == "observation":
+            self._observation_spaces = [
+                gymnasium.spaces.Dict({"observation": seen, "action_mask": _mask_space(chosen)})
+                for seen, chosen in zip(hosted.feature_spaces, hosted.action_spaces, strict=True)
+            ]
+        if max_lives is not None:
+            self.possible_agents = [
+                name_of_life(agent, life)
+                for life in range(1, max_lives + 1)
+                for agent in env.agents
+            ]
+        self.agents = []
+
+    def observation_space(self, agent: str) -> gymnasium.Space:
+        """The agent's own space, the same object every time."""
+        return self._observation_spaces[self._hosted.env.agent_index(slot_name(agent))]
+
+    def action_space(self, agent: str) -> gymnasium.Space:
+        """The agent's own space, the same object every time."""
+        return self._hosted.action_spaces[self._hosted.env.agent_index(slot_name(agent))]
+
+    def state(self) -> np.ndarray:
+        """What a centralised critic may see `[G]`, where the environment says so."""
+        state = self._hosted.central_state
+        if state is None:
+            raise NotImplementedError(f"{self._hosted.env.name!r} shows no central state")
+        return state
+
+    def _begin(self, seed: int | None) -> None:
+        self._hosted.reset(seed)
+        if seed is not None:  # for everyone, because late-comers sample actions too
+            for slot, space in enumerate(self._hosted.action_spaces):
+                space.seed(seed + slot)
+
+    def _admit(self) -> list[str]:
+        """Who lives; an error if somebody is one too many."""
+        for agent, slot in self._hosted.slots.items():
+            if self.max_lives is not None and self._hosted.lives[slot] > self.max_lives:
+                raise ValueError(
+                    f"{agent!r} was born, but possible_agents has max_lives={self.max_lives} of "
+                    "each slot: give a larger max_lives, or None for no bound"
+                )
+        return list(self._hosted.slots)
+
+    def _observe(self, slot: int, final: bool = False) -> Any:
+        # Copies, because arrays of the device are read-only.
+        features = np.array(self._hosted.features(slot, final))
+        if self.action_masks != "observation":
+            return features
+        return {"observation": features, "action_mask": self._mask(slot, final)}
+
+    def _mask(self, slot: int, final: bool) -> np.ndarray:
+        return self._hosted.action_mask(slot, final).astype(np.int8)
+
+    def _info(self, slot: int, final: bool = False) -> dict[str, Any]:
+        return {"action_mask": self._mask(slot, final)} if self.action_masks == "info" else {}
+
+
+class Parallel(_Common, pettingzoo.ParallelEnv):
+    """See `to_parallel`."""
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        params: Any = None,
+        action_masks: str = "auto",
+        max_lives: int | None = 1,
+    ) -> None:
+        self._init(env, params, action_masks, max_lives, masks_waiting=True)
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Begin an episode; `options` are not used."""
+        self._begin(seed)
+        self.agents = self._admit()
+        slots = self._hosted.slots
+        observations = {agent: self._observe(slot) for agent, slot in slots.items()}
+        return observations, {agent: self._info(slot) for agent, slot in slots.items()}
+
+    def step(
+        self, actions: dict[str, Any]
+    ) -> tuple[
+        dict[str, Any],
+        dict[str, float],
+        dict[str, bool],
+        dict[str, bool],
+        dict[str, dict[str, Any]],
+    ]:
+        """Make a tick."""
+        passed = self._hosted.step(actions)
+        self.agents = self._admit()
+        observations, infos = {}, {}
+        for agent in passed.rewards:
+            final = agent in passed.ended
+            slot = passed.ended[agent].slot if final else self._hosted.slots[agent]
+            observations[agent] = self._observe(slot, final)
+            infos[agent] = self._info(slot, final)
+        terminated, truncated = passed.flags()
+        return observations, passed.rewards, terminated, truncated, infos
+
+    def _mask(self, slot: int, final: bool) -> np.ndarray:
+        mask = super()._mask(slot, final)
+        if not final and not self._hosted.acts[slot]:
+            mask[np.argmax(mask) + 1 :] = 0
+        return mask
+
+    def _info(self, slot: int, final: bool = False) -> dict[str, Any]:
+        acts = not final and bool(self._hosted.acts[slot])
+        return {"acts": acts, **super()._info(slot, final)}
+
+
+class AEC(_Common, pettingzoo.AECEnv):
+    """See `to_aec`."""
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        params: Any = None,
+        action_masks: str = "auto",
+        max_lives: int | None = 1,
+    ) -> None:
+        self._init(env, params, action_masks, max_lives, masks_waiting=False)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Begin an episode in which somebody is to act; `options` are not used."""
+        self.agents, self._ended = [], {}
+        self.rewards, self._cumulative_rewards = {}, {}
+        self.terminations, self.truncations, self.infos = {}, {}, {}
+        self._actions: dict[str, Any] = {}
+        self._skip_agent_selection = None
+        self._begin(seed)
+        self._enter()
+        self._go_on()
+
+    def step(self, action: Any) -> None:
+        """Take the selected agent's action, or None of one whose life has ended."""
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)
+            self._ended.pop(agent)
+            return
+        self._clear_rewards()
+        self._cumulative_rewards[agent] = 0.0
+        self._actions[agent] = action
+        if len(self._actions) < len(self._turns):
+            self.agent_selection = self._turns[len(self._actions)]
+            return
+        self._tick()
+        self._go_on()
+
+    def observe(self, agent: str) -> Any:
+        """What the agent sees now, or saw at the end of its life."""
+        if agent in self._ended:
+            return self._ended[agent]
+        return self._observe(self._hosted.slots[agent])
+
+    def _go_on(self) -> None:
+        """Make ticks until somebody is to act or nobody lives, and select who is next."""
+        while self._hosted.slots and not self._hosted.acts.any():
+            self._tick()
+        acts = self._hosted.acts
+        self._turns = [agent for agent, slot in self._hosted.slots.items() if acts[slot]]
+        self.agent_selection = self._turns[0] if self._turns else self.agents[0]
+        self._deads_step_first()
+
+    def _tick(self) -> None:
+        passed = self._hosted.step(self._actions, until_asked=True)
+        self._actions = {}
+        for agent, end in passed.ended.items():
+            self._ended[agent] = self._observe(end.slot, final=True)
+            self.terminations[agent], self.truncations[agent] = end.terminated, end.truncated
+            self.infos[agent] = self._info(end.slot, final=True)
+        self._enter()
+        for agent, reward in passed.rewards.items():
+            self.rewards[agent] += reward
+            self._cumulative_rewards[agent] += reward
+
+    def _enter(self) -> None:
+        """Let in those who were born, and tell all that live what is new."""
+        living = self._admit()
+        for agent in living:
+            if agent not in self.rewards:
+                self.agents.append(agent)
+                self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
+                self.terminations[agent] = self.truncations[agent] = False
+            self.infos[agent] = self._info(self._hosted.slots[agent])
+
+
+def _mask_space(action_space: gymnasium.Space) -> gymnasium.Space:
+    return gymnasium.spaces.Box(0, 1, (int(action_space.n),), np.int8)
