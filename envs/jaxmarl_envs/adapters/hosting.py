@@ -7,6 +7,7 @@ it and `fold_in(., t)` makes its tick `t = 1, 2, ...`.
 import functools
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -83,8 +84,9 @@ def programs(env: MultiAgentEnv) -> Programs:
             return (num_ticks == 0) | waiting
 
         def once_more(carry: tuple[Running, Ticked]) -> tuple[Running, Ticked]:
-            running, ticked = step(carry[0], action, params)
-            return running, ticked.replace(reward=carry[1].reward + ticked.reward)
+            chosen = jnp.where(carry[0].tick == first, action, jnp.zeros_like(action))
+            running, ticked = step(carry[0], chosen, params)
+            return running, replace(ticked, reward=carry[1].reward + ticked.reward)
 
         return jax.lax.while_loop(nobody_concerned, once_more, (running, nothing))
 
@@ -121,14 +123,22 @@ class Hosted:
 
     Agents are called by `name_of_life`.
 
+    Args:
+        env: the environment.
+        params: its parameters, by default `env.default_params`.
+        max_lives: the most lives that a slot can have in an episode, or None.
+
     Attributes:
         slots: the slot of everyone who lives, by name, in the order of the slots.
         acts: `[A]` bool, who must act now.
-        lives: how many lives each slot has had in this episode.
+        possible_agents: the names of the first `max_lives` lives of all slots, or where there is
+            no bound those of the first.
     """
 
-    def __init__(self, env: MultiAgentEnv, params: Any) -> None:
-        self.env = env
+    def __init__(self, env: MultiAgentEnv, params: Any, max_lives: int | None) -> None:
+        if max_lives is not None and max_lives < 1:
+            raise ValueError(f"max_lives={max_lives}: must be at least 1, or None for no bound")
+        self.env, self.max_lives = env, max_lives
         self.params = jax.device_put(env.default_params if params is None else params)
         self.continuous = env.is_continuous(self.params)
         spaces = env.action_spaces(self.params)
@@ -139,24 +149,27 @@ class Hosted:
             to_gymnasium_space(env.observation_space(agent, self.params)) for agent in env.agents
         ]
         self._own = [tuple(slice(n) for n in space.shape or ()) for space in self.feature_spaces]
+        self.possible_agents = [
+            name_of_life(agent, life)
+            for life in range(1, (max_lives or 1) + 1)
+            for agent in env.agents
+        ]
         self._programs = programs(env)
-        self._seed: int | None = None
+        self._series: jax.Array | None = None
         self._running: Running | None = None
 
     # ---- Stepping --------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> None:
         """Begin an episode: the first one after a seed, or the next one."""
-        if seed is None and self._seed is None:
-            seed = secrets.randbits(31)
-        if seed is not None:
-            self._seed, self._episode = seed, 0
-        else:
-            self._episode += 1
-        key = jax.random.fold_in(jax.random.key(self._seed), self._episode)
+        if seed is not None or self._series is None:
+            self._series = jax.random.key(secrets.randbits(31) if seed is None else seed)
+            self._episode = 0
+        key = jax.random.fold_in(self._series, self._episode)
+        self._episode += 1
         self._running = self._programs.reset(key, self.params)
         self._see(jax.device_get(self._running.obs))
-        self.lives = [0] * self.env.num_agents
+        self._lives = [0] * self.env.num_agents
         self._names: list[str | None] = [None] * self.env.num_agents
         self._name_lives()
 
@@ -180,7 +193,7 @@ class Hosted:
         self._see(seen)
         lived, ended = self.slots, {}
         if terminated.any() or truncated.any():
-            self._final = jax.device_get(ticked.final)
+            self._final: Any = jax.device_get(ticked.final)
             for agent, slot in lived.items():
                 if terminated[slot] or truncated[slot]:
                     ended[agent] = Ended(slot, bool(terminated[slot]), bool(truncated[slot]))
@@ -197,14 +210,19 @@ class Hosted:
             rewards.setdefault(agent, 0.0 if slot in full else float(reward[slot]))
         return Passed(rewards, ended)
 
-    def _see(self, obs: Observation) -> None:
+    def _see(self, obs: Any) -> None:
         self._seen, self.acts = obs, obs.agent_mask
 
     def _name_lives(self) -> None:
         for slot, name in enumerate(self.env.agents):
             if self._names[slot] is None and self._seen.alive[slot]:
-                self.lives[slot] += 1
-                self._names[slot] = name_of_life(name, self.lives[slot])
+                self._lives[slot] += 1
+                self._names[slot] = name_of_life(name, self._lives[slot])
+                if self.max_lives is not None and self._lives[slot] > self.max_lives:
+                    raise ValueError(
+                        f"{self._names[slot]!r} was born, one more life in its slot than "
+                        f"max_lives={self.max_lives}: give a larger max_lives, or None for no bound"
+                    )
         self.slots = {name: slot for slot, name in enumerate(self._names) if name is not None}
 
     def _encode(self, actions: Mapping[str, Any]) -> np.ndarray:
@@ -267,6 +285,37 @@ def to_gymnasium_space(space: Space) -> Any:
     return gymnasium.spaces.Box(low, high, dtype=np.float32)
 
 
+def place_of_masks(
+    hosted: Hosted, choice: str, valid: tuple[str, ...], needed_anyway: bool = False
+) -> str:
+    """Where action masks go: a valid choice, or what "auto" comes to, "observation" or "none".
+
+    Raises:
+        ValueError: another choice, or masks of continuous actions.
+    """
+    if choice not in valid:
+        raise ValueError(f"action_masks={choice!r}: valid choices: {', '.join(valid)}")
+    if hosted.continuous and choice not in ("auto", "none"):
+        raise ValueError(
+            f"action_masks={choice!r}: {hosted.env.name!r} has continuous actions, which have no "
+            "masks: choose 'auto' or 'none'"
+        )
+    if choice != "auto":
+        return choice
+    needed = needed_anyway or has_illegal_actions(hosted.env, hosted.params)
+    return "observation" if needed and not hosted.continuous else "none"
+
+
+def with_masks(hosted: Hosted, key: str, dtype: type) -> list[Any]:
+    """Observation spaces that are dicts of features, under `key`, and `"action_mask"`."""
+    return [
+        gymnasium.spaces.Dict(
+            {key: seen, "action_mask": gymnasium.spaces.Box(0, 1, (int(chosen.n),), dtype)}
+        )
+        for seen, chosen in zip(hosted.feature_spaces, hosted.action_spaces, strict=True)
+    ]
+
+
 def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
     """Whether an agent's own action can ever be masked, as far as tracing tells.
 
@@ -287,8 +336,9 @@ def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
         if "out_axes" not in str(error):
             raise
         return True
-    widths = [space.n for space in env.action_spaces(params).values()]
-    for mask in jax.device_get(jax.jit(masks)(jax.random.key(0))):
-        if not all(row[:n].all() for row, n in zip(mask, widths, strict=True)):
-            return True
-    return False
+    spaces = [to_gymnasium_space(space) for space in env.action_spaces(params).values()]
+    return not all(
+        row[: space.n].all()
+        for mask in jax.device_get(jax.jit(masks)(jax.random.key(0)))
+        for row, space in zip(mask, spaces, strict=True)
+    )

@@ -14,12 +14,7 @@ import gymnasium
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.hosting import (
-    Hosted,
-    has_illegal_actions,
-    name_of_life,
-    slot_name,
-)
+from jaxmarl_envs.adapters.hosting import Hosted, place_of_masks, slot_name, with_masks
 from jaxmarl_envs.core import MultiAgentEnv
 
 pettingzoo = import_extra("pettingzoo", "pettingzoo")
@@ -101,36 +96,15 @@ class _Common:
         max_lives: int | None,
         masks_waiting: bool,
     ) -> None:
-        if action_masks not in ACTION_MASKS:
-            raise ValueError(
-                f"action_masks={action_masks!r}: valid choices: {', '.join(ACTION_MASKS)}"
-            )
-        if max_lives is not None and max_lives < 1:
-            raise ValueError(f"max_lives={max_lives}: must be at least 1, or None for no bound")
+        self._hosted = hosted = Hosted(env, params, max_lives)
+        waiting = masks_waiting and env.max_actors < env.num_agents
+        self.action_masks = place_of_masks(hosted, action_masks, ACTION_MASKS, waiting)
         self.metadata = {"name": env.name, "render_modes": [], "is_parallelizable": False}
-        self._hosted = hosted = Hosted(env, params)
-        if hosted.continuous and action_masks in ("observation", "info"):
-            raise ValueError(
-                f"action_masks={action_masks!r}: {env.name!r} has continuous actions, which have "
-                "no masks: choose 'auto' or 'none'"
-            )
-        if action_masks == "auto":
-            waiting = masks_waiting and not hosted.continuous and env.max_actors < env.num_agents
-            needed = waiting or has_illegal_actions(env, hosted.params)
-            action_masks = "observation" if needed else "none"
-        self.action_masks, self.max_lives = action_masks, max_lives
         self._observation_spaces = hosted.feature_spaces
-        if action_masks == "observation":
-            self._observation_spaces = [
-                gymnasium.spaces.Dict({"observation": seen, "action_mask": _mask_space(chosen)})
-                for seen, chosen in zip(hosted.feature_spaces, hosted.action_spaces, strict=True)
-            ]
+        if self.action_masks == "observation":
+            self._observation_spaces = with_masks(hosted, "observation", np.int8)
         if max_lives is not None:
-            self.possible_agents = [
-                name_of_life(agent, life)
-                for life in range(1, max_lives + 1)
-                for agent in env.agents
-            ]
+            self.possible_agents = hosted.possible_agents
         self.agents = []
 
     def observation_space(self, agent: str) -> gymnasium.Space:
@@ -153,16 +127,6 @@ class _Common:
         if seed is not None:  # for everyone, because late-comers sample actions too
             for slot, space in enumerate(self._hosted.action_spaces):
                 space.seed(seed + slot)
-
-    def _admit(self) -> list[str]:
-        """Who lives; an error if somebody is one too many."""
-        for agent, slot in self._hosted.slots.items():
-            if self.max_lives is not None and self._hosted.lives[slot] > self.max_lives:
-                raise ValueError(
-                    f"{agent!r} was born, but possible_agents has max_lives={self.max_lives} of "
-                    "each slot: give a larger max_lives, or None for no bound"
-                )
-        return list(self._hosted.slots)
 
     def _observe(self, slot: int, final: bool = False) -> Any:
         # Copies, because arrays of the device are read-only.
@@ -195,7 +159,7 @@ class Parallel(_Common, pettingzoo.ParallelEnv):
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Begin an episode; `options` are not used."""
         self._begin(seed)
-        self.agents = self._admit()
+        self.agents = list(self._hosted.slots)
         slots = self._hosted.slots
         observations = {agent: self._observe(slot) for agent, slot in slots.items()}
         return observations, {agent: self._info(slot) for agent, slot in slots.items()}
@@ -211,7 +175,7 @@ class Parallel(_Common, pettingzoo.ParallelEnv):
     ]:
         """Make a tick."""
         passed = self._hosted.step(actions)
-        self.agents = self._admit()
+        self.agents = list(self._hosted.slots)
         observations, infos = {}, {}
         for agent in passed.rewards:
             final = agent in passed.ended
@@ -300,14 +264,9 @@ class AEC(_Common, pettingzoo.AECEnv):
 
     def _enter(self) -> None:
         """Let in those who were born, and tell all that live what is new."""
-        living = self._admit()
-        for agent in living:
+        for agent, slot in self._hosted.slots.items():
             if agent not in self.rewards:
                 self.agents.append(agent)
                 self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
                 self.terminations[agent] = self.truncations[agent] = False
-            self.infos[agent] = self._info(self._hosted.slots[agent])
-
-
-def _mask_space(action_space: gymnasium.Space) -> gymnasium.Space:
-    return gymnasium.spaces.Box(0, 1, (int(action_space.n),), np.int8)
+            self.infos[agent] = self._info(slot)
