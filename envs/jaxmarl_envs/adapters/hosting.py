@@ -55,8 +55,8 @@ class Programs(NamedTuple):
 def programs(env: MultiAgentEnv) -> Programs:
     """`reset(key, params)`, `step(running, action, params)`, and `step_on` with the same arguments.
 
-    `step` makes one tick. `step_on` makes ticks until somebody is to act or a life ends, at most
-    10,000; they are compiled once for all that step this environment.
+    `step` makes one tick. `step_on` makes ticks until somebody is to act or a life begins or ends,
+    at most 10,000, in which those who are not asked send 0. They are compiled once for all that step this environment.
     """
 
     def reset(key: jax.Array, params: Any) -> Running:
@@ -73,12 +73,13 @@ def programs(env: MultiAgentEnv) -> Programs:
         return Running(running.key, tick, state, obs), ticked
 
     def step_on(running: Running, action: Any, params: Any) -> tuple[Running, Ticked]:
-        first, none = running.tick, jnp.zeros(env.num_agents, bool)
+        first, alive, none = running.tick, running.obs.alive, jnp.zeros(env.num_agents, bool)
         nothing = Ticked(jnp.zeros(env.num_agents), none, none, running.obs)
 
         def nobody_concerned(carry: tuple[Running, Ticked]) -> jax.Array:
             running, ticked = carry
-            concerned = running.obs.agent_mask | ticked.terminated | ticked.truncated
+            ended = ticked.terminated | ticked.truncated
+            concerned = running.obs.agent_mask | ended | (running.obs.alive != alive)
             num_ticks = running.tick - first
             waiting = ~concerned.any() & (num_ticks < _MOST_TICKS_WITHOUT_AN_AGENT)
             return (num_ticks == 0) | waiting
@@ -131,6 +132,7 @@ class Hosted:
     Attributes:
         slots: the slot of everyone who lives, by name, in the order of the slots.
         acts: `[A]` bool, who must act now.
+        episode: how many episodes have been begun since the seed before this one.
         possible_agents: the names of the first `max_lives` lives of all slots, or where there is
             no bound those of the first.
     """
@@ -164,9 +166,10 @@ class Hosted:
         """Begin an episode: the first one after a seed, or the next one."""
         if seed is not None or self._series is None:
             self._series = jax.random.key(secrets.randbits(31) if seed is None else seed)
-            self._episode = 0
-        key = jax.random.fold_in(self._series, self._episode)
-        self._episode += 1
+            self.episode = 0
+        else:
+            self.episode += 1
+        key = jax.random.fold_in(self._series, self.episode)
         self._running = self._programs.reset(key, self.params)
         self._see(jax.device_get(self._running.obs))
         self._lives = [0] * self.env.num_agents
@@ -174,7 +177,7 @@ class Hosted:
         self._name_lives()
 
     def step(self, actions: Mapping[str, Any], until_asked: bool = False) -> Passed:
-        """One tick, or ticks until somebody is to act or a life ends.
+        """One tick, or ticks until somebody is to act or a life begins or ends.
 
         Args:
             actions: of those who must act; others may be named too.
@@ -198,16 +201,13 @@ class Hosted:
                 if terminated[slot] or truncated[slot]:
                     ended[agent] = Ended(slot, bool(terminated[slot]), bool(truncated[slot]))
                     self._names[slot] = None
-        elif until_asked and not self.acts.any():
+        self._name_lives()
+        if until_asked and not self.acts.any() and self.slots == lived:
             raise ValueError(
                 f"{self.env.name!r}: nobody was to act for {_MOST_TICKS_WITHOUT_AN_AGENT:,} ticks"
             )
-        self._name_lives()
-        rewards = {agent: float(reward[slot]) for agent, slot in lived.items()}
-        full = set(lived.values())
-        for agent, slot in self.slots.items():
-            # Reborn at once: the reward was earned by the life that ended.
-            rewards.setdefault(agent, 0.0 if slot in full else float(reward[slot]))
+        rewards = dict.fromkeys(self.slots, 0.0)  # who has just been born has earned nothing
+        rewards |= {agent: float(reward[slot]) for agent, slot in lived.items()}
         return Passed(rewards, ended)
 
     def _see(self, obs: Any) -> None:
