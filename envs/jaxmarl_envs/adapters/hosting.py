@@ -56,7 +56,8 @@ def programs(env: MultiAgentEnv) -> Programs:
     """`reset(key, params)`, `step(running, action, params)`, and `step_on` with the same arguments.
 
     `step` makes one tick. `step_on` makes ticks until somebody is to act or a life begins or ends,
-    at most 10,000, in which those who are not asked send 0. They are compiled once for all that step this environment.
+    at most 10,000, in which those who are not asked send 0. They are compiled once for all that
+    step this environment.
     """
 
     def reset(key: jax.Array, params: Any) -> Running:
