@@ -5,6 +5,7 @@ it and `fold_in(., t)` makes its tick `t = 1, 2, ...`.
 """
 
 import functools
+import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,6 +24,10 @@ _MOST_TICKS_WITHOUT_AN_AGENT = 10_000
 _LIFE = "#"
 
 
+# A tick is fetched as one table `[A, F + N + 5]`: features, flat, and action mask, then these.
+_ALIVE, _ACTS, _REWARD, _TERMINATED, _TRUNCATED = range(-5, 0)
+
+
 @struct.dataclass
 class Running:
     """An episode on the device."""
@@ -30,69 +35,77 @@ class Running:
     key: jax.Array  # [] of the episode
     tick: jax.Array  # [] int32: ticks done
     state: Any
-    obs: Observation
-
-
-@struct.dataclass
-class Ticked:
-    """What one tick brought, or several of which only the last concerned an agent."""
-
-    reward: jax.Array  # [A], summed over the ticks
-    terminated: jax.Array  # [A] bool: lives that ended on the last tick
-    truncated: jax.Array  # [A] bool, False where `terminated`
-    final: Observation  # in which an ended agent's row is its own
+    central: jax.Array | None  # [G] what a centralised critic may see
+    table: jax.Array  # [A, F + N + 5] float: what agents see, and the last tick brought
+    final: jax.Array  # [A, F + N] float, in which an ended agent's row is its own
 
 
 class Programs(NamedTuple):
     """The compiled functions of an environment."""
 
-    reset: Callable[[jax.Array, Any], Running]
-    step: Callable[[Running, Any, Any], tuple[Running, Ticked]]
-    step_on: Callable[[Running, Any, Any], tuple[Running, Ticked]]
+    reset: Callable[[jax.Array, Any, Any], Running]
+    step: Callable[[Running, Any, Any], Running]
+    step_on: Callable[[Running, Any, Any], Running]
 
 
 @functools.lru_cache(maxsize=32)
 def programs(env: MultiAgentEnv) -> Programs:
-    """`reset(key, params)`, `step(running, action, params)`, and `step_on` with the same arguments.
+    """`reset(series, episode, params)`, `step(running, action, params)` and `step_on`, alike.
 
-    `step` makes one tick. `step_on` makes ticks until somebody is to act or a life begins or ends,
-    at most 10,000, in which those who are not asked send 0. They are compiled once for all that
-    step this environment.
+    `reset` begins an episode of the series of a key, `step` makes one tick. `step_on` makes ticks
+    until somebody is to act or a life begins or ends, at most 10,000, in which those who are not
+    asked send 0; rewards are summed over them. All are compiled once for an environment, however
+    many step it.
     """
 
-    def reset(key: jax.Array, params: Any) -> Running:
+    def reset(series: jax.Array, episode: Any, params: Any) -> Running:
+        key = jax.random.fold_in(series, episode)
         obs, state = env.reset_env(jax.random.fold_in(key, 0), params)
-        return Running(key, jnp.zeros((), jnp.int32), state, obs)
+        nothing = jnp.zeros(env.num_agents)
+        table = _table(obs, nothing, nothing, nothing)
+        return Running(key, jnp.zeros((), jnp.int32), state, obs.state, table, _seen(obs))
 
-    def step(running: Running, action: Any, params: Any) -> tuple[Running, Ticked]:
+    def step(running: Running, action: Any, params: Any) -> Running:
         tick = running.tick + 1
         obs, state, reward, terminated, truncated, info = env.step_env(
             jax.random.fold_in(running.key, tick), running.state, action, params
         )
-        final = info.get("final_observation", obs)
-        ticked = Ticked(reward, terminated, truncated & ~terminated, final)
-        return Running(running.key, tick, state, obs), ticked
+        table = _table(obs, reward, terminated, truncated & ~terminated)
+        final = _seen(info.get("final_observation", obs))
+        return Running(running.key, tick, state, obs.state, table, final)
 
-    def step_on(running: Running, action: Any, params: Any) -> tuple[Running, Ticked]:
-        first, alive, none = running.tick, running.obs.alive, jnp.zeros(env.num_agents, bool)
-        nothing = Ticked(jnp.zeros(env.num_agents), none, none, running.obs)
+    def step_on(running: Running, action: Any, params: Any) -> Running:
+        first, alive = running.tick, running.table[:, _ALIVE]
 
-        def nobody_concerned(carry: tuple[Running, Ticked]) -> jax.Array:
-            running, ticked = carry
-            ended = ticked.terminated | ticked.truncated
-            concerned = running.obs.agent_mask | ended | (running.obs.alive != alive)
+        def nobody_concerned(running: Running) -> jax.Array:
+            changed = running.table[:, _ALIVE] != alive
+            told = running.table[:, jnp.array([_ACTS, _TERMINATED, _TRUNCATED])] > 0
             num_ticks = running.tick - first
-            waiting = ~concerned.any() & (num_ticks < _MOST_TICKS_WITHOUT_AN_AGENT)
+            waiting = ~changed.any() & ~told.any() & (num_ticks < _MOST_TICKS_WITHOUT_AN_AGENT)
             return (num_ticks == 0) | waiting
 
-        def once_more(carry: tuple[Running, Ticked]) -> tuple[Running, Ticked]:
-            chosen = jnp.where(carry[0].tick == first, action, jnp.zeros_like(action))
-            running, ticked = step(carry[0], chosen, params)
-            return running, replace(ticked, reward=carry[1].reward + ticked.reward)
+        def once_more(running: Running) -> Running:
+            earned = jnp.where(running.tick == first, 0.0, running.table[:, _REWARD])
+            chosen = jnp.where(running.tick == first, action, jnp.zeros_like(action))
+            running = step(running, chosen, params)
+            return replace(running, table=running.table.at[:, _REWARD].add(earned))
 
-        return jax.lax.while_loop(nobody_concerned, once_more, (running, nothing))
+        return jax.lax.while_loop(nobody_concerned, once_more, running)
 
     return Programs(jax.jit(reset), jax.jit(step), jax.jit(step_on))
+
+
+def _seen(obs: Observation) -> jax.Array:
+    """Features and masks, `[A, F + N]` float."""
+    features = obs.features.reshape(len(obs.alive), -1)
+    return jnp.concatenate([features, obs.action_mask], axis=1, dtype=jnp.float32)
+
+
+def _table(
+    obs: Observation, reward: jax.Array, terminated: jax.Array, truncated: jax.Array
+) -> jax.Array:
+    columns = [obs.alive, obs.agent_mask, reward, terminated, truncated]
+    return jnp.column_stack([_seen(obs), *columns]).astype(jnp.float32)
 
 
 class Ended(NamedTuple):
@@ -151,6 +164,8 @@ class Hosted:
         self.feature_spaces = [
             to_gymnasium_space(env.observation_space(agent, self.params)) for agent in env.agents
         ]
+        self._shape = tuple(np.max([space.shape for space in self.feature_spaces], axis=0))
+        self._num_features = math.prod(self._shape)
         self._own = [tuple(slice(n) for n in space.shape or ()) for space in self.feature_spaces]
         self.possible_agents = [
             name_of_life(agent, life)
@@ -170,9 +185,8 @@ class Hosted:
             self.episode = 0
         else:
             self.episode += 1
-        key = jax.random.fold_in(self._series, self.episode)
-        self._running = self._programs.reset(key, self.params)
-        self._see(jax.device_get(self._running.obs))
+        self._running = self._programs.reset(self._series, self.episode, self.params)
+        self._see(self._running)
         self._lives = [0] * self.env.num_agents
         self._names: list[str | None] = [None] * self.env.num_agents
         self._name_lives()
@@ -191,13 +205,16 @@ class Hosted:
         if self._running is None or not self.slots:
             raise ValueError(f"{self.env.name!r}: no episode is running: call reset first")
         step = self._programs.step_on if until_asked else self._programs.step
-        self._running, ticked = step(self._running, self._encode(actions), self.params)
-        told = (self._running.obs, ticked.reward, ticked.terminated, ticked.truncated)
-        seen, reward, terminated, truncated = jax.device_get(told)
-        self._see(seen)
+        self._running = step(self._running, self._encode(actions), self.params)
+        table = self._see(self._running)
+        reward, terminated, truncated = (
+            table[:, _REWARD],
+            table[:, _TERMINATED],
+            table[:, _TRUNCATED],
+        )
         lived, ended = self.slots, {}
         if terminated.any() or truncated.any():
-            self._final: Any = jax.device_get(ticked.final)
+            self._final = np.asarray(self._running.final)
             for agent, slot in lived.items():
                 if terminated[slot] or truncated[slot]:
                     ended[agent] = Ended(slot, bool(terminated[slot]), bool(truncated[slot]))
@@ -211,12 +228,15 @@ class Hosted:
         rewards |= {agent: float(reward[slot]) for agent, slot in lived.items()}
         return Passed(rewards, ended)
 
-    def _see(self, obs: Any) -> None:
-        self._seen, self.acts = obs, obs.agent_mask
+    def _see(self, running: Running) -> np.ndarray:
+        """Fetch what the last tick, or the reset, brought."""
+        self._table = table = np.asarray(running.table)
+        self.acts, self._alive = table[:, _ACTS] > 0, table[:, _ALIVE] > 0
+        return table
 
     def _name_lives(self) -> None:
         for slot, name in enumerate(self.env.agents):
-            if self._names[slot] is None and self._seen.alive[slot]:
+            if self._names[slot] is None and self._alive[slot]:
                 self._lives[slot] += 1
                 self._names[slot] = name_of_life(name, self._lives[slot])
                 if self.max_lives is not None and self._lives[slot] > self.max_lives:
@@ -250,19 +270,20 @@ class Hosted:
     # ---- What agents see -------------------------------------------------------------------------
 
     def features(self, slot: int, final: bool = False) -> np.ndarray:
-        """The slot's own features, now or at the end of the life that has just ended there."""
-        obs = self._final if final else self._seen
-        return obs.features[slot][self._own[slot]]
+        """A copy of the slot's own features, now or at the end of the life that has just ended."""
+        row = self._final[slot] if final else self._table[slot]
+        return row[: self._num_features].reshape(self._shape)[self._own[slot]].copy()
 
     def action_mask(self, slot: int, final: bool = False) -> np.ndarray:
         """`[n]` bool, which of the slot's own actions are legal."""
-        obs = self._final if final else self._seen
-        return obs.action_mask[slot][: self._sizes[slot]]
+        row = self._final[slot] if final else self._table[slot]
+        return row[self._num_features :][: self._sizes[slot]] > 0
 
     @property
     def central_state(self) -> np.ndarray | None:
         """`[G]`, where the environment shows one."""
-        return self._seen.state
+        central = None if self._running is None else self._running.central
+        return None if central is None else np.array(central)
 
 
 def name_of_life(slot: str, life: int) -> str:

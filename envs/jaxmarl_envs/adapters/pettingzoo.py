@@ -129,8 +129,7 @@ class _Common:
                 space.seed(seed + slot)
 
     def _observe(self, slot: int, final: bool = False) -> Any:
-        # Copies, because arrays of the device are read-only.
-        features = np.array(self._hosted.features(slot, final))
+        features = self._hosted.features(slot, final)
         if self.action_masks != "observation":
             return features
         return {"observation": features, "action_mask": self._mask(slot, final)}

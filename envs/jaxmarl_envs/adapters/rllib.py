@@ -200,8 +200,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         return {agent: self._observe(slot) for agent, slot in slots.items() if acts[slot]}
 
     def _observe(self, slot: int, final: bool = False) -> Any:
-        # Copies, because arrays of the device are read-only.
-        features = np.array(self._hosted.features(slot, final))
+        features = self._hosted.features(slot, final)
         if not self.masked:
             return features
         mask = self._hosted.action_mask(slot, final).astype(np.float32)
