@@ -4,108 +4,29 @@ Keys: episode `e` after `seed(s)` has the key `fold_in(key(s), e)`, of which `fo
 it and `fold_in(., t)` makes its tick `t = 1, 2, ...`.
 """
 
-import functools
 import math
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
-from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.adapters.ticking import (
+    ACTS,
+    ALIVE,
+    MOST_TICKS_WITHOUT_AN_AGENT,
+    REWARD,
+    TERMINATED,
+    TRUNCATED,
+    Running,
+    programs,
+)
+from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.spaces import Discrete, Space
 
-_MOST_TICKS_WITHOUT_AN_AGENT = 10_000
 _LIFE = "#"
-
-
-# A tick is fetched as one table `[A, F + N + 5]`: features, flat, and action mask, then these.
-_ALIVE, _ACTS, _REWARD, _TERMINATED, _TRUNCATED = range(-5, 0)
-
-
-@struct.dataclass
-class Running:
-    """An episode on the device."""
-
-    key: jax.Array  # [] of the episode
-    tick: jax.Array  # [] int32: ticks done
-    state: Any
-    central: jax.Array | None  # [G] what a centralised critic may see
-    table: jax.Array  # [A, F + N + 5] float: what agents see, and the last tick brought
-    final: jax.Array  # [A, F + N] float, in which an ended agent's row is its own
-
-
-class Programs(NamedTuple):
-    """The compiled functions of an environment."""
-
-    reset: Callable[[jax.Array, Any, Any], Running]
-    step: Callable[[Running, Any, Any], Running]
-    step_on: Callable[[Running, Any, Any], Running]
-
-
-@functools.lru_cache(maxsize=32)
-def programs(env: MultiAgentEnv) -> Programs:
-    """`reset(series, episode, params)`, `step(running, action, params)` and `step_on`, alike.
-
-    `reset` begins an episode of the series of a key, `step` makes one tick. `step_on` makes ticks
-    until somebody is to act or a life begins or ends, at most 10,000, in which those who are not
-    asked send 0; rewards are summed over them. All are compiled once for an environment, however
-    many step it.
-    """
-
-    def reset(series: jax.Array, episode: Any, params: Any) -> Running:
-        key = jax.random.fold_in(series, episode)
-        obs, state = env.reset_env(jax.random.fold_in(key, 0), params)
-        nothing = jnp.zeros(env.num_agents)
-        table = _table(obs, nothing, nothing, nothing)
-        return Running(key, jnp.zeros((), jnp.int32), state, obs.state, table, _seen(obs))
-
-    def step(running: Running, action: Any, params: Any) -> Running:
-        tick = running.tick + 1
-        obs, state, reward, terminated, truncated, info = env.step_env(
-            jax.random.fold_in(running.key, tick), running.state, action, params
-        )
-        table = _table(obs, reward, terminated, truncated & ~terminated)
-        final = _seen(info.get("final_observation", obs))
-        return Running(running.key, tick, state, obs.state, table, final)
-
-    def step_on(running: Running, action: Any, params: Any) -> Running:
-        first, alive = running.tick, running.table[:, _ALIVE]
-
-        def nobody_concerned(running: Running) -> jax.Array:
-            changed = running.table[:, _ALIVE] != alive
-            told = running.table[:, jnp.array([_ACTS, _TERMINATED, _TRUNCATED])] > 0
-            num_ticks = running.tick - first
-            waiting = ~changed.any() & ~told.any() & (num_ticks < _MOST_TICKS_WITHOUT_AN_AGENT)
-            return (num_ticks == 0) | waiting
-
-        def once_more(running: Running) -> Running:
-            earned = jnp.where(running.tick == first, 0.0, running.table[:, _REWARD])
-            chosen = jnp.where(running.tick == first, action, jnp.zeros_like(action))
-            running = step(running, chosen, params)
-            return replace(running, table=running.table.at[:, _REWARD].add(earned))
-
-        return jax.lax.while_loop(nobody_concerned, once_more, running)
-
-    return Programs(jax.jit(reset), jax.jit(step), jax.jit(step_on))
-
-
-def _seen(obs: Observation) -> jax.Array:
-    """Features and masks, `[A, F + N]` float."""
-    features = obs.features.reshape(len(obs.alive), -1)
-    return jnp.concatenate([features, obs.action_mask], axis=1, dtype=jnp.float32)
-
-
-def _table(
-    obs: Observation, reward: jax.Array, terminated: jax.Array, truncated: jax.Array
-) -> jax.Array:
-    columns = [obs.alive, obs.agent_mask, reward, terminated, truncated]
-    return jnp.column_stack([_seen(obs), *columns]).astype(jnp.float32)
 
 
 class Ended(NamedTuple):
@@ -208,9 +129,9 @@ class Hosted:
         self._running = step(self._running, self._encode(actions), self.params)
         table = self._see(self._running)
         reward, terminated, truncated = (
-            table[:, _REWARD],
-            table[:, _TERMINATED],
-            table[:, _TRUNCATED],
+            table[:, REWARD],
+            table[:, TERMINATED],
+            table[:, TRUNCATED],
         )
         lived, ended = self.slots, {}
         if terminated.any() or truncated.any():
@@ -222,7 +143,7 @@ class Hosted:
         self._name_lives()
         if until_asked and not self.acts.any() and self.slots == lived:
             raise ValueError(
-                f"{self.env.name!r}: nobody was to act for {_MOST_TICKS_WITHOUT_AN_AGENT:,} ticks"
+                f"{self.env.name!r}: nobody was to act for {MOST_TICKS_WITHOUT_AN_AGENT:,} ticks"
             )
         rewards = dict.fromkeys(self.slots, 0.0)  # who has just been born has earned nothing
         rewards |= {agent: float(reward[slot]) for agent, slot in lived.items()}
@@ -231,7 +152,7 @@ class Hosted:
     def _see(self, running: Running) -> np.ndarray:
         """Fetch what the last tick, or the reset, brought."""
         self._table = table = np.asarray(running.table)
-        self.acts, self._alive = table[:, _ACTS] > 0, table[:, _ALIVE] > 0
+        self.acts, self._alive = table[:, ACTS] > 0, table[:, ALIVE] > 0
         return table
 
     def _name_lives(self) -> None:

@@ -71,8 +71,8 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
     pass unseen, so that RLlib never gets an empty dict.
 
     What an agent has earned before its first decision comes beside its first observation, where
-    RLlib trains nothing on it; after a reset it is in `infos[agent]["reward"]`, for want of rewards
-    there. Of an agent that never decides anything RLlib hears nothing.
+    RLlib trains nothing on it; after a reset it is in `infos[agent]["reward_before"]`, for want of
+    rewards there. Of an agent that never decides anything RLlib hears nothing.
 
     **Ends.** RLlib takes an episode for over, and for terminated, as soon as all the agents that it
     has seen in it have ended. Where others are still to come (a life ends as the next one begins),
@@ -154,7 +154,9 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         earned = {agent: self._owed.pop(agent, 0.0) for agent in observations}
         self._known = set(observations)
         self.agents = list(self._hosted.slots)
-        return observations, {agent: {"reward": x} if x else {} for agent, x in earned.items()}
+        return observations, {
+            agent: {"reward_before": x} if x else {} for agent, x in earned.items()
+        }
 
     def step(
         self, action_dict: dict[str, Any]

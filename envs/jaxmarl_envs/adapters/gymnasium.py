@@ -1,0 +1,258 @@
+"""One agent's view of an environment, as a gymnasium `Env` or `VectorEnv`; the others are scripted.
+
+>>> env = to_gymnasium(*jaxmarl_envs.make("tic_tac_toe"), agent="o", others="minimax")
+>>> envs = to_gymnasium_vector(*make_multi_agent("CartPole-v1"), num_envs=256)
+
+gymnasium comes with gymnax.
+"""
+
+import math
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from jaxmarl_envs.adapters.hosting import to_gymnasium_space
+from jaxmarl_envs.adapters.one_agent import (
+    ACTS,
+    MOST_TICKS_WITHOUT_THE_AGENT,
+    REWARD,
+    REWARD_BEFORE,
+    TERMINATED,
+    TRUNCATED,
+    Script,
+    View,
+    compiled,
+    compiled_batch,
+    game,
+)
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.spaces import Discrete
+
+
+def to_gymnasium(
+    env: MultiAgentEnv,
+    params: Any = None,
+    *,
+    agent: str | None = None,
+    others: str | Script = "random",
+) -> "Single":
+    """A `gymnasium.Env` in which one agent plays.
+
+    An episode is the agent's life, from its first decision. A step goes on to its next decision, or
+    to the end of its life with its own final observation, and earns all that it earned until then.
+    What it earned before the first decision is in the reset's `info["reward_before"]`. Where others
+    live on afterwards their game is dropped, and an episode without a decision of the agent is
+    skipped.
+
+    Which actions are legal is in `info["action_mask"]` (int8, as in gymnasium's own games) and in
+    `action_masks()` (bool, as maskable trainers ask for it).
+
+    Args:
+        env: the environment.
+        params: its parameters, by default `env.default_params`.
+        agent: the name of its slot; needed where there are several.
+        others: who plays the other slots: "random" (uniform over legal actions), one of
+            `env.baselines`, or a pure function `(state, obs, params, key)` to all slots' actions.
+
+    Raises:
+        ValueError: an unknown agent or script, or none named where there are several agents.
+    """
+    return Single(env, params, agent, others)
+
+
+def to_gymnasium_vector(
+    env: MultiAgentEnv,
+    params: Any = None,
+    *,
+    num_envs: int,
+    agent: str | None = None,
+    others: str | Script = "random",
+) -> "Vector":
+    """A `gymnasium.vector.VectorEnv` of `num_envs` such environments, stepped together.
+
+    `AutoresetMode.SAME_STEP`: where a life has ended, the observation is the first of the next one,
+    and the final one is in `infos["final_obs"]`. It does what a `SyncVectorEnv` of `to_gymnasium`
+    environments does in this mode, in one compiled call. A seed `s` stands for `s`, `s + 1`, ....
+
+    Raises:
+        ValueError: as `to_gymnasium`, or `num_envs` below 1.
+    """
+    return Vector(env, params, num_envs, agent, others)
+
+
+class _Common:
+    """What both kinds of environments share."""
+
+    def _init(
+        self, env: MultiAgentEnv, params: Any, agent: str | None, others: str | Script
+    ) -> None:
+        if agent is None and env.num_agents > 1:
+            raise ValueError(f"{env.name!r}: name one agent of {', '.join(env.agents)}")
+        self._env, self._slot = env, 0 if agent is None else env.agent_index(agent)
+        self._params = params = jax.device_put(env.default_params if params is None else params)
+        self._game = game(env, self._slot, others)
+        spaces = [env.observation_space(name, params) for name in env.agents]
+        self._shape = tuple(np.max([space.shape for space in spaces], axis=0))
+        self._num_features = math.prod(self._shape)
+        self._own = tuple(slice(n) for n in spaces[self._slot].shape)
+        space = env.action_space(env.agents[self._slot], params)
+        self._num_actions = space.n if isinstance(space, Discrete) else None
+        self._spaces = to_gymnasium_space(spaces[self._slot]), to_gymnasium_space(space)
+        self._width = env.action_width(params)
+
+    def _features(self, rows: np.ndarray) -> np.ndarray:
+        """Those of `[E, ...]`, unpadded."""
+        features = rows[:, : self._num_features].reshape(len(rows), *self._shape)
+        return features[(slice(None), *self._own)].copy()
+
+    def _masks(self, rows: np.ndarray) -> np.ndarray:
+        """`[E, n]` int8, for discrete actions."""
+        return (rows[:, self._num_features :][:, : self._num_actions] > 0).astype(np.int8)
+
+    def _send(self, actions: Any) -> np.ndarray:
+        """`[E]` int or `[E, N]` float."""
+        if self._num_actions is not None:
+            actions = np.asarray(actions)
+            if ((actions < 0) | (actions >= self._num_actions)).any():
+                raise ValueError(f"actions {actions} are not below {self._num_actions}")
+            return actions.astype(np.int32)
+        actions = np.asarray(actions, np.float32).reshape(len(actions), -1)
+        return np.pad(actions, ((0, 0), (0, self._width - actions.shape[1])))
+
+    def _expect_asked(self, rows: np.ndarray) -> None:
+        if not (rows[:, [ACTS, TERMINATED, TRUNCATED]] > 0).any(axis=1).all():
+            raise ValueError(
+                f"{self._env.name!r}: {self._env.agents[self._slot]!r} was not to act for "
+                f"{MOST_TICKS_WITHOUT_THE_AGENT:,} ticks"
+            )
+
+
+class Single(_Common, gymnasium.Env):
+    """See `to_gymnasium`."""
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        params: Any = None,
+        agent: str | None = None,
+        others: str | Script = "random",
+    ) -> None:
+        self._init(env, params, agent, others)
+        self.observation_space, self.action_space = self._spaces
+        self._begin, self._begin_next, self._step = compiled(self._game)
+        self._view: View | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode: the first one after a seed, or the next one; `options` are not used."""
+        super().reset(seed=seed)
+        if seed is None and self._view is not None:
+            self._view, row = self._begin_next(self._view, self._params)
+        else:
+            seed = int(self.np_random.integers(2**31)) if seed is None else seed
+            self._view, row = self._begin(jax.random.key(seed), self._params)
+        observation, info = self._show(row)
+        return observation, {"reward_before": float(self._row[0, REWARD]), **info}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Go on to the agent's next decision or to the end of its life."""
+        if self._view is None or (self._row[0, TERMINATED:] > 0).any():
+            raise ValueError(f"{self._env.name!r}: no episode is running: call reset first")
+        sent = self._send(np.asarray(action)[None])[0]
+        self._view, row = self._step(self._view, sent, self._params)
+        observation, info = self._show(row)
+        reward, terminated, truncated = self._row[0, REWARD:]
+        return observation, float(reward), bool(terminated), bool(truncated), info
+
+    def action_masks(self) -> np.ndarray:
+        """`[n]` bool, the legal actions."""
+        return self._masks(self._row)[0] > 0
+
+    def _show(self, row: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:
+        self._row = rows = np.asarray(row)[None]
+        self._expect_asked(rows)
+        discrete = self._num_actions is not None
+        return self._features(rows)[0], {"action_mask": self._masks(rows)[0]} if discrete else {}
+
+
+class Vector(_Common, gymnasium.vector.VectorEnv):
+    """See `to_gymnasium_vector`."""
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        params: Any = None,
+        num_envs: int = 1,
+        agent: str | None = None,
+        others: str | Script = "random",
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs={num_envs}: must be at least 1")
+        self._init(env, params, agent, others)
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
+        self.single_observation_space, self.single_action_space = self._spaces
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._begin, self._begin_next, self._step = compiled_batch(self._game)
+        self._views: View | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode everywhere; `options` are not used."""
+        super().reset(seed=seed)
+        if seed is None and self._views is not None:
+            self._views, rows = self._begin_next(self._views, self._params)
+        else:
+            seed = int(self.np_random.integers(2**31)) if seed is None else seed
+            keys = jax.vmap(jax.random.key)(np.arange(seed, seed + self.num_envs))
+            self._views, rows = self._begin(keys, self._params)
+        rows = np.asarray(rows)
+        self._expect_asked(rows)
+        everywhere = np.ones(self.num_envs, bool)
+        return self._features(rows), {
+            **_told("reward_before", rows[:, REWARD].astype(np.float64), everywhere),
+            **self._masks_told(rows, everywhere),
+        }
+
+    def step(
+        self, actions: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Go on everywhere to the agent's next decision or to the end of its life."""
+        if self._views is None:
+            raise ValueError(f"{self._env.name!r}: no episode is running: call reset first")
+        if len(actions) != self.num_envs:
+            raise ValueError(f"{len(actions)} actions for num_envs={self.num_envs}")
+        self._views, rows, last = self._step(self._views, self._send(actions), self._params)
+        rows = np.asarray(rows)
+        self._expect_asked(rows)
+        reward, terminated, truncated = rows[:, REWARD:].T
+        ended = (terminated > 0) | (truncated > 0)
+        infos: dict[str, Any] = {}
+        if ended.any():
+            last = np.asarray(last)
+            final, features = np.full(self.num_envs, None, dtype=object), self._features(last)
+            for i in np.flatnonzero(ended):
+                final[i] = features[i]
+            before = np.where(ended, rows[:, REWARD_BEFORE], 0.0).astype(np.float64)
+            infos |= _told("final_obs", final, ended)
+            infos |= _told("final_info", self._masks_told(last, ended), ended)
+            infos |= _told("reward_before", before, ended)
+        infos |= self._masks_told(rows, np.ones(self.num_envs, bool))
+        return self._features(rows), reward.astype(np.float64), terminated > 0, truncated > 0, infos
+
+    def _masks_told(self, rows: np.ndarray, where: np.ndarray) -> dict[str, Any]:
+        if self._num_actions is None:
+            return {}
+        return _told("action_mask", np.where(where[:, None], self._masks(rows), np.int8(0)), where)
+
+
+def _told(key: str, values: Any, where: np.ndarray) -> dict[str, Any]:
+    """Of some environments, as gymnasium tells it."""
+    return {key: values, f"_{key}": where.copy()}

@@ -1,0 +1,203 @@
+"""A game as one of its agents meets it, the others being scripted: for the views of one agent."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+
+MOST_TICKS_WITHOUT_THE_AGENT = 10_000
+_OTHERS = 2**32 - 1  # of the series, no number of an episode
+# What is fetched of a view is one row: features, flat, and action mask, then these.
+ACTS, REWARD, TERMINATED, TRUNCATED = range(-4, 0)
+REWARD_BEFORE = -5  # of a batch: what was earned before the first decision of a new episode
+
+Script = Callable[[Any, Observation, Any, jax.Array], jax.Array]
+
+
+@struct.dataclass
+class View:
+    """A game on the device, as far as the agent's next decision."""
+
+    series: jax.Array  # [] key
+    episode: jax.Array  # [] int32
+    tick: jax.Array  # [] int32
+    state: Any
+    obs: Observation
+    seen: jax.Array  # [F + N] float: features and mask, those of a life that has just ended
+    outcome: jax.Array  # [4] float: see `ACTS` and so on
+
+    def shows(self, *columns: int) -> jax.Array:
+        """Whether one of these columns of `outcome` is set."""
+        return (self.outcome[jnp.array(columns)] > 0).any()
+
+
+class Game:
+    """The game as the agent in one slot meets it: pure functions of one environment."""
+
+    def __init__(self, env: MultiAgentEnv, slot: int, script: Script) -> None:
+        self.env, self.slot, self.script = env, slot, script
+
+    def begin(self, series: jax.Array, params: Any) -> View:
+        """The first episode of a series of episodes."""
+        return self._to_a_decision(self._reset(series, jnp.zeros((), jnp.int32), params), params)
+
+    def begin_next(self, view: View, params: Any) -> View:
+        """The next one."""
+        return self._to_a_decision(self._reset(view.series, view.episode + 1, params), params)
+
+    def step(self, view: View, action: Any, params: Any) -> View:
+        """Ticks, at least one, until the agent is to act or its life has ended."""
+        first = view.tick
+
+        def goes_on(view: View) -> jax.Array:
+            num_ticks = view.tick - first
+            waiting = ~view.shows(ACTS, TERMINATED, TRUNCATED)
+            return (num_ticks == 0) | (waiting & (num_ticks < MOST_TICKS_WITHOUT_THE_AGENT))
+
+        def once_more(view: View) -> View:
+            earned = jnp.where(view.tick == first, 0.0, view.outcome[REWARD])
+            chosen = jnp.where(view.tick == first, action, jnp.zeros_like(action))
+            view = self._tick(view, chosen, params)
+            return replace(view, outcome=view.outcome.at[REWARD].add(earned))
+
+        return jax.lax.while_loop(goes_on, once_more, view)
+
+    def _reset(self, series: jax.Array, episode: jax.Array, params: Any) -> View:
+        key = jax.random.fold_in(jax.random.fold_in(series, episode), 0)
+        obs, state = self.env.reset_env(key, params)
+        outcome = jnp.zeros(4).at[ACTS].set(obs.agent_mask[self.slot])
+        tick = jnp.zeros((), jnp.int32)
+        return View(series, episode, tick, state, obs, self._seen(obs), outcome)
+
+    def _tick(self, view: View, action: Any, params: Any) -> View:
+        env, slot, time = self.env, self.slot, view.tick + 1
+        key, key_others = (
+            jax.random.fold_in(jax.random.fold_in(series, view.episode), time)
+            for series in (view.series, jax.random.fold_in(view.series, _OTHERS))
+        )
+        chosen = self.script(view.state, view.obs, params, key_others).at[slot].set(action)
+        obs, state, reward, terminated, truncated, info = env.step_env(
+            key, view.state, chosen, params
+        )
+        final = info.get("final_observation", obs)
+        ended = terminated[slot] | truncated[slot]
+        seen = jnp.where(ended, self._seen(final), self._seen(obs))
+        columns = [obs.agent_mask, reward, terminated, truncated & ~terminated]
+        outcome = jnp.stack([column[slot].astype(jnp.float32) for column in columns])
+        return View(view.series, view.episode, time, state, obs, seen, outcome)
+
+    def _to_a_decision(self, view: View, params: Any) -> View:
+        """Ticks, and episodes, until the agent is to act; what its life earned in them is kept."""
+        continuous = self.env.is_continuous(params)
+        nothing = jnp.zeros(self.env.action_width(params)) if continuous else jnp.int32(0)
+
+        def undecided(carry: tuple[View, jax.Array]) -> jax.Array:
+            return ~carry[0].shows(ACTS) & (carry[1] < MOST_TICKS_WITHOUT_THE_AGENT)
+
+        def once_more(carry: tuple[View, jax.Array]) -> tuple[View, jax.Array]:
+            view, count = carry
+            after = jax.lax.cond(
+                view.obs.alive.any(),
+                lambda: self._tick(view, nothing, params),
+                lambda: self._reset(view.series, view.episode + 1, params),
+            )
+            kept = ~after.shows(TERMINATED, TRUNCATED) & (after.tick > 0)
+            earned = jnp.where(kept, view.outcome[REWARD] + after.outcome[REWARD], 0.0)
+            outcome = jnp.zeros(4).at[ACTS].set(after.outcome[ACTS]).at[REWARD].set(earned)
+            return replace(after, outcome=outcome), count + 1
+
+        view, _ = jax.lax.while_loop(undecided, once_more, (view, jnp.zeros((), jnp.int32)))
+        return replace(view, seen=self._seen(view.obs))
+
+    def _seen(self, obs: Observation) -> jax.Array:
+        """The slot's features and mask, `[F + N]` float."""
+        features = obs.features[self.slot].reshape(-1)
+        return jnp.concatenate([features, obs.action_mask[self.slot]], dtype=jnp.float32)
+
+
+@functools.lru_cache(maxsize=32)
+def game(env: MultiAgentEnv, slot: int, others: str | Script) -> Game:
+    """One object for each, so that it is compiled once.
+
+    Raises:
+        ValueError: an unknown name of a script.
+    """
+    if callable(others):
+        return Game(env, slot, others)
+    if others == "random":
+        return Game(env, slot, random_script(env))
+    if others not in env.baselines:
+        valid = ", ".join(["random", *env.baselines])
+        raise ValueError(f"others={others!r}: valid choices: {valid}, or a function")
+    return Game(env, slot, env.baselines[others])
+
+
+@functools.lru_cache(maxsize=32)
+def compiled(game: Game) -> tuple[Callable[..., Any], ...]:
+    """The functions of one game, each with the row to fetch beside the view."""
+
+    def with_row(function: Callable[..., View]) -> Callable[..., Any]:
+        def run(*args: Any) -> tuple[View, jax.Array]:
+            view = function(*args)
+            return view, jnp.concatenate([view.seen, view.outcome])
+
+        return jax.jit(run)
+
+    return with_row(game.begin), with_row(game.begin_next), with_row(game.step)
+
+
+@functools.lru_cache(maxsize=32)
+def compiled_batch(game: Game) -> tuple[Callable[..., Any], ...]:
+    """The same of many games; a step begins the next episodes and has the ended ones' rows too."""
+    begin, begin_next = jax.vmap(game.begin, (0, None)), jax.vmap(game.begin_next, (0, None))
+    step_all = jax.vmap(game.step, (0, 0, None))
+
+    def with_rows(function: Callable[..., View]) -> Callable[..., Any]:
+        def run(*args: Any) -> tuple[View, jax.Array]:
+            views = function(*args)
+            return views, jnp.concatenate([views.seen, views.outcome], axis=1)
+
+        return jax.jit(run)
+
+    def step(views: View, actions: Any, params: Any) -> tuple[View, jax.Array, jax.Array]:
+        after = step_all(views, actions, params)
+        ended = (after.outcome[:, TERMINATED:] > 0).any(axis=1)  # [E]
+
+        def begin_some() -> View:
+            pick = jax.vmap(lambda over, x, y: jnp.where(over, x, y), (0, 0, 0))
+            next_ones = begin_next(after, params)
+            return jax.tree.map(functools.partial(pick, ended), next_ones, after)
+
+        now = jax.lax.cond(ended.any(), begin_some, lambda: after)
+        before = now.outcome[:, REWARD][:, None]
+        return now, jnp.concatenate([now.seen, before, after.outcome], axis=1), after.seen
+
+    return with_rows(begin), with_rows(begin_next), jax.jit(step)
+
+
+def random_script(env: MultiAgentEnv) -> Script:
+    """Uniform legal actions for all slots."""
+
+    def discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
+        return jax.random.categorical(key, jnp.where(obs.action_mask, 0.0, -jnp.inf))
+
+    def continuous(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
+        low, high = (_bounds(env, params, name) for name in ("low", "high"))
+        return jax.random.uniform(key, low.shape, minval=low, maxval=high)
+
+    return continuous if env.is_continuous(env.default_params) else discrete
+
+
+def _bounds(env: MultiAgentEnv, params: Any, name: str) -> jax.Array:
+    """`low` or `high` of all slots' actions, `[A, N]`."""
+    bounds = []
+    for space in env.action_spaces(params).values():
+        bound = jnp.broadcast_to(jnp.asarray(getattr(space, name)), space.shape).reshape(-1)
+        bounds.append(jnp.pad(bound, (0, env.action_width(params) - bound.size)))
+    return jnp.stack(bounds)

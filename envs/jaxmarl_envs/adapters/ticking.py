@@ -1,0 +1,96 @@
+"""The functions of an environment that is stepped from Python, compiled, a table for each tick."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+
+# A tick is fetched as one table `[A, F + N + 5]`: features, flat, and action mask, then these.
+ALIVE, ACTS, REWARD, TERMINATED, TRUNCATED = range(-5, 0)
+MOST_TICKS_WITHOUT_AN_AGENT = 10_000
+
+
+@struct.dataclass
+class Running:
+    """An episode on the device."""
+
+    key: jax.Array  # [] of the episode
+    tick: jax.Array  # [] int32: ticks done
+    state: Any
+    central: jax.Array | None  # [G] what a centralised critic may see
+    table: jax.Array  # [A, F + N + 5] float: what agents see, and the last tick brought
+    final: jax.Array  # [A, F + N] float, in which an ended agent's row is its own
+
+
+class Programs(NamedTuple):
+    """The compiled functions of an environment."""
+
+    reset: Callable[[jax.Array, Any, Any], Running]
+    step: Callable[[Running, Any, Any], Running]
+    step_on: Callable[[Running, Any, Any], Running]
+
+
+@functools.lru_cache(maxsize=32)
+def programs(env: MultiAgentEnv) -> Programs:
+    """`reset(series, episode, params)`, `step(running, action, params)` and `step_on`, alike.
+
+    `reset` begins an episode of the series of a key, `step` makes one tick. `step_on` makes ticks
+    until somebody is to act or a life begins or ends, at most 10,000, in which those who are not
+    asked send 0; rewards are summed over them. All are compiled once for an environment, however
+    many step it.
+    """
+
+    def reset(series: jax.Array, episode: Any, params: Any) -> Running:
+        key = jax.random.fold_in(series, episode)
+        obs, state = env.reset_env(jax.random.fold_in(key, 0), params)
+        nothing = jnp.zeros(env.num_agents)
+        table = _table(obs, nothing, nothing, nothing)
+        return Running(key, jnp.zeros((), jnp.int32), state, obs.state, table, _seen(obs))
+
+    def step(running: Running, action: Any, params: Any) -> Running:
+        tick = running.tick + 1
+        obs, state, reward, terminated, truncated, info = env.step_env(
+            jax.random.fold_in(running.key, tick), running.state, action, params
+        )
+        table = _table(obs, reward, terminated, truncated & ~terminated)
+        final = _seen(info.get("final_observation", obs))
+        return Running(running.key, tick, state, obs.state, table, final)
+
+    def step_on(running: Running, action: Any, params: Any) -> Running:
+        first, alive = running.tick, running.table[:, ALIVE]
+
+        def nobody_concerned(running: Running) -> jax.Array:
+            changed = running.table[:, ALIVE] != alive
+            told = running.table[:, jnp.array([ACTS, TERMINATED, TRUNCATED])] > 0
+            num_ticks = running.tick - first
+            waiting = ~changed.any() & ~told.any() & (num_ticks < MOST_TICKS_WITHOUT_AN_AGENT)
+            return (num_ticks == 0) | waiting
+
+        def once_more(running: Running) -> Running:
+            earned = jnp.where(running.tick == first, 0.0, running.table[:, REWARD])
+            chosen = jnp.where(running.tick == first, action, jnp.zeros_like(action))
+            running = step(running, chosen, params)
+            return replace(running, table=running.table.at[:, REWARD].add(earned))
+
+        return jax.lax.while_loop(nobody_concerned, once_more, running)
+
+    return Programs(jax.jit(reset), jax.jit(step), jax.jit(step_on))
+
+
+def _seen(obs: Observation) -> jax.Array:
+    """Features and masks, `[A, F + N]` float."""
+    features = obs.features.reshape(len(obs.alive), -1)
+    return jnp.concatenate([features, obs.action_mask], axis=1, dtype=jnp.float32)
+
+
+def _table(
+    obs: Observation, reward: jax.Array, terminated: jax.Array, truncated: jax.Array
+) -> jax.Array:
+    columns = [obs.alive, obs.agent_mask, reward, terminated, truncated]
+    return jnp.column_stack([_seen(obs), *columns]).astype(jnp.float32)
