@@ -3,7 +3,6 @@
 import functools
 import itertools
 import warnings
-from collections import defaultdict
 
 import gymnasium
 import jax.numpy as jnp
@@ -44,7 +43,6 @@ CASES = [
     ("CartPole-v1", None),
     ("tic_tac_toe", "x"),
     ("tic_tac_toe", "o"),
-    ("multi_spaces", "agent_0"),
     ("press_your_luck", "second"),
     ("relay", "b"),
     ("duel", "second"),
@@ -97,7 +95,7 @@ def test_an_episode_is_the_life_of_the_agent_by_its_own_decisions(name, agent):
         observation, info = view.reset()
 
 
-@pytest.mark.parametrize("name", ["random_lives", "tic_tac_toe", "CartPole-v1"])
+@pytest.mark.parametrize("name", ["random_lives", "CartPole-v1"])
 def test_a_vector_is_gymnasium_s_own_vector_of_single_views(name):
     env, params = made(name)
     agent, num_envs = env.agents[-1], 3
@@ -127,13 +125,13 @@ def test_continuous_views_play_too_and_random_others_keep_to_their_bounds():
     assert infos.keys() == {"reward_before", "_reward_before"}
     words = []
     for time in range(25):
-        observations, rewards, terminated, truncated, infos = ours.step(np.full((2, 4), 0.25))
+        observations, _, terminated, truncated, infos = ours.step(np.full((2, 4), 0.25))
         words.append(observations[:, 4:])
         assert not terminated.any()
         assert truncated.all() == (time == 24)
     last = np.stack(infos["final_obs"])[:, 4:]
     words = np.stack([*words[:-1], last])
-    assert (0 <= words).all()
+    assert (words >= 0).all()
     assert (words <= 1).all()
     assert words.std() > 0.2
 

@@ -143,7 +143,7 @@ class Single(_Common, gymnasium.Env):
     ) -> None:
         self._init(env, params, agent, others)
         self.observation_space, self.action_space = self._spaces
-        self._begin, self._begin_next, self._step = compiled(self._game)
+        self._begin, self._step = compiled(self._game)
         self._view: View | None = None
 
     def reset(
@@ -152,10 +152,11 @@ class Single(_Common, gymnasium.Env):
         """Begin an episode: the first one after a seed, or the next one; `options` are not used."""
         super().reset(seed=seed)
         if seed is None and self._view is not None:
-            self._view, row = self._begin_next(self._view, self._params)
+            series, last = self._view.series, self._view.episode
         else:
             seed = int(self.np_random.integers(2**31)) if seed is None else seed
-            self._view, row = self._begin(jax.random.key(seed), self._params)
+            series, last = jax.random.key(seed), np.int32(-1)
+        self._view, row = self._begin(series, last, self._params)
         observation, info = self._show(row)
         return observation, {"reward_before": float(self._row[0, REWARD]), **info}
 
@@ -199,7 +200,7 @@ class Vector(_Common, gymnasium.vector.VectorEnv):
         self.single_observation_space, self.single_action_space = self._spaces
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._begin, self._begin_next, self._step = compiled_batch(self._game)
+        self._begin, self._step = compiled_batch(self._game)
         self._views: View | None = None
 
     def reset(
@@ -208,11 +209,12 @@ class Vector(_Common, gymnasium.vector.VectorEnv):
         """Begin an episode everywhere; `options` are not used."""
         super().reset(seed=seed)
         if seed is None and self._views is not None:
-            self._views, rows = self._begin_next(self._views, self._params)
+            series, last = self._views.series, self._views.episode
         else:
             seed = int(self.np_random.integers(2**31)) if seed is None else seed
-            keys = jax.vmap(jax.random.key)(np.arange(seed, seed + self.num_envs))
-            self._views, rows = self._begin(keys, self._params)
+            series = jax.vmap(jax.random.key)(np.arange(seed, seed + self.num_envs))
+            last = np.full(self.num_envs, -1, np.int32)
+        self._views, rows = self._begin(series, last, self._params)
         rows = np.asarray(rows)
         self._expect_asked(rows)
         everywhere = np.ones(self.num_envs, bool)

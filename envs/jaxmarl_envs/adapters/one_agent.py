@@ -43,13 +43,9 @@ class Game:
     def __init__(self, env: MultiAgentEnv, slot: int, script: Script) -> None:
         self.env, self.slot, self.script = env, slot, script
 
-    def begin(self, series: jax.Array, params: Any) -> View:
-        """The first episode of a series of episodes."""
-        return self._to_a_decision(self._reset(series, jnp.zeros((), jnp.int32), params), params)
-
-    def begin_next(self, view: View, params: Any) -> View:
-        """The next one."""
-        return self._to_a_decision(self._reset(view.series, view.episode + 1, params), params)
+    def begin(self, series: jax.Array, last: jax.Array, params: Any) -> View:
+        """The episode after the `last` one of a series of episodes; -1 is before the first."""
+        return self._to_a_decision(self._reset(series, last + 1, params), params)
 
     def step(self, view: View, action: Any, params: Any) -> View:
         """Ticks, at least one, until the agent is to act or its life has ended."""
@@ -149,21 +145,17 @@ def compiled(game: Game) -> tuple[Callable[..., Any], ...]:
 
         return jax.jit(run)
 
-    return with_row(game.begin), with_row(game.begin_next), with_row(game.step)
+    return with_row(game.begin), with_row(game.step)
 
 
 @functools.lru_cache(maxsize=32)
 def compiled_batch(game: Game) -> tuple[Callable[..., Any], ...]:
     """The same of many games; a step begins the next episodes and has the ended ones' rows too."""
-    begin, begin_next = jax.vmap(game.begin, (0, None)), jax.vmap(game.begin_next, (0, None))
-    step_all = jax.vmap(game.step, (0, 0, None))
+    begin_all, step_all = jax.vmap(game.begin, (0, 0, None)), jax.vmap(game.step, (0, 0, None))
 
-    def with_rows(function: Callable[..., View]) -> Callable[..., Any]:
-        def run(*args: Any) -> tuple[View, jax.Array]:
-            views = function(*args)
-            return views, jnp.concatenate([views.seen, views.outcome], axis=1)
-
-        return jax.jit(run)
+    def begin(series: jax.Array, last: jax.Array, params: Any) -> tuple[View, jax.Array]:
+        views = begin_all(series, last, params)
+        return views, jnp.concatenate([views.seen, views.outcome], axis=1)
 
     def step(views: View, actions: Any, params: Any) -> tuple[View, jax.Array, jax.Array]:
         after = step_all(views, actions, params)
@@ -171,14 +163,14 @@ def compiled_batch(game: Game) -> tuple[Callable[..., Any], ...]:
 
         def begin_some() -> View:
             pick = jax.vmap(lambda over, x, y: jnp.where(over, x, y), (0, 0, 0))
-            next_ones = begin_next(after, params)
+            next_ones = begin_all(after.series, after.episode, params)
             return jax.tree.map(functools.partial(pick, ended), next_ones, after)
 
         now = jax.lax.cond(ended.any(), begin_some, lambda: after)
         before = now.outcome[:, REWARD][:, None]
         return now, jnp.concatenate([now.seen, before, after.outcome], axis=1), after.seen
 
-    return with_rows(begin), with_rows(begin_next), jax.jit(step)
+    return jax.jit(begin), jax.jit(step)
 
 
 def random_script(env: MultiAgentEnv) -> Script:
