@@ -178,6 +178,8 @@ def test_what_cannot_be_is_refused_by_name():
     env.reset(seed=0)
     with pytest.raises(ValueError, match="not below 9"):
         env.step(9)
+    with pytest.raises(ValueError, match=r"not of the space Discrete\(9\)"):
+        env.step([0, 1])
     for action in (8, 7, 6):  # a row, beside the first free cells
         terminated = env.step(action)[2]
     assert terminated

@@ -371,7 +371,13 @@ def test_the_central_state_is_shown_where_there_is_one():
         without.state()
 
 
+class Numbered(Duel):
+    agents = ("a", "a#2")
+
+
 def test_what_cannot_be_is_refused_by_name():
+    with pytest.raises(ValueError, match="'a#2': a name with '#' is that of a later life"):
+        to_parallel(Numbered())
     with pytest.raises(ValueError, match="action_masks='obs': valid choices: auto, observation"):
         to_parallel(*made("crypto"), action_masks="obs")
     with pytest.raises(ValueError, match="continuous actions, which have no masks"):

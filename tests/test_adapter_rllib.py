@@ -184,11 +184,15 @@ def test_what_a_waiting_agent_earns_comes_with_its_next_observation_or_at_its_en
 
 
 class Paid(Duel):
-    """Nobody acts on the first tick, on which second earns 5."""
+    """Nobody acts on the first tick, on which first earns 3 and second 5."""
 
     def reset_env(self, key, params):
         obs, (_, zero) = super().reset_env(key, params)
         return obs.replace(agent_mask=obs.agent_mask & False), (zero - 1, zero)
+
+    def step_env(self, key, state, action, params):
+        obs, after, reward, *rest = super().step_env(key, state, action, params)
+        return obs, after, reward.at[0].add(3.0 * (state[0] == -1)), *rest
 
 
 def test_what_was_earned_before_anybody_acts_is_in_the_infos_of_the_reset():
@@ -196,7 +200,7 @@ def test_what_was_earned_before_anybody_acts_is_in_the_infos_of_the_reset():
     env = RLlibEnv(Paid())
     observations, infos = env.reset(seed=0)
     assert list(observations) == ["first"]
-    assert infos == {"first": {}}
+    assert infos == {"first": {"reward_before": 3.0}}
     assert env.step({"first": 1})[1] == {"second": 10.0}
 
 
@@ -285,7 +289,10 @@ def test_the_next_life_in_a_slot_has_an_id_of_its_own_and_the_slot_s_spaces():
         ({}, "name the environment"),
         ({"env": "cripto"}, "did you mean 'crypto'"),
         ({"env": "crypto", "size": 3}, "takes no option 'size'"),
-        ({"env": "crypto", "params": {"steps": 3}}, "no parameter 'steps'"),
+        (
+            {"env": "crypto", "params": {"steps": 3}},
+            "no parameter 'steps'; its parameters: max_steps",
+        ),
         ({"env": "crypto", "action_masks": "info"}, "valid choices: auto, observation, none"),
         (
             {"env": "crypto", "continuous_actions": True, "action_masks": "observation"},

@@ -115,13 +115,15 @@ class _Common:
 
     def _send(self, actions: Any) -> np.ndarray:
         """`[E]` int or `[E, N]` float."""
-        if self._num_actions is not None:
-            actions = np.asarray(actions)
-            if ((actions < 0) | (actions >= self._num_actions)).any():
-                raise ValueError(f"actions {actions} are not below {self._num_actions}")
-            return actions.astype(np.int32)
-        actions = np.asarray(actions, np.float32).reshape(len(actions), -1)
-        return np.pad(actions, ((0, 0), (0, self._width - actions.shape[1])))
+        actions, space = np.asarray(actions), self._spaces[1]
+        if actions.shape[1:] != space.shape:
+            raise ValueError(f"actions {actions} are not of the space {space}")
+        if self._num_actions is None:
+            flat = actions.reshape(len(actions), -1).astype(np.float32)
+            return np.pad(flat, ((0, 0), (0, self._width - flat.shape[1])))
+        if ((actions < 0) | (actions >= self._num_actions)).any():
+            raise ValueError(f"actions {actions} are not below {self._num_actions}")
+        return actions.astype(np.int32)
 
     def _expect_asked(self, rows: np.ndarray) -> None:
         if not (rows[:, [ACTS, TERMINATED, TRUNCATED]] > 0).any(axis=1).all():

@@ -45,10 +45,8 @@ class Passed(NamedTuple):
 
     def flags(self) -> tuple[dict[str, bool], dict[str, bool]]:
         """Whether each of them was terminated, and whether truncated, on this tick."""
-        terminated, truncated = (
-            dict.fromkeys(self.rewards, False),
-            dict.fromkeys(self.rewards, False),
-        )
+        terminated = dict.fromkeys(self.rewards, False)
+        truncated = dict(terminated)
         for agent, end in self.ended.items():
             terminated[agent], truncated[agent] = end.terminated, end.truncated
         return terminated, truncated
@@ -75,6 +73,9 @@ class Hosted:
     def __init__(self, env: MultiAgentEnv, params: Any, max_lives: int | None) -> None:
         if max_lives is not None and max_lives < 1:
             raise ValueError(f"max_lives={max_lives}: must be at least 1, or None for no bound")
+        for agent in env.agents:
+            if _LIFE in agent:
+                raise ValueError(f"agent {agent!r}: a name with {_LIFE!r} is that of a later life")
         self.env, self.max_lives = env, max_lives
         self.params = jax.device_put(env.default_params if params is None else params)
         self.continuous = env.is_continuous(self.params)
@@ -128,11 +129,7 @@ class Hosted:
         step = self._programs.step_on if until_asked else self._programs.step
         self._running = step(self._running, self._encode(actions), self.params)
         table = self._see(self._running)
-        reward, terminated, truncated = (
-            table[:, REWARD],
-            table[:, TERMINATED],
-            table[:, TRUNCATED],
-        )
+        reward, terminated, truncated = table[:, [REWARD, TERMINATED, TRUNCATED]].T
         lived, ended = self.slots, {}
         if terminated.any() or truncated.any():
             self._final = np.asarray(self._running.final)

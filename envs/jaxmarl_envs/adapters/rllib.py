@@ -4,6 +4,7 @@
 >>> config = PPOConfig().environment("jaxmarl", env_config={"env": "crypto"})
 """
 
+import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Mapping
@@ -49,9 +50,11 @@ def rllib_env(env_config: Mapping[str, Any]) -> "RLlibEnv":
         env, params = _make_once(name, tuple(sorted(options.items())))
     except TypeError:  # an option that cannot be hashed
         env, params = make(name, **options)
+    valid = [x.name for x in dataclasses.fields(params)] if dataclasses.is_dataclass(params) else []
     for field in changes:
-        if not hasattr(params, field):
-            raise ValueError(f"{name!r} has no parameter {field!r}; its parameters: {params}")
+        if field not in valid:
+            known = ", ".join(valid) or "none"
+            raise ValueError(f"{name!r} has no parameter {field!r}; its parameters: {known}")
     return RLlibEnv(env, params.replace(**changes) if changes else params, **view)
 
 
@@ -191,8 +194,6 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
             for agent, end in passed.ended.items():
                 if agent in self._known:
                     self._untold[agent] = self._observe(end.slot, final=True), end
-                else:
-                    del self._owed[agent]
             if self._hosted.acts.any() or not self._hosted.slots:
                 return
             actions = {}
