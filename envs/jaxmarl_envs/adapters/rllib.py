@@ -55,7 +55,7 @@ def rllib_env(env_config: Mapping[str, Any]) -> "RLlibEnv":
         if field not in valid:
             known = ", ".join(valid) or "none"
             raise ValueError(f"{name!r} has no parameter {field!r}; its parameters: {known}")
-    return RLlibEnv(env, params.replace(**changes) if changes else params, **view)
+    return RLlibEnv(env, dataclasses.replace(params, **changes) if changes else params, **view)
 
 
 @functools.lru_cache(maxsize=32)
