@@ -50,7 +50,7 @@ def rllib_env(env_config: Mapping[str, Any]) -> "RLlibEnv":
         env, params = _make_once(name, tuple(sorted(options.items())))
     except TypeError:  # an option that cannot be hashed
         env, params = make(name, **options)
-    valid = [x.name for x in dataclasses.fields(params)] if dataclasses.is_dataclass(params) else []
+    valid = list(getattr(params, "__dataclass_fields__", ()))
     for field in changes:
         if field not in valid:
             known = ", ".join(valid) or "none"
