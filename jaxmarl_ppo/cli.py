@@ -122,6 +122,7 @@ def _envs(args: list[str]) -> int:
 
     _print(env_table())
     print("more presets: " + ", ".join(f"{env} --preset {variant}" for env, variant in variants()))
+    print("of every environment: --preset rllib, the defaults of RLlib's PPO")
     print("made of others, by --env-kwargs: gymnax (any gymnax game), grouped (shared rewards)")
     return 0
 

@@ -19,6 +19,8 @@ class Preset:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
+# The variant of every environment: the defaults of RLlib 2.60's PPO.
+RLLIB = "rllib"
 _TIC_TAC_TOE_PPO = PPOConfig(
     learning_rate=Linear(2e-3, 0.0), entropy_coef=0.4, num_epochs=2, gamma=1.0, gae_lambda=0.9
 )
@@ -143,17 +145,22 @@ PRESETS: dict[str, Preset] = {
 def preset(env: str, variant: str | None = None) -> Preset:
     """The preset of an environment, or a variant of it such as `league`.
 
-    `TrainConfig()` where an environment has none.
+    `TrainConfig()` where an environment has none. Every environment has the variant `rllib`, the
+    defaults of RLlib 2.60's PPO.
 
     Raises:
         ValueError: an unknown variant.
     """
     if variant is None:
         return PRESETS.get(env, Preset(TrainConfig()))
+    if variant == RLLIB:
+        from jaxmarl_ppo.compat.rllib import rllib_ppo_defaults
+
+        return dataclasses.replace(preset(env), config=rllib_ppo_defaults())
     if f"{env}/{variant}" not in PRESETS:
         known = [name.partition("/")[2] for name in PRESETS if name.startswith(f"{env}/")]
         raise ValueError(
-            f"environment {env!r} has no preset {variant!r}; valid: {', '.join(known) or 'none'}"
+            f"environment {env!r} has no preset {variant!r}; valid: {', '.join([*known, RLLIB])}"
         )
     return PRESETS[f"{env}/{variant}"]
 
