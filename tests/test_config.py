@@ -360,7 +360,9 @@ def test_the_main_scenarios_have_presets():
 
 
 def test_unknown_variant_of_a_preset():
-    with pytest.raises(ValueError, match="'tic_tac_toe' has no preset 'legue'; valid: league, rllib"):
+    with pytest.raises(
+        ValueError, match="'tic_tac_toe' has no preset 'legue'; valid: league, rllib"
+    ):
         preset("tic_tac_toe", "legue")
     with pytest.raises(ValueError, match="'basic' has no preset 'league'; valid: rllib"):
         preset("basic", "league")

@@ -24,7 +24,13 @@ from jaxmarl_ppo.compat.rllib_reading import (
     sort_out,
     sort_out_model,
 )
-from jaxmarl_ppo.compat.rllib_values import Batch, read_batch, read_network, read_ppo
+from jaxmarl_ppo.compat.rllib_values import (
+    Batch,
+    check_grad_clip,
+    read_batch,
+    read_network,
+    read_ppo,
+)
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.mapping import MappingSpec
 from jaxmarl_ppo.scripted import Scripted
@@ -143,6 +149,7 @@ def translate_rllib_config(
         )
     base_name = next((name for name in members if members[name].trainable), next(iter(members)))
     count = batch.num_minibatches(base_name, rates[base_name], findings)
+    check_grad_clip(values, "grad_clip_by", findings)
     ppo = read_ppo(values, count, total_rate, findings)
     policy = PolicySpec(**read_network(values, findings))
     specs = {}
@@ -220,6 +227,8 @@ def _spec(
         return dataclasses.replace(policy, trainable=False)
     if "minibatch_size" in member.settings:
         batch = read_batch(own, batch.num_envs, total_rate, findings)
+    if {"grad_clip", "grad_clip_by"} & set(member.settings):
+        check_grad_clip(own, f"policies.{name}.grad_clip_by", findings)
     count = batch.num_minibatches(name, rate, findings)
     ppo = read_ppo(own, count, total_rate, findings, name)
     return policy if ppo == base_ppo else dataclasses.replace(policy, ppo=ppo)

@@ -92,7 +92,7 @@ def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
     for key, value in values.items():
         if key in TRANSLATED or key in INTERNAL:
             continue
-        if key == "exploration_config" and dict(value or {}).get("type") == "StochasticSampling":
+        if key == "exploration_config" and entry(value, "type") == "StochasticSampling":
             continue
         if key not in _known_keys():
             findings.lose(key, value, _unknown(key, _known_keys()))

@@ -107,7 +107,7 @@ def read_ppo(
     findings: Findings,
     policy: str | None = None,
 ) -> PPOConfig:
-    """Hyper-parameters of one policy's updates, or with `policy` None of all.
+    """Hyper-parameters of the updates of one policy, or of all where `policy` is None.
 
     Raises:
         ValueError: a value that is refused here.
@@ -116,9 +116,6 @@ def read_ppo(
     kl_coeff = number(values, "kl_coeff")
     # Before the first of its steps an iteration's KL divergence is 0, and so is its gradient.
     penalty = values["use_kl_loss"] and kl_coeff != 0 and num_epochs * num_minibatches > 1
-    if values["grad_clip"] is not None and values["grad_clip_by"] != "global_norm":
-        key = "grad_clip_by" if policy is None else f"policies.{policy}.grad_clip_by"
-        findings.lose(key, values["grad_clip_by"], "gradients are clipped by their global norm")
     vf_clip = values["vf_clip_param"]
     if vf_clip is not None:
         vf_clip = number(values, "vf_clip_param")
@@ -148,6 +145,12 @@ def read_ppo(
     except ValueError as error:
         whose = "" if policy is None else f" of policy {policy!r}"
         raise ValueError(f"RLlib's configuration{whose} is refused: {error}") from error
+
+
+def check_grad_clip(values: Mapping[str, Any], key: str, findings: Findings) -> None:
+    """Gradients can be clipped by their global norm alone."""
+    if values["grad_clip"] is not None and values["grad_clip_by"] != "global_norm":
+        findings.lose(key, values["grad_clip_by"], "gradients are clipped by their global norm")
 
 
 def read_network(values: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
@@ -198,27 +201,33 @@ def _schedule(
     former = values[former_key]
     if former is None:
         if isinstance(values[key], Sequence) and not isinstance(values[key], str):
-            return _points(values[key], key, 1.0, findings)
+            return _points(values[key], key, 1.0)
         return number(values, key)
     if all_decisions_per_step is None:
         findings.note(
             f"{former_key}: RLlib counts its steps in decisions of all agents together, here they "
             "are environment steps; decisions_per_step would convert them"
         )
-    return _points(former, former_key, all_decisions_per_step or 1.0, findings)
+    return _points(former, former_key, all_decisions_per_step or 1.0)
 
 
-def _points(spec: Any, key: str, decisions_per_step: float, findings: Findings) -> ScheduleSpec:
+def _points(spec: Any, key: str, decisions_per_step: float) -> ScheduleSpec:
     if not all(isinstance(point, Sequence) and len(point) == 2 for point in spec) or not spec:
         raise ValueError(f"{key} must be a list of pairs [step, value], got {show(spec)}")
     steps = [int(step) for step, _ in spec]
     if steps != sorted(steps):
         raise ValueError(f"the steps of {key} must ascend, got {steps}")
-    points: list[tuple[float, float]] = []
+    points: list[tuple[int, float]] = []
     for step, (_, value) in zip(steps, spec, strict=True):
-        at = step / decisions_per_step
-        if points and at <= points[-1][0]:
-            at = points[-1][0] + 1.0
-            findings.note(f"{key}: the jump at step {step} takes one environment step")
-        points.append((at, float(value)))
-    return tuple(points)
+        if points and step == points[-1][0]:
+            _end_before_jump(points)
+        points.append((step, float(value)))
+    return tuple((step / decisions_per_step, value) for step, value in points)
+
+
+def _end_before_jump(points: list[tuple[int, float]]) -> None:
+    """Let the last line end one step early, at the value that it has there."""
+    (end, value) = points.pop()
+    if points and points[-1][0] < end - 1:
+        start, first = points[-1]
+        points.append((end - 1, value + (first - value) / (end - start)))
