@@ -3,17 +3,23 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import jaxmarl_envs
 import jaxmarl_ppo
 from jaxmarl_envs import registry
 from jaxmarl_ppo import TrainConfig
+from jaxmarl_ppo.compat.rllib import RLlibTranslationWarning
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 
 
 def run_blocks(path):
-    """All blocks of a document in one namespace, which is returned."""
+    """All blocks of a document in one namespace, which is returned.
+
+    Code of other libraries stands in blocks of `py` and is not run.
+    """
     blocks = re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
     assert blocks
     namespace = {"__name__": path.stem}
@@ -26,6 +32,15 @@ def test_policies_are_made_as_the_document_says():
     specs = run_blocks(ROOT / "docs" / "policies.md")["specs"]
     config = TrainConfig(policies={"*": list(specs)}, specs=specs)
     assert config.specs["past"].of == "thinker"
+
+
+def test_what_rllib_users_ask_for_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(RLlibTranslationWarning, match="use_lstm, .* is honoured here"):
+        namespace = run_blocks(ROOT / "docs" / "from-rllib.md")
+    results = [namespace[name] for name in ("result", "ensembles", "shuttles", "league", "turns")]
+    assert all(not result.interrupted and result.history for result in results)
+    assert len(namespace["ensembles"].history[-1]["policies"]) == 9
 
 
 def test_python_blocks_run(tmp_path, monkeypatch):
