@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 
+import jax
 import pytest
+from probe_envs import quick_jit
 
 import jaxmarl_envs
 import jaxmarl_ppo
 from jaxmarl_envs import registry
-from jaxmarl_ppo import TrainConfig
+from jaxmarl_ppo import TrainConfig, build
 from jaxmarl_ppo.compat.rllib import RLlibTranslationWarning
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +38,9 @@ def test_policies_are_made_as_the_document_says():
 
 def test_what_rllib_users_ask_for_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # Five trainings of a second each: nearly all of the time is compilation.
+    monkeypatch.setattr(jax, "jit", quick_jit)
+    monkeypatch.setattr(build, "choose_num_devices", lambda config: 1)
     with pytest.warns(RLlibTranslationWarning, match="use_lstm, .* is honoured here"):
         namespace = run_blocks(ROOT / "docs" / "from-rllib.md")
     results = [namespace[name] for name in ("result", "ensembles", "shuttles", "league", "turns")]
