@@ -33,6 +33,7 @@ from jaxmarl_ppo.compat.rllib_keys import (
     TRANSLATED,
 )
 from jaxmarl_ppo.compat.rllib_machinery import MACHINERY
+from jaxmarl_ppo.config_io import config_from_dict, config_to_dict
 from jaxmarl_ppo.networks import LSTM, MLP
 from jaxmarl_ppo.ppo import UpdateShape, value_loss
 
@@ -467,51 +468,54 @@ def test_no_setting_of_a_network_is_dropped_in_silence():
     }
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"lambda": 0.5},
-        {"gamma": 0.5},
-        {"lr": 1.0},
-        {"lr_schedule": [[0, 1.0]]},
-        {"clip_param": 0.5},
-        {"vf_clip_param": 0.5},
-        {"vf_loss_coeff": 0.5},
-        {"entropy_coeff": 0.5},
-        {"entropy_coeff_schedule": [[0, 1.0]]},
-        {"use_kl_loss": False},
-        {"kl_coeff": 0.5},
-        {"kl_target": 0.5},
-        {"grad_clip": 0.5},
-        {"num_learners": 2, "_train_batch_size_per_learner": 4096},
-        {"rollout_fragment_length": 5000},
-        {"num_epochs": 2},
-        {"minibatch_size": 64},
-        {"train_batch_size": 8192},
-        {"_train_batch_size_per_learner": 1024},
-        {"num_env_runners": 8},
-        {"num_envs_per_env_runner": 2},
-        {"model": {"fcnet_hiddens": [8]}},
-        {"_model_config": {"fcnet_hiddens": [8]}},
-        {"_rl_module_spec": {"model_config": {"fcnet_hiddens": [8]}}},
-        {"policies": ["main"]},
-        {"policies_to_train": []},
-        {"algorithm_config_overrides_per_module": {"default_policy": {"gamma": 0.5}}},
-        {"observation_filter": "MeanStdFilter"},
-        {"seed": 5},
-    ],
-    ids=lambda changed: next(iter(changed)),
-)
+CHANGED = [
+    {"lambda": 0.5},
+    {"gamma": 0.5},
+    {"lr": 1.0},
+    {"lr_schedule": [[0, 1.0]]},
+    {"clip_param": 0.5},
+    {"vf_clip_param": 0.5},
+    {"vf_loss_coeff": 0.5},
+    {"entropy_coeff": 0.5},
+    {"entropy_coeff_schedule": [[0, 1.0]]},
+    {"use_kl_loss": False},
+    {"kl_coeff": 0.5},
+    {"kl_target": 0.5},
+    {"grad_clip": 0.5},
+    {"num_learners": 2, "_train_batch_size_per_learner": 4096},
+    {"rollout_fragment_length": 5000},
+    {"num_epochs": 2},
+    {"minibatch_size": 64},
+    {"train_batch_size": 8192},
+    {"_train_batch_size_per_learner": 1024},
+    {"num_env_runners": 8},
+    {"num_envs_per_env_runner": 2},
+    {"model": {"fcnet_hiddens": [8]}},
+    {"_model_config": {"fcnet_hiddens": [8]}},
+    {"_rl_module_spec": {"model_config": {"fcnet_hiddens": [8]}}},
+    {"policies": ["main"]},
+    {"policies_to_train": []},
+    {"algorithm_config_overrides_per_module": {"default_policy": {"gamma": 0.5}}},
+    {"observation_filter": "MeanStdFilter"},
+    {"seed": 5},
+]
+
+
+@pytest.mark.parametrize("changed", CHANGED, ids=lambda changed: next(iter(changed)))
 def test_every_translated_key_matters(changed):
     base = translate_rllib_config(EXACT).config
     assert translate_rllib_config({**EXACT, **changed}).config != base
 
 
+def test_every_translated_key_is_tested():
+    # These matter together with others, and have tests of their own.
+    others = {"grad_clip_by", "count_steps_by", "policy_mapping_fn", "enable_rl_module_and_learner"}
+    assert {key for changed in CHANGED for key in changed} == set(TRANSLATED) - others
+
+
 @pytest.mark.parametrize("config", [{}, EXACT, TWO])
 def test_a_translated_run_is_kept_in_json(config):
     translated = translate_rllib_config(config, policies=SEATS).config
-    from jaxmarl_ppo.config_io import config_from_dict, config_to_dict
-
     assert config_from_dict(json.loads(json.dumps(config_to_dict(translated)))) == translated
 
 
