@@ -402,6 +402,34 @@ def test_settings_of_a_frozen_policy_are_told():
     assert told == ("policies.p2: lr has no effect on a policy that is not trained",)
 
 
+def test_minibatches_and_clipping_of_single_policies():
+    own = {"minibatch_size": 1024, "grad_clip": 1.0, "grad_clip_by": "norm"}
+    config = {"policies": {"p1": {}, "p2": {"config": own}}, **old()}
+    translation = translate_rllib_config(config, policies=SEATS, decisions_per_step=1.024)
+    assert translation.config.ppo.num_minibatches == 32
+    assert translation.config.specs["p2"].ppo.num_minibatches == 4
+    assert list(translation.lost) == ["policies.p2.grad_clip_by"]
+
+
+def test_the_run_has_the_settings_of_a_policy_that_is_trained():
+    said = {"policies": SEATS, "decisions_per_step": {"p1": 0.3, "p2": 1.0}}
+    config = exact({**TWO, "policies_to_train": ["p2"]}, **said)
+    assert config.ppo.num_minibatches == 32
+    assert set(config.specs) == {"p1"}
+
+
+def test_modules_that_are_no_networks_of_ours_are_lost():
+    modules = {"p1": {"catalog_class": int, "load_state_path": "there"}, "p2": None}
+    spec = {"rl_module_specs": modules, "multi_rl_module_class": SimpleNamespace}
+    assert set(lost({**TWO, "rl_module_spec": spec}, policies=SEATS)) == {
+        "rl_module_spec.p1.catalog_class",
+        "rl_module_spec.p1.load_state_path",
+        "rl_module_spec.multi_rl_module_class",
+    }
+    alone = {"rl_module_spec": {"module_class": "RandomRLModule"}}
+    assert "nothing to train" in lost(alone)["rl_module_spec.module_class"]
+
+
 def test_the_former_multiagent_table_is_read():
     nested = {"multiagent": {**TWO, "policies_to_train": ["p1"]}}
     assert exact(nested, policies=SEATS) == exact(nested["multiagent"], policies=SEATS)
@@ -527,6 +555,21 @@ def test_only_configurations_are_taken():
         from_rllib_config(other)
 
 
+class FutureConfig:
+    """Of a version of RLlib that has a further key."""
+
+    def __init__(self, further="default"):
+        self.further = further
+
+    def to_dict(self):
+        return {"gamma": 0.5, "further": self.further}
+
+
+def test_keys_of_other_versions_are_told_where_they_are_set():
+    assert translate_rllib_config(FutureConfig()) == translate_rllib_config({"gamma": 0.5})
+    assert list(translate_rllib_config(FutureConfig("set")).lost) == ["further"]
+
+
 def test_nothing_of_ray_is_imported():
     code = (
         "import sys, warnings; warnings.simplefilter('ignore')\n"
@@ -592,6 +635,15 @@ def test_a_config_and_its_dict_and_nothing_are_the_same(rllib):
         enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False
     )
     assert translate_rllib_config(former) == nothing
+
+
+def test_a_whole_config_of_a_single_policy(rllib):
+    own = rllib.PPOConfig().training(lr=0.1, model={"fcnet_hiddens": [8]})
+    specs = {"p1": rllib.PolicySpec(config=own), "p2": rllib.PolicySpec()}
+    config = {"policies": specs, "gamma": 0.5, **old()}
+    translated = exact(config, policies=SEATS)
+    assert translated.specs["p1"].ppo == dataclasses.replace(translated.ppo, learning_rate=0.1)
+    assert translated.specs["p1"].network == MLP(hidden_sizes=(8,), separate_critic=True)
 
 
 def test_other_algorithms_are_refused(rllib):
