@@ -49,7 +49,8 @@ class TrainOptions:
 
     Attributes:
         env: name of the environment; `jaxmarl-ppo envs` lists them.
-        preset: a variant of the environment's preset to take the defaults from, such as `league`.
+        preset: a variant of the environment's preset to take the defaults from, such as `league`,
+            or `rllib` for the defaults of RLlib's PPO.
         seed: of everything random.
         total_env_steps: ticks summed over environments, such as 5e6; rounded up to whole
             iterations.

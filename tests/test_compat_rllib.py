@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo import Ensemble, MappingFunction, Matchups, Scripted, TrainConfig, preset
+from jaxmarl_ppo import (
+    Ensemble,
+    MappingFunction,
+    Matchups,
+    Scripted,
+    TrainConfig,
+    cli_options,
+    preset,
+)
 from jaxmarl_ppo.build import make_hyperparams, make_learner
 from jaxmarl_ppo.compat.rllib import (
     RLlibTranslationWarning,
@@ -79,6 +87,11 @@ def test_defaults_are_a_preset_of_every_environment():
     assert preset("gymnax", "rllib").env_kwargs == preset("gymnax").env_kwargs
     env, params = jaxmarl_envs.make("tic_tac_toe")
     make_learner(env, params, preset("tic_tac_toe", "rllib").config)
+
+
+def test_the_command_line_knows_the_preset():
+    options = cli_options.parse_train(["tic_tac_toe", "--preset", "rllib", "--num-envs", "16"])
+    assert options.to_config() == dataclasses.replace(rllib_ppo_defaults(), num_envs=16)
 
 
 def test_what_is_exact_needs_no_word():
@@ -165,6 +178,10 @@ def test_a_jump_of_a_schedule_falls_between_two_steps():
         ({"gamma": True}, "gamma must be a number, got True"),
         ({"gamma": 1.5}, "RLlib's configuration is refused: gamma must"),
         ({"lr": [[10, 1.0], [5, 0.0]]}, r"the steps of lr must ascend, got \[10, 5\]"),
+        ({"minibatch_size": 0}, "minibatch_size must be positive, got 0"),
+        ({"train_batch_size_per_learner": 0}, "train_batch_size_per_learner must be positive"),
+        ({"num_envs_per_worker": 0}, "num_envs_per_env_runner must be positive"),
+        ({"rollout_fragment_length": "long"}, "rollout_fragment_length must be a number"),
         ({"lr": [1e-3, 1e-4]}, "lr must be a list of pairs"),
         ({"count_steps_by": "ticks"}, "count_steps_by must be 'env_steps' or 'agent_steps'"),
         (
@@ -176,6 +193,11 @@ def test_a_jump_of_a_schedule_falls_between_two_steps():
 def test_values_that_are_refused(config, message):
     with pytest.raises(ValueError, match=message):
         exact(config)
+
+
+def test_no_environments_are_refused():
+    with pytest.raises(ValueError, match="num_envs must be positive, got 0"):
+        exact(num_envs=0)
 
 
 # --- batches --------------------------------------------------------------------------------------

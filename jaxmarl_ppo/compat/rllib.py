@@ -147,18 +147,9 @@ def translate_rllib_config(
             "decisions_per_step: every policy is taken to decide once per environment step, which "
             "sizes its minibatches"
         )
-    base_name = next((name for name in members if members[name].trainable), next(iter(members)))
-    count = batch.num_minibatches(base_name, rates[base_name], findings)
-    check_grad_clip(values, "grad_clip_by", findings)
-    ppo = read_ppo(values, count, total_rate, findings)
-    policy = PolicySpec(**read_network(values, findings))
-    specs = {}
-    for name, member in members.items():
-        spec = _spec(name, member, values, batch, rates[name], total_rate, (policy, ppo), findings)
-        if spec != policy:
-            specs[name] = spec
+    policy, ppo, specs = _specs(members, values, batch, rates, total_rate, findings)
     if only_default:
-        policy, specs = specs.pop(base_name, policy), {}
+        policy, specs = specs.pop(next(iter(members)), policy), {}
     seed = values["seed"]
     return Translation(
         TrainConfig(
@@ -195,6 +186,29 @@ def _rates(given: DecisionsPerStep | None, members: Mapping[str, RLlibPolicy]) -
     if not all(rate > 0 for rate in given.values()):
         raise ValueError(f"decisions_per_step must be positive, got {dict(given)}")
     return {name: float(rate) for name, rate in given.items()}
+
+
+def _specs(
+    members: Mapping[str, RLlibPolicy],
+    values: Mapping[str, Any],
+    batch: Batch,
+    rates: Mapping[str, float],
+    total_rate: float | None,
+    findings: Findings,
+) -> tuple[PolicySpec, PPOConfig, dict[str, Any]]:
+    """What policies are and how they are trained, and those that differ from it, by name."""
+    first = next((name for name in members if members[name].trainable), next(iter(members)))
+    count = batch.num_minibatches(first, rates[first], findings)
+    check_grad_clip(values, "grad_clip_by", findings)
+    base = (
+        PolicySpec(**read_network(values, findings)),
+        read_ppo(values, count, total_rate, findings),
+    )
+    specs = {
+        name: _spec(name, member, values, batch, rates[name], total_rate, base, findings)
+        for name, member in members.items()
+    }
+    return *base, {name: spec for name, spec in specs.items() if spec != base[0]}
 
 
 def _spec(

@@ -64,9 +64,9 @@ def read_batch(
     learners = values["num_learners"] or 1
     per_learner = values["_train_batch_size_per_learner"]
     if per_learner is None:
-        size = number(values, "train_batch_size")
+        size = _positive(values, "train_batch_size")
     else:
-        size = number(values, "_train_batch_size_per_learner") * learners
+        size = _positive(values, "_train_batch_size_per_learner") * learners
     env_steps = size
     if values["count_steps_by"] == "agent_steps":
         if all_decisions_per_step is None:
@@ -82,12 +82,14 @@ def read_batch(
     fragment = values["rollout_fragment_length"]
     if num_envs is None:
         runners = number(values, "num_env_runners") or 1
-        num_envs = int(runners * number(values, "num_envs_per_env_runner"))
+        num_envs = int(runners * _positive(values, "num_envs_per_env_runner"))
     else:
+        _positive({"num_envs": num_envs}, "num_envs")
         fragment = "auto"
     num_steps = math.ceil(env_steps / num_envs)
     if fragment != "auto":
         # RLlib gathers whole fragments of all environments until there are enough.
+        fragment = int(_positive(values, "rollout_fragment_length"))
         num_steps = math.ceil(num_steps / fragment) * fragment
     if not math.isclose(num_envs * num_steps, env_steps):
         findings.note(
@@ -96,7 +98,7 @@ def read_batch(
         )
     rows = None
     if values["minibatch_size"] is not None:
-        rows = number(values, "minibatch_size") * learners
+        rows = _positive(values, "minibatch_size") * learners
     return Batch(num_envs, num_steps, rows)
 
 
@@ -187,6 +189,13 @@ def number(values: Mapping[str, Any], key: str) -> float:
             f"{key.lstrip('_')} must be a number, got {show(value)}; of a search space, pick one "
             "value first"
         )
+    return value
+
+
+def _positive(values: Mapping[str, Any], key: str) -> float:
+    value = number(values, key)
+    if value <= 0:
+        raise ValueError(f"{key.lstrip('_')} must be positive, got {value}")
     return value
 
 
