@@ -100,6 +100,8 @@ class Signature:
         inputs = {**self.inputs, "reset": ((), "bool"), "acting": ((), "bool")}
         features, rank = given["features"].shape, len(self.feature_shape)
         batch_shape = features[: max(len(features) - rank, 0)]
+        if 0 in batch_shape:
+            raise ValueError(f"observation has shape {features}, but there must be one row or more")
         for name, x in given.items():
             if name not in inputs and name != "agent":
                 raise ValueError(

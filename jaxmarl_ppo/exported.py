@@ -64,10 +64,9 @@ class ExportedPolicy(Actor):
         """See `Actor.decide`."""
         del params  # they are inside the programs
         num_rows, batch = inputs["features"].shape[0], self.batch
-        if num_rows != batch if isinstance(batch, int) else num_rows == 0:
-            wanted = batch if isinstance(batch, int) else "one row or more"
+        if isinstance(batch, int) and num_rows != batch:
             raise ValueError(
-                f"this policy was exported for batches of {wanted}, got {num_rows} observations"
+                f"this policy was exported for batches of {batch}, got {num_rows} observations"
             )
         if key is None:
             return self.programs["greedy"].call(inputs, hidden)
