@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 USAGE = """\
@@ -124,9 +125,11 @@ def _export(args: list[str]) -> int:
     from jaxmarl_ppo.policy import Policy
     from jaxmarl_ppo.policy_export import check_new_file
 
+    if options.out is not None:
+        check_new_file(options.out)  # before anything that takes time
     policy = Policy.load(options.run_dir, options.policy, options.agent)
     name = policy.signature.policy
-    path = check_new_file(f"{name}.jaxexport" if options.out is None else options.out)
+    path = Path(f"{name}.jaxexport") if options.out is None else options.out
     policy.export(path, options.platforms)
     print(f"policy {name}, which plays {', '.join(policy.agents)}; checked: it acts as before")
     size = f"{path.stat().st_size / 1000:,.0f} kB"

@@ -8,7 +8,7 @@ This module imports JAX and NumPy alone. The file can be read without it too, be
 its parameters inside:
 
 >>> import json, zipfile
->>> import jax, numpy as np
+>>> import jax.export, numpy as np
 >>> with zipfile.ZipFile("bob.jaxexport") as file:
 ...     header = json.loads(file.read("header.json"))
 ...     program = jax.export.deserialize(bytearray(file.read("greedy")))

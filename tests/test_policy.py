@@ -2,9 +2,11 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +25,7 @@ from jaxmarl_ppo.episodes import play_episodes
 from jaxmarl_ppo.exported import load_exported
 from jaxmarl_ppo.league import Snapshots, init_league
 from jaxmarl_ppo.mapping import Matchups
-from jaxmarl_ppo.networks import CNN, MLP
+from jaxmarl_ppo.networks import CNN, LSTM, MLP
 from jaxmarl_ppo.noise import draw_noise
 from jaxmarl_ppo.policy import Policy
 from jaxmarl_ppo.population_file import POLICIES_FILE, save_population
@@ -322,6 +324,17 @@ def test_any_batch_shape_gives_the_rows_of_a_flat_one():
     assert single_moved[0].shape == policy.initial_hidden()[0].shape
 
 
+def test_agents_in_one_batch_take_only_actions_that_they_have():
+    policy = policy_of(the_case("lstm"))
+    slots = np.tile([0, 2], 60)
+    features = lstm_inputs((120,))[0]
+    action, _ = policy.act(
+        features, policy.initial_hidden(120), jax.random.key(0), agent=slots, reset=True
+    )
+    assert set(np.asarray(action[slots == 0])) == {0, 1, 2}
+    assert set(np.asarray(action[slots == 2])) == {0, 1, 2, 3}
+
+
 def test_rows_that_wait_keep_their_memory_and_rows_that_reset_lose_it():
     policy = policy_of(the_case("lstm"))
     features, given = lstm_inputs((4,))
@@ -362,6 +375,22 @@ def test_a_second_call_of_the_same_shape_compiles_nothing():
     policy.act(features, ())
     with jax.log_compiles(), jax.no_tracing():
         policy.act(features + 1.0, ())
+
+
+# ---- The document --------------------------------------------------------------------------------
+
+
+def test_the_document_takes_a_policy_out(run_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "secret").symlink_to(run_dir)
+    text = (Path(__file__).resolve().parent.parent / "docs" / "policies.md").read_text()
+    blocks = re.findall(r"```py\n(.*?)```", text, flags=re.DOTALL)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "policies.md", "exec"), namespace)
+    assert len(blocks) == 2
+    np.testing.assert_array_equal(namespace["action"], namespace["raw_action"])
 
 
 # ---- Which policy --------------------------------------------------------------------------------
@@ -425,29 +454,43 @@ def test_one_of_several_policies_has_to_be_named():
     assert repr(policy) == "Policy('b' of random_lives, plays b, discrete)"
 
 
-def test_a_policy_is_loaded_from_a_run(tmp_path):
-    env, params = jaxmarl_envs.make("crypto")
+@pytest.fixture(scope="module")
+def crypto():
     config = TrainConfig(
         policies="per_agent",
         num_envs=3,
         num_steps=5,
-        policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
+        policy=PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=3)),
+        ppo=PPOConfig(num_minibatches=1),
     )
-    learner = make_learner(env, params, config)
-    population = stirred(learner)
-    save_population(tmp_path / POLICIES_FILE, learner.players.names, population)
-    record = config_io.dump_json(run_record(env, params, config))
-    (tmp_path / CONFIG_FILE).write_text(record)
+    learner = make_learner(*jaxmarl_envs.make("crypto"), config)
+    return learner, stirred(learner), config
+
+
+@pytest.fixture(scope="module")
+def run_dir(crypto, tmp_path_factory):
+    """What training would leave."""
+    learner, population, config = crypto
+    folder = tmp_path_factory.mktemp("run")
+    save_population(folder / POLICIES_FILE, learner.players.names, population)
+    record = config_io.dump_json(run_record(learner.env, learner.env_params, config))
+    (folder / CONFIG_FILE).write_text(record)
+    return folder
+
+
+def test_a_policy_is_loaded_from_a_run(crypto, run_dir):
     features = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
-    loaded = Policy.load(tmp_path, "bob_0").act(features, ())[0]
-    np.testing.assert_array_equal(
-        loaded, Policy.of(learner, population, "bob_0").act(features, ())[0]
-    )
-    assert (loaded != Policy.of(learner, population, "alice_0").act(features, ())[0]).any()
+
+    def actions(policy):
+        return policy.act(features, policy.initial_hidden(16))[0]
+
+    loaded = actions(Policy.load(run_dir, "bob_0"))
+    np.testing.assert_array_equal(loaded, actions(Policy.of(*crypto[:2], "bob_0")))
+    assert (loaded != actions(Policy.load(run_dir, "alice_0"))).any()
     with pytest.raises(ValueError, match="unknown policy 'bob'; valid: eve_0, bob_0, alice_0"):
-        Policy.load(tmp_path, "bob")
+        Policy.load(run_dir, "bob")
     with pytest.raises(ValueError, match="does not exist"):
-        Policy.load(tmp_path / "nowhere")
+        Policy.load(run_dir / "nowhere")
 
 
 # ---- Errors --------------------------------------------------------------------------------------
