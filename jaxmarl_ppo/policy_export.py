@@ -128,7 +128,7 @@ def check_same(policy: "Policy", exported: ExportedPolicy) -> None:
 def _far(a: jax.Array, b: jax.Array, rounding: float) -> np.ndarray:
     """`[B]` bool: rows `[B, ...]` in which any two numbers differ, or are none."""
     near = np.less_equal(np.abs(np.asarray(a) - np.asarray(b)), rounding)
-    return np.logical_not(near.reshape(len(a), -1)).any(-1)
+    return np.asarray(~near.reshape(len(a), -1).all(-1))
 
 
 def random_inputs(policy: "Policy", num_rows: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
