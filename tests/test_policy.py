@@ -105,8 +105,9 @@ def watch(learner):
             best = act(players, population, slots, env_params, noise, greedy=True)
             choice = act(players, population, slots, env_params, noise)
             value = jnp.zeros((E, env.num_agents))
-            for seats, own in zip(players.banks, choice.decisions, strict=True):
-                value = seats.encoder.spread(own.value, value, own.acted)
+            banks = zip(players.banks, choice.decisions, choice.lanes, strict=True)
+            for seats, own, lanes in banks:
+                value = seats.encoder.spread(own.value, value, own.acted, lanes)
             after, answer = step(env, env_params, slots, choice, noise)
             obs = slots.obs
             seen = (obs.features, obs.action_mask, obs.agent_mask, slots.fresh, slots.last_reward)
@@ -226,25 +227,35 @@ def test_greedy_actions_are_those_of_the_rollout(case):
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "central"])
 def test_drawn_actions_are_those_of_the_rollout(name):
-    """All slots of a bank at once, in the widths of the widest, by the rollout's own key."""
+    """All rows of a bank at once, in the widths of the widest, by the rollout's own key."""
     case = the_case(name)
     learner, log, policy = case.learner, case.log, policy_of(case)
     signature, num_agents = policy.signature, learner.env.num_agents
-    slots, hidden = np.arange(num_agents), policy.initial_hidden((E, num_agents))
-    prev_action = np.zeros_like(log.action[0])
+    one_acts = learner.env.max_actors == 1
+
+    def rows(x):
+        """`[E, M, ...]`: whoever acts, where only one can, else all."""
+        slot = log.acting[t].argmax(-1)
+        return x[t][np.arange(E), slot][:, None] if one_acts else x[t]
+
+    hidden = policy.initial_hidden((E, 1 if one_acts else num_agents))
     for t in range(T):
-        given: dict[str, Any] = {"agent": slots, "reset": log.fresh[t], "acting": log.acting[t]}
+        acting = rows(log.acting)
+        given: dict[str, Any] = {"reset": rows(log.fresh), "acting": acting}
+        if not one_acts:
+            given |= {"agent": np.arange(num_agents)}
+        if t == 0:
+            prev_action = np.zeros_like(rows(log.action))
         if signature.prev_action:
             given |= {"prev_action": prev_action}
         if signature.prev_reward:
-            given |= {"prev_reward": log.reward[t]}
-        action, hidden = policy.act(
-            log.features[t], hidden, case.bank_keys[t, 0], action_mask=log.mask[t], **given
-        )
-        where = log.acting[t]
-        assert_same_actions(action[where], log.action[t][where])
-        wide = where.reshape(*where.shape, *[1] * (prev_action.ndim - 2))
-        prev_action = np.where(wide, log.action[t], prev_action)
+            given |= {"prev_reward": rows(log.reward)}
+        mask, key = rows(log.mask), case.bank_keys[t, 0]
+        action, hidden = policy.act(rows(log.features), hidden, key, action_mask=mask, **given)
+        expected = rows(log.action)
+        assert_same_actions(action[acting], expected[acting])
+        wide = acting.reshape(*acting.shape, *[1] * (prev_action.ndim - 2))
+        prev_action = np.where(wide, expected, prev_action)
     assert not (log.action == log.best).all()
 
 
