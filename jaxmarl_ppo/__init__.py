@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.build import make_learner
     from jaxmarl_ppo.checkpoint import LoadedRun, load_run
     from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, TrainConfig
+    from jaxmarl_ppo.exported import ExportedPolicy, load_exported
     from jaxmarl_ppo.league import Snapshots
     from jaxmarl_ppo.mapping import Draw, Ensemble, MappingFunction, Matchups
     from jaxmarl_ppo.networks import CNN, LSTM, MLP
     from jaxmarl_ppo.parallel import use_cpu_cores
+    from jaxmarl_ppo.policy import Policy
     from jaxmarl_ppo.presets import PRESETS, Preset, preset
     from jaxmarl_ppo.scripted import Scripted
     from jaxmarl_ppo.trainer import EnvironmentFault, Trainer, TrainingDiverged, TrainResult
@@ -28,6 +30,7 @@ _MODULES = {
     "Draw": "mapping",
     "Ensemble": "mapping",
     "EnvironmentFault": "trainer",
+    "ExportedPolicy": "exported",
     "LSTM": "networks",
     "Linear": "config",
     "LoadedRun": "checkpoint",
@@ -36,6 +39,7 @@ _MODULES = {
     "Matchups": "mapping",
     "PPOConfig": "config",
     "PRESETS": "presets",
+    "Policy": "policy",
     "PolicySpec": "config",
     "Preset": "presets",
     "Scripted": "scripted",
@@ -44,6 +48,7 @@ _MODULES = {
     "TrainResult": "trainer",
     "Trainer": "trainer",
     "TrainingDiverged": "trainer",
+    "load_exported": "exported",
     "load_run": "checkpoint",
     "make_learner": "build",
     "preset": "presets",
@@ -58,11 +63,13 @@ __all__ = [
     "Draw",
     "Ensemble",
     "EnvironmentFault",
+    "ExportedPolicy",
     "Linear",
     "LoadedRun",
     "MappingFunction",
     "Matchups",
     "PPOConfig",
+    "Policy",
     "PolicySpec",
     "Preset",
     "Scripted",
@@ -72,6 +79,7 @@ __all__ = [
     "Trainer",
     "TrainingDiverged",
     "__version__",
+    "load_exported",
     "load_run",
     "make_learner",
     "preset",

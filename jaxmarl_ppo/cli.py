@@ -1,4 +1,4 @@
-"""The command line: `jaxmarl-ppo train`, `evaluate`, `envs` and `bench`.
+"""The command line: `jaxmarl-ppo train`, `evaluate`, `export`, `envs` and `bench`.
 
 Only what a command needs is imported, so that help and usage errors come at once.
 """
@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 USAGE = """\
@@ -17,6 +18,7 @@ Multi-agent PPO in JAX.
 commands:
   train ENV         train on an environment; its own options: train ENV --help
   evaluate RUN_DIR  evaluate what a run has learnt
+  export RUN_DIR    write one of its policies into a file that acts with JAX alone
   envs              list the environments
   bench             measure how fast training is here
 
@@ -113,6 +115,29 @@ def _evaluate(args: list[str]) -> int:
     return 0
 
 
+def _export(args: list[str]) -> int:
+    from jaxmarl_ppo import cli_options
+
+    options = cli_options.parse_export(args)
+    if not options.run_dir.is_dir():
+        raise ValueError(f"run folder {str(options.run_dir)!r} does not exist")
+    _enable_compilation_cache()
+    from jaxmarl_ppo.policy import Policy
+    from jaxmarl_ppo.policy_export import check_new_file
+
+    if options.out is not None:
+        check_new_file(options.out)  # before anything that takes time
+    policy = Policy.load(options.run_dir, options.policy, options.agent)
+    name = policy.signature.policy
+    path = Path(f"{name}.jaxexport") if options.out is None else options.out
+    policy.export(path, options.platforms)
+    print(f"policy {name}, which plays {', '.join(policy.agents)}; checked: it acts as before")
+    size = f"{path.stat().st_size / 1000:,.0f} kB"
+    print(f"saved in {path} ({size}, for {', '.join(options.platforms)})")
+    print(f"next, in Python: jaxmarl_ppo.load_exported({str(path)!r})")
+    return 0
+
+
 def _envs(args: list[str]) -> int:
     from jaxmarl_ppo import cli_options
 
@@ -168,6 +193,7 @@ def _fail(message: str) -> NoReturn:
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "evaluate": _evaluate,
+    "export": _export,
     "envs": _envs,
     "bench": _bench,
 }

@@ -19,6 +19,7 @@ from jaxmarl_ppo.presets import preset
 
 NetworkKind = Literal["mlp", "lstm", "cnn"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
+Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 
 
 # Of `PolicySpec`, what can be said on the command line in so many words.
@@ -185,6 +186,26 @@ class EvaluateOptions:
 
 
 @dataclass(frozen=True)
+class ExportOptions:
+    """Write a policy into one file that acts with JAX alone; it is checked against the original.
+
+    Attributes:
+        run_dir: the run's folder.
+        policy: name of the policy, such as `bob` or `past@3`; None where there is only one, or only
+            one that plays `agent`.
+        agent: the agent that it is to play; None for all that it can play.
+        out: a new file; None for `<policy>.jaxexport`.
+        platforms: that it is to run on.
+    """
+
+    run_dir: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN_DIR")]
+    policy: str | None = None
+    agent: str | None = None
+    out: Path | None = None
+    platforms: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
+
+
+@dataclass(frozen=True)
 class EnvsOptions:
     """List the environments that can be trained on by name."""
 
@@ -207,6 +228,11 @@ def parse_train(args: Sequence[str]) -> TrainOptions:
 def parse_evaluate(args: Sequence[str]) -> EvaluateOptions:
     """Parse the arguments of `evaluate`."""
     return tyro.cli(EvaluateOptions, args=args, prog="jaxmarl-ppo evaluate")
+
+
+def parse_export(args: Sequence[str]) -> ExportOptions:
+    """Parse the arguments of `export`."""
+    return tyro.cli(ExportOptions, args=args, prog="jaxmarl-ppo export")
 
 
 def parse_envs(args: Sequence[str]) -> EnvsOptions:

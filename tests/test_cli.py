@@ -16,6 +16,7 @@ from rich.console import Console
 from jaxmarl_ppo import cli, cli_options, cli_values, progress, trainer
 from jaxmarl_ppo.checkpoint import load_run
 from jaxmarl_ppo.config import Linear, PPOConfig
+from jaxmarl_ppo.exported import load_exported
 from jaxmarl_ppo.mapping import Ensemble, Matchups
 from jaxmarl_ppo.networks import CNN, LSTM, MLP
 from jaxmarl_ppo.presets import preset
@@ -110,6 +111,37 @@ def test_evaluate_prints_one_json_object_last(interrupted, capsys):
     assert "tic_tac_toe: 4 episodes" in output
 
 
+def test_a_policy_is_exported(interrupted, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, output, errors = run(capsys, "export", str(interrupted[3]), "--policy", "x_1")
+    assert status == 0, errors
+    assert "policy x_1, which plays x; checked: it acts as before" in output
+    assert "saved in x_1.jaxexport" in output
+    assert "next, in Python: jaxmarl_ppo.load_exported('x_1.jaxexport')" in output
+    assert load_exported("x_1.jaxexport").act([0.0] * 27, ())[0].shape == ()
+    before = (tmp_path / "x_1.jaxexport").read_bytes()
+    status, _, errors = run(capsys, "export", str(interrupted[3]), "--policy", "x_1")
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "'x_1.jaxexport' exists; choose another name or remove it" in errors
+    assert (tmp_path / "x_1.jaxexport").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--policy x", "unknown policy 'x'; valid: x_0, x_1, o_0, o_1"),
+        ("", "name the policy, since there is not just one; valid: x_0, x_1, o_0, o_1"),
+        ("--agent o", "name the policy that plays agent 'o', since there is not just one; valid:"),
+    ],
+)
+def test_a_policy_to_export_is_named(interrupted, capsys, tmp_path, monkeypatch, args, message):
+    monkeypatch.chdir(tmp_path)
+    status, _, errors = run(capsys, "export", str(interrupted[3]), *args.split())
+    assert (status, errors.count("\n")) == (2, 1)
+    assert message in errors
+    assert not list(tmp_path.iterdir())
+
+
 def test_run_folder_in_use(interrupted, capsys):
     status, _, errors = run(capsys, "train", "tic_tac_toe", "--run-dir", str(interrupted[3]))
     assert status == 2
@@ -119,7 +151,7 @@ def test_run_folder_in_use(interrupted, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("trian crypto", "unknown command 'trian'; valid: train, evaluate, envs"),
+        ("trian crypto", "unknown command 'trian'; valid: train, evaluate, export,"),
         ("train cripto", "environment 'cripto'; did you mean 'crypto'? valid names: asymmetric_"),
         ("train --seed 1 cripto", "did you mean 'crypto'?"),
         ("train tic_tac_toe --env-kwargs sise=4", "takes no option 'sise'; valid options: size"),
@@ -157,6 +189,8 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --log-interval 0", "log_interval must be a whole number of at least"),
         ("evaluate nowhere", "run folder 'nowhere' does not exist"),
         ("evaluate .", "config.json does not exist"),
+        ("export nowhere", "run folder 'nowhere' does not exist"),
+        ("export .", "config.json does not exist"),
     ],
 )
 def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message):
@@ -177,6 +211,8 @@ def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message)
         "train",
         "train tic_tac_toe --sed 1",
         "evaluate",
+        "export",
+        "export . --platforms gpu",
         "envs now",
         'train tic_tac_toe --policies {"x":',
         'train tic_tac_toe --policies {"kind":"ensemble","sise":2}',
@@ -192,7 +228,7 @@ def test_usage_errors(capsys, args):
 def test_help(capsys):
     status, output, _ = run(capsys, "--help")
     assert status == 0
-    assert all(command in output for command in ("train", "evaluate", "envs"))
+    assert all(command in output for command in ("train", "evaluate", "export", "envs"))
     status, output, _ = run(capsys, "train", "shuttle_grid", "--help")
     assert status == 0
     config = preset("shuttle_grid").config

@@ -1,0 +1,331 @@
+"""How a policy is asked, of a run or exported: shapes, defaults and batches.
+
+This module and `exported` import JAX and NumPy alone.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+Rows = dict[str, jax.Array]  # [B, ...] each, as `Signature.inputs` says
+
+
+class Seat(NamedTuple):
+    """What one agent sees and does, in its own widths."""
+
+    slot: int
+    feature_shape: tuple[int, ...]
+    num_actions: int  # or dimensions of continuous actions
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a policy is given and returns; widths are those of the widest agent that it plays."""
+
+    policy: str
+    env: str
+    seats: Mapping[str, Seat]  # by agent
+    feature_shape: tuple[int, ...]
+    num_actions: int
+    continuous: bool
+    asks_agent: bool  # whether it matters which of its agents it plays
+    prev_action: bool
+    prev_reward: bool
+    hidden: tuple[jax.ShapeDtypeStruct, ...]  # of one row
+
+    @property
+    def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and type of one row of every input."""
+        rows: dict[str, tuple[tuple[int, ...], str]] = {
+            "features": (self.feature_shape, "float32"),
+            "action_mask": ((self.num_actions,), "bool"),
+        }
+        if self.asks_agent:
+            rows["agent"] = ((), "int32")  # its slot
+        if self.prev_action:
+            action = ((self.num_actions,), "float32") if self.continuous else ((), "int32")
+            rows["prev_action"] = action
+        if self.prev_reward:
+            rows["prev_reward"] = ((), "float32")
+        if self.hidden or self.prev_action or self.prev_reward:
+            rows["reset"] = ((), "bool")
+        return rows
+
+    def of(self, seat: Seat | None) -> "Signature":
+        """The same in the widths of one agent; None for the widest."""
+        if seat is None:
+            return self
+        return replace(self, feature_shape=seat.feature_shape, num_actions=seat.num_actions)
+
+    def seat(self, agent: Any) -> Seat | None:
+        """The agent that a call is about; None where every row says its own.
+
+        Raises:
+            ValueError: it is unknown, or has to be given and is not.
+        """
+        names = ", ".join(self.seats)
+        if agent is None and self.asks_agent:
+            raise ValueError(
+                f"policy {self.policy!r} acts differently for each of its agents: pass agent=, "
+                f"one of {names}, or an array of their slots"
+            )
+        if isinstance(agent, str) and agent not in self.seats:
+            raise ValueError(
+                f"policy {self.policy!r} does not play agent {agent!r}; it plays {names}"
+            )
+        slots = [seat.slot for seat in self.seats.values()]
+        # The values of an array on a device are not looked at: that would wait for it.
+        known = agent is None or isinstance(agent, str | jax.Array) or np.isin(agent, slots).all()
+        if not known:
+            raise ValueError(
+                f"policy {self.policy!r} plays {names} in the slots {slots}, got agent={agent!r}"
+            )
+        if not self.asks_agent:
+            return next(iter(self.seats.values()))
+        return self.seats[agent] if isinstance(agent, str) else None
+
+    def check(self, given: Mapping[str, Any], hidden: tuple[Any, ...]) -> None:
+        """Compare shapes with what the policy takes.
+
+        Raises:
+            ValueError: a shape that does not fit, or an input that is missing or without effect.
+        """
+        inputs = {**self.inputs, "reset": ((), "bool"), "acting": ((), "bool")}
+        features, rank = given["features"].shape, len(self.feature_shape)
+        batch_shape = features[: max(len(features) - rank, 0)]
+        if 0 in batch_shape:
+            raise ValueError(f"observation has shape {features}, but there must be one row or more")
+        for name, x in given.items():
+            if name not in inputs and name != "agent":
+                raise ValueError(
+                    f"{name} has no effect on policy {self.policy!r}, which was trained without "
+                    "it; drop it"
+                )
+            row = inputs[name][0] if name in inputs else ()
+            lead = x.shape[: len(x.shape) - len(row)]
+            if x.shape[len(lead) :] != row or not _broadcasts(lead, batch_shape):
+                shown = "observation" if name == "features" else name
+                raise ValueError(
+                    f"{shown} has shape {x.shape}, but here policy {self.policy!r} takes "
+                    f"{_show((*batch_shape, *row) if name != 'features' else ('...', *row))}"
+                )
+        held, wanted = [x.shape for x in hidden], [(*batch_shape, *x.shape) for x in self.hidden]
+        if held != wanted:
+            raise ValueError(
+                f"hidden has the shapes {held}, but policy {self.policy!r} holds {wanted} for "
+                f"observations of shape {features}; begin with initial_hidden({batch_shape})"
+            )
+
+    def rows(self, given: Mapping[str, jax.Array], seat: Seat | None) -> Rows:
+        """All inputs as flat rows of full width, what is not given filled in."""
+        own = self.of(seat).inputs
+        features = given["features"]
+        batch_shape = features.shape[: features.ndim - len(self.feature_shape)]
+
+        def default(name: str) -> jax.Array | np.ndarray:
+            if name == "agent":
+                assert seat is not None  # else every row says its own
+                return np.array(seat.slot)
+            if name == "action_mask":
+                counts = np.zeros(1 + max(one.slot for one in self.seats.values()), np.int32)
+                for one in self.seats.values():
+                    counts[one.slot] = one.num_actions
+                slot = given["agent"] if seat is None else seat.slot
+                return jnp.arange(own[name][0][0]) < jnp.asarray(counts)[slot][..., None]
+            return np.zeros(own[name][0], own[name][1])
+
+        inputs = {}
+        for name, (shape, dtype) in self.inputs.items():
+            x = jnp.asarray(given[name] if name in given else default(name)).astype(dtype)
+            x = jnp.broadcast_to(x, (*batch_shape, *own[name][0]))
+            x = x.reshape(math.prod(batch_shape), *own[name][0])
+            inputs[name] = pad_rows(x, shape)
+        return inputs
+
+
+class Actor:
+    """What acts: a policy of a run, or an exported one."""
+
+    signature: Signature
+    params: Any
+
+    def decide(
+        self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """Actions and memory of rows `[B, ...]` of full width."""
+        raise NotImplementedError
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that it can play."""
+        return tuple(self.signature.seats)
+
+    def __repr__(self) -> str:
+        signature = self.signature
+        return (
+            f"{type(self).__name__}({signature.policy!r} of {signature.env}, "
+            f"plays {', '.join(self.agents)}, "
+            f"{'continuous' if signature.continuous else 'discrete'})"
+        )
+
+    def initial_hidden(self, batch_shape: int | tuple[int, ...] = ()) -> tuple[jax.Array, ...]:
+        """The memory of agents that have not decided yet: `[*batch_shape, H]` each, all zeros.
+
+        `()` for a policy without memory.
+        """
+        shape = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
+        return tuple(jnp.zeros((*shape, *x.shape), x.dtype) for x in self.signature.hidden)
+
+    def act(
+        self,
+        observation: ArrayLike,
+        hidden: tuple[Any, ...] | list[Any],
+        key: ArrayLike | None = None,
+        *,
+        action_mask: ArrayLike | None = None,
+        agent: str | ArrayLike | None = None,
+        prev_action: ArrayLike | None = None,
+        prev_reward: ArrayLike | None = None,
+        reset: ArrayLike | None = None,
+        acting: ArrayLike | None = None,
+    ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        """One decision for every row of a batch.
+
+        Compiled once per shape; can be called under `jit` and `vmap` as well. Letters: `...` any
+        batch shape, none included; `D` and `N` the agent's own width and number of actions.
+
+        Args:
+            observation: `[..., D]`, or `[..., rows, cols, channels]`, as the environment gives it.
+            hidden: from `initial_hidden`, or what the agents' last decisions returned.
+            key: draws the actions; None takes the most likely ones.
+            action_mask: `[..., N]` bool, at least one True in every row; None for all.
+            agent: name of the agent that plays all rows, or `[...]` int, the slot of each (then all
+                rows are as wide as the widest agent). To be given where the policy acts differently
+                for each of its agents: they differ in widths or bounds, or it was told which it is.
+            prev_action: `[...]` int or `[..., N]` float, the agent's action before, as returned;
+                to be given exactly if the policy was trained with it.
+            prev_reward: `[...]`, what the agent earned since that action; likewise.
+            reset: `[...]` bool, rows that decide for the first time in their life: their memory,
+                previous action and reward count as zero. With `reset=True` these can be left out.
+            acting: `[...]` bool, rows that decide now; the others keep their memory, and their
+                actions mean nothing. None for all.
+
+        Returns:
+            `(action, hidden)`: `[...]` int32 or `[..., N]` float32 within the agent's bounds, and
+            what to hold until the same agents' next decision.
+
+        Raises:
+            ValueError: a shape that does not fit, or something missing or without effect.
+        """
+        given, held, seat = self._given(
+            observation, hidden, action_mask, agent, prev_action, prev_reward, reset, acting
+        )
+        return self._act(self.params, given, held, _check_key(key), seat)
+
+    def _given(
+        self,
+        observation: ArrayLike,
+        hidden: tuple[Any, ...] | list[Any],
+        action_mask: ArrayLike | None,
+        agent: str | ArrayLike | None,
+        prev_action: ArrayLike | None,
+        prev_reward: ArrayLike | None,
+        reset: ArrayLike | None,
+        acting: ArrayLike | None = None,
+    ) -> tuple[dict[str, Any], tuple[Any, ...], Seat | None]:
+        """Arguments as arrays, checked."""
+        named = {
+            "features": observation,
+            "action_mask": action_mask,
+            "agent": None if isinstance(agent, str) else agent,
+            "prev_action": prev_action,
+            "prev_reward": prev_reward,
+            "reset": reset,
+            "acting": acting,
+        }
+        given = {name: _array(x) for name, x in named.items() if x is not None}
+        held = tuple(_array(x) for x in hidden)
+        signature, first = self.signature, isinstance(reset, bool | np.bool_) and reset
+        seat = signature.seat(agent)
+        for name in ("prev_action", "prev_reward"):
+            if getattr(signature, name) and name not in given and not first:
+                raise ValueError(
+                    f"policy {signature.policy!r} was trained with {name}: pass {name}=, or "
+                    "reset=True where all rows decide for the first time"
+                )
+        signature.of(seat).check(given, held)
+        return given, held, seat
+
+    @functools.cached_property
+    def _act(self) -> Any:
+        return jax.jit(self._act_batch, static_argnames=("seat",))
+
+    def _act_batch(
+        self,
+        params: Any,
+        given: dict[str, jax.Array],
+        hidden: tuple[jax.Array, ...],
+        key: jax.Array | None,
+        seat: Seat | None,
+    ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        signature, acting = self.signature, given.get("acting")
+        inputs, flat, batch_shape = self._flatten(given, hidden, seat)
+        action, moved = self.decide(params, inputs, flat, key)
+        if signature.continuous:
+            action = action[:, : signature.of(seat).num_actions]
+        moved = [x.reshape(h.shape) for x, h in zip(moved, hidden, strict=True)]
+        if acting is not None:
+            acting = jnp.broadcast_to(acting.astype(bool), batch_shape)
+            where = [acting.reshape(batch_shape + (1,) * (h.ndim - acting.ndim)) for h in hidden]
+            moved = [jnp.where(*x) for x in zip(where, moved, hidden, strict=True)]
+        return action.reshape(*batch_shape, *action.shape[1:]), tuple(moved)
+
+    def _flatten(
+        self, given: dict[str, jax.Array], hidden: tuple[jax.Array, ...], seat: Seat | None
+    ) -> tuple[Rows, list[jax.Array], tuple[int, ...]]:
+        """Inputs and memory as rows, and the batch shape that they had."""
+        features = given["features"]
+        batch_shape = features.shape[: features.ndim - len(self.signature.feature_shape)]
+        size = math.prod(batch_shape)
+        flat = [
+            h.reshape(size, *x.shape).astype(x.dtype)
+            for h, x in zip(hidden, self.signature.hidden, strict=True)
+        ]
+        return self.signature.rows(given, seat), flat, batch_shape
+
+
+def pad_rows(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """`x [B, ...]` with zeros at the ends of its axes up to `[B, *shape]`."""
+    return jnp.pad(x, [(0, 0), *((0, b - a) for a, b in zip(x.shape[1:], shape, strict=True))])
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, jax.Array) else np.asarray(x)
+
+
+def _check_key(key: Any) -> Any:
+    if key is None:
+        return None
+    key = _array(key)
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if key.shape != () if typed else key.dtype != np.uint32 or key.ndim != 1:
+        raise ValueError(
+            f"key must be one key such as jax.random.key(0), got {key.dtype} of shape {key.shape}"
+        )
+    return key
+
+
+def _broadcasts(shape: tuple[int, ...], batch_shape: tuple[int, ...]) -> bool:
+    pairs = zip(shape[::-1], batch_shape[::-1], strict=False)
+    return len(shape) <= len(batch_shape) and all(a in (1, b) for a, b in pairs)
+
+
+def _show(shape: tuple[Any, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"

@@ -1,0 +1,759 @@
+"""A policy taken out of its run acts as it did in it, exported or not."""
+
+import functools
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probe_envs import RandomLives, Reach, tiny_learner
+
+import jaxmarl_envs
+from jaxmarl_ppo import config_io, policy_export
+from jaxmarl_ppo.acting import Seat
+from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.checkpoint import CONFIG_FILE, run_record
+from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.episodes import play_episodes
+from jaxmarl_ppo.exported import load_exported
+from jaxmarl_ppo.league import Snapshots, init_league
+from jaxmarl_ppo.mapping import Matchups
+from jaxmarl_ppo.networks import CNN, LSTM, MLP
+from jaxmarl_ppo.noise import draw_noise
+from jaxmarl_ppo.policy import Policy
+from jaxmarl_ppo.population_file import POLICIES_FILE, save_population
+from jaxmarl_ppo.rollout import act, begin_lives, init_slots, step
+from jaxmarl_ppo.scripted import Scripted
+from jaxmarl_ppo.types import Population
+
+T, E = 9, 5
+EXTRAS = {"prev_action": True, "prev_reward": True, "append_agent_id": True}
+NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compile_quickly():
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, True)
+    yield
+    jax.config.update(name, before)
+
+
+class Log(NamedTuple):
+    """What the rollout's own functions saw and did, `[T, E, A, ...]`."""
+
+    features: np.ndarray
+    mask: np.ndarray
+    acting: np.ndarray
+    fresh: np.ndarray
+    reward: np.ndarray  # since the last action
+    action: np.ndarray  # drawn, and played
+    best: np.ndarray  # most likely
+    value: np.ndarray
+
+
+class Case(NamedTuple):
+    learner: Any
+    population: Any
+    log: Log
+    bank_keys: Any  # [T, banks], that actions were drawn by
+
+
+def stirred(learner, seed=0):
+    """Random parameters that make decisive policies, and normalisers that matter."""
+    rng = np.random.default_rng(seed)
+
+    def draw(leaf):
+        fan_in = leaf.shape[-2] if leaf.ndim > 2 else 1
+        return jnp.asarray(rng.normal(size=leaf.shape) * 1.5 / np.sqrt(fan_in), leaf.dtype)
+
+    def positive(moments):
+        return moments and moments.replace(var=0.3 + moments.var**2)
+
+    banks = jax.eval_shape(learner.init_population, jax.random.key(0)).banks
+    return Population(
+        tuple(
+            bank.replace(
+                obs_moments=positive(bank.obs_moments), return_moments=positive(bank.return_moments)
+            )
+            for bank in jax.tree.map(draw, banks)
+        ),
+        init_league(learner.players.num_players, learner.players.pools),
+    )
+
+
+def watch(learner):
+    """A population and what it does for some ticks."""
+    population = stirred(learner)
+    players, env, env_params = learner.players, learner.env, learner.env_params
+
+    @jax.jit
+    def run(population, key):
+        key_slots, key_ticks = jax.random.split(key)
+        slots = init_slots(env, env_params, players, population.league, key_slots, E)
+
+        def tick(slots, key):
+            noise = draw_noise(players, E, key)
+            best = act(players, population, slots, env_params, noise, greedy=True)
+            choice = act(players, population, slots, env_params, noise)
+            value = jnp.zeros((E, env.num_agents))
+            banks = zip(players.banks, choice.decisions, choice.lanes, strict=True)
+            for seats, own, lanes in banks:
+                value = seats.encoder.spread(own.value, value, own.acted, lanes)
+            after, answer = step(env, env_params, slots, choice, noise)
+            obs = slots.obs
+            seen = (obs.features, obs.action_mask, obs.agent_mask, slots.fresh, slots.last_reward)
+            did = (choice.env_action, best.env_action, value)
+            alive = slots.obs.alive
+            return begin_lives(players, population.league, alive, after, answer, noise), seen + did
+
+        keys = jax.random.split(key_ticks, T)
+        bank_keys = jax.vmap(lambda key: jax.random.split(key, 3 + len(players.banks))[3:])(keys)
+        return jax.lax.scan(tick, slots, keys)[1], bank_keys
+
+    log, bank_keys = run(population, jax.random.key(3))
+    return Case(learner, population, Log(*map(np.asarray, log)), bank_keys)
+
+
+def make_case(name):
+    if name == "mlp":
+        return tiny_learner(*jaxmarl_envs.make("tic_tac_toe"))
+    if name == "lstm":
+        env = RandomLives()
+        spec = {**EXTRAS, **NORMALISERS}
+        return tiny_learner(env, env.default_params, memory=True, spec=spec)
+    if name == "cnn":
+        env, params = jaxmarl_envs.make("tic_tac_toe", planes=True)
+        spec = PolicySpec(CNN(channels=(4,), hidden_sizes=(8,)), normalise_observations=True)
+        config = TrainConfig(num_envs=3, num_steps=5, policy=spec, ppo=PPOConfig(num_minibatches=1))
+        return make_learner(env, params, config)
+    if name == "continuous":
+        env, params = jaxmarl_envs.make("crypto", continuous_actions=True)
+        spec = {"prev_action": True, "prev_reward": True, "normalise_observations": True}
+        return tiny_learner(env, params, memory=True, spec=spec)
+    if name == "bounds":
+        return tiny_learner(Reach(), None)
+    env, network = RandomLives(), {"separate_critic": True}
+    spec = {"central_critic": True, "normalise_observations": True}
+    return tiny_learner(env, env.default_params, policies="per_agent", spec=spec, network=network)
+
+
+CASES = ("mlp", "lstm", "cnn", "continuous", "bounds", "central")
+_cases: dict[str, Case] = {}
+
+
+def the_case(name) -> Case:
+    if name not in _cases:
+        _cases[name] = watch(make_case(name))
+    return _cases[name]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return the_case(request.param)
+
+
+def policy_of(case, slot=None, **kwargs):
+    """The policy of a slot, or of all."""
+    names, candidates = case.learner.players.names, case.learner.players.mapping.candidates
+    name = names[candidates[0 if slot is None else slot][0]]
+    return Policy.of(case.learner, case.population, name, **kwargs)
+
+
+def assert_same_actions(action, expected):
+    if np.asarray(expected).dtype == np.int32:
+        np.testing.assert_array_equal(action, expected)
+    else:
+        np.testing.assert_allclose(action, expected, rtol=1e-5, atol=1e-5)
+
+
+# ---- The same as in the rollout ------------------------------------------------------------------
+
+
+def play_agent(case, slot, on_tick, fixed=False):
+    """Tick by tick with one agent's own widths, memory held by the policy's answers alone."""
+    log, env = case.log, case.learner.env
+    agent = env.agents[slot]
+    policy = policy_of(case, slot, agent=agent if fixed else None)
+    seat = policy.signature.seats[agent]
+    features = log.features[:, :, slot]
+    if features.ndim == 3:
+        features = features[..., : seat.feature_shape[0]]
+    action = log.action[:, :, slot]
+    action = action[..., : seat.num_actions] if policy.signature.continuous else action
+    hidden = policy.initial_hidden(E)
+    prev_action = np.zeros_like(action[0])
+    for t in range(T):
+        acting = log.acting[t, :, slot]
+        given: dict[str, Any] = {} if fixed else {"agent": agent}
+        if policy.signature.prev_action:
+            given |= {"prev_action": prev_action}
+        if policy.signature.prev_reward:
+            given |= {"prev_reward": log.reward[t, :, slot]}
+        given |= {"reset": log.fresh[t, :, slot]}
+        more = {"action_mask": log.mask[t, :, slot, : seat.num_actions], "acting": acting}
+        hidden = on_tick(t, policy, features[t], hidden, given, more, acting)
+        prev_action = np.where(acting.reshape(E, *[1] * (action[t].ndim - 1)), action[t],
+                               prev_action)  # fmt: skip
+
+
+def test_greedy_actions_are_those_of_the_rollout(case):
+    compared = 0
+    for slot in range(case.learner.env.num_agents):
+
+        def on_tick(t, policy, observation, hidden, given, more, acting, slot=slot):
+            nonlocal compared
+            action, hidden = policy.act(observation, hidden, **given, **more)
+            expected = case.log.best[t, :, slot]
+            if policy.signature.continuous:
+                num_actions = policy.signature.seats[case.learner.env.agents[slot]].num_actions
+                assert action.shape == (E, num_actions)
+                expected = expected[:, :num_actions]
+            assert_same_actions(action[acting], expected[acting])
+            compared += acting.sum()
+            return hidden
+
+        play_agent(case, slot, on_tick, fixed=slot == 1)
+    assert compared == case.log.acting.sum() > 2 * T
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "central"])
+def test_drawn_actions_are_those_of_the_rollout(name):
+    """All rows of a bank at once, in the widths of the widest, by the rollout's own key."""
+    case = the_case(name)
+    learner, log, policy = case.learner, case.log, policy_of(case)
+    signature, num_agents = policy.signature, learner.env.num_agents
+    one_acts = learner.env.max_actors == 1
+
+    def rows(x):
+        """`[E, M, ...]`: whoever acts, where only one can, else all."""
+        slot = log.acting[t].argmax(-1)
+        return x[t][np.arange(E), slot][:, None] if one_acts else x[t]
+
+    hidden = policy.initial_hidden((E, 1 if one_acts else num_agents))
+    for t in range(T):
+        acting = rows(log.acting)
+        given: dict[str, Any] = {"reset": rows(log.fresh), "acting": acting}
+        if not one_acts:
+            given |= {"agent": np.arange(num_agents)}
+        if t == 0:
+            prev_action = np.zeros_like(rows(log.action))
+        if signature.prev_action:
+            given |= {"prev_action": prev_action}
+        if signature.prev_reward:
+            given |= {"prev_reward": rows(log.reward)}
+        mask, key = rows(log.mask), case.bank_keys[t, 0]
+        action, hidden = policy.act(rows(log.features), hidden, key, action_mask=mask, **given)
+        expected = rows(log.action)
+        assert_same_actions(action[acting], expected[acting])
+        wide = acting.reshape(*acting.shape, *[1] * (prev_action.ndim - 2))
+        prev_action = np.where(wide, expected, prev_action)
+    assert not (log.action == log.best).all()
+
+
+@pytest.mark.parametrize("name", ["mlp", "lstm"])
+def test_values_are_those_of_the_rollout_in_units_of_reward(name):
+    case, compared = the_case(name), 0
+    moments = case.population.banks[0].return_moments
+    scale = 1.0 if moments is None else np.sqrt(moments.var[0])
+
+    def on_tick(t, policy, observation, hidden, given, more, acting):
+        nonlocal compared
+        value = policy.value(observation, hidden, **given)
+        expected = scale * case.log.value[t, :, 1]
+        np.testing.assert_allclose(value[acting], expected[acting], rtol=1e-4, atol=1e-5)
+        compared += acting.sum()
+        return policy.act(observation, hidden, **given, **more)[1]
+
+    play_agent(case, 1, on_tick)
+    assert compared > T
+
+
+def test_a_greedy_game_ends_as_evaluation_says():
+    case = the_case("mlp")
+    env, params = case.learner.env, case.learner.env_params
+    totals = play_episodes(case.learner, case.population, jax.random.key(0), 1, greedy=True)
+    policy, key = policy_of(case), jax.random.key(0)
+    obs, state = env.reset(key, params)
+    total, length, over, play = np.zeros(2), 0, False, jax.jit(env.step)
+    while not over:
+        action, _ = policy.act(obs.features, (), action_mask=obs.action_mask)
+        obs, state, reward, _, _, info = play(key, state, action, params)
+        total, length, over = total + reward, length + 1, bool(info["episode_over"])
+    np.testing.assert_array_equal(total, totals.returns[0])
+    assert length == totals.num_ticks
+
+
+# ---- Batches -------------------------------------------------------------------------------------
+
+
+def lstm_inputs(batch_shape, seed=0):
+    """Of agent `c`, who has 4 features and 4 actions."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(*batch_shape, 4)).astype(np.float32)
+    given = {
+        "agent": "c",
+        "action_mask": rng.random((*batch_shape, 4)) < 0.7,
+        "prev_action": rng.integers(4, size=batch_shape),
+        "prev_reward": rng.normal(size=batch_shape),
+        "reset": rng.random(batch_shape) < 0.3,
+    }
+    given["action_mask"][..., 2] = True
+    return features, given
+
+
+def test_any_batch_shape_gives_the_rows_of_a_flat_one():
+    policy = policy_of(the_case("lstm"))
+    features, given = lstm_inputs((6,))
+    hidden = tuple(h + 0.3 for h in policy.initial_hidden(6))
+    action, moved = policy.act(features, hidden, **given)
+    assert action.dtype == jnp.int32
+
+    def shaped(shape, x):
+        return x if isinstance(x, str) else np.reshape(x, (*shape, *np.shape(x)[1:]))
+
+    for shape in ((2, 3), (1, 6, 1)):
+        ours = {name: shaped(shape, x) for name, x in given.items()}
+        other, other_moved = policy.act(
+            shaped(shape, features), tuple(shaped(shape, h) for h in hidden), **ours
+        )
+        np.testing.assert_array_equal(other, action.reshape(shape))
+        for a, b in zip(moved, other_moved, strict=True):
+            np.testing.assert_allclose(b, shaped(shape, a), rtol=1e-6, atol=1e-6)
+    one = {name: x if isinstance(x, str) else x[4] for name, x in given.items()}
+    single, single_moved = policy.act(features[4], tuple(h[4] for h in hidden), **one)
+    assert single.shape == ()
+    assert single == action[4]
+    assert single_moved[0].shape == policy.initial_hidden()[0].shape
+
+
+def test_agents_in_one_batch_take_only_actions_that_they_have():
+    policy = policy_of(the_case("lstm"))
+    slots = np.tile([0, 2], 60)
+    features = lstm_inputs((120,))[0]
+    action, _ = policy.act(
+        features, policy.initial_hidden(120), jax.random.key(0), agent=slots, reset=True
+    )
+    assert set(np.asarray(action[slots == 0])) == {0, 1, 2}
+    assert set(np.asarray(action[slots == 2])) == {0, 1, 2, 3}
+
+
+def test_rows_that_wait_keep_their_memory_and_rows_that_reset_lose_it():
+    policy = policy_of(the_case("lstm"))
+    features, given = lstm_inputs((4,))
+    hidden = tuple(h + 0.3 for h in policy.initial_hidden(4))
+    given["reset"] = np.array([True, True, False, False])
+    acting = np.array([True, False, True, False])
+    _, moved = policy.act(features, hidden, acting=acting, **given)
+    for before, after in zip(hidden, moved, strict=True):
+        np.testing.assert_array_equal(after[~acting], before[~acting])
+        assert (after[acting] != before[acting]).any(-1).all()
+    first = {"agent": "c", "action_mask": given["action_mask"][:1], "reset": True}
+    _, begun = policy.act(features[:1], policy.initial_hidden(1), **first)
+    for a, b in zip(begun, moved, strict=True):
+        np.testing.assert_allclose(a[0], b[0], rtol=1e-6, atol=1e-6)
+
+
+def test_act_can_be_called_inside_compiled_functions():
+    policy = policy_of(the_case("lstm"))
+    features, given = lstm_inputs((3, 2))
+    arrays = {name: x for name, x in given.items() if name != "agent"}
+    hidden, keys = policy.initial_hidden((3, 2)), jax.random.split(jax.random.key(0), 3)
+
+    @jax.jit
+    @jax.vmap
+    def inside(features, hidden, key, arrays):
+        return policy.act(features, hidden, key, agent="c", **arrays)
+
+    action, _ = inside(features, hidden, keys, arrays)
+    for row in range(3):
+        own = jax.tree.map(lambda x, row=row: x[row], (features, hidden, keys, arrays))
+        expected, _ = policy.act(*own[:3], agent="c", **own[3])
+        np.testing.assert_array_equal(action[row], expected)
+
+
+def test_a_second_call_of_the_same_shape_compiles_nothing():
+    policy = policy_of(the_case("mlp"))
+    features = np.zeros((2, 27), np.float32)
+    policy.act(features, ())
+    with jax.log_compiles(), jax.no_tracing():
+        policy.act(features + 1.0, ())
+
+
+# ---- The document --------------------------------------------------------------------------------
+
+
+def test_the_document_takes_a_policy_out(run_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "secret").symlink_to(run_dir)
+    text = (Path(__file__).resolve().parent.parent / "docs" / "policies.md").read_text()
+    blocks = re.findall(r"```py\n(.*?)```", text, flags=re.DOTALL)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "policies.md", "exec"), namespace)
+    assert len(blocks) == 2
+    np.testing.assert_array_equal(namespace["action"], namespace["raw_action"])
+
+
+# ---- Which policy --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def league():
+    env, params = jaxmarl_envs.make("tic_tac_toe")
+    config = TrainConfig(
+        num_envs=4,
+        num_steps=8,
+        policies=Matchups(({"x": "main", "o": "past"}, {"x": "random", "o": "main"})),
+        policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
+        ppo=PPOConfig(num_minibatches=1),
+        specs={"past": Snapshots("main", size=3, add_every=1), "random": Scripted("random")},
+    )
+    learner = make_learner(env, params, config)
+    population = stirred(learner)
+    pool = population.league.pools[0].replace(count=jnp.int32(2))
+    return learner, population.replace(league=population.league.replace(pools=(pool,)))
+
+
+def test_a_snapshot_is_taken_by_its_name(league):
+    learner, population = league
+    policy = Policy.of(learner, population, "past@1")
+    row = learner.players.names.index("past@1")
+    jax.tree.map(
+        lambda a, b: np.testing.assert_array_equal(a[0], b[row]),
+        policy.params,
+        population.banks[0],
+    )
+    assert policy.agents == ("x", "o")
+    assert Policy.of(learner, population).signature.policy == "main"
+    assert Policy.of(learner, population, agent="o").agents == ("o",)
+
+
+@pytest.mark.parametrize(
+    ("policy", "agent", "message"),
+    [
+        ("nobody", None, "unknown policy 'nobody'; valid: main, past@0, past@1"),
+        ("past", None, "unknown policy 'past'; valid: main, past@0, past@1"),
+        ("past@2", None, "unknown policy 'past@2'; valid: main, past@0, past@1"),
+        ("random", None, "unknown policy 'random'; valid: main, past@0, past@1"),
+        ("main", "z", "unknown agent 'z'"),
+    ],
+)
+def test_an_unknown_policy_is_told_the_names(league, policy, agent, message):
+    with pytest.raises(ValueError, match=message):
+        Policy.of(*league, policy, agent)
+
+
+def test_one_of_several_policies_has_to_be_named():
+    case = the_case("central")
+    with pytest.raises(ValueError, match=r"name the policy, since .* valid: a, b, c"):
+        Policy.of(case.learner, case.population)
+    with pytest.raises(ValueError, match="unknown policy 'a' that plays agent 'b'; valid: b"):
+        Policy.of(case.learner, case.population, "a", "b")
+    assert Policy.of(case.learner, case.population, agent="b").signature.policy == "b"
+    policy = Policy.of(case.learner, case.population, "b")
+    assert policy.signature.seats == {"b": Seat(1, (4,), 3)}
+    assert repr(policy) == "Policy('b' of random_lives, plays b, discrete)"
+
+
+@pytest.fixture(scope="module")
+def crypto():
+    config = TrainConfig(
+        policies="per_agent",
+        num_envs=3,
+        num_steps=5,
+        policy=PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=3)),
+        ppo=PPOConfig(num_minibatches=1),
+    )
+    learner = make_learner(*jaxmarl_envs.make("crypto"), config)
+    return learner, stirred(learner), config
+
+
+@pytest.fixture(scope="module")
+def run_dir(crypto, tmp_path_factory):
+    """What training would leave."""
+    learner, population, config = crypto
+    folder = tmp_path_factory.mktemp("run")
+    save_population(folder / POLICIES_FILE, learner.players.names, population)
+    record = config_io.dump_json(run_record(learner.env, learner.env_params, config))
+    (folder / CONFIG_FILE).write_text(record)
+    return folder
+
+
+def test_a_policy_is_loaded_from_a_run(crypto, run_dir):
+    features = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+
+    def actions(policy):
+        return policy.act(features, policy.initial_hidden(16))[0]
+
+    loaded = actions(Policy.load(run_dir, "bob_0"))
+    np.testing.assert_array_equal(loaded, actions(Policy.of(*crypto[:2], "bob_0")))
+    assert (loaded != actions(Policy.load(run_dir, "alice_0"))).any()
+    with pytest.raises(ValueError, match="unknown policy 'bob'; valid: eve_0, bob_0, alice_0"):
+        Policy.load(run_dir, "bob")
+    with pytest.raises(ValueError, match="does not exist"):
+        Policy.load(run_dir / "nowhere")
+
+
+# ---- Errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"observation": np.zeros((5, 3))}, r"observation has shape \(5, 3\), but .*\(..., 4\)"),
+        ({"observation": np.zeros((0, 4))}, r"observation has shape \(0, 4\), but .*one row"),
+        ({"observation": np.float32(1)}, r"observation has shape \(\), but .*\(..., 4\)"),
+        ({"action_mask": np.ones((5, 3))}, r"action_mask has shape \(5, 3\), but .*\(5, 4\)"),
+        ({"action_mask": np.ones((2, 4))}, r"action_mask has shape \(2, 4\), but .*\(5, 4\)"),
+        ({"agent": "a"}, r"action_mask has shape \(5, 4\), but .*\(5, 3\)"),
+        ({"agent": None}, "acts differently for each of its agents: pass agent=, one of a, b, c"),
+        ({"agent": "d"}, "does not play agent 'd'; it plays a, b, c"),
+        ({"agent": np.array([0, 1, 2, 3, 0])}, r"plays a, b, c in the slots \[0, 1, 2\], got"),
+        ({"prev_action": None}, "was trained with prev_action: pass prev_action="),
+        ({"prev_reward": None}, "was trained with prev_reward: pass prev_reward="),
+        ({"prev_reward": np.zeros(4)}, r"prev_reward has shape \(4,\), but .*\(5,\)"),
+        ({"reset": np.zeros((5, 1), bool)}, r"reset has shape \(5, 1\), but .*\(5,\)"),
+        ({"acting": np.zeros(2, bool)}, r"acting has shape \(2,\), but .*\(5,\)"),
+        ({"hidden": ()}, r"hidden has the shapes \[\], but .*\[\(5, 6\), \(5, 6\)\] .*initial_hid"),
+        ({"hidden": (np.zeros((4, 6)),) * 2}, r"hidden has the shapes \[\(4, 6\), \(4, 6\)\]"),
+        ({"key": 3}, r"key must be one key such as jax.random.key\(0\), got int64"),
+        ({"key": jax.random.split(jax.random.key(0))}, r"must be one key .* of shape \(2,\)"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named(changes, message):
+    policy = policy_of(the_case("lstm"))
+    observation, given = lstm_inputs((5,))
+    call = {"observation": observation, "hidden": policy.initial_hidden(5), **given, **changes}
+    with pytest.raises(ValueError, match=message):
+        policy.act(**call)
+
+
+def test_inputs_without_effect_are_refused():
+    policy = policy_of(the_case("mlp"))
+    with pytest.raises(ValueError, match="prev_reward has no effect on policy 'shared'"):
+        policy.act(np.zeros((2, 27)), (), prev_reward=np.zeros(2))
+    with pytest.raises(ValueError, match="has a centralised critic"):
+        policy_of(the_case("central"), 1).value(np.zeros((2, 4)), ())
+
+
+# ---- Export --------------------------------------------------------------------------------------
+
+EXPORTED = ("mlp", "lstm", "cnn", "continuous")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """From the name of a case to its policy's file, made once."""
+    folder = tmp_path_factory.mktemp("exported")
+
+    @functools.cache
+    def path_of(name):
+        path = folder / f"{name}.jaxexport"
+        returned = policy_of(the_case(name)).export(path)
+        assert returned.header == load_exported(path).header
+        return path
+
+    return path_of
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.parametrize(("num_rows", "key"), [(1, None), (6, None), (6, jax.random.key(5))])
+def test_an_exported_policy_acts_as_the_original(exported, name, num_rows, key):
+    policy, loaded = policy_of(the_case(name)), load_exported(exported(name))
+    inputs, hidden = policy_export.random_inputs(policy, num_rows)
+    observation = inputs.pop("features")
+    action, moved = policy.act(observation, hidden, key, **inputs)
+    other, other_moved = loaded.act(observation, hidden, key, **inputs)
+    assert action.dtype == other.dtype
+    assert_same_actions(other, action)
+    for a, b in zip(moved, other_moved, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    assert len(moved) == len(other_moved) == len(policy.signature.hidden)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_an_exported_policy_has_the_signature_of_the_original(exported, name):
+    policy, loaded = policy_of(the_case(name)), load_exported(exported(name))
+    assert loaded.signature == policy.signature
+    assert loaded.agents == policy.agents
+    assert loaded.header["platforms"] == ["cpu", "cuda", "tpu"]
+    shapes = [h.shape for h in policy.initial_hidden((2, 3))]
+    assert [h.shape for h in loaded.initial_hidden((2, 3))] == shapes
+
+
+def test_an_exported_policy_takes_an_agents_own_widths_and_any_batch_shape(tmp_path):
+    learner = tiny_learner(*jaxmarl_envs.make("multi_spaces"), spec={"prev_action": True})
+    policy = Policy.of(learner, stirred(learner))
+    loaded = policy.export(tmp_path / "shared", platforms=("cpu",))
+    rng = np.random.default_rng(0)
+    for agent, width in (("agent_0", 10), ("agent_1", 20)):
+        for shape in ((), (2, 3)):
+            features = rng.normal(size=(*shape, width)).astype(np.float32)
+            action, _ = policy.act(features, (), agent=agent, reset=True)
+            other, _ = loaded.act(features, (), agent=agent, reset=True)
+            np.testing.assert_array_equal(action, other)
+            assert other.shape == shape
+    with pytest.raises(ValueError, match=r"\(20,\), but here policy 'shared' takes \(..., 10\)"):
+        loaded.act(np.zeros(20), loaded.initial_hidden(), agent="agent_0", reset=True)
+
+
+RAW = """
+import json, sys, zipfile
+import jax, numpy as np
+import jax.export
+
+path, inputs, out = sys.argv[1:]
+with zipfile.ZipFile(path) as file:
+    header = json.loads(file.read("header.json"))
+    greedy, sampled = (
+        jax.export.deserialize(bytearray(file.read(name))) for name in ("greedy", "sampled")
+    )
+given = dict(np.load(inputs))
+assert set(given) == set(header["inputs"])
+hidden = [np.zeros((7, *leaf["shape"][1:]), leaf["dtype"]) for leaf in header["hidden"]]
+results = {}
+for _ in range(2):
+    action, hidden = jax.jit(greedy.call)(given, hidden)
+results["greedy"] = action
+results["sampled"], _ = sampled.call(given, hidden, jax.random.key_data(jax.random.key(2)))
+np.savez(out, *hidden, **results)
+foreign = {"jaxmarl_ppo", "jaxmarl_envs", "flax", "distrax", "optax", "chex"}
+assert not foreign & set(sys.modules), foreign & set(sys.modules)
+
+from jaxmarl_ppo import load_exported
+
+policy = load_exported(path)
+agent = given.pop("agent")
+action, _ = policy.act(given.pop("features"), hidden, jax.random.key(2), agent=agent, **given)
+assert (action == results["sampled"]).all()
+foreign.remove("jaxmarl_ppo")
+assert not foreign & set(sys.modules), foreign & set(sys.modules)
+"""
+
+
+def test_a_file_is_read_with_jax_and_numpy_alone(exported, tmp_path):
+    policy = policy_of(the_case("lstm"))
+    inputs, _ = policy_export.random_inputs(policy, 7)
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    files = [str(exported("lstm")), *(str(tmp_path / name) for name in ("inputs.npz", "out.npz"))]
+    done = subprocess.run([sys.executable, "-c", RAW, *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    out, features = np.load(tmp_path / "out.npz"), inputs.pop("features")
+    hidden = policy.initial_hidden(7)
+    for _ in range(2):
+        action, hidden = policy.act(features, hidden, **inputs)
+    np.testing.assert_array_equal(out["greedy"], action)
+    np.testing.assert_allclose(out["arr_1"], hidden[1], rtol=1e-5, atol=1e-6)
+    action, _ = policy.act(features, hidden, jax.random.key(2), **inputs)
+    np.testing.assert_array_equal(out["sampled"], action)
+
+
+def test_a_fixed_batch_takes_so_many_rows_and_no_others(tmp_path):
+    policy = policy_of(the_case("mlp"))
+    loaded = policy.export(tmp_path / "two", platforms=("cpu",), batch=2)
+    assert loaded.header["inputs"]["features"]["shape"] == [2, 27]
+    assert loaded.act(np.zeros((2, 27)), ())[0].shape == (2,)
+    with pytest.raises(ValueError, match="for batches of 2, got 3 observations"):
+        loaded.act(np.zeros((3, 27)), ())
+
+
+def changed(case, factor):
+    """The case's policy with other parameters."""
+    banks = [
+        bank.replace(params=jax.tree.map(lambda x: factor * x, bank.params))
+        for bank in case.population.banks
+    ]
+    return Policy.of(case.learner, case.population.replace(banks=tuple(banks)))
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("mlp", -1), ("lstm", 0.9), ("continuous", -1), ("continuous", np.nan)]
+)
+def test_a_policy_that_acts_differently_is_noticed(exported, name, factor):
+    loaded, policy = load_exported(exported(name)), changed(the_case(name), factor)
+    with pytest.raises(ValueError, match=r"differently from 'shared' on \d+ of 33 random inputs"):
+        policy_export.check_same(policy, loaded)
+
+
+def test_an_export_that_acts_differently_is_not_written(tmp_path, monkeypatch):
+    make, wrong = policy_export.make_programs, changed(the_case("mlp"), -1)
+    monkeypatch.setattr(policy_export, "make_programs", lambda _, *args: make(wrong, *args))
+    with pytest.raises(ValueError, match="nothing was written"):
+        policy_of(the_case("mlp")).export(tmp_path / "wrong", platforms=("cpu",))
+    assert not list(tmp_path.iterdir())
+
+
+def test_actions_that_are_liked_alike_may_be_swapped():
+    case = the_case("mlp")
+    bank = case.population.banks[0]
+    bias = jnp.array([[5.0, 5.0, *range(7)]])
+    head = {"kernel": 0.0 * bank.params["policy_head"]["kernel"], "bias": bias}
+    bank = bank.replace(params={**bank.params, "policy_head": head})
+    policy = Policy.of(case.learner, case.population.replace(banks=(bank,)))
+    inputs = {"features": np.zeros((3, 27), np.float32), "action_mask": np.ones((3, 9), bool)}
+    ours, theirs = np.array([0, 8, 8]), np.array([1, 1, 8])
+    wrong = policy_export._prefers(policy, (inputs, (), None), (ours, theirs), 1e-5)
+    np.testing.assert_array_equal(wrong, [False, True, False])
+    inputs["action_mask"][0, 1] = False
+    wrong = policy_export._prefers(policy, (inputs, (), None), (ours, theirs), 1e-5)
+    np.testing.assert_array_equal(wrong, [True, True, False])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"platforms": ("cpu", "gpu")}, "platforms must be some of cpu, cuda, rocm, tpu, got"),
+        ({"platforms": "cpu"}, "platforms must be some of"),
+        ({"platforms": ()}, "platforms must be some of"),
+        ({"batch": 0}, "batch must be a name such as 'b' or a number of rows from 1, got 0"),
+        ({"batch": "b c"}, "batch must be a name such as 'b'"),
+    ],
+)
+def test_options_of_an_export_are_checked(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        policy_of(the_case("mlp")).export(tmp_path / "policy", **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_file_is_overwritten(tmp_path):
+    path = tmp_path / "policy"
+    path.write_text("mine")
+    with pytest.raises(ValueError, match="exists; choose another name or remove it"):
+        policy_of(the_case("mlp")).export(path)
+    assert path.read_text() == "mine"
+
+
+def test_damaged_files_are_told(exported, tmp_path):
+    path = tmp_path / "policy"
+    with pytest.raises(ValueError, match="does not exist"):
+        load_exported(path)
+    content = exported("mlp").read_bytes()
+    for damaged in (b"", content[:-9], content.replace(b"features", b"futures!", 1)):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged or no exported policy"):
+            load_exported(path)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("header.json", json.dumps({"format": 9}))
+        file.writestr("greedy", b"")
+        file.writestr("sampled", b"")
+    with pytest.raises(ValueError, match="has format 9; this version reads 1"):
+        load_exported(path)
+
+
+def test_keys_of_another_kind_are_refused_by_an_exported_policy(exported):
+    loaded = load_exported(exported("mlp"))
+    features, key = np.zeros((2, 27)), jax.random.key(1)
+    drawn = loaded.act(features, (), key)[0]
+    np.testing.assert_array_equal(loaded.act(features, (), jax.random.key_data(key))[0], drawn)
+    with pytest.raises(ValueError, match=r"threefry keys, of shape \(2,\), got \(4,\)"):
+        loaded.act(features, (), jax.random.key(1, impl="rbg"))
