@@ -104,9 +104,9 @@ def make_rows(pending: Decisions, decisions: Decisions, slot: jax.Array | None) 
         flat = first.reshape(-1, *first.shape[2:]), rest.reshape(-1, *rest.shape[3:])
         return jnp.concatenate(flat)
 
-    height = 1 + decisions.acted.shape[0]
+    num_envs, num_slots = pending.acted.shape
     return Rows(
         decisions=jax.tree.map(join, pending, decisions),
         slot=slot,
-        table_shape=(height, *pending.acted.shape),
+        table_shape=(1 + decisions.acted.shape[0], num_envs, num_slots),
     )
