@@ -1,0 +1,123 @@
+"""Any PettingZoo environment in plain Python, brought in: stepped on the host, and slow.
+
+>>> env, params = make("pettingzoo", env_id="mpe2.simple_spread_v3", max_cycles=50)
+>>> env = from_pettingzoo(lambda: my_game.parallel_env(size=3))
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.host import HostEnv, Layout
+from jaxmarl_envs.adapters.pettingzoo_games import AECGame, ParallelGame, SlotGame
+
+HORIZON = 1000
+# By the name of the API: the function of a module that makes such an environment.
+_MAKERS = {"parallel": "parallel_env", "aec": "env"}
+
+
+def pettingzoo(
+    env_id: str,
+    api: str | None = None,
+    horizon: int = HORIZON,
+    num_workers: int | None = None,
+    **options: Any,
+) -> HostEnv:
+    """`from_pettingzoo` of an environment by the name of its module.
+
+    Args:
+        env_id: full name of a module such as "mpe2.simple_spread_v3" or
+            "pettingzoo.classic.connect_four_v3".
+        api: "parallel" or "aec", the module's `parallel_env` or `env`; None for the first that is
+            there.
+        horizon: as in `from_pettingzoo`.
+        num_workers: as in `from_pettingzoo`.
+        **options: keyword arguments of the environment, such as `max_cycles=50`.
+
+    Raises:
+        ValueError: no such module or API, options that it does not take, or as `from_pettingzoo`.
+    """
+    if api is not None and api not in _MAKERS:
+        raise ValueError(f"api={api!r}: valid choices are {', '.join(_MAKERS)}")
+    import_extra("pettingzoo", "pettingzoo")
+    make_fn = functools.partial(_make_by_id, env_id, api, options)
+    return from_pettingzoo(make_fn, horizon=horizon, num_workers=num_workers, name=env_id)
+
+
+def from_pettingzoo(
+    make_fn: Callable[[], Any],
+    *,
+    horizon: int = HORIZON,
+    num_workers: int | None = None,
+    name: str | None = None,
+) -> HostEnv:
+    """Bring a PettingZoo environment in, parallel or AEC.
+
+    The agents are its `possible_agents`; any of them may come late, end before others, and come
+    back. In a parallel environment all who live act, and a tick is a step. In an AEC environment
+    the selected agent acts alone, and a tick is one action of one agent. Action masks are taken
+    from `observation["action_mask"]` or `info["action_mask"]`. See `pettingzoo_spaces.AgentSpaces`
+    for what becomes of observations and actions.
+
+    Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
+    for the same actions: an episode is sometimes played again, up to where it was.
+
+    Args:
+        make_fn: makes one environment, the same each time; it may be a lambda.
+        horizon: the tick on which an episode that goes on is truncated for everybody.
+        num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
+        name: what to call it; None for what it calls itself.
+
+    Raises:
+        ValueError: neither a parallel nor an AEC environment, no `possible_agents`, or spaces that
+            cannot be written as arrays.
+    """
+    if not isinstance(horizon, int) or horizon < 1:
+        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1")
+    game = _make_game(make_fn, horizon)
+    layout = Layout(
+        agents=tuple(map(str, game.agents)),
+        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
+        action_spaces=tuple(spaces.action for spaces in game.spaces),
+        max_actors=1 if isinstance(game, AECGame) else len(game.agents),
+        horizon=horizon,
+    )
+    name = str(game.env) if name is None else name
+    game.env.close()
+    return HostEnv(name, layout, functools.partial(_make_game, make_fn, horizon), num_workers)
+
+
+def _make_game(make_fn: Callable[[], Any], horizon: int) -> SlotGame:
+    module = import_extra("pettingzoo", "pettingzoo")
+    env = make_fn()
+    kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
+    for kind, game in kinds.items():
+        if isinstance(env, kind):
+            if not getattr(env, "possible_agents", None):
+                raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
+            return game(env, horizon)
+    raise ValueError(
+        f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
+    )
+
+
+def _make_by_id(env_id: str, api: str | None, options: dict[str, Any]) -> Any:
+    try:
+        module = importlib.import_module(env_id)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"unknown env_id {env_id!r} ({error}): give the full name of a module, such as "
+            "'mpe2.simple_spread_v3', and install what it needs"
+        ) from error
+    makers = _MAKERS if api is None else {api: _MAKERS[api]}
+    for maker in makers.values():
+        if hasattr(module, maker):
+            try:
+                return getattr(module, maker)(**options)
+            except TypeError as error:
+                if not options:
+                    raise
+                raise ValueError(f"{env_id}.{maker} does not take {options}: {error}") from error
+    raise ValueError(f"module {env_id!r} has no {' or '.join(makers.values())}")
