@@ -17,7 +17,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.adapters.host_pool import HostPool
-from jaxmarl_envs.adapters.host_worker import Frame, Game, Outcome
+from jaxmarl_envs.adapters.host_worker import Game
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
 
@@ -33,7 +33,8 @@ class Layout(NamedTuple):
     observation_spaces: tuple[Box, ...]  # one per agent, of equal rank
     action_spaces: tuple[Space, ...]  # one per agent
     max_actors: int
-    horizon: int  # the most ticks of an episode
+    horizon: int | None  # the most ticks of an episode, where that is known
+    max_ticks: int  # those that a state has room for; at most so many may be played
 
 
 @struct.dataclass
@@ -43,7 +44,7 @@ class HostState:
     seed: jax.Array  # () uint32: what it was reset with
     time: jax.Array  # () int32: ticks done
     agent_mask: jax.Array  # [A] bool: who is to act now
-    past: jax.Array  # [horizon, A] int32 or [horizon, A, N] float32: what was played, then zeros
+    past: jax.Array  # [max_ticks, A] int32 or [max_ticks, A, N] float32: actions, then zeros
 
 
 class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
@@ -107,8 +108,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         """How many can act at one tick."""
         return self.layout.max_actors
 
-    def horizon(self, params: tuple[()]) -> int:
-        """The tick on which an episode is truncated if it is not over before."""
+    def horizon(self, params: tuple[()]) -> int | None:
+        """The most ticks of an episode, where that is known."""
         return self.layout.horizon
 
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
@@ -164,7 +165,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
-        shape = (self.layout.horizon, self.num_agents)
+        shape = (self.layout.max_ticks, self.num_agents)
         if self._continuous:
             past = jnp.zeros((*shape, self._action_width), jnp.float32)
         else:
@@ -177,9 +178,10 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return jnp.where(acts, action, 0).astype(state.past.dtype)
 
     def _stepped(self, state: HostState, played: jax.Array, obs: Observation) -> HostState:
-        return state.replace(
+        return HostState(
+            state.seed,
             # An episode that is over stands still.
-            time=jnp.minimum(state.time + 1, self.layout.horizon),
+            time=jnp.minimum(state.time + 1, self.layout.max_ticks),
             agent_mask=obs.agent_mask,
             past=state.past.at[state.time].set(played, mode="drop"),
         )

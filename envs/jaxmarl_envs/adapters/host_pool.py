@@ -14,6 +14,7 @@ import traceback
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,9 @@ class _Standing:
     number: int
     seed: int
     time: int
-    past: np.ndarray | None = None  # [horizon, A] or [horizon, A, N], of which `time` rows count
+    past: np.ndarray | None = (
+        None  # [max_ticks, A] or [max_ticks, A, N], of which `time` rows count
+    )
 
     def is_at(self, seed: int, time: int, past: np.ndarray) -> bool:
         if self.seed != seed or self.time != time:
@@ -107,7 +110,7 @@ class HostPool:
         Args:
             seeds: `[E]` int, what the episodes began with.
             times: `[E]` int, ticks done.
-            past: `[E, horizon, A]` or `[E, horizon, A, N]`, what was played in them.
+            past: `[E, max_ticks, A]` or `[E, max_ticks, A, N]`, what was played in them.
             actions: `[E, A]` or `[E, A, N]`.
             reset_seeds: `[E]` int, to begin the next episodes with where these are over.
 
@@ -127,7 +130,7 @@ class HostPool:
                 numbers.append(standing.number)
             fresh = None if reset_seeds is None else reset_seeds.tolist()
             answer = self._play(Request(numbers, replays, actions, fresh))
-            self._advance(actions, over=~answer[2].any(-1), fresh=fresh)
+            self._advance(actions, ~np.any(answer[2], axis=-1), fresh)
             return answer
 
     def _find(self, place: int, seed: int, time: int, past: np.ndarray) -> _Standing | None:
@@ -148,7 +151,7 @@ class HostPool:
         standings.insert(0, _Standing(number, seed, time))
         return standings[0]
 
-    def _advance(self, actions: np.ndarray, over: np.ndarray, fresh: list[int] | None) -> None:
+    def _advance(self, actions: np.ndarray, over: Any, fresh: list[int] | None) -> None:
         for place, action in enumerate(actions):
             standing = self._standings[place][0]
             assert standing.past is not None

@@ -7,7 +7,6 @@ import numpy as np
 
 from jaxmarl_envs.adapters.host_worker import Frame, Outcome
 from jaxmarl_envs.adapters.pettingzoo_spaces import read_spaces
-from jaxmarl_envs.spaces import Box
 
 
 class SlotGame:
@@ -18,18 +17,19 @@ class SlotGame:
 
     Args:
         env: a PettingZoo environment.
-        horizon: the tick on which all who still live are truncated.
+        max_ticks: the tick on which all who still live are truncated.
     """
 
-    def __init__(self, env: Any, horizon: int) -> None:
-        self.env, self.horizon = env, horizon
+    def __init__(self, env: Any, max_ticks: int) -> None:
+        self.env, self.max_ticks = env, max_ticks
         self.agents = tuple(env.possible_agents)
         self.spaces = read_spaces(env)
         self._slots = {agent: slot for slot, agent in enumerate(self.agents)}
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
-        num_actions = max(s.action.size if isinstance(s.action, Box) else s.action.n for s in self.spaces)
+        num_actions = max(s.num_actions for s in self.spaces)
         self._features = np.zeros((len(self.agents), *widest), np.float32)
         self._legal = np.zeros((len(self.agents), num_actions), bool)
+        self._alive = self._acting = np.zeros(len(self.agents), bool)
         self._time = 0
 
     def reset(self, seed: int) -> Frame:
@@ -37,8 +37,7 @@ class SlotGame:
         self._time = 0
         self._features[:] = 0
         for slot, spaces in enumerate(self.spaces):
-            self._legal[slot, : _width(spaces)] = True
-        self._alive = self._acting = np.zeros(len(self.agents), bool)
+            self._legal[slot, : spaces.num_actions] = True
         self._begin(seed)
         return self._frame()
 
@@ -58,7 +57,7 @@ class SlotGame:
                 f"agent {self.agents[slot]!r} left the environment and is neither terminated nor "
                 "truncated"
             )
-        if self._time >= self.horizon:
+        if self._time >= self.max_ticks:
             outcome.truncated[before & ~ended] = True
             self._alive = self._acting = np.zeros(num_agents, bool)
         return self._frame(), outcome
@@ -180,8 +179,3 @@ class AECGame(SlotGame):
         for agent in env.agents:
             acts = agent == env.agent_selection
             self._show(agent, env.observe(agent), env.infos.get(agent), acts)
-
-
-def _width(spaces: Any) -> int:
-    """`N` of one agent."""
-    return spaces.action.size if isinstance(spaces.action, Box) else spaces.action.n

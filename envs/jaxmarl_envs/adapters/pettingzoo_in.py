@@ -13,7 +13,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.host import HostEnv, Layout
 from jaxmarl_envs.adapters.pettingzoo_games import AECGame, ParallelGame, SlotGame
 
-HORIZON = 1000
+MAX_TICKS = 1000  # of an episode where no horizon is named
 # By the name of the API: the function of a module that makes such an environment.
 _MAKERS = {"parallel": "parallel_env", "aec": "env"}
 
@@ -21,7 +21,7 @@ _MAKERS = {"parallel": "parallel_env", "aec": "env"}
 def pettingzoo(
     env_id: str,
     api: str | None = None,
-    horizon: int = HORIZON,
+    horizon: int | None = None,
     num_workers: int | None = None,
     **options: Any,
 ) -> HostEnv:
@@ -49,7 +49,7 @@ def pettingzoo(
 def from_pettingzoo(
     make_fn: Callable[[], Any],
     *,
-    horizon: int = HORIZON,
+    horizon: int | None = None,
     num_workers: int | None = None,
     name: str | None = None,
 ) -> HostEnv:
@@ -66,7 +66,9 @@ def from_pettingzoo(
 
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
-        horizon: the tick on which an episode that goes on is truncated for everybody.
+        horizon: the tick on which an episode that goes on is truncated for everybody. If it is what
+            episodes last anyway, the first ones can begin at different phases. None for 1,000, and
+            all begin together.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
         name: what to call it; None for what it calls itself.
 
@@ -74,22 +76,25 @@ def from_pettingzoo(
         ValueError: neither a parallel nor an AEC environment, no `possible_agents`, or spaces that
             cannot be written as arrays.
     """
-    if not isinstance(horizon, int) or horizon < 1:
-        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1")
-    game = _make_game(make_fn, horizon)
+    if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
+        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
+    max_ticks = MAX_TICKS if horizon is None else horizon
+    make_game = functools.partial(_make_game, make_fn, max_ticks)
+    game = make_game()
     layout = Layout(
         agents=tuple(map(str, game.agents)),
         observation_spaces=tuple(spaces.observation for spaces in game.spaces),
         action_spaces=tuple(spaces.action for spaces in game.spaces),
         max_actors=1 if isinstance(game, AECGame) else len(game.agents),
         horizon=horizon,
+        max_ticks=max_ticks,
     )
     name = str(game.env) if name is None else name
     game.env.close()
-    return HostEnv(name, layout, functools.partial(_make_game, make_fn, horizon), num_workers)
+    return HostEnv(name, layout, make_game, num_workers)
 
 
-def _make_game(make_fn: Callable[[], Any], horizon: int) -> SlotGame:
+def _make_game(make_fn: Callable[[], Any], max_ticks: int) -> SlotGame:
     module = import_extra("pettingzoo", "pettingzoo")
     env = make_fn()
     kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
@@ -97,7 +102,7 @@ def _make_game(make_fn: Callable[[], Any], horizon: int) -> SlotGame:
         if isinstance(env, kind):
             if not getattr(env, "possible_agents", None):
                 raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
-            return game(env, horizon)
+            return game(env, max_ticks)
     raise ValueError(
         f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
     )

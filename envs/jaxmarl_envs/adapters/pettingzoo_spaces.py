@@ -18,46 +18,45 @@ class AgentSpaces:
     """How an agent's own observations and actions are written as arrays.
 
     * An observation is a Box as it is; bytes of an image (uint8 from 0 to 255, at least two axes)
-      become numbers from 0 to 1; anything else that Gymnasium can flatten becomes a vector. Of a
-      dictionary of an `observation` and an `action_mask` the observation counts.
+      become numbers from 0 to 1; anything else that Gymnasium can flatten becomes a vector. The
+      `action_mask` in a dictionary is not part of it. Where agents differ in the number of axes,
+      all see vectors.
     * An action is a Discrete, counted from 0, or a Box with finite bounds, as a vector.
     """
 
     agent: str
     observation: Box
     action: Space
-    flat: bool  # write observations as vectors
-    own_observation: Any  # Gymnasium's space
+    own_observation: Any  # Gymnasium's space, without the mask
     own_action: Any  # Gymnasium's space
-    masked: bool  # observations are dictionaries
+    masked: bool  # observations are dictionaries with a mask in them
+
+    @property
+    def num_actions(self) -> int:
+        """`N`."""
+        return self.action.size if isinstance(self.action, Box) else self.action.n
 
     def features(self, seen: Any) -> np.ndarray:
         """An observation, of the shape of `self.observation`, float32."""
-        seen = seen[OBSERVATION] if self.masked else seen
-        if not _is_box(self.own_observation):
-            seen = _spaces().flatten(self.own_observation, seen)
-        seen = np.asarray(seen)
-        own = self.own_observation.shape if _is_box(self.own_observation) else seen.shape
-        if seen.shape != own or (seen.size != self.observation.size):
+        space = self.own_observation
+        seen = _without_mask(seen) if self.masked else seen
+        if not _is_box(space):
+            return _spaces().flatten(space, seen).astype(np.float32)
+        if np.shape(seen) != space.shape:
             raise ValueError(
-                f"agent {self.agent!r} observes an array of shape {seen.shape}, "
-                f"but its observation space is {self.own_observation}"
+                f"agent {self.agent!r} observes an array of shape {np.shape(seen)}, but its "
+                f"observation space is {space}"
             )
-        seen = seen.astype(np.float32)
-        if _is_image(self.own_observation):
-            seen /= 255
-        return seen.reshape(self.observation.shape)
+        values = np.asarray(seen, np.float32).reshape(self.observation.shape)
+        return values / np.float32(255) if _is_image(space) else values
 
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> np.ndarray:
         """What may be played, `[N]` bool of the agent's own `N`; without a mask all."""
-        mask = seen.get(MASK) if self.masked else None
-        mask = (info or {}).get(MASK) if mask is None else mask
-        if isinstance(self.action, Box):
-            return np.ones(self.action.size, bool)
-        if mask is None:
-            return np.ones(self.action.n, bool)
+        mask = seen[MASK] if self.masked else (info or {}).get(MASK)
+        if mask is None or isinstance(self.action, Box):
+            return np.ones(self.num_actions, bool)
         mask = np.asarray(mask, bool)
-        if mask.shape != (self.action.n,):
+        if mask.shape != (self.num_actions,):
             raise ValueError(
                 f"agent {self.agent!r} has an {MASK} of shape {mask.shape}, but its action space "
                 f"is {self.own_action}"
@@ -80,34 +79,27 @@ def read_spaces(env: Any) -> tuple[AgentSpaces, ...]:
         ValueError: spaces that cannot be written as arrays.
     """
     own = {agent: env.observation_space(agent) for agent in env.possible_agents}
-    inner = {agent: space[OBSERVATION] if _has_mask(space) else space for agent, space in own.items()}
+    inner = {agent: _inner(space) for agent, space in own.items()}
     ranks = {len(space.shape) if _is_box(space) else 1 for space in inner.values()}
-    flat = len(ranks) > 1
-    found = []
-    for agent, space in inner.items():
-        action = env.action_space(agent)
-        found.append(
-            AgentSpaces(
-                agent,
-                observation=_observation_box(agent, space, flat),
-                action=_action_space(agent, action),
-                flat=flat,
-                own_observation=space,
-                own_action=action,
-                masked=_has_mask(own[agent]),
-            )
+    actions = {agent: env.action_space(agent) for agent in own}
+    return tuple(
+        AgentSpaces(
+            agent,
+            observation=_observation_box(agent, inner[agent], flat=len(ranks) > 1),
+            action=_action_space(agent, actions[agent]),
+            own_observation=inner[agent],
+            own_action=actions[agent],
+            masked=_has_mask(own[agent]),
         )
-    return tuple(found)
+        for agent in own
+    )
 
 
 def _observation_box(agent: str, space: Any, flat: bool) -> Box:
     if not _is_box(space):
-        try:
-            space = _spaces().flatten_space(space)
-        except NotImplementedError:
-            space = None
+        given, space = space, _spaces().flatten_space(space)
         if not _is_box(space):
-            raise ValueError(f"agent {agent!r}: an observation space without a fixed size")
+            raise ValueError(f"agent {agent!r}: the observation space {given} has no fixed size")
     shape = (int(np.prod(space.shape)),) if flat or not space.shape else space.shape
     if _is_image(space):
         return Box(0.0, 1.0, shape)
@@ -134,7 +126,21 @@ def _action_space(agent: str, space: Any) -> Space:
 
 
 def _has_mask(space: Any) -> bool:
-    return isinstance(space, _spaces().Dict) and set(space) == {OBSERVATION, MASK}
+    return isinstance(space, _spaces().Dict) and MASK in space.spaces
+
+
+def _inner(space: Any) -> Any:
+    """An observation space without the mask."""
+    if not _has_mask(space):
+        return space
+    rest = _without_mask(space.spaces)
+    return _spaces().Dict(rest) if isinstance(rest, dict) else rest
+
+
+def _without_mask(parts: Mapping[str, Any]) -> Any:
+    """What else is in a dictionary: its `observation` if that is all, else another dictionary."""
+    rest = {key: part for key, part in parts.items() if key != MASK}
+    return rest[OBSERVATION] if set(rest) == {OBSERVATION} else rest
 
 
 def _is_box(space: Any) -> bool:
