@@ -52,8 +52,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     The seed of an episode is drawn from the key of its reset; the key of a tick is not used, for
     all later chance is the game's own. `step` and `step_batch` reset on the host, and only what is
-    over. Failures arrive as JAX hands them on: a `jax.errors.JaxRuntimeError` whose message ends
-    with that of a `HostEnvironmentError` and the traceback of the game.
+    over. Failures arrive as JAX hands them on: a `ValueError` or `jax.errors.JaxRuntimeError` whose
+    message ends with that of a `HostEnvironmentError` and the traceback of the game.
 
     Args:
         name: of the environment.

@@ -13,6 +13,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,11 @@ class HostPool:
         self._here: Games | None = None
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         weakref.finalize(self, _stop, self._workers)
+        # A thread of its own begins here, where numbers have their full range: those that call back
+        # from a compiled program may take the smallest ones for zero.
+        self._thread = None if num_workers else ThreadPoolExecutor(1, "host-environment")
+        if self._thread is not None:
+            self._thread.submit(int).result()
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -164,8 +170,8 @@ class HostPool:
     def _play(self, request: Request) -> Answer:
         """Let all games play, each in its own process."""
         try:
-            if not self.num_workers:
-                return self._play_here(request)
+            if self._thread is not None:
+                return self._thread.submit(self._play_here, request).result()
             return self._play_elsewhere(request)
         except BaseException:
             # Nobody knows where the games stand now.

@@ -18,12 +18,13 @@ class SlotGame:
     Args:
         env: a PettingZoo environment.
         max_ticks: the tick on which all who still live are truncated.
+        flatten: write all observations as vectors.
     """
 
-    def __init__(self, env: Any, max_ticks: int) -> None:
+    def __init__(self, env: Any, max_ticks: int, flatten: bool = False) -> None:
         self.env, self.max_ticks = env, max_ticks
         self.agents = tuple(env.possible_agents)
-        self.spaces = read_spaces(env)
+        self.spaces = read_spaces(env, flatten)
         self._slots = {agent: slot for slot, agent in enumerate(self.agents)}
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
         num_actions = max(s.num_actions for s in self.spaces)

@@ -72,8 +72,12 @@ class AgentSpaces:
         return np.clip(values, space.low, space.high)
 
 
-def read_spaces(env: Any) -> tuple[AgentSpaces, ...]:
+def read_spaces(env: Any, flatten: bool = False) -> tuple[AgentSpaces, ...]:
     """The spaces of all possible agents, in their order.
+
+    Args:
+        env: a PettingZoo environment.
+        flatten: write all observations as vectors.
 
     Raises:
         ValueError: spaces that cannot be written as arrays.
@@ -85,7 +89,7 @@ def read_spaces(env: Any) -> tuple[AgentSpaces, ...]:
     return tuple(
         AgentSpaces(
             agent,
-            observation=_observation_box(agent, inner[agent], flat=len(ranks) > 1),
+            observation=_observation_box(agent, inner[agent], flat=flatten or len(ranks) > 1),
             action=_action_space(agent, actions[agent]),
             own_observation=inner[agent],
             own_action=actions[agent],
