@@ -15,8 +15,9 @@ def flat(size):
 class Leavers(ParallelEnv):
     """`a` is terminated on tick 2, `b` truncated on tick 4; `c` comes on tick 1, ends on tick 4.
 
-    All see the tick, a number drawn at reset and one drawn at every tick; `b` sees a fourth number
-    and may not play its second action on odd ticks. An agent earns its action and the last draw.
+    All see the tick, the sum of a draw at reset and of all actions, and a draw of every tick. `b`
+    sees a fourth number and may not play its second action on odd ticks. An agent earns its action
+    and the last draw.
     """
 
     metadata: ClassVar = {"name": "leavers"}
@@ -31,7 +32,7 @@ class Leavers(ParallelEnv):
 
     def reset(self, seed=None, options=None):
         self.rng = np.random.default_rng(seed)
-        self.time, self.secret, self.drawn = 0, self.rng.random(), 0.0
+        self.time, self.played, self.drawn = 0, self.rng.random(), 0.0
         self.agents = ["a", "b"]
         return self._see(self.agents), self._inform(self.agents)
 
@@ -39,6 +40,7 @@ class Leavers(ParallelEnv):
         assert set(actions) == set(self.agents)
         assert all(self.action_space(agent).contains(x) for agent, x in actions.items())
         self.time, self.drawn = self.time + 1, self.rng.random()
+        self.played += sum(actions.values())
         before = self.agents
         ended = {agent: self.time == self.lives[agent][1] for agent in before}
         self.agents = [agent for agent in before if not ended[agent]]
@@ -53,7 +55,7 @@ class Leavers(ParallelEnv):
         )
 
     def _see(self, agents):
-        seen = [self.time, self.secret, self.drawn, 7.0]
+        seen = [self.time, self.played, self.drawn, 7.0]
         return {agent: np.array(seen[: 4 if agent == "b" else 3]) for agent in agents}
 
     def _inform(self, agents):

@@ -20,6 +20,7 @@ from probe_envs import quick_jit, tiny_learner
 
 from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.host import SlowEnvironmentWarning
+from jaxmarl_envs.adapters.host_pool import HostPool
 from jaxmarl_envs.adapters.pettingzoo_in import MAX_TICKS, from_pettingzoo
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.groups import Grouped
@@ -357,10 +358,15 @@ def test_an_environment_that_ignores_its_seed_is_found_out():
 def test_any_earlier_state_can_be_stepped_again():
     env = here(Leavers)
     play = Play(env, num_envs=2, num_ticks=7)
-    for tick in (3, 1, 6):
+    for tick in (3, 1, 2, 6):
+        key, state, action = one(play, tick, 1)
+        if tick == 2:
+            # Another second tick, so that there is a game with this seed, time and another past.
+            _, earlier, other = one(play, 1, 1)
+            env.step_env(key, earlier, np.array([1 - other[0], other[1], 0]), ())
         if tick == 6:
             env.close()
-        answer = env.step_env(*one(play, tick, 1), ())
+        answer = env.step_env(key, state, action, ())
         _, reward, terminated, truncated, info = play.after[tick]
         found = jax.device_get((answer[2:5], answer[0]))
         expected = ((reward, terminated, truncated), info["final_observation"])
@@ -628,13 +634,17 @@ def test_processes_end_with_the_program():
     assert all(is_gone(pid) for own in pids for pid in own)
 
 
-def test_processes_end_with_close_and_with_the_environment():
-    env = from_pettingzoo(Leavers, num_workers=2)
-    for _ in range(2):
-        env.reset_env(jax.random.key(0), ())
-        (pid,) = env.pool.pids
-        env.close()
-        assert is_gone(pid, patience_s=0.1)
+def test_processes_end_with_close_and_with_their_pool():
+    pool = HostPool("leavers", here(Leavers).pool._make_game, num_workers=2)
+    pool.reset(np.arange(1))
+    (pid,) = pool.pids
+    pool.close()
+    assert is_gone(pid, patience_s=0.1)
+    pool.reset(np.arange(3))
+    pids = pool.pids
+    del pool
+    assert len(pids) == 2
+    assert all(is_gone(pid, patience_s=0.1) for pid in pids)
 
 
 # ---- Learning ------------------------------------------------------------------------------------
