@@ -87,8 +87,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         self._action_width = self.action_width(())
         self._continuous = self.is_continuous(())
         warnings.warn(
-            f"environment {name!r} is stepped in Python, not compiled: expect some thousand ticks a "
-            "second at best, a small fraction of what a JAX environment allows. It uses "
+            f"environment {name!r} is stepped in Python, not compiled: expect some thousand ticks "
+            "a second at best, a small fraction of what a JAX environment allows. It uses "
             f"{num_workers} worker processes and one device",
             SlowEnvironmentWarning,
             stacklevel=2,
