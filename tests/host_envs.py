@@ -9,7 +9,7 @@ from pettingzoo import AECEnv, ParallelEnv
 
 
 def flat(size):
-    return spaces.Box(-10.0, 10.0, (size,), np.float64)
+    return spaces.Box(-100.0, 100.0, (size,), np.float64)
 
 
 class Leavers(ParallelEnv):
