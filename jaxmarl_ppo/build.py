@@ -47,7 +47,7 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
         ValueError: what does not fit together, before anything is compiled.
     """
     check_env_and_params(env, env_params)
-    num_devices = choose_num_devices(config)
+    num_devices = choose_num_devices(config, env.steps_on_host)
     envs_per_device = config.num_envs // num_devices
     players, plans = make_roster(env, env_params, config, envs_per_device)
     if not any(plan.num_trainable for plan in plans):

@@ -67,13 +67,20 @@ def can_spread() -> bool:
     return jax.__version_info__ < (0, 11)
 
 
-def choose_num_devices(config: TrainConfig) -> int:
-    """How many devices a run is spread over.
+def choose_num_devices(config: TrainConfig, steps_on_host: bool = False) -> int:
+    """How many devices a run is spread over; one where environments are stepped on the host.
 
     Raises:
-        ValueError: more than there are or than this JAX can use, or environments that cannot be
-            shared out evenly.
+        ValueError: more than there are or than can be used, or environments that cannot be shared
+            out evenly.
     """
+    if steps_on_host:
+        if config.num_devices not in (None, 1):
+            raise ValueError(
+                f"num_devices={config.num_devices}: an environment that is stepped in Python runs "
+                "beside one device; use num_devices=1"
+            )
+        return 1
     available, num_envs = jax.local_device_count(), config.num_envs
     if not can_spread():
         if config.num_devices not in (None, 1):

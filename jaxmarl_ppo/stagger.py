@@ -26,6 +26,7 @@ def stagger_episodes(
     if horizon is None:
         return slots, jnp.ones_like(slots.fresh)
     offset = jnp.arange(num_envs) * horizon // num_envs
+    num_ticks = offset.max()
     random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
 
     def tick(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
@@ -34,9 +35,11 @@ def stagger_episodes(
         action = random(env_state, obs, env_params, jax.random.split(key_act, num_envs))
         keys = jax.random.split(key_env, num_envs)
         stepped = env.step_batch(keys, env_state, action, env_params)[:2]
-        return where_rows(index < offset, stepped, carry)
+        # On the host a tick that is dropped costs all before it again, so first come those.
+        plays = index >= num_ticks - offset if env.steps_on_host else index < offset
+        return where_rows(plays, stepped, carry)
 
     carry = (slots.obs, slots.env_state)
-    obs, env_state = jax.lax.fori_loop(0, offset.max(), tick, carry)
+    obs, env_state = jax.lax.fori_loop(0, num_ticks, tick, carry)
     counted = (offset == 0)[:, None] | ~obs.alive
     return slots.replace(obs=obs, env_state=env_state), counted

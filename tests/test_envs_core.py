@@ -109,7 +109,7 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
-    assert set(all_names()) - set(names()) == {"gymnax", "grouped"}
+    assert set(all_names()) - set(names()) == {"gymnax", "grouped", "pettingzoo"}
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 
 

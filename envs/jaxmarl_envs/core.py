@@ -56,6 +56,8 @@ class MultiAgentEnv(Generic[State, Params]):
     agents: tuple[str, ...]
     # Name and keyword arguments, where `make` built the environment: how to build it again.
     made_as: tuple[str, dict[str, Any]] | None = None
+    # Whether ticks are played in Python, by calls out of the compiled program, on one device.
+    steps_on_host: bool = False
 
     @property
     def num_agents(self) -> int:

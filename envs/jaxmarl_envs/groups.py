@@ -77,6 +77,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         self.env, self.reward = env, reward
         self.groups = _check_groups(env, groups)
         self.name, self.agents = f"{env.name}_grouped", env.agents
+        self.steps_on_host = env.steps_on_host
         if env.made_as is not None:
             name, kwargs = env.made_as
             options = {"groups": self.groups, "reward": reward, "env_kwargs": kwargs}

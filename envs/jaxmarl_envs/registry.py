@@ -29,6 +29,7 @@ _ENTRY_POINTS: dict[str, EnvFactory | str] = {
 _COMPOSED: dict[str, str] = {
     "grouped": "jaxmarl_envs.groups:grouped",
     "gymnax": "jaxmarl_envs.lift:Lifted",
+    "pettingzoo": "jaxmarl_envs.adapters.pettingzoo_in:pettingzoo",
 }
 
 
@@ -38,7 +39,7 @@ def names() -> tuple[str, ...]:
 
 
 def all_names() -> tuple[str, ...]:
-    """The same, and the names of what needs options: `gymnax` and `grouped`."""
+    """The same, and the names of what needs options: `gymnax`, `grouped` and `pettingzoo`."""
     return tuple(sorted([*_ENTRY_POINTS, *_COMPOSED]))
 
 

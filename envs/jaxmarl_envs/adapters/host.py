@@ -1,0 +1,234 @@
+"""Environments in plain Python, stepped on the host while everything else is compiled.
+
+A compiled program calls back for every tick. The state of such an environment is the seed of its
+episode and all that was played in it, so that its functions are pure like those of any other: they
+can be repeated, vmapped, differ in batch size from call to call, and a saved state goes on where it
+was. That asks of the environment that the same seed and the same actions lead to the same episode.
+"""
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_envs.adapters.host_pool import HostPool
+from jaxmarl_envs.adapters.host_worker import Game
+from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.spaces import Box, Space
+
+
+class SlowEnvironmentWarning(UserWarning):
+    """An environment is stepped in Python."""
+
+
+class Layout(NamedTuple):
+    """What is fixed about a game."""
+
+    agents: tuple[str, ...]
+    observation_spaces: tuple[Box, ...]  # one per agent, of equal rank
+    action_spaces: tuple[Space, ...]  # one per agent
+    max_actors: int
+    horizon: int | None  # the most ticks of an episode, where that is known
+    max_ticks: int  # those that a state has room for; at most so many may be played
+
+
+@struct.dataclass
+class HostState:
+    """One episode, as far as it has been played."""
+
+    seed: jax.Array  # () uint32: what it was reset with
+    time: jax.Array  # () int32: ticks done
+    agent_mask: jax.Array  # [A] bool: who is to act now
+    past: jax.Array  # [max_ticks, A] int32 or [max_ticks, A, N] float32: actions, then zeros
+
+
+class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
+    """A game in plain Python, many of them at once in worker processes.
+
+    The seed of an episode is drawn from the key of its reset; the key of a tick is not used, for
+    all later chance is the game's own. `step` and `step_batch` reset on the host, and only what is
+    over. Failures arrive as JAX hands them on: a `ValueError` or `jax.errors.JaxRuntimeError` whose
+    message ends with that of a `HostEnvironmentError` and the traceback of the game.
+
+    Args:
+        name: of the environment.
+        layout: its agents and spaces.
+        make_game: makes one game.
+        num_workers: processes; None for one per CPU core, 0 to step in this process, one game after
+            the other.
+
+    Warns:
+        SlowEnvironmentWarning: always, as everything here is slow.
+
+    Raises:
+        ValueError: a negative number of workers, or spaces that do not fit together.
+    """
+
+    steps_on_host = True
+
+    def __init__(
+        self,
+        name: str,
+        layout: Layout,
+        make_game: Callable[[], Game],
+        num_workers: int | None = None,
+    ) -> None:
+        if num_workers is not None and num_workers < 0:
+            raise ValueError(f"num_workers={num_workers}: give 0 or more, or None for one per core")
+        self.name, self.agents = name, layout.agents
+        self.layout = layout
+        num_workers = _num_cores() if num_workers is None else num_workers
+        self.pool = HostPool(name, make_game, num_workers)
+        self._action_width = self.action_width(())
+        self._continuous = self.is_continuous(())
+        warnings.warn(
+            f"environment {name!r} is stepped in Python, not compiled: expect some thousand ticks "
+            "a second at best, a small fraction of what a JAX environment allows. It uses "
+            f"{num_workers} worker processes and one device",
+            SlowEnvironmentWarning,
+            stacklevel=2,
+        )
+
+    def close(self) -> None:
+        """End the worker processes; a later call starts them again."""
+        self.pool.close()
+
+    @property
+    def default_params(self) -> tuple[()]:
+        """None: what can be set is an argument of the game."""
+        return ()
+
+    @property
+    def max_actors(self) -> int:
+        """How many can act at one tick."""
+        return self.layout.max_actors
+
+    def horizon(self, params: tuple[()]) -> int | None:
+        """The most ticks of an episode, where that is known."""
+        return self.layout.horizon
+
+    def observation_space(self, agent: str, params: tuple[()]) -> Box:
+        """The agent's own."""
+        return self.layout.observation_spaces[self.agent_index(agent)]
+
+    def action_space(self, agent: str, params: tuple[()]) -> Space:
+        """The agent's own."""
+        return self.layout.action_spaces[self.agent_index(agent)]
+
+    def reset_env(self, key: jax.Array, params: tuple[()]) -> tuple[Observation, HostState]:
+        """Begin an episode with a seed from the key."""
+        seed = _draw_seed(key)
+        obs = Observation(*self._call(self._reset_games, self._frame(), seed))
+        return obs, self._begun(seed, obs)
+
+    def step_env(
+        self, key: jax.Array, state: HostState, action: jax.Array, params: tuple[()]
+    ) -> StepResult[HostState]:
+        """Advance one tick; `action` is `[A]` int or `[A, N]` float."""
+        played = self._played(state, action)
+        found = self._call(
+            self._step_games,
+            (*self._frame(), *self._outcome()),
+            *(state.seed, state.time, state.past, played),
+        )
+        obs = Observation(*found[:4])
+        return obs, self._stepped(state, played, obs), *found[4:], {}
+
+    def step(
+        self, key: jax.Array, state: HostState, action: jax.Array, params: tuple[()] | None = None
+    ) -> StepResult[HostState]:
+        """As `MultiAgentEnv.step`, in one call to the host."""
+        played, seed = self._played(state, action), _draw_seed(jax.random.split(key)[1])
+        found = self._call(
+            self._step_games,
+            (*self._frame(), *self._outcome(), *self._frame()),
+            *(state.seed, state.time, state.past, played, seed),
+        )
+        final, obs = Observation(*found[:4]), Observation(*found[7:])
+        over = ~final.alive.any()
+        state = jax.tree.map(
+            lambda begun, stepped: jnp.where(over, begun, stepped),
+            self._begun(seed, obs),
+            self._stepped(state, played, obs),
+        )
+        return obs, state, *found[4:7], {"final_observation": final, "episode_over": over}
+
+    def step_batch(
+        self, keys: jax.Array, state: HostState, action: jax.Array, params: tuple[()]
+    ) -> StepResult[HostState]:
+        """As `MultiAgentEnv.step_batch`, in one call to the host."""
+        return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
+
+    def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
+        shape = (self.layout.max_ticks, self.num_agents)
+        if self._continuous:
+            past = jnp.zeros((*shape, self._action_width), jnp.float32)
+        else:
+            past = jnp.zeros(shape, jnp.int32)
+        return HostState(seed, jnp.zeros((), jnp.int32), obs.agent_mask, past)
+
+    def _played(self, state: HostState, action: jax.Array) -> jax.Array:
+        """The actions of those who act, else zeros: one past for one episode."""
+        acts = state.agent_mask[:, None] if self._continuous else state.agent_mask
+        return jnp.where(acts, action, 0).astype(state.past.dtype)
+
+    def _stepped(self, state: HostState, played: jax.Array, obs: Observation) -> HostState:
+        return HostState(
+            state.seed,
+            # An episode that is over stands still.
+            time=jnp.minimum(state.time + 1, self.layout.max_ticks),
+            agent_mask=obs.agent_mask,
+            past=state.past.at[state.time].set(played, mode="drop"),
+        )
+
+    def _frame(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        num_agents = self.num_agents
+        shape = np.max([space.shape for space in self.layout.observation_spaces], axis=0)
+        return (
+            jax.ShapeDtypeStruct((num_agents, *shape.tolist()), jnp.float32),
+            jax.ShapeDtypeStruct((num_agents, self._action_width), jnp.bool_),
+            jax.ShapeDtypeStruct((num_agents,), jnp.bool_),
+            jax.ShapeDtypeStruct((num_agents,), jnp.bool_),
+        )
+
+    def _outcome(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        dtypes = (jnp.float32, jnp.bool_, jnp.bool_)
+        return tuple(jax.ShapeDtypeStruct((self.num_agents,), dtype) for dtype in dtypes)
+
+    def _call(
+        self,
+        function: Callable[..., Any],
+        results: tuple[jax.ShapeDtypeStruct, ...],
+        *args: jax.Array,
+    ) -> Any:
+        """Call the host once for all environments of a batch."""
+        return jax.pure_callback(function, results, *args, vmap_method="broadcast_all")
+
+    def _reset_games(self, seed: jax.Array) -> tuple[np.ndarray, ...]:
+        return _batched(self.pool.reset, seed)
+
+    def _step_games(self, *args: jax.Array) -> tuple[np.ndarray, ...]:
+        return _batched(self.pool.step, *args)
+
+
+def _batched(function: Callable[..., Any], *args: jax.Array) -> tuple[np.ndarray, ...]:
+    """Call with one leading axis in place of those of the first argument, which is its seeds."""
+    axes = args[0].shape
+    rows = (np.asarray(x).reshape(-1, *x.shape[len(axes) :]) for x in args)
+    return tuple(x.reshape(*axes, *x.shape[1:]) for x in function(*rows))
+
+
+def _draw_seed(key: jax.Array) -> jax.Array:
+    """Of 31 bits, as many a seed takes no more."""
+    return jax.random.bits(key, dtype=jnp.uint32) >> 1
+
+
+def _num_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

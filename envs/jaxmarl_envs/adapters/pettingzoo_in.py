@@ -1,0 +1,158 @@
+"""Any PettingZoo environment in plain Python, brought in: stepped on the host, and slow.
+
+>>> env, params = make("pettingzoo", env_id="mpe2.simple_spread_v3", max_cycles=50)
+>>> env = from_pettingzoo(lambda: my_game.parallel_env(size=3))
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.host import HostEnv, Layout
+from jaxmarl_envs.adapters.pettingzoo_games import AECGame, ParallelGame, SlotGame
+
+MAX_TICKS = 1000  # of an episode where no horizon is named
+# By the name of the API: the function of a module that makes such an environment.
+_MAKERS = {"parallel": "parallel_env", "aec": "env"}
+
+
+def pettingzoo(
+    env_id: str,
+    api: str | None = None,
+    horizon: int | None = None,
+    flatten: bool = False,
+    num_workers: int | None = None,
+    **options: Any,
+) -> HostEnv:
+    """`from_pettingzoo` of an environment by its name.
+
+    Args:
+        env_id: full name of a module such as "mpe2.simple_spread_v3", or an id of PettingZoo's
+            registry such as "classic/connect_four_v3".
+        api: "parallel" or "aec", of a module its `parallel_env` or `env`; None for the first that
+            there is.
+        horizon: as in `from_pettingzoo`.
+        flatten: as in `from_pettingzoo`.
+        num_workers: as in `from_pettingzoo`.
+        **options: keyword arguments of the environment, such as `max_cycles=50`.
+
+    Raises:
+        ValueError: no such environment or API, options that it does not take, or what
+            `from_pettingzoo` says.
+    """
+    if api is not None and api not in _MAKERS:
+        raise ValueError(f"api={api!r}: valid choices are {', '.join(_MAKERS)}")
+    import_extra("pettingzoo", "pettingzoo")
+    make_fn = functools.partial(_make_by_id, env_id, api, options)
+    return from_pettingzoo(
+        make_fn, horizon=horizon, flatten=flatten, num_workers=num_workers, name=env_id
+    )
+
+
+def from_pettingzoo(
+    make_fn: Callable[[], Any],
+    *,
+    horizon: int | None = None,
+    flatten: bool = False,
+    num_workers: int | None = None,
+    name: str | None = None,
+) -> HostEnv:
+    """Bring a PettingZoo environment in, parallel or AEC.
+
+    The agents are its `possible_agents`; any of them may come late, end before others, and come
+    back. In a parallel environment all who live act, and a tick is a step. In an AEC environment
+    the selected agent acts alone, and a tick is one action of one agent. Action masks are taken
+    from `observation["action_mask"]` or `info["action_mask"]`. See `pettingzoo_spaces.AgentSpaces`
+    for what becomes of observations and actions.
+
+    Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
+    for the same actions: an episode is sometimes played again, up to where it was.
+
+    Args:
+        make_fn: makes one environment, the same each time; it may be a lambda.
+        horizon: the tick on which an episode that goes on is truncated for everybody. If it is what
+            episodes last anyway, the first ones can begin at different phases. None for 1,000, and
+            all begin together.
+        flatten: show boards and images as vectors, as a network without convolutions needs them.
+        num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
+        name: what to call it; None for what it calls itself.
+
+    Raises:
+        ValueError: neither a parallel nor an AEC environment, no `possible_agents`, or spaces that
+            cannot be written as arrays.
+    """
+    if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
+        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
+    max_ticks = MAX_TICKS if horizon is None else horizon
+    make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
+    game = make_game()
+    layout = Layout(
+        agents=tuple(map(str, game.agents)),
+        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
+        action_spaces=tuple(spaces.action for spaces in game.spaces),
+        max_actors=1 if isinstance(game, AECGame) else len(game.agents),
+        horizon=horizon,
+        max_ticks=max_ticks,
+    )
+    name = str(game.env) if name is None else name
+    game.env.close()
+    return HostEnv(name, layout, make_game, num_workers)
+
+
+def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> SlotGame:
+    module = import_extra("pettingzoo", "pettingzoo")
+    env = make_fn()
+    kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
+    for kind, game in kinds.items():
+        if isinstance(env, kind):
+            if not getattr(env, "possible_agents", None):
+                raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
+            return game(env, max_ticks, flatten)
+    raise ValueError(
+        f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
+    )
+
+
+def _make_by_id(env_id: str, api: str | None, options: dict[str, Any]) -> Any:
+    kinds = tuple(_MAKERS) if api is None else (api,)
+    for kind in kinds:
+        maker = _registered(env_id, kind) if "/" in env_id else _of_module(env_id, kind)
+        if maker is None:
+            continue
+        try:
+            return maker(**options)
+        except TypeError as error:
+            if not options:
+                raise
+            raise ValueError(f"{env_id!r} does not take {options}: {error}") from error
+    raise ValueError(f"there is no {' or '.join(kinds)} environment {env_id!r}")
+
+
+def _registered(env_id: str, kind: str) -> Callable[..., Any] | None:
+    """What makes an environment of PettingZoo's registry."""
+    library = import_extra("pettingzoo", "pettingzoo")
+    if not hasattr(library, "make"):
+        raise ValueError(
+            f"env_id={env_id!r}: this PettingZoo has no registry; update it, or give the full name "
+            "of a module"
+        )
+    errors = import_extra("pettingzoo.env_registry.exceptions", "pettingzoo")
+    try:
+        library.spec(kind, env_id)
+    except errors.PettingZooRegistryError:
+        return None
+    return functools.partial(library.make, kind, env_id)
+
+
+def _of_module(env_id: str, kind: str) -> Callable[..., Any] | None:
+    try:
+        module = importlib.import_module(env_id)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"unknown env_id {env_id!r} ({error}): give the full name of a module such as "
+            "'mpe2.simple_spread_v3', or an id of PettingZoo's registry such as "
+            "'classic/connect_four_v3', and install what it needs"
+        ) from error
+    return getattr(module, _MAKERS[kind], None)
