@@ -148,7 +148,10 @@ def _envs(args: list[str]) -> int:
     _print(env_table())
     print("more presets: " + ", ".join(f"{env} --preset {variant}" for env, variant in variants()))
     print("of every environment: --preset rllib, the defaults of RLlib's PPO")
-    print("made of others, by --env-kwargs: gymnax (any gymnax game), grouped (shared rewards)")
+    print(
+        "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, jaxmarl, "
+        "pgx, pettingzoo (in Python, slow), such as `pgx --env-kwargs env_id=connect_four`"
+    )
     return 0
 
 
