@@ -149,8 +149,8 @@ def _envs(args: list[str]) -> int:
     print("more presets: " + ", ".join(f"{env} --preset {variant}" for env, variant in variants()))
     print("of every environment: --preset rllib, the defaults of RLlib's PPO")
     print(
-        "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, jaxmarl, "
-        "pgx, pettingzoo (in Python, slow), such as `pgx --env-kwargs env_id=connect_four`"
+        "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
+        "jaxmarl, pgx or pettingzoo (Python, slow), such as `pgx --env-kwargs env_id=connect_four`"
     )
     return 0
 
