@@ -30,6 +30,7 @@ _COMPOSED: dict[str, str] = {
     "grouped": "jaxmarl_envs.groups:grouped",
     "gymnax": "jaxmarl_envs.lift:Lifted",
     "pettingzoo": "jaxmarl_envs.adapters.pettingzoo_in:pettingzoo",
+    "pgx": "jaxmarl_envs.adapters.pgx:Pgx",
 }
 
 
@@ -39,7 +40,7 @@ def names() -> tuple[str, ...]:
 
 
 def all_names() -> tuple[str, ...]:
-    """The same, and the names of what needs options: `gymnax`, `grouped` and `pettingzoo`."""
+    """All names, those that need options among them: gymnax, grouped, pettingzoo, pgx."""
     return tuple(sorted([*_ENTRY_POINTS, *_COMPOSED]))
 
 

@@ -1,0 +1,225 @@
+"""Any pgx game as a turn-based environment with masks.
+
+>>> env, params = jaxmarl_envs.make("pgx", env_id="connect_four")
+
+pgx is imported when the first such environment is built.
+"""
+
+import difflib
+import inspect
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.spaces import Box, Discrete
+
+# The most ticks that a game can last, where its rules say so.
+_HORIZONS = {
+    "animal_shogi": 256,
+    "bridge_bidding": 319,
+    "chess": 512,
+    "connect_four": 42,
+    "gardner_chess": 256,
+    "kuhn_poker": 3,
+    "leduc_holdem": 8,
+    "minatar-freeway": 2501,
+    "othello": 120,  # 60 stones, and two passes in a row end the game
+    "shogi": 512,
+    "sparrow_mahjong": 28,
+    "tic_tac_toe": 9,
+}
+# What pgx itself gives to a class when it makes one of these.
+_ARGUMENTS: dict[str, dict[str, Any]] = {"go_9x9": {"size": 9}, "go_19x19": {"size": 19}}
+_BRIDGE, _BRIDGE_TABLE = "bridge_bidding", "dds_results_table_path"
+
+
+@struct.dataclass
+class PgxParams:
+    """No numbers to set: what a game can be told is structure."""
+
+
+class Pgx(MultiAgentEnv[Any, PgxParams]):
+    """One pgx game; slot `player_i` is pgx's player `i`.
+
+    A game draws at its beginning who moves first, so every slot plays every side. One player acts
+    at a tick, `current_player`, and its row of the action mask is pgx's; the others wait, and may
+    then do anything. All players get pgx's rewards of the tick. pgx ends a game for all at once:
+    then all lives terminate, and where there are several players `info["metrics"]` has a 1 in
+    `win`, `draw` or `loss` of each, by the sign of its reward on that tick. An action outside the
+    mask ends the game with pgx's penalty. The key of a reset or a tick is pgx's key; the state is
+    pgx's state, but for the observation, which is not kept.
+
+    What a player sees is what pgx's `observe` gives it, as float32. For those who wait that is not
+    always their side of the table: in backgammon they see the mover's board without dice, in bridge
+    the mover's vulnerability.
+
+    pgx never truncates. Its limits on the number of moves are rules of the game (a draw in chess,
+    gardner_chess, shogi and animal_shogi; in go the score counts) and terminate, though what a
+    player sees of shogi and go does not tell how near the limit is. So does the clock of
+    minatar-freeway, which nobody sees either and which ends every episode on tick 2,501:
+    `max_steps=2500` makes a truncation of it.
+
+    Args:
+        env_id: one of `pgx.available_envs()`, or "bridge_bidding", which needs the option
+            `dds_results_table_path`.
+        planes: features `[A, rows, cols, planes]` as pgx gives them, instead of the same numbers
+            flat, `[A, D]`.
+        max_steps: ticks after which a game that is not over is truncated; None for no limit. The
+            MinAtar games other than freeway may go on for ever.
+        **options: arguments of the game's class, such as `komi=6.5` for "go_9x9" or
+            `sticky_action_prob=0.0` for a MinAtar game.
+
+    Raises:
+        ImportError: pgx is not installed.
+        ValueError: an unknown id or option, an argument out of its range, or `planes` of a game
+            whose observation is not planes.
+    """
+
+    def __init__(
+        self, env_id: str, planes: bool = False, max_steps: int | None = None, **options: Any
+    ) -> None:
+        if not isinstance(planes, bool):
+            raise ValueError(f"planes={planes!r}: planes must be True or False")
+        if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
+            raise ValueError(f"max_steps={max_steps!r}: give an integer of at least 1, or None")
+        self.game = _make_game(env_id, options)
+        self.name = self.game.id
+        self.agents = tuple(f"player_{i}" for i in range(self.game.num_players))
+        self.planes = planes
+        self.max_steps = max_steps
+        state = jax.eval_shape(self.game.init, jax.random.key(0))
+        self._num_actions = state.legal_action_mask.shape[0]
+        views = jax.tree.leaves(state.observation)  # of the player to move
+        self._binary = all(view.dtype == bool for view in views)
+        if planes and (len(views) != 1 or views[0].ndim != 3):
+            raise ValueError(
+                f"planes=True: {env_id!r} shows arrays of shape "
+                f"{', '.join(str(view.shape) for view in views)}, which are no planes"
+            )
+        size = sum(math.prod(view.shape) for view in views)
+        self._feature_shape = views[0].shape if planes else (size,)
+        limits = (_horizon(env_id, self.game), max_steps)
+        self._horizon = min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def max_actors(self) -> int:
+        """One player moves at a time."""
+        return 1
+
+    @property
+    def default_params(self) -> PgxParams:
+        """An empty struct."""
+        return PgxParams()
+
+    def reset_env(self, key: jax.Array, params: PgxParams) -> tuple[Observation, Any]:
+        """Begin a game; pgx draws who moves first."""
+        # What begins as a Python number gets the type that a tick gives it.
+        state = jax.tree.map(
+            lambda x: jnp.asarray(x, jnp.result_type(x)), self._without_view(self.game.init(key))
+        )
+        return self.observe(state), state
+
+    def step_env(
+        self, key: jax.Array, state: Any, action: jax.Array, params: PgxParams
+    ) -> StepResult[Any]:
+        """Play the mover's action; a game that is over stays as it is."""
+        was_over = state.terminated | state.truncated
+        state = self._without_view(self.game.step(state, action[state.current_player], key))
+        if self.max_steps is not None:
+            late = ~state.terminated & (state._step_count >= self.max_steps)
+            state = state.replace(truncated=state.truncated | late)
+        terminated = jnp.broadcast_to(state.terminated & ~was_over, (self.num_agents,))
+        truncated = jnp.broadcast_to(state.truncated & ~was_over, (self.num_agents,))
+        reward = state.rewards.astype(jnp.float32)  # [A]
+        info = {}
+        if self.num_agents > 1:
+            outcomes = {"win": reward > 0, "draw": reward == 0, "loss": reward < 0}
+            info["metrics"] = {
+                name: (terminated & outcome).astype(jnp.float32)
+                for name, outcome in outcomes.items()
+            }
+        return self.observe(state), state, reward, terminated, truncated, info
+
+    def observe(self, state: Any) -> Observation:
+        """What all players see of a pgx state."""
+        players = np.arange(self.num_agents)
+        features = jax.vmap(lambda player: self._view(state, player))(players)
+        alive = jnp.broadcast_to(~(state.terminated | state.truncated), players.shape)  # [A]
+        agent_mask = alive & (players == state.current_player)  # [A]
+        # All is allowed where nothing is played.
+        action_mask = state.legal_action_mask | ~agent_mask[:, None]  # [A, N]
+        return Observation(features, action_mask, alive, agent_mask)
+
+    def observation_space(self, agent: str, params: PgxParams) -> Box:
+        """Zeros and ones where pgx shows truth values, else unbounded."""
+        self.agent_index(agent)
+        low, high = (0.0, 1.0) if self._binary else (-np.inf, np.inf)
+        return Box(low, high, self._feature_shape)
+
+    def action_space(self, agent: str, params: PgxParams) -> Discrete:
+        """All actions of the game."""
+        self.agent_index(agent)
+        return Discrete(self._num_actions)
+
+    def horizon(self, params: PgxParams) -> int | None:
+        """The most moves that the rules or `max_steps` allow; None where neither do."""
+        return self._horizon
+
+    def _view(self, state: Any, player: jax.Array) -> jax.Array:
+        """One player's features; `observe` itself warns that it may drop the second argument."""
+        views = jax.tree.leaves(self.game._observe(state, player))
+        if self.planes:
+            return views[0].astype(jnp.float32)
+        return jnp.concatenate([view.ravel().astype(jnp.float32) for view in views])
+
+    def _without_view(self, state: Any) -> Any:
+        """The state without the mover's observation, which would be carried along for nothing."""
+        return state.replace(observation=())
+
+
+def _make_game(env_id: str, options: dict[str, Any]) -> Any:
+    pgx = import_extra("pgx", "pgx")
+    valid = (*pgx.available_envs(), _BRIDGE)
+    if env_id not in valid:
+        close = difflib.get_close_matches(str(env_id), valid, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"unknown env_id {env_id!r}; {hint}valid ids: {', '.join(valid)}")
+    if env_id == _BRIDGE:
+        _check_bridge(options)
+        factory = import_extra("pgx.bridge_bidding", "pgx").BridgeBidding
+    elif options:
+        factory = type(pgx.make(env_id))
+    else:
+        return pgx.make(env_id)
+    try:
+        return factory(**{**_ARGUMENTS.get(env_id, {}), **options})
+    except (TypeError, AssertionError) as error:
+        known = inspect.signature(factory).parameters
+        raise ValueError(
+            f"pgx game {env_id!r} does not take the options {options} ({error}); "
+            f"valid options: {', '.join(known) or 'none'}"
+        ) from error
+    except SystemExit as error:
+        raise ValueError(f"pgx cannot read {_BRIDGE_TABLE}={options[_BRIDGE_TABLE]!r}") from error
+
+
+def _check_bridge(options: dict[str, Any]) -> None:
+    if _BRIDGE_TABLE not in options:
+        raise ValueError(
+            f"{_BRIDGE!r} needs the option {_BRIDGE_TABLE}, the path of a table of solved deals; "
+            "pgx.bridge_bidding.download_dds_results() fetches pgx's own"
+        )
+
+
+def _horizon(env_id: str, game: Any) -> int | None:
+    if env_id in _ARGUMENTS:
+        return game._game.max_termination_steps
+    if env_id == "hex":
+        return game.size**2 + 1  # every cell, and one swap
+    return _HORIZONS.get(env_id)
