@@ -1,0 +1,489 @@
+"""pgx games through the adapter against pgx itself: the same keys and actions on both sides."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pgx
+import pytest
+from pgx.kuhn_poker import KuhnPoker
+from probe_envs import quick_jit
+
+import jaxmarl_envs
+from jaxmarl_envs import Discrete, check_env
+from jaxmarl_envs.adapters.pgx import Pgx
+
+NUM_GAMES = 64
+# Ticks to play, enough for games to end on some of them.
+TICKS = {
+    "connect_four": 42,
+    "kuhn_poker": 4,
+    "leduc_holdem": 8,
+    "minatar-breakout": 40,
+    "2048": 180,
+}
+PLAYERS = {"minatar-breakout": 1, "2048": 1}
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "train_connect_four.py"
+
+
+@pytest.fixture(scope="module")
+def made():
+    """`made(env_id, **options)`: each environment built once, its functions compiled once."""
+    known = {}
+
+    def make(env_id, **options):
+        name = json.dumps([env_id, options], sort_keys=True)
+        if name not in known:
+            env, params = jaxmarl_envs.make("pgx", env_id=env_id, **options)
+            known[name] = env, params, quick_jit(env.reset_env), quick_jit(env.step_env)
+        return known[name]
+
+    return make
+
+
+def play_both(env, params, num_ticks):
+    """Random legal games on both sides, `[T, B, ...]` NumPy arrays of ours and of pgx's."""
+    game, num_players = env.game, env.num_agents
+    key_reset, *keys = jax.random.split(jax.random.key(3), 1 + num_ticks)
+
+    def views(state):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return jnp.stack([game.observe(state, i) for i in range(num_players)])
+
+    def reset(key):
+        obs, state = env.reset_env(key, params)
+        return obs, (state, game.init(key))
+
+    def tick(carry, key):
+        state, theirs = carry
+        key_act, key_step = jax.random.split(key)
+        legal = theirs.legal_action_mask
+        drawn = jax.random.categorical(key_act, jnp.where(legal, 0.0, -jnp.inf))
+        # Those who wait send something else, which must not matter.
+        action = jnp.where(jnp.arange(num_players) == theirs.current_player, drawn, 1)
+        obs, state, reward, terminated, truncated, info = env.step_env(
+            key_step, state, action, params
+        )
+        before, theirs = theirs, game.step(theirs, drawn, key_step)
+        record = {
+            "obs": obs,
+            "reward": reward,
+            "terminated": terminated,
+            "truncated": truncated,
+            "metrics": info.get("metrics", {}),
+            "was_over": before.terminated,
+            "theirs": theirs,
+            "views": views(theirs),
+        }
+        return (state, theirs), record
+
+    @quick_jit
+    def play():
+        obs, begun = jax.vmap(reset)(jax.random.split(key_reset, NUM_GAMES))
+        ticks = jnp.stack([jax.random.split(key, NUM_GAMES) for key in keys])
+        _, record = jax.lax.scan(jax.vmap(tick), begun, ticks)
+        first = {"obs": obs, "theirs": begun[1], "views": jax.vmap(views)(begun[1])}
+        return first, record
+
+    return jax.device_get(play())
+
+
+@pytest.fixture(scope="module")
+def played(made):
+    known = {}
+
+    def play(env_id):
+        if env_id not in known:
+            env, params, *_ = made(env_id)
+            known[env_id] = play_both(env, params, TICKS[env_id])
+        return known[env_id]
+
+    return play
+
+
+def expect_observation(obs, theirs, views):
+    """Everything of an observation `[..., A, ...]`, from pgx's state."""
+    np.testing.assert_array_equal(obs.features, views.reshape(*views.shape[: obs.alive.ndim], -1))
+    assert obs.features.dtype == np.float32
+    over = theirs.terminated[..., None]
+    moves = np.arange(obs.alive.shape[-1]) == theirs.current_player[..., None]
+    np.testing.assert_array_equal(obs.alive, np.broadcast_to(~over, obs.alive.shape))
+    np.testing.assert_array_equal(obs.agent_mask, moves & ~over)
+    legal = theirs.legal_action_mask[..., None, :]
+    np.testing.assert_array_equal(obs.action_mask, legal | ~obs.agent_mask[..., None])
+
+
+# ---- Tick for tick as pgx ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env_id", TICKS)
+def test_every_tick_is_pgx_s_own(played, env_id):
+    first, ticks = played(env_id)
+    expect_observation(first["obs"], first["theirs"], first["views"])
+    expect_observation(ticks["obs"], ticks["theirs"], ticks["views"])
+    np.testing.assert_array_equal(ticks["reward"], ticks["theirs"].rewards)
+    ends = ticks["theirs"].terminated & ~ticks["was_over"]
+    np.testing.assert_array_equal(
+        ticks["terminated"], np.broadcast_to(ends[..., None], ticks["terminated"].shape)
+    )
+    assert not ticks["truncated"].any()
+    assert ends.any()
+    assert (np.asarray(ticks["reward"]) != 0).any()
+    assert ticks["obs"].alive.shape[-1] == PLAYERS.get(env_id, 2)
+
+
+@pytest.mark.parametrize("env_id", TICKS)
+def test_the_mover_sees_the_observation_that_pgx_keeps(played, env_id):
+    _, ticks = played(env_id)
+    mover = ticks["theirs"].current_player
+    seen = np.take_along_axis(ticks["obs"].features, mover[..., None, None], axis=2)[:, :, 0]
+    shown = ticks["theirs"].observation
+    np.testing.assert_array_equal(seen, shown.reshape(seen.shape))
+
+
+def test_a_game_that_is_over_gives_nothing_more(played):
+    _, ticks = played("kuhn_poker")
+    was_over = ticks["was_over"]
+    assert was_over[-1].all()
+    for name in ("reward", "terminated", "truncated"):
+        assert not ticks[name][was_over].any()
+    for counts in ticks["metrics"].values():
+        assert not counts[was_over].any()
+
+
+def test_outcomes_are_counted_once_by_the_sign_of_the_last_reward(played):
+    for env_id in ("connect_four", "leduc_holdem"):
+        _, ticks = played(env_id)
+        returns = ticks["reward"].sum(0)  # [B, A]
+        finished = ticks["terminated"].any(0)
+        assert finished.all()
+        for name, sign in (("win", 1), ("draw", 0), ("loss", -1)):
+            counted = ticks["metrics"][name].sum(0)
+            np.testing.assert_array_equal(counted, np.sign(returns) == sign)
+    assert ticks["metrics"]["draw"].any()
+
+
+def test_games_of_one_player_have_no_outcomes(played):
+    assert played("2048")[1]["metrics"] == {}
+
+
+def test_both_players_begin_and_then_take_turns(played):
+    first, ticks = played("connect_four")
+    begins = np.asarray(first["theirs"].current_player)
+    assert 0.25 < begins.mean() < 0.75
+    mover = np.argmax(ticks["obs"].agent_mask, axis=-1)  # [T, B]
+    goes_on = ticks["obs"].alive.all(-1)
+    turn = (begins + 1 + np.arange(len(mover))[:, None]) % 2
+    np.testing.assert_array_equal(mover[goes_on], turn[goes_on])
+
+
+def test_poker_players_see_their_own_card_alone(played):
+    first, ticks = played("kuhn_poker")
+    cards = np.asarray(first["theirs"]._cards)  # [B, A]
+    for obs in (first["obs"].features, ticks["obs"].features[0]):
+        np.testing.assert_array_equal(obs[..., :3], np.eye(3)[cards])
+
+
+# ---- Games by hand -------------------------------------------------------------------------------
+
+
+def play_columns(made, columns, **options):
+    """One game of connect four; the rewards of who began and of the other, and the edges."""
+    _, params, reset, step = made("connect_four", **options)
+    obs, state = reset(jax.random.key(0), params)
+    begins = int(np.argmax(obs.agent_mask))
+    ticks = []
+    for column in columns:
+        action = np.full(2, column, np.int32)
+        obs, state, reward, terminated, truncated, info = step(
+            jax.random.key(1), state, action, params
+        )
+        order = [begins, 1 - begins]
+        ticks.append(
+            {
+                "reward": np.asarray(reward)[order].tolist(),
+                "terminated": np.asarray(terminated).tolist(),
+                "truncated": np.asarray(truncated).tolist(),
+                "alive": np.asarray(obs.alive).tolist(),
+                "metrics": {
+                    name: np.asarray(counts)[order].tolist()
+                    for name, counts in info["metrics"].items()
+                },
+            }
+        )
+    return ticks
+
+
+def outcomes(tick):
+    return [name for name, counts in tick["metrics"].items() if any(counts)]
+
+
+def test_four_in_a_row_pays_both_players_on_that_tick(made):
+    *before, last = play_columns(made, [0, 1, 0, 1, 0, 1, 0])
+    assert all(tick["reward"] == [0, 0] and tick["alive"] == [True, True] for tick in before)
+    assert not any(map(outcomes, before))
+    assert last["reward"] == [1, -1]
+    assert (last["terminated"], last["truncated"]) == ([True, True], [False, False])
+    assert last["alive"] == [False, False]
+    assert last["metrics"] == {"win": [1, 0], "draw": [0, 0], "loss": [0, 1]}
+
+
+def test_an_action_outside_the_mask_loses_at_once(made):
+    *before, last = play_columns(made, [3, 3, 3, 3, 3, 3, 3])
+    assert not any(any(tick["terminated"]) for tick in before)
+    assert last["reward"] == [-1, 1]
+    assert last["terminated"] == [True, True]
+    assert last["metrics"]["loss"] == [1, 0]
+
+
+def test_a_full_board_is_a_draw_on_the_last_tick_of_the_horizon(made):
+    # Column by column, in an order that lines nobody's stones up.
+    order = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 3, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3]
+    order += [4, 4, 4, 4, 4, 4, 6, 5, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6]
+    *before, last = play_columns(made, order)
+    env, params, *_ = made("connect_four")
+    assert len(order) == env.horizon(params) == 42
+    assert not any(any(tick["terminated"]) for tick in before)
+    assert last["terminated"] == [True, True]
+    assert last["reward"] == [0, 0]
+    assert last["metrics"]["draw"] == [1, 1]
+
+
+def test_the_longest_hand_of_leduc_has_eight_moves(made):
+    env, params, reset, step = made("leduc_holdem")
+    _, state = reset(jax.random.key(0), params)
+    check, bet, call = 0, 1, 0
+    ends = []
+    for move in [check, bet, bet, call] * 2:
+        _, state, _, terminated, *_ = step(
+            jax.random.key(1), state, np.full(2, move, np.int32), params
+        )
+        ends.append(bool(terminated.all()))
+    assert ends == [False] * 7 + [True]
+    assert env.horizon(params) == 8
+
+
+# ---- Time limits ---------------------------------------------------------------------------------
+
+
+def test_max_steps_truncates_a_game_that_is_not_over(made):
+    ticks = play_columns(made, [0, 1, 0, 1], max_steps=3)
+    assert [tick["truncated"] for tick in ticks] == [[t == 2] * 2 for t in range(4)]
+    assert [tick["alive"] for tick in ticks] == [[t < 2] * 2 for t in range(4)]
+    assert not any(any(tick["terminated"]) for tick in ticks)
+    assert not any(map(outcomes, ticks))
+    env, params, *_ = made("connect_four", max_steps=3)
+    assert env.horizon(params) == 3
+
+
+def test_an_end_on_the_last_step_is_an_end(made):
+    last = play_columns(made, [0, 1, 0, 1, 0, 1, 0], max_steps=7)[-1]
+    assert (last["terminated"], last["truncated"]) == ([True, True], [False, False])
+    assert last["metrics"]["win"] == [1, 0]
+
+
+def test_horizons_are_the_limits_that_pgx_plays_by():
+    from pgx import animal_shogi
+    from pgx.minatar import freeway
+
+    def horizon(env_id, **options):
+        env, params = jaxmarl_envs.make("pgx", env_id=env_id, **options)
+        return env.horizon(params)
+
+    assert horizon("animal_shogi") == animal_shogi.MAX_TERMINATION_STEPS
+    assert horizon("minatar-freeway") == int(freeway.time_limit) + 1
+    assert horizon("minatar-freeway", max_steps=2500) == 2500
+    assert horizon("go_9x9") == 2 * 81
+    assert horizon("go_9x9", max_terminal_steps=30) == 30
+    assert horizon("kuhn_poker", max_steps=1000) == 3
+    assert horizon("2048") is None
+    assert horizon("2048", max_steps=1000) == 1000
+
+
+# ---- Spaces and options --------------------------------------------------------------------------
+
+
+def test_spaces_are_the_game_s_own(made):
+    env, params, *_ = made("connect_four")
+    assert (env.name, env.agents, env.max_actors) == ("connect_four", ("player_0", "player_1"), 1)
+    space = env.observation_space("player_1", params)
+    assert (space.low, space.high, space.shape) == (0, 1, (84,))
+    assert env.action_space("player_0", params) == Discrete(7)
+    with pytest.raises(ValueError, match=r"unknown agent 'x'.*player_0, player_1"):
+        env.action_space("x", params)
+
+
+def test_counts_have_no_bounds():
+    env, params = jaxmarl_envs.make("pgx", env_id="backgammon")
+    space = env.observation_space("player_0", params)
+    assert (space.low, space.high, space.shape) == (-np.inf, np.inf, (34,))
+
+
+def test_planes_are_the_flat_numbers_in_their_places(made):
+    _, params, reset, _ = made("connect_four")
+    env, _, reset_planes, step_planes = made("connect_four", planes=True)
+    assert env.observation_space("player_0", params).shape == (6, 7, 2)
+    key = jax.random.key(4)
+    obs, state = reset_planes(key, params)
+    mover = int(np.argmax(obs.agent_mask))
+    obs, *_ = step_planes(key, state, np.array([2, 2]), params)
+    expected = np.zeros((2, 6, 7, 2))
+    expected[mover, 5, 2, 0] = expected[1 - mover, 5, 2, 1] = 1
+    np.testing.assert_array_equal(obs.features, expected)
+    assert reset(key, params)[0].features.shape == (2, 84)
+
+
+def test_options_reach_the_game():
+    env, _ = jaxmarl_envs.make("pgx", env_id="minatar-breakout", sticky_action_prob=0.0)
+    assert env.game.sticky_action_prob == 0
+    env, params = jaxmarl_envs.make("pgx", env_id="go_9x9", komi=5.5)
+    assert (env.name, env.game._game.komi) == ("go_9x9", 5.5)
+    assert env.action_space("player_0", params) == Discrete(82)
+    assert jaxmarl_envs.make("pgx", env_id="go_9x9", size=5)[0].name == "go_5x5"
+
+
+def test_a_run_can_build_it_again():
+    env, _ = jaxmarl_envs.make("pgx", env_id="go_9x9", planes=True, max_steps=50, komi=5.5)
+    name, kwargs = json.loads(json.dumps(env.made_as))
+    again, params = jaxmarl_envs.make(name, **kwargs)
+    assert (again.name, again.planes, again.horizon(params)) == ("go_9x9", True, 50)
+    assert again.game._game.komi == 5.5
+
+
+def test_observations_of_several_arrays_are_joined(monkeypatch):
+    class Cards(KuhnPoker):
+        def _observe(self, state, player_id):
+            seen = super()._observe(state, player_id)
+            return {"chips": seen[3:].reshape(2, 2) * 0.5, "hand": seen[:3]}
+
+    plain = Pgx("kuhn_poker")
+    monkeypatch.setattr(pgx, "make", lambda env_id: Cards())
+    env = Pgx("kuhn_poker")
+    reset, both = quick_jit(env.reset_env), jax.random.key(5)
+    seen = np.asarray(quick_jit(plain.reset_env)(both, plain.default_params)[0].features)
+    obs, _ = reset(both, env.default_params)
+    np.testing.assert_array_equal(obs.features, np.hstack([seen[:, 3:] * 0.5, seen[:, :3]]))
+    assert env.observation_space("player_0", env.default_params).high == np.inf
+    with pytest.raises(ValueError, match=r"planes=True: 'kuhn_poker' shows .*\(2, 2\), \(3,\)"):
+        Pgx("kuhn_poker", planes=True)
+
+
+def test_an_unknown_id_names_the_closest_and_all_valid_ids():
+    with pytest.raises(ValueError, match="unknown env_id 'connect4'") as error:
+        Pgx("connect4")
+    for part in ("did you mean 'connect_four'?", "go_9x9, ", "bridge_bidding"):
+        assert part in str(error.value)
+
+
+def test_unknown_options_name_the_valid_ones():
+    with pytest.raises(ValueError, match=r"'go_9x9'.*'rules': 1.*valid options: size, komi"):
+        Pgx("go_9x9", rules=1)
+    with pytest.raises(ValueError, match=r"'connect_four'.*valid options: none"):
+        Pgx("connect_four", size=8)
+
+
+@pytest.mark.parametrize("max_steps", [0, -1, 2.0, True])
+def test_max_steps_must_be_positive(max_steps):
+    with pytest.raises(ValueError, match=rf"max_steps={max_steps!r}: .* at least 1"):
+        Pgx("kuhn_poker", max_steps=max_steps)
+
+
+def test_only_planes_can_be_had_as_planes():
+    with pytest.raises(ValueError, match=r"planes=True: 'kuhn_poker' .* \(7,\).* no planes"):
+        Pgx("kuhn_poker", planes=True)
+    with pytest.raises(ValueError, match="planes='yes': planes must be True or False"):
+        Pgx("connect_four", planes="yes")
+
+
+# ---- Bridge, whose deals are a file --------------------------------------------------------------
+
+
+def test_bridge_of_four_players_keeps_the_contract(tmp_path):
+    # Every hand of a deal is a number of 13 cards in base 4: whose each card is.
+    rng = np.random.default_rng(0)
+    owners = np.stack([rng.permutation(np.repeat(np.arange(4), 13)) for _ in range(5)])
+    keys = (owners.reshape(5, 4, 13) * 4 ** np.arange(12, -1, -1)).sum(-1)
+    table = tmp_path / "deals.npy"
+    np.save(table, np.stack([keys, rng.integers(0, 2**19, (5, 4))]).astype(np.int32))
+    env, params = jaxmarl_envs.make(
+        "pgx", env_id="bridge_bidding", dds_results_table_path=str(table)
+    )
+    assert env.agents == ("player_0", "player_1", "player_2", "player_3")
+    report = check_env(env, params, num_steps=40, num_envs=2)
+    assert min(report.num_decisions.values()) >= 5
+    assert env.horizon(params) == 319
+
+
+def test_bridge_needs_its_table(tmp_path):
+    with pytest.raises(ValueError, match="needs the option dds_results_table_path"):
+        Pgx("bridge_bidding")
+    with pytest.raises(ValueError, match="cannot read dds_results_table_path='nowhere'"):
+        Pgx("bridge_bidding", dds_results_table_path="nowhere")
+
+
+# ---- Contract, imports, training -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env_id", TICKS)
+def test_the_contract_is_kept(made, env_id):
+    env, params, *_ = made(env_id)
+    num_steps = 300 if env_id == "2048" else None
+    report = check_env(env, params, num_steps=num_steps)
+    assert report.num_episodes >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "env_id",
+    [
+        env_id
+        for env_id in pgx.available_envs()
+        if env_id not in (*TICKS, "chess", "gardner_chess", "go_19x19", "shogi")
+    ],
+)
+def test_the_contract_is_kept_by_slower_games(env_id):
+    env, params = jaxmarl_envs.make("pgx", env_id=env_id)
+    report = check_env(env, params, num_steps=500 if env.horizon(params) is None else None)
+    assert report.num_episodes >= 1
+
+
+def test_pgx_waits_until_it_is_needed():
+    program = """
+import sys
+import jaxmarl_envs.adapters.pgx
+assert "pgx" not in sys.modules
+env, params = __import__("jaxmarl_envs").make("pgx", env_id="kuhn_poker")
+print(env.agents, "pgx" in sys.modules)
+"""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (result.returncode, result.stdout.strip()) == (0, "('player_0', 'player_1') True"), (
+        result.stderr
+    )
+
+
+def test_without_pgx_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pgx", None)
+    with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[pgx\]'"):
+        Pgx("connect_four")
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The module of the training script."""
+    spec = importlib.util.spec_from_file_location("train_connect_four", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
