@@ -1,5 +1,6 @@
 """pgx games through the adapter against pgx itself: the same keys and actions on both sides."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -405,6 +406,7 @@ def test_only_planes_can_be_had_as_planes():
 # ---- Bridge, whose deals are a file --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bridge_of_four_players_keeps_the_contract(tmp_path):
     # Every hand of a deal is a number of 13 cards in base 4: whose each card is.
     rng = np.random.default_rng(0)
@@ -480,6 +482,9 @@ def test_without_pgx_the_extra_is_named(monkeypatch):
         Pgx("connect_four")
 
 
+# ---- Connect four as the script trains it --------------------------------------------------------
+
+
 @pytest.fixture(scope="module")
 def script():
     """The module of the training script."""
@@ -487,3 +492,43 @@ def script():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_look_ahead_wins_then_blocks_then_draws_lots(made, played, script):
+    env, params, *_ = made("connect_four")
+    _, ticks = played("connect_four")
+    goes_on = ticks["obs"].alive.all(-1)
+    obs, state = jax.tree.map(lambda x: x[goes_on], (ticks["obs"], ticks["theirs"]))
+    mover, legal = np.asarray(state.current_player), np.asarray(state.legal_action_mask)
+
+    def wins(state, player):
+        """Where the player to move would win at once, `[7]`."""
+        after = jax.vmap(lambda column: env.game.step(state, column))(np.arange(7))
+        return after.rewards[:, player] == 1
+
+    wins_at_once = quick_jit(jax.vmap(wins))
+    can_win = legal & np.asarray(wins_at_once(state, mover))
+    swapped = state._x._replace(color=1 - state._x.color)
+    swapped = state.replace(current_player=1 - mover, _x=swapped)
+    must_block = legal & np.asarray(wins_at_once(swapped, 1 - mover))
+    choose = quick_jit(jax.vmap(script.look_ahead, in_axes=(None, 0, None, 0)))
+    keys = jax.random.split(jax.random.key(6), len(mover))
+    chosen = np.asarray(choose(None, obs, params, keys))[np.arange(len(mover)), mover]
+    row = np.arange(len(mover))
+    threatened = must_block.any(1) & ~can_win.any(1)
+    quiet = ~must_block.any(1) & ~can_win.any(1)
+    assert min(can_win.any(1).sum(), threatened.sum()) > 20
+    assert can_win[row, chosen][can_win.any(1)].all()
+    assert must_block[row, chosen][threatened].all()
+    assert legal[row, chosen].all()
+    counts = np.bincount(chosen[quiet], minlength=7)
+    assert counts.min() > 0.5 * counts.mean()
+
+
+@pytest.mark.slow
+def test_a_short_run_of_connect_four_beats_random_play(script):
+    config = dataclasses.replace(script.CONFIG, total_env_steps=2_000_000)
+    report = script.train_and_evaluate(config, episodes=1024)
+    for acting in ("sample", "greedy"):
+        assert report[acting]["random"]["win"] > 0.85
+        assert sum(report[acting]["random"].values()) == 1
