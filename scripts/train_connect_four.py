@@ -9,6 +9,7 @@ for every game. Prints for each seed how often it wins, with sampled and with gr
 import argparse
 import dataclasses
 import json
+import math
 import shlex
 import sys
 import tempfile
@@ -18,12 +19,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
 from jaxmarl_envs.tic_tac_toe import winning_lines
 from jaxmarl_ppo import (
-    MLP,
     Linear,
     Matchups,
     PolicySpec,
@@ -36,16 +37,45 @@ from jaxmarl_ppo import (
 from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import play_episodes
 from jaxmarl_ppo.learner import Learner
+from jaxmarl_ppo.networks import dense
 from jaxmarl_ppo.scripted import make_random_script
 from jaxmarl_ppo.types import Population
 
 ROWS, COLS = 6, 7
 LINES = winning_lines(ROWS, COLS, 4)  # [L, 4]: cells, row by row from the top
 
+
+class Windows(nn.Module):
+    """One dense layer for every 4 x 4 window of the board, which holds ten lines, then another.
+
+    The same weights look for threats everywhere, as a convolution's would, and as matrix products
+    they take a CPU far less time.
+    """
+
+    num_outputs: int = 0  # filled in by the trainer
+    channels: int = 32
+    hidden_size: int = 128
+
+    @nn.compact
+    def __call__(self, hidden: Any, planes: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+        """`[..., 6, 7, 2]` to logits `[..., num_outputs]` and value `[...]`."""
+        rows, cols = ROWS - 3, COLS - 3
+        shifted = [
+            planes[..., row : row + rows, col : col + cols, :]
+            for row in range(4)
+            for col in range(4)
+        ]
+        windows = jnp.concatenate(shifted, axis=-1)  # [..., 3, 4, 32]
+        x = nn.relu(dense(self.channels, math.sqrt(2))(windows))
+        x = x.reshape(*x.shape[:-3], -1)
+        x = nn.relu(dense(self.hidden_size, math.sqrt(2))(x))
+        return hidden, dense(self.num_outputs, 0.01)(x), dense(1, 1.0)(x)[..., 0]
+
+
 CONFIG = TrainConfig(
-    total_env_steps=30_000_000,
-    num_envs=512,
-    num_steps=64,
+    total_env_steps=20_000_000,
+    num_envs=256,
+    num_steps=32,
     policies=Matchups(
         (
             {"player_0": "main", "player_1": "main"},
@@ -53,13 +83,13 @@ CONFIG = TrainConfig(
         ),
         weights=(0.7, 0.3),
     ),
-    specs={"past": Snapshots("main", size=8, add_every=50)},
-    policy=PolicySpec(network=MLP(hidden_sizes=(256, 256), activation="relu")),
+    specs={"past": Snapshots("main", size=8, add_every=200)},
+    policy=PolicySpec(network=Windows()),
     ppo=PPOConfig(
         learning_rate=Linear(1e-3, 1e-5),
-        entropy_coef=Linear(0.05, 0.01),
+        entropy_coef=Linear(0.2, 0.03),
         num_epochs=2,
-        gamma=0.99,
+        gamma=1.0,
         gae_lambda=0.9,
     ),
 )
@@ -108,7 +138,7 @@ def win_rates(
 
 def train_and_evaluate(config: TrainConfig, episodes: int) -> dict[str, Any]:
     """One seed."""
-    env, params = jaxmarl_envs.make("pgx", env_id="connect_four")
+    env, params = jaxmarl_envs.make("pgx", env_id="connect_four", planes=True)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(env, params, config, Path(folder) / "run", progress=False)
         result = trainer.train()
