@@ -20,7 +20,6 @@ import jaxmarl_envs
 from jaxmarl_envs import Discrete, check_env
 from jaxmarl_envs.adapters.pgx import Pgx
 
-NUM_GAMES = 64
 # Ticks to play, enough for games to end on some of them.
 TICKS = {
     "connect_four": 42,
@@ -48,7 +47,7 @@ def made():
     return make
 
 
-def play_both(env, params, num_ticks):
+def play_both(env, params, num_ticks, num_games):
     """Random legal games on both sides, `[T, B, ...]` NumPy arrays of ours and of pgx's."""
     game, num_players = env.game, env.num_agents
     key_reset, *keys = jax.random.split(jax.random.key(3), 1 + num_ticks)
@@ -87,8 +86,8 @@ def play_both(env, params, num_ticks):
 
     @quick_jit
     def play():
-        obs, begun = jax.vmap(reset)(jax.random.split(key_reset, NUM_GAMES))
-        ticks = jnp.stack([jax.random.split(key, NUM_GAMES) for key in keys])
+        obs, begun = jax.vmap(reset)(jax.random.split(key_reset, num_games))
+        ticks = jnp.stack([jax.random.split(key, num_games) for key in keys])
         _, record = jax.lax.scan(jax.vmap(tick), begun, ticks)
         first = {"obs": obs, "theirs": begun[1], "views": jax.vmap(views)(begun[1])}
         return first, record
@@ -103,7 +102,8 @@ def played(made):
     def play(env_id):
         if env_id not in known:
             env, params, *_ = made(env_id)
-            known[env_id] = play_both(env, params, TICKS[env_id])
+            num_games = 64 if TICKS[env_id] < 100 else 8
+            known[env_id] = play_both(env, params, TICKS[env_id], num_games)
         return known[env_id]
 
     return play
