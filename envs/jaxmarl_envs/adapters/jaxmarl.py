@@ -17,6 +17,7 @@ from jaxmarl_envs.adapters.jaxmarl_rules import rules_of
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete, Space
 
+
 @struct.dataclass
 class JaxMARLParams:
     """`shaped_reward` is None, and no leaf, where JaxMARL gives no shaped rewards."""
@@ -147,7 +148,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         time_is_up = self._rules.time_is_up(state.game, chosen, game)
         earned = jnp.stack([jnp.float32(r) for r in self._rules.rewards(earned)])
         reward = earned
-        if self._rules.has_shaped_reward:
+        if params.shaped_reward is not None:
             shaped = info["shaped_reward"]
             shaped = jnp.stack([jnp.float32(shaped[agent]) for agent in self.game.agents])
             reward = earned + params.shaped_reward * shaped
@@ -167,7 +168,8 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         if self._discrete:
             return list(jnp.where(acts, action, self._rules.idle_action).astype(jnp.int32))
         action = jnp.where(acts[:, None], action, 0.0)
-        return [row[: space.size] for row, space in zip(action, self._spaces, strict=True)]
+        sizes = self._own_actions.sum(1)
+        return [row[:size] for row, size in zip(action, sizes, strict=True)]
 
     def _settle(self, game: Any) -> Any:
         """One type for each part of the state, which JaxMARL's resets and ticks may disagree on."""
@@ -191,7 +193,9 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         """What each agent sees, unpadded."""
         rows = [jax.tree.leaves(x) for x in self._rules.observations(seen)]
         if not self._planes:
-            return [jnp.concatenate([jnp.ravel(x) for x in row]).astype(jnp.float32) for row in rows]
+            return [
+                jnp.concatenate([jnp.ravel(x) for x in row]).astype(jnp.float32) for row in rows
+            ]
         if any(len(row) != 1 or row[0].ndim != 3 for row in rows):
             shapes = [x.shape for x in rows[0]]
             raise ValueError(

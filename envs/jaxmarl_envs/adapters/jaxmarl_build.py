@@ -1,9 +1,9 @@
 """Building an environment of JaxMARL from plain values, and saying which values there are."""
 
-import contextlib
 import difflib
 import inspect
 import io
+import sys
 import warnings
 from typing import Any
 
@@ -54,9 +54,19 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _import_jaxmarl() -> Any:
-    """JaxMARL, whose import prints what it does not find."""
-    with contextlib.redirect_stdout(io.StringIO()):
+    """JaxMARL, without what its import prints.
+
+    The import also puts back the streams with which the process began, so that to redirect the
+    present ones is not enough, and what the caller has redirected must be redirected again.
+    """
+    names = ("stdout", "stderr", "__stdout__", "__stderr__")
+    streams = {name: getattr(sys, name) for name in names}
+    try:
+        sys.stdout = sys.__stdout__ = io.StringIO()  # pyright: ignore[reportAttributeAccessIssue]
         return import_extra("jaxmarl", "jaxmarl")
+    finally:
+        for name, stream in streams.items():
+            setattr(sys, name, stream)
 
 
 def _required(env_id: str) -> tuple[str, ...]:
