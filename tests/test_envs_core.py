@@ -109,7 +109,7 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
-    assert set(all_names()) - set(names()) == {"gymnax", "grouped"}
+    assert set(all_names()) - set(names()) == {"gymnax", "grouped", "jaxmarl"}
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 
 
@@ -174,7 +174,9 @@ def test_a_taken_name_is_refused():
         register("countdown", Countdown)
 
 
-@pytest.mark.parametrize(("name", "missing"), [("gymnax", "env_id"), ("grouped", "env, groups")])
+@pytest.mark.parametrize(
+    ("name", "missing"), [("gymnax", "env_id"), ("grouped", "env, groups"), ("jaxmarl", "env_id")]
+)
 def test_a_missing_option_is_named(name, missing):
     with pytest.raises(ValueError, match=f"'{name}' needs the option {missing}; its options: "):
         make(name)

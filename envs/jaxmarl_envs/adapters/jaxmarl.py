@@ -41,8 +41,8 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
 
     * **Ends.** JaxMARL has one `done`. Where its state tells that only the time was up, all agents
       are truncated, otherwise terminated. Particles, Overcooked, STORM and the coin game end by
-      time alone; SMAX, the switch riddle and JaxNav have both kinds of end; Hanabi ends by its own
-      rules. An end of any other environment counts as a termination.
+      time alone; SMAX, the switch riddle, JaxNav and MABrax have both kinds of end; Hanabi ends by
+      its own rules. An end of any other environment counts as a termination.
     * **Lives.** All agents live until the episode is over. A unit of SMAX that is shot, or a robot
       of JaxNav that has crashed, is done in JaxMARL's eyes but still earns with its team: it waits,
       alive, with `agent_mask` False, and what it earns belongs to its last decision.

@@ -37,6 +37,8 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         raise ValueError(f"JaxMARL environment {env_id!r} needs the options {', '.join(needs)}")
     kind = type(_construct(jaxmarl, env_id, {name: options[name] for name in _required(env_id)}))
     takes = _parameters(kind)
+    # MABrax would reset itself within its own `step_env`, and lose the last observation.
+    fixed = {"auto_reset": False} if takes.pop("auto_reset", None) is not None else {}
     unknown = [name for name in options if name not in takes]
     if unknown:
         raise ValueError(
@@ -45,7 +47,7 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         )
     given = {name: _value(env_id, name, value, takes[name]) for name, value in options.items()}
     try:
-        game = _construct(jaxmarl, env_id, given)
+        game = _construct(jaxmarl, env_id, {**given, **fixed})
     except (AssertionError, TypeError, ValueError, KeyError, NotImplementedError) as error:
         raise ValueError(
             f"JaxMARL environment {env_id!r} cannot be built with the options {options}: {error}"
@@ -76,8 +78,9 @@ def _required(env_id: str) -> tuple[str, ...]:
 
 def _construct(jaxmarl: Any, env_id: str, options: dict[str, Any]) -> Any:
     with warnings.catch_warnings():
-        # It recommends its second version at each construction of the first one.
-        warnings.filterwarnings("ignore", "OvercookedV2 is now released", DeprecationWarning)
+        # Recommendations of the second Overcooked, and of what is to follow MABrax.
+        for message in ("OvercookedV2 is now released", "MABrax is deprecated"):
+            warnings.filterwarnings("ignore", message, DeprecationWarning)
         return jaxmarl.make(env_id, **options)
 
 

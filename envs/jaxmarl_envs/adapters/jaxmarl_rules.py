@@ -265,6 +265,18 @@ class JaxNav(Rules):
         }
 
 
+class MABrax(Rules):
+    """Robots whose joints belong to several agents; it needs `jaxmarl[mabrax]`."""
+
+    def horizon(self) -> int:
+        """The clock of Brax counts its own steps, of which a tick may be several."""
+        return -(-self.game.episode_length // self.game.action_repeat)
+
+    def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
+        """Brax says so itself."""
+        return after.info["truncation"] > 0
+
+
 _RULES: dict[str, type[Rules]] = {
     "SimpleMPE": MPE,
     "SMAX": SMAX,
@@ -278,6 +290,7 @@ _RULES: dict[str, type[Rules]] = {
     "InTheGrid_2p": StormOfTwo,
     "InTheMatrix": StormGrid,
     "JaxNav": JaxNav,
+    "MABraxEnv": MABrax,
 }
 
 
