@@ -128,7 +128,9 @@ def played():
             options, max_ticks = GAMES[env_id]
             env, params = make("jaxmarl", env_id=env_id, **options)
             choose = fight if env_id == "HeuristicEnemySMAX" else at_random(env)
-            episodes[env_id] = Played(env, params, choose, max_ticks)
+            # With seed 3 the players' order is not its own inverse.
+            seed = 3 if env_id == "hanabi" else 0
+            episodes[env_id] = Played(env, params, choose, max_ticks, seed)
         return episodes[env_id]
 
     return play
@@ -208,10 +210,9 @@ def test_hanabi_terminates_and_one_player_acts_at_a_tick(played):
     assert episode.env.max_actors == 1
     assert episode.env.horizon(episode.params) is None
     np.testing.assert_array_equal(episode.acts[:-1].sum(1), np.ones(episode.length))
-    turns = episode.acts[:-1].argmax(1)
-    order = turns[:3]
-    assert sorted(order) == [0, 1, 2]
-    np.testing.assert_array_equal(turns, np.resize(order, episode.length))
+    turns = np.resize(episode.states[0].game.seat_order, episode.length)
+    np.testing.assert_array_equal(turns[:3], [1, 2, 0])
+    np.testing.assert_array_equal(episode.acts[:-1].argmax(1), turns)
     for t in range(episode.length):
         only_wait = episode.masks[t, :, -1]
         np.testing.assert_array_equal(only_wait, ~episode.acts[t])
@@ -261,7 +262,8 @@ def test_a_battle_out_of_time_is_truncated_and_not_won(battle):
 
 def test_the_world_state_is_for_a_centralised_critic(battle, played):
     obs, state = battle.observations[1], battle.states[1]
-    np.testing.assert_array_equal(obs.state, battle.env.game.get_world_state(state.game))
+    world_state = quick_jit(battle.env.game.get_world_state)(state.game)
+    np.testing.assert_allclose(obs.state, world_state, rtol=1e-6)
     assert played("overcooked").observations[0].state is None
 
 
@@ -317,24 +319,21 @@ def cook(obs, time, rng):
 def kitchen():
     options = {"layout": "cramped_room", "max_steps": len(RECIPE)}
     env, params = make("jaxmarl", env_id="overcooked", shaped_reward=True, **options)
+    params = params.replace(shaped_reward=jnp.float32(params.shaped_reward))
     return Played(env, params, cook, len(RECIPE))
 
 
 def test_shaped_rewards_are_added_by_their_coefficient(kitchen):
     cook_s_shaped_return = 3 * 3 + 3 + 5  # onions, plate, soup
     for coefficient in (1.0, 0.5, 0.0):
-        kitchen.params = kitchen.params.replace(shaped_reward=coefficient)
+        kitchen.params = kitchen.params.replace(shaped_reward=jnp.float32(coefficient))
         kitchen.replay(cook, len(RECIPE))
         np.testing.assert_allclose(
             kitchen.reward.sum(0), [20 + coefficient * cook_s_shaped_return, 20]
         )
         np.testing.assert_array_equal(kitchen.reward[-1], [20, 20])
         np.testing.assert_array_equal(kitchen.metrics["deliveries"].sum(0), [1, 1])
-    kitchen.params = kitchen.params.replace(shaped_reward=jnp.float32(1.0))
-    compiled = kitchen.step._cache_size()
-    kitchen.params = kitchen.params.replace(shaped_reward=jnp.float32(0.25))
-    kitchen.replay(cook, len(RECIPE))
-    assert kitchen.step._cache_size() <= compiled + 1
+    assert kitchen.step._cache_size() == 1
 
 
 def test_the_coefficient_is_a_parameter_only_where_it_counts(kitchen, played):
@@ -363,8 +362,11 @@ def test_boxes_of_unequal_width_are_padded():
     speaker = env.action_space("speaker_0", params)
     assert isinstance(speaker, Box)
     assert (speaker.shape, env.action_width(params)) == ((3,), 5)
-    obs = jax.eval_shape(env.reset_env, jax.random.key(0), params)[0]
-    assert obs.action_mask.shape == (2, 5)
+    obs, state = quick_jit(env.reset_env)(jax.random.key(0), params)
+    np.testing.assert_array_equal(obs.action_mask, [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    colours = np.where(np.arange(3) == state.game.goal, 0.65, 0.15)
+    np.testing.assert_allclose(obs.features[0], [*colours, *[0] * 8], rtol=1e-6)
+    assert obs.features.shape == (2, 11)
 
 
 def test_what_is_really_seen_counts_where_jaxmarl_declares_another_shape():
