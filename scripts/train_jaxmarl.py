@@ -111,7 +111,7 @@ def train_and_evaluate(case: Case, seed: int) -> dict[str, Any]:
 
 def write_run(run: dict[str, Any], command: str) -> None:
     """Put a run into the record."""
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {"reference": [], "runs": []}
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {"reference": {}, "runs": []}
     others = [r for r in record["runs"] if (r["name"], r["seed"]) != (run["name"], run["seed"])]
     run = {"command": command, "hardware": describe_hardware(), **run}
     runs = sorted([*others, run], key=lambda r: (r["name"], r["seed"]))
