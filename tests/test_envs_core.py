@@ -109,7 +109,8 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
-    assert set(all_names()) - set(names()) == {"gymnax", "grouped", "pettingzoo", "pgx"}
+    others = {"gymnax", "grouped", "jaxmarl", "pettingzoo", "pgx"}
+    assert set(all_names()) - set(names()) == others
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 
 
@@ -175,7 +176,8 @@ def test_a_taken_name_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"), [("gymnax", "env_id"), ("grouped", "env, groups"), ("pgx", "env_id")]
+    ("name", "missing"),
+    [("gymnax", "env_id"), ("grouped", "env, groups"), ("jaxmarl", "env_id"), ("pgx", "env_id")],
 )
 def test_a_missing_option_is_named(name, missing):
     with pytest.raises(ValueError, match=f"'{name}' needs the option {missing}; its options: "):

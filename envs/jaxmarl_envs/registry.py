@@ -29,6 +29,7 @@ _ENTRY_POINTS: dict[str, EnvFactory | str] = {
 _COMPOSED: dict[str, str] = {
     "grouped": "jaxmarl_envs.groups:grouped",
     "gymnax": "jaxmarl_envs.lift:Lifted",
+    "jaxmarl": "jaxmarl_envs.adapters.jaxmarl:JaxMARL",
     "pettingzoo": "jaxmarl_envs.adapters.pettingzoo_in:pettingzoo",
     "pgx": "jaxmarl_envs.adapters.pgx:Pgx",
 }
@@ -40,7 +41,7 @@ def names() -> tuple[str, ...]:
 
 
 def all_names() -> tuple[str, ...]:
-    """All names, those that need options among them: gymnax, grouped, pettingzoo, pgx."""
+    """The same, and the names of what needs options: games of other libraries and `grouped`."""
     return tuple(sorted([*_ENTRY_POINTS, *_COMPOSED]))
 
 

@@ -1,0 +1,231 @@
+"""JaxMARL's environments: particles (MPE), battles (SMAX), kitchens (Overcooked), Hanabi and more.
+
+>>> env, params = make("jaxmarl", env_id="HeuristicEnemySMAX", scenario="3m")
+
+JaxMARL is an extra, imported when the first such environment is built; its import takes seconds.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_envs.adapters.jaxmarl_build import build
+from jaxmarl_envs.adapters.jaxmarl_rules import rules_of
+from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.spaces import Box, Discrete, Space
+
+
+@struct.dataclass
+class JaxMARLParams:
+    """`shaped_reward` is None, and no leaf, where JaxMARL gives no shaped rewards."""
+
+    shaped_reward: float | jax.Array | None
+
+
+@struct.dataclass
+class JaxMARLState:
+    """JaxMARL's own state, and whether the episode is over."""
+
+    game: Any
+    over: jax.Array  # [] bool
+
+
+class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
+    """An environment of JaxMARL (Rutherford et al. 2024), stepped by its `reset` and `step_env`.
+
+    Keys, rewards, ends, names and order of the agents are JaxMARL's own. Agents whose names are
+    numbers there are called `agent_0`, `agent_1`, and so on.
+
+    * **Ends.** JaxMARL has one `done`. Where its state tells that only the time was up, all agents
+      are truncated, otherwise terminated. Particles, Overcooked, STORM and the coin game end by
+      time alone; SMAX, the switch riddle, JaxNav and MABrax have both kinds of end; Hanabi ends by
+      its own rules. An end of any other environment counts as a termination.
+    * **Lives.** All agents live until the episode is over. A unit of SMAX that is shot, or a robot
+      of JaxNav that has crashed, is done in JaxMARL's eyes but still earns with its team: it waits,
+      alive, with `agent_mask` False, and what it earns belongs to its last decision.
+    * **Turns.** In Hanabi only the player whose turn it is acts.
+    * **Masks** are JaxMARL's where it has them. In the switch riddle who is outside the room can
+      only do nothing, as no other action of theirs has an effect.
+    * **State.** SMAX offers `Observation.state`, its world state, to a centralised critic.
+    * **Metrics.** `won` (SMAX), `deliveries` (Overcooked), `arrived` and `crashed` (JaxNav).
+
+    What an agent sees is flattened to float32. Only the shape of a space and a bound that it names
+    for all elements alike are taken from JaxMARL, and the shape from what it really returns.
+
+    Args:
+        env_id: a JaxMARL id such as "MPE_simple_spread_v3".
+        planes: keep observations of planes as `[A, rows, cols, planes]` instead of flat.
+        shaped_reward: coefficient at which JaxMARL's shaped rewards (Overcooked) are added; True
+            for 1. It becomes a parameter, constant over a run unless you change it.
+        **options: keyword arguments of the JaxMARL environment. A `scenario` of SMAX and a `layout`
+            of Overcooked are named by strings, arrays may be lists.
+
+    Raises:
+        ImportError: JaxMARL, or what this environment of it needs, is not installed.
+        ValueError: an unknown id or option, or a value that JaxMARL refuses; planes of what is not
+            planes, or shaped rewards where there are none.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        planes: bool = False,
+        shaped_reward: float | bool = 0.0,
+        **options: Any,
+    ) -> None:
+        if not isinstance(planes, bool):
+            raise ValueError(f"planes={planes!r}: planes must be True or False")
+        self.name, self._planes = env_id, planes
+        self.game, arguments = build(env_id, options)
+        self.agents = tuple(a if isinstance(a, str) else f"agent_{a}" for a in self.game.agents)
+        self._rules = rules_of(self.game, arguments)
+        has_shaped_reward = self._rules.has_shaped_reward
+        if shaped_reward and not has_shaped_reward:
+            raise ValueError(
+                f"shaped_reward={shaped_reward!r} has no effect: {env_id!r} gives no shaped rewards"
+            )
+        self._shaped_reward = float(shaped_reward) if has_shaped_reward else None
+        self._spaces = [_action_space(self.game.action_space(a)) for a in self.game.agents]
+        self._shapes, self._state_types = self._look()
+        self._shape = tuple(np.max(self._shapes, axis=0).tolist())  # of the widest agent
+        sizes = [s.n if isinstance(s, Discrete) else s.size for s in self._spaces]
+        self._own_actions = np.arange(max(sizes)) < np.array(sizes)[:, None]  # [A, N]
+        self._discrete = isinstance(self._spaces[0], Discrete)
+
+    def _look(self) -> tuple[list[tuple[int, ...]], Any]:
+        """Shapes of what each agent sees, and the types of JaxMARL's state after a tick."""
+        key = jax.random.key(0)
+        seen, state = jax.eval_shape(self.game.reset, key)
+        zeros = [jnp.zeros(space.shape, space.dtype) for space in self._spaces]
+        after = jax.eval_shape(self.game.step_env, key, state, self._rules.actions(zeros))[1]
+        shapes = [x.shape for x in jax.eval_shape(self._features, seen)]
+        return shapes, jax.tree.map(lambda x: x.dtype, after)
+
+    @property
+    def max_actors(self) -> int:
+        """One in Hanabi, all elsewhere."""
+        return self._rules.max_actors or self.num_agents
+
+    @property
+    def default_params(self) -> JaxMARLParams:
+        """The coefficient of shaped rewards, where there are any."""
+        return JaxMARLParams(self._shaped_reward)
+
+    def horizon(self, params: JaxMARLParams) -> int | None:
+        """JaxMARL's time limit in ticks, where there is one."""
+        return self._rules.horizon()
+
+    def observation_space(self, agent: str, params: JaxMARLParams) -> Box:
+        """The shape of what the agent really sees."""
+        slot = self.agent_index(agent)
+        space = self.game.observation_space(self.game.agents[slot])
+        low, high = (_one_bound(space, name, infinite) for name, infinite in _BOUNDS)
+        return Box(low, high, self._shapes[slot])
+
+    def action_space(self, agent: str, params: JaxMARLParams) -> Space:
+        """The agent's own, flattened."""
+        return self._spaces[self.agent_index(agent)]
+
+    def reset_env(self, key: jax.Array, params: JaxMARLParams) -> tuple[Observation, JaxMARLState]:
+        """JaxMARL's reset with this very key."""
+        seen, game = self.game.reset(key)
+        state = JaxMARLState(self._settle(game), jnp.bool_(False))
+        return self._observe(seen, state), state
+
+    def step_env(
+        self, key: jax.Array, state: JaxMARLState, action: jax.Array, params: JaxMARLParams
+    ) -> StepResult[JaxMARLState]:
+        """JaxMARL's `step_env` with this very key; `action` is `[A]` int or `[A, N]` float."""
+        chosen = self._chosen(state, action)
+        seen, game, earned, done, info = self.game.step_env(
+            key, state.game, self._rules.actions(chosen)
+        )
+        game = self._settle(game)
+        ends = done["__all__"] & ~state.over
+        time_is_up = self._rules.time_is_up(state.game, chosen, game)
+        earned = jnp.stack([jnp.float32(r) for r in self._rules.rewards(earned)])
+        reward = earned
+        if params.shaped_reward is not None:
+            shaped = info["shaped_reward"]
+            shaped = jnp.stack([jnp.float32(shaped[agent]) for agent in self.game.agents])
+            reward = earned + params.shaped_reward * shaped
+        metrics = self._rules.metrics(state.game, game, earned)
+        # A game that is over goes on in JaxMARL.
+        reward, metrics = jax.tree.map(lambda x: jnp.where(state.over, 0.0, x), (reward, metrics))
+        terminated, truncated = (
+            jnp.full(self.num_agents, end) for end in (ends & ~time_is_up, ends & time_is_up)
+        )
+        state = JaxMARLState(game, state.over | ends)
+        obs = self._observe(seen, state)
+        return obs, state, reward, terminated, truncated, {"metrics": metrics}
+
+    def _chosen(self, state: JaxMARLState, action: jax.Array) -> list[jax.Array]:
+        """Each agent's action in its own space; the idle one where it does not act."""
+        acts = self._rules.acting(state.game)  # [A]
+        if self._discrete:
+            return list(jnp.where(acts, action, self._rules.idle_action).astype(jnp.int32))
+        action = jnp.where(acts[:, None], action, 0.0)
+        sizes = self._own_actions.sum(1)
+        return [row[:size] for row, size in zip(action, sizes, strict=True)]
+
+    def _settle(self, game: Any) -> Any:
+        """One type for each part of the state, which JaxMARL's resets and ticks may disagree on."""
+        return jax.tree.map(lambda x, dtype: jnp.asarray(x, dtype), game, self._state_types)
+
+    def _observe(self, seen: Any, state: JaxMARLState) -> Observation:
+        alive = jnp.full(self.num_agents, ~state.over)
+        legal = self._rules.legal_actions(state.game)
+        mask = jnp.asarray(self._own_actions)
+        if legal is not None:
+            mask = jnp.stack([_padded(row.astype(bool), mask.shape[1:]) for row in legal])
+        return Observation(
+            features=jnp.stack([_padded(x, self._shape) for x in self._features(seen)]),
+            action_mask=mask,
+            alive=alive,
+            agent_mask=alive & self._rules.acting(state.game),
+            state=self._rules.world_state(state.game),
+        )
+
+    def _features(self, seen: Any) -> list[jax.Array]:
+        """What each agent sees, unpadded."""
+        rows = [jax.tree.leaves(x) for x in self._rules.observations(seen)]
+        if not self._planes:
+            return [
+                jnp.concatenate([jnp.ravel(x) for x in row]).astype(jnp.float32) for row in rows
+            ]
+        if any(len(row) != 1 or row[0].ndim != 3 for row in rows):
+            shapes = [x.shape for x in rows[0]]
+            raise ValueError(
+                f"planes=True: an agent of {self.name!r} sees arrays of the shapes {shapes}, not "
+                "one array [rows, cols, planes]"
+            )
+        return [row[0].astype(jnp.float32) for row in rows]
+
+
+_BOUNDS = (("low", -np.inf), ("high", np.inf))
+
+
+def _one_bound(space: Any, name: str, infinite: float) -> float:
+    """The bound of a JaxMARL space, if it is the same for all elements."""
+    bound = getattr(space, name, infinite)
+    return float(bound) if np.ndim(bound) == 0 else infinite
+
+
+def _action_space(space: Any) -> Space:
+    """Ours for one of JaxMARL's."""
+    if hasattr(space, "n"):
+        return Discrete(int(space.n))
+    shape = (int(np.prod(space.shape)),)
+    low, high = (
+        np.broadcast_to(np.asarray(bound, np.float32), space.shape).ravel()
+        for bound in (space.low, space.high)
+    )
+    return Box(low, high, shape)
+
+
+def _padded(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """`x` with zeros behind it."""
+    return jnp.pad(x, [(0, size - own) for size, own in zip(shape, x.shape, strict=True)])

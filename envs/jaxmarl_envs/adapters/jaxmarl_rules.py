@@ -1,0 +1,301 @@
+"""What JaxMARL's interface leaves unsaid about each kind of its environments.
+
+JaxMARL returns one `done` and says neither whether it is the game's own end or the time limit, nor
+who may act, nor how long an episode can be. The classes here say so, and undo the places where a
+kind of environment does not keep JaxMARL's own interface.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+_SOUP = 20.0  # what a delivery pays in both versions of Overcooked
+
+
+class Rules:
+    """What holds where no more is known: everyone acts, all is legal, an end is the game's own.
+
+    Args:
+        game: a JaxMARL environment.
+        arguments: what its constructor was given, defaults included.
+    """
+
+    max_actors: int | None = None  # None: as many as there are agents
+    idle_action: int = 0  # what is played for an agent that does not act
+    has_shaped_reward: bool = False
+
+    def __init__(self, game: Any, arguments: dict[str, Any]) -> None:
+        self.game, self.arguments = game, arguments
+
+    def horizon(self) -> int | None:
+        """The most ticks of an episode."""
+        return None
+
+    def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
+        """Whether an episode that ends on this tick was cut off by a time limit, `[]` bool.
+
+        Args:
+            before: JaxMARL's state before the tick.
+            action: the actions, one for each agent.
+            after: the state after it.
+        """
+        return jnp.bool_(False)
+
+    def acting(self, state: Any) -> jax.Array:
+        """Whose action counts on the next tick, `[A]` bool."""
+        return jnp.ones(len(self.game.agents), bool)
+
+    def legal_actions(self, state: Any) -> list[jax.Array] | None:
+        """The legal ones of each agent's own actions, `[n]`; None where all always are."""
+        return None
+
+    def world_state(self, state: Any) -> jax.Array | None:
+        """What a centralised critic may see, `[G]`."""
+        return None
+
+    def observations(self, seen: Any) -> list[Any]:
+        """What each agent sees: an array or a tree of arrays."""
+        return [seen[agent] for agent in self.game.agents]
+
+    def actions(self, action: list[jax.Array]) -> Any:
+        """The actions in the form that `step_env` takes."""
+        return dict(zip(self.game.agents, action, strict=True))
+
+    def rewards(self, reward: Any) -> list[jax.Array]:
+        """What each agent earned."""
+        return [reward[agent] for agent in self.game.agents]
+
+    def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
+        """Measures of a tick, `[A]` float each; a trainer sums them over lives."""
+        return {}
+
+
+class TimeLimited(Rules):
+    """An environment that nothing but its time limit ends."""
+
+    def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
+        """Always."""
+        return jnp.bool_(True)
+
+
+class MPE(TimeLimited):
+    """Particle environments."""
+
+    def horizon(self) -> int:
+        """JaxMARL compares the clock of before the tick, so that there is one tick more."""
+        return self.game.max_steps + 1
+
+
+class SMAX(Rules):
+    """Battles, both teams learning or one of them scripted.
+
+    A unit that is dead does nothing, but its team goes on earning for it. So its agent waits, with
+    nothing but the idle action legal, until the battle is over.
+    """
+
+    idle_action = 4  # stop
+
+    def horizon(self) -> int:
+        """As in the particle environments, the clock is compared before it advances."""
+        return self.game.max_steps + 1
+
+    def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
+        """Nobody has won, and somebody lives on both sides."""
+        alive = self._battle(after).unit_alive
+        return alive[: self.game.num_allies].any() & alive[self.game.num_allies :].any()
+
+    def acting(self, state: Any) -> jax.Array:
+        """Units that live."""
+        return self._battle(state).unit_alive[: len(self.game.agents)]
+
+    def legal_actions(self, state: Any) -> list[jax.Array] | None:
+        """Targets in range, and where a unit can go; with continuous actions there is no mask."""
+        if self.game.action_type != "discrete":
+            return None
+        legal = self.game.get_avail_actions(state)
+        return [legal[agent] for agent in self.game.agents]
+
+    def world_state(self, state: Any) -> jax.Array:
+        """Health, position, cooldown and kind of every unit."""
+        return self.game.get_world_state(state)
+
+    def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
+        """`won`: the other team is dead and one's own is not."""
+        alive = self._battle(after).unit_alive
+        allies, enemies = alive[: self.game.num_allies].any(), alive[self.game.num_allies :].any()
+        is_ally = jnp.arange(len(self.game.agents)) < self.game.num_allies
+        won = jnp.where(is_ally, allies & ~enemies, enemies & ~allies)
+        return {"won": won.astype(jnp.float32)}
+
+    def _battle(self, state: Any) -> Any:
+        """Of a battle against a script, the script's own memory stands beside the battle."""
+        return getattr(state, "state", state)
+
+
+class Overcooked(TimeLimited):
+    """Both versions."""
+
+    has_shaped_reward = True
+
+    def horizon(self) -> int:
+        """The clock is compared after it has advanced."""
+        return self.game.max_steps
+
+    def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
+        """`deliveries` of the whole kitchen."""
+        return {"deliveries": jnp.maximum(reward, 0.0) / _SOUP}
+
+
+class Hanabi(Rules):
+    """One player moves at a time; a game ends by its own rules only."""
+
+    max_actors = 1
+
+    @property
+    def idle_action(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The last one, which waits."""
+        return int(self.game.num_moves) - 1
+
+    def acting(self, state: Any) -> jax.Array:
+        """The player on the seat whose turn it is."""
+        return state.cur_player_idx[jnp.argsort(state.seat_order)] > 0
+
+    def legal_actions(self, state: Any) -> list[jax.Array]:
+        """Who waits can only wait."""
+        legal = self.game.get_legal_moves(state)
+        return [legal[agent] for agent in self.game.agents]
+
+
+class SwitchRiddle(Rules):
+    """Prisoners of whom one is in the room.
+
+    The others act too, because their memories count the days, but nothing is all that they can do.
+    """
+
+    def horizon(self) -> int:
+        """As many days as there are."""
+        return self.game.max_steps
+
+    def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
+        """Nobody has told."""
+        told = jnp.stack(action)[before.agent_in_room] == self.game.game_actions["TELL"]
+        return ~told
+
+    def legal_actions(self, state: Any) -> list[jax.Array]:
+        """Everything in the room, nothing outside."""
+        num_actions = len(self.game.game_actions)
+        inside = jnp.arange(self.game.num_agents) == state.agent_in_room  # [A]
+        nothing = jnp.arange(num_actions) == self.game.game_actions["NOTHING"]
+        return list(inside[:, None] | nothing)
+
+
+class InnerAndOuter(TimeLimited):
+    """Several short games, one after the other, are one episode."""
+
+    def horizon(self) -> int:
+        """Ticks of all the short games."""
+        return self.arguments["num_inner_steps"] * self.arguments["num_outer_steps"]
+
+
+class Storm(InnerAndOuter):
+    """Spatial matrix games of any number of agents, whose rewards are one array.
+
+    An agent sees its own window, what it holds and whether it may interact, and for each other
+    agent, in the order of the slots, whether that one may interact and what it shows.
+    """
+
+    def observations(self, seen: Any) -> list[Any]:
+        """From all windows `[A, ...]` and one table `[5, A]` of what everyone holds and shows."""
+        windows, table = seen["observations"], seen["inventory"]
+        shown = [jnp.delete(table[2:], i, axis=1) for i in range(len(self.game.agents))]
+        return [
+            (window, jnp.concatenate([table[:3, i], shown[i].T.ravel()]))
+            for i, window in enumerate(windows)
+        ]
+
+    def rewards(self, reward: Any) -> list[jax.Array]:
+        """By slot."""
+        return list(reward)
+
+
+class StormOfTwo(Storm):
+    """The game for two players takes a tuple of actions and returns tuples."""
+
+    def observations(self, seen: Any) -> list[Any]:
+        """By slot."""
+        return list(seen)
+
+    def actions(self, action: list[jax.Array]) -> Any:
+        """By slot."""
+        return tuple(action)
+
+
+class StormGrid(Storm):
+    """The game on a grid of any size shows windows only."""
+
+    def observations(self, seen: Any) -> list[Any]:
+        """By slot."""
+        return list(seen)
+
+
+class JaxNav(Rules):
+    """Robots on their ways, which share a part of their rewards.
+
+    A robot that has crashed, or vanished at its goal, does nothing any more but earns its share.
+    """
+
+    def horizon(self) -> int:
+        """The clock is compared after it has advanced."""
+        return self.game.max_steps
+
+    def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
+        """Some robot has neither arrived nor crashed."""
+        return ~(before.done | after.goal_reached | after.move_term).all()
+
+    def acting(self, state: Any) -> jax.Array:
+        """Robots that can move."""
+        return ~(state.done | state.move_term)
+
+    def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
+        """`arrived` and `crashed`."""
+        return {
+            "arrived": (after.goal_reached & ~before.goal_reached).astype(jnp.float32),
+            "crashed": (after.move_term & ~before.move_term).astype(jnp.float32),
+        }
+
+
+class MABrax(Rules):
+    """Robots whose joints belong to several agents; it needs `jaxmarl[mabrax]`."""
+
+    def horizon(self) -> int:
+        """The clock of Brax counts its own steps, of which a tick may be several."""
+        return -(-self.game.episode_length // self.game.action_repeat)
+
+    def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
+        """Brax says so itself."""
+        return after.info["truncation"] > 0
+
+
+_RULES: dict[str, type[Rules]] = {
+    "SimpleMPE": MPE,
+    "SMAX": SMAX,
+    "EnemySMAX": SMAX,
+    "Overcooked": Overcooked,
+    "OvercookedV2": Overcooked,
+    "HanabiGame": Hanabi,
+    "SwitchRiddle": SwitchRiddle,
+    "CoinGame": InnerAndOuter,
+    "InTheGrid": Storm,
+    "InTheGrid_2p": StormOfTwo,
+    "InTheMatrix": StormGrid,
+    "JaxNav": JaxNav,
+    "MABraxEnv": MABrax,
+}
+
+
+def rules_of(game: Any, arguments: dict[str, Any]) -> Rules:
+    """The rules of a JaxMARL environment, by its class or the nearest of its bases."""
+    names = [cls.__name__ for cls in type(game).__mro__]
+    found = next((_RULES[name] for name in names if name in _RULES), Rules)
+    return found(game, arguments)
