@@ -97,23 +97,37 @@ class AgentInputs:
         if len(self.feature_shape) > 1:
             return features
         fresh = own(slots.fresh)[..., None]
-        parts = [features[..., : math.prod(self.feature_shape)]]
+        features = features[..., : math.prod(self.feature_shape)]
+        prev_action = prev_reward = agent_id = joint = None
         if self.prev_action:
             action = own(slots.last_action)
             if self.continuous:
                 action = jnp.tanh(action[..., : self.action_width])
             else:
                 action = jax.nn.one_hot(action, self.action_width)
-            parts.append(jnp.where(fresh, 0.0, action))
+            prev_action = jnp.where(fresh, 0.0, action)
         if self.prev_reward:
-            parts.append(jnp.where(fresh, 0.0, own(slots.last_reward)[..., None]))
+            prev_reward = jnp.where(fresh, 0.0, own(slots.last_reward)[..., None])
         if self.agent_id:
-            agent_id = np.eye(self.num_agents, dtype=np.float32)[np.array(self.slots)]
-            every = jnp.broadcast_to(agent_id, (features.shape[0], *agent_id.shape))
-            parts.append(take(every, lanes))
+            one_hot = np.eye(self.num_agents, dtype=np.float32)[np.array(self.slots)]
+            every = jnp.broadcast_to(one_hot, (features.shape[0], *one_hot.shape))
+            agent_id = take(every, lanes)
         if self.joint_width:
             joint = joint_features(obs)[:, None]
-            parts.append(jnp.broadcast_to(joint, (*features.shape[:2], self.joint_width)))
+            joint = jnp.broadcast_to(joint, (*features.shape[:2], self.joint_width))
+        return self.join(features, prev_action, prev_reward, agent_id, joint)
+
+    def join(
+        self,
+        features: jax.Array,
+        prev_action: jax.Array | None,
+        prev_reward: jax.Array | None,
+        agent_id: jax.Array | None,
+        joint: jax.Array | None,
+    ) -> jax.Array:
+        """Network inputs `[..., D]` from their parts; None for those that are not given."""
+        every = (features, prev_action, prev_reward, agent_id, joint)
+        parts = [part for part in every if part is not None]
         return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
 
     def action_mask(self, obs: Observation, lanes: jax.Array | None = None) -> jax.Array:

@@ -139,8 +139,10 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     env_only = time_env(env, env_params, config.num_envs, config.num_steps, repeats)
     ticks = config.num_envs * config.num_steps
     gflops = float(np.median(machine))
-    update = max(parts["learn"].median - parts["advantages"].median, 0.0)
-    whole = parts["rollout"].median + parts["learn"].median
+    rollout, learn = parts["rollout"].median, parts["learn"].median
+    # A part cannot take longer than the whole; beside much else it can seem to.
+    advantages = min(parts["advantages"].median, learn)
+    update, whole = learn - advantages, rollout + learn
     result = {
         "workload": asdict(workload),
         "env_steps_per_s": step.rate(ticks)["median"],
@@ -150,8 +152,8 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         "rollout_steps_per_s": parts["rollout"].rate(ticks)["median"],
         "update_ns_per_decision": 1e9 * update / max(decisions, 1.0),
         "time_shares": {
-            "rollout": parts["rollout"].median / whole,
-            "advantages_and_packing": parts["advantages"].median / whole,
+            "rollout": rollout / whole,
+            "advantages_and_packing": advantages / whole,
             "update": update / whole,
         },
         "gflop_per_step": flops / 1e9,

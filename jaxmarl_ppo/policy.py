@@ -216,7 +216,7 @@ class Policy(Actor):
         return [h[:, 0] for h in jax.tree.leaves(moved)], outputs[:, 0], value[:, 0]
 
     def _encode(self, inputs: Rows, fresh: jax.Array) -> jax.Array:
-        """Network inputs `[B, D]`, in the order of `AgentInputs`.
+        """Network inputs `[B, D]`.
 
         What a centralised critic sees besides is left at zero: the actor does not see it.
         """
@@ -224,17 +224,16 @@ class Policy(Actor):
         features = pad_rows(inputs["features"], encoder.feature_shape)
         if len(encoder.feature_shape) > 1:
             return features
-        parts = [features]
+        prev_action = prev_reward = agent_id = joint = None
         if encoder.prev_action:
-            action = self._encode_action(inputs)
-            parts.append(jnp.where(fresh[:, None], 0.0, action))
+            prev_action = jnp.where(fresh[:, None], 0.0, self._encode_action(inputs))
         if encoder.prev_reward:
-            parts.append(jnp.where(fresh, 0.0, inputs["prev_reward"])[:, None])
+            prev_reward = jnp.where(fresh, 0.0, inputs["prev_reward"])[:, None]
         if encoder.agent_id:
-            parts.append(jax.nn.one_hot(self._slot(inputs), encoder.num_agents))
+            agent_id = jax.nn.one_hot(self._slot(inputs), encoder.num_agents)
         if encoder.joint_width:
-            parts.append(jnp.zeros((features.shape[0], encoder.joint_width)))
-        return jnp.concatenate(parts, axis=-1)
+            joint = jnp.zeros((features.shape[0], encoder.joint_width))
+        return encoder.join(features, prev_action, prev_reward, agent_id, joint)
 
     def _encode_action(self, inputs: Rows) -> jax.Array:
         """The previous action as one-hot, or from its bounds to [-1, 1]."""
