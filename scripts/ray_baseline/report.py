@@ -119,6 +119,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     names = [name for name in result["scenarios"] if SCENARIOS[name].target is not None]
     figure, panels = plt.subplots(1, len(names), figsize=(4.6 * len(names), 3.8), squeeze=False)
@@ -133,7 +134,9 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
         panel.axhline(scenario.target, color="grey", lw=0.8, ls="--")
         panel.set_xscale("log")
         panel.set_xlim(left=5.0)
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.set_title(name)
         panel.set_xlabel("seconds since the start, compilation included")
         panel.set_ylabel(scenario.return_label)
