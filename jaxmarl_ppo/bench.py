@@ -25,6 +25,7 @@ from jaxmarl_ppo.bench_peers import time_calls, time_env
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.collectives import own_key
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.hardware import describe_hardware
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.networks import NETWORKS
 from jaxmarl_ppo.parallel import (
@@ -33,7 +34,6 @@ from jaxmarl_ppo.parallel import (
     Devices,
     rollout_specs,
     state_specs,
-    usable_cores,
 )
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.rollout import Rollout
@@ -333,27 +333,3 @@ def _start(workload: Workload, cache: str) -> dict[str, float]:
     if done.returncode:
         raise RuntimeError(f"the fresh process failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def describe_hardware() -> dict[str, Any]:
-    """What the figures were taken on."""
-    return {
-        "device": jax.devices()[0].device_kind,
-        "backend": jax.default_backend(),
-        "num_devices": jax.device_count(),
-        "cpus": usable_cores(),
-        "processor": _processor(),
-        "jax": jax.__version__,
-        "python": sys.version.split()[0],
-    }
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
-        return names[0] if names else "unknown"
-    except OSError:
-        import platform
-
-        return platform.processor() or platform.machine()

@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from jaxmarl_ppo.bench import Workload, describe_hardware, measure
+from jaxmarl_ppo.bench import Workload, measure
 from jaxmarl_ppo.bench_peers import NUM_ENVS, compare
 from jaxmarl_ppo.bench_scaling import (
     STEP,
@@ -20,6 +20,7 @@ from jaxmarl_ppo.bench_scaling import (
     scaling,
 )
 from jaxmarl_ppo.cli_values import Count, Dtype, parse_env_kwargs
+from jaxmarl_ppo.hardware import describe_hardware
 
 # What has an effect beside the options that measure something else than one workload.
 _EFFECTIVE = {

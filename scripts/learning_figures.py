@@ -20,8 +20,8 @@ from typing import Any
 
 import jaxmarl_envs
 from jaxmarl_ppo import PRESETS, Trainer, preset, use_cpu_cores
-from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import evaluate_policies, format_report
+from jaxmarl_ppo.hardware import describe_hardware
 from jaxmarl_ppo.trainer import TrainResult
 
 ROOT = Path(__file__).resolve().parent.parent

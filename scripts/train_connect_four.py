@@ -34,8 +34,8 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
-from jaxmarl_ppo.bench import describe_hardware
 from jaxmarl_ppo.evaluate import play_episodes
+from jaxmarl_ppo.hardware import describe_hardware
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.networks import dense
 from jaxmarl_ppo.scripted import make_random_script

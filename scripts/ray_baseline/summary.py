@@ -1,15 +1,14 @@
 """From recorded windows of training to rates, times to a return and ratios."""
 
 import importlib.metadata
-import os
-import platform
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxmarl_ppo.hardware import processor_name
+from jaxmarl_ppo.parallel import usable_cores
 from ray_baseline.scenarios import Scenario
 
 # What is compiled, loaded or touched for the first time is no part of the rates.
@@ -78,25 +77,11 @@ def ratios(ours: Run, theirs: Run) -> dict[str, float | None]:
 def machine() -> dict[str, Any]:
     """What figures are taken on, and the versions of what runs."""
     return {
-        "processor": _processor(),
-        "cores": num_cores(),
+        "processor": processor_name(),
+        "cores": usable_cores(),
         "python": sys.version.split()[0],
         "versions": {name: version for name in PACKAGES if (version := _version(name))},
     }
-
-
-def num_cores() -> int:
-    """Cores that this process, and so either side, may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _version(package: str) -> str | None:

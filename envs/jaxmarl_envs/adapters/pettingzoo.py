@@ -86,18 +86,18 @@ class _Common:
     """What both kinds of environments share."""
 
     render_mode = None
+    masks_waiting = False  # whether agents that wait are stepped, with a mask of their own
     agents: list[str]
 
-    def _init(
+    def __init__(
         self,
         env: MultiAgentEnv,
-        params: Any,
-        action_masks: str,
-        max_lives: int | None,
-        masks_waiting: bool,
+        params: Any = None,
+        action_masks: str = "auto",
+        max_lives: int | None = 1,
     ) -> None:
         self._hosted = hosted = Hosted(env, params, max_lives)
-        waiting = masks_waiting and env.max_actors < env.num_agents
+        waiting = self.masks_waiting and env.max_actors < env.num_agents
         self.action_masks = place_of_masks(hosted, action_masks, ACTION_MASKS, waiting)
         self.metadata = {"name": env.name, "render_modes": [], "is_parallelizable": False}
         self._observation_spaces = hosted.feature_spaces
@@ -144,14 +144,7 @@ class _Common:
 class Parallel(_Common, pettingzoo.ParallelEnv):
     """See `to_parallel`."""
 
-    def __init__(
-        self,
-        env: MultiAgentEnv,
-        params: Any = None,
-        action_masks: str = "auto",
-        max_lives: int | None = 1,
-    ) -> None:
-        self._init(env, params, action_masks, max_lives, masks_waiting=True)
+    masks_waiting = True
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
@@ -197,15 +190,6 @@ class Parallel(_Common, pettingzoo.ParallelEnv):
 
 class AEC(_Common, pettingzoo.AECEnv):
     """See `to_aec`."""
-
-    def __init__(
-        self,
-        env: MultiAgentEnv,
-        params: Any = None,
-        action_masks: str = "auto",
-        max_lives: int | None = 1,
-    ) -> None:
-        self._init(env, params, action_masks, max_lives, masks_waiting=False)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin an episode in which somebody is to act; `options` are not used."""
