@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
@@ -21,12 +21,14 @@ import numpy as np
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.agent_inputs import make_agent_inputs
 from jaxmarl_ppo.bench_peers import time_calls, time_env
 from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.collectives import own_key
+from jaxmarl_ppo.collectives import split_key
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.hardware import describe_hardware
 from jaxmarl_ppo.learner import Learner
+from jaxmarl_ppo.network_check import make_network
 from jaxmarl_ppo.networks import NETWORKS
 from jaxmarl_ppo.parallel import (
     BY_ENV,
@@ -35,6 +37,7 @@ from jaxmarl_ppo.parallel import (
     rollout_specs,
     state_specs,
 )
+from jaxmarl_ppo.players import BankSeats
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.rollout import Rollout
 from jaxmarl_ppo.types import PyTree, Slots, TrainState
@@ -124,6 +127,8 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     env, env_params, config = workload.make()
     learner = make_learner(env, env_params, config)
+    # First, since what this process holds slows another one.
+    fresh_process = measure_startup(workload) if startup else {}
     devices = Devices(learner.num_devices)
     state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     machine = [_matmul_gflops(learner)]
@@ -143,7 +148,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     # A part cannot take longer than the whole; beside much else it can seem to.
     advantages = min(parts["advantages"].median, learn)
     update, whole = learn - advantages, rollout + learn
-    result = {
+    return {
         "workload": asdict(workload),
         "env_steps_per_s": step.rate(ticks)["median"],
         "env_steps_per_s_range": step.rate(ticks),
@@ -160,8 +165,8 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         "matmul_gflops": gflops,
         "fraction_of_limit": flops / step.median / 1e9 / gflops,
         "hardware": describe_hardware(),
+        **fresh_process,
     }
-    return result | (measure_startup(workload) if startup else {})
 
 
 def training_parts(
@@ -173,7 +178,7 @@ def training_parts(
     """
 
     def play_own(state: TrainState, key: jax.Array, axis_name: str | None) -> tuple[Slots, Rollout]:
-        return learner.play(state, own_key(key, axis_name))
+        return learner.play(state, split_key(key, 1, axis_name)[1][0])
 
     key, specs = jax.random.key(1), state_specs(state)
     record_specs = (BY_ENV, rollout_specs())
@@ -182,11 +187,11 @@ def training_parts(
     banks = (specs.banks, SAME)
     learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), banks)
     idle = _without_epochs(state)
-    usable = jnp.ones((), bool)
+    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.banks))
     return {
         "rollout": lambda: play(state, key),
-        "learn": lambda: learn(state, slots, record, usable, key),
-        "advantages": lambda: learn(idle, slots, record, usable, key),
+        "learn": lambda: learn(state, slots, record, usable, keys),
+        "advantages": lambda: learn(idle, slots, record, usable, keys),
     }
 
 
@@ -243,14 +248,33 @@ def _step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> f
     """One forward pass per decision, and one gradient per decision and epoch."""
     total, policy_of = 0.0, np.array(learner.players.policy_of)
     for seats, bank in zip(learner.players.banks, learner.banks, strict=True):
-        forward = sum(2.0 * m * k * n for m, k, n in matmul_shapes(seats.bank))
         rows = policy_of[seats.first_player : seats.first_player + seats.bank.num_policies]
-        total += forward * float(np.asarray(decisions)[np.unique(rows)].sum())
+        passes = np.zeros(len(decisions))
+        passes[rows] = np.asarray(decisions)[rows]
         if bank is not None:
-            epochs = np.asarray(bank.hyperparams.num_epochs)
-            own = np.asarray(trained)[np.array(bank.policies)]
-            total += forward * GRADIENT_PASSES * float((own * epochs).sum())
-    return total
+            policies, epochs = np.array(bank.policies), np.asarray(bank.hyperparams.num_epochs)
+            passes[policies] += GRADIENT_PASSES * epochs * np.asarray(trained)[policies]
+        for policy in np.unique(rows):
+            shapes = matmul_shapes(_unpadded(learner, seats, policy))
+            total += passes[policy] * sum(2.0 * m * k * n for m, k, n in shapes)
+    return float(total)
+
+
+def _unpadded(learner: Learner, seats: BankSeats, policy: int) -> PolicyBank:
+    """A bank as wide as what one of its policies is shown; padding is no work that was asked for."""
+    encoder, candidates = seats.encoder, enumerate(learner.players.mapping.candidates)
+    slots = tuple(slot for slot, policies in candidates if policy in policies) or encoder.slots
+    own = make_agent_inputs(
+        learner.env,
+        learner.env_params,
+        slots,
+        encoder.prev_action,
+        encoder.prev_reward,
+        encoder.agent_id,
+        encoder.joint_width > 0,
+    )
+    network = make_network(seats.bank.network, own, encoder.joint_width > 0)
+    return replace(seats.bank, network=network, input_shape=own.input_shape)
 
 
 def matmul_shapes(bank: PolicyBank) -> list[tuple[int, int, int]]:

@@ -53,6 +53,12 @@ def device_index(axis_name: str | None) -> jax.Array:
     return jax.lax.axis_index(axis_name)
 
 
-def own_key(key: jax.Array, axis_name: str | None) -> jax.Array:
-    """A key that no other device has, so that none explores what another does."""
-    return key if axis_name is None else jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+def split_key(key: jax.Array, num_own: int, axis_name: str | None) -> tuple[jax.Array, jax.Array]:
+    """A key that is the same on all devices, and `[num_own]` that no other device has.
+
+    So no device explores what another does. All come from one split, since each is a program of its
+    own to compile.
+    """
+    num_devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
+    keys = jax.random.split(key, 1 + num_devices * num_own)
+    return keys[0], keys[1:].reshape(num_devices, num_own)[device_index(axis_name)]

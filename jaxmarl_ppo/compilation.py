@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,12 @@ from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.parallel import SAME, Devices, state_specs
 from jaxmarl_ppo.types import TrainState
+
+# Compiler options for what runs once, on a CPU: half the compilation, for code that is slower.
+RUNS_ONCE: dict[str, Any] = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 1,
+}
 
 InitFn = Callable[[jax.Array], tuple[TrainState, Metrics]]
 TrainFn = Callable[[TrainState, np.int32, Metrics], tuple[TrainState, Metrics]]
@@ -42,17 +49,22 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
         metrics = metrics_lib.empty(learner.players, state.episode_stats, state.league)
         return state, jax.tree.map(jnp.copy, metrics)
 
-    init = jax.jit(start).lower(key)
+    options = RUNS_ONCE if jax.default_backend() == "cpu" else None
+    init = jax.jit(start, compiler_options=options).lower(key)
     state, metrics = init.out_info
     specs = state_specs(state)
-    # The number of iterations is an argument, so slices of any size share one compilation.
-    train = devices.jit(learner.train_steps, (specs, SAME, SAME), (specs, SAME), donate=(0, 2))
-    lowered = train.lower(state, np.int32(1), metrics)
-    trace_s = time.perf_counter() - began
-    begin = init.compile()
+    with ThreadPoolExecutor(1) as beside:
+        # The compiler leaves Python free to trace the other function.
+        compilation = beside.submit(init.compile)
+        # The number of iterations is an argument, so slices of any size share one compilation.
+        train = devices.jit(learner.train_steps, (specs, SAME, SAME), (specs, SAME), donate=(0, 2))
+        lowered = train.lower(state, np.int32(1), metrics)
+        trace_s = time.perf_counter() - began
+        compiled = lowered.compile()
+        begin = compilation.result()
 
     def place(key: jax.Array) -> tuple[TrainState, Metrics]:
         state, metrics = begin(key)
         return devices.place(state), metrics
 
-    return CompiledRun(place, lowered.compile(), trace_s)
+    return CompiledRun(place, compiled, trace_s)

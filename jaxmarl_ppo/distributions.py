@@ -1,6 +1,7 @@
-"""Action distributions over a network's outputs, with masks, on distrax.
+"""Action distributions over a network's outputs, with masks.
 
-It is imported where it is first used: it takes longer than all the rest of this package.
+The Gaussian is that of distrax, imported where it is first used: it takes longer to import than all
+the rest of this package. A categorical without it is a softmax, and every run would wait for it.
 """
 
 from dataclasses import dataclass
@@ -59,10 +60,9 @@ class MaskedCategorical:
         """One logit per action."""
         return self.num_actions
 
-    def _distribution(self, outputs: jax.Array, mask: jax.Array) -> "distrax.Categorical":
-        import distrax
-
-        return distrax.Categorical(jnp.where(mask, outputs, jnp.finfo(outputs.dtype).min))
+    def _logits(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        chex.assert_equal_shape([outputs, mask])
+        return jnp.where(mask, outputs, jnp.finfo(outputs.dtype).min)
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Standard Gumbel, `[*shape, N]`."""
@@ -70,21 +70,21 @@ class MaskedCategorical:
 
     def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Draw a legal action per row: the largest of logit plus noise (Gumbel 1954)."""
-        return jnp.argmax(self._distribution(outputs, mask).logits + noise, axis=-1)
+        return jnp.argmax(self._logits(outputs, mask) + noise, axis=-1)
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """The most likely legal action per row."""
-        return jnp.asarray(self._distribution(outputs, mask).mode())
+        return jnp.argmax(self._logits(outputs, mask), axis=-1)
 
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
         """Log-probability of a legal action, `[...]`."""
-        chex.assert_equal_shape([outputs, mask])
-        log_probs = jax.nn.log_softmax(self._distribution(outputs, mask).logits)
+        log_probs = jax.nn.log_softmax(self._logits(outputs, mask))
         return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Entropy over the legal actions, `[...]`."""
-        return jnp.asarray(self._distribution(outputs, mask).entropy())
+        log_probs = jax.nn.log_softmax(self._logits(outputs, mask))
+        return -jnp.where(mask, jnp.exp(log_probs) * log_probs, 0.0).sum(-1)
 
 
 @dataclass(frozen=True)

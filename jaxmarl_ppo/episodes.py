@@ -117,7 +117,7 @@ def _play(
     key_reset, key_ticks = jax.random.split(key)
 
     def play_tick(slots: Slots, key: jax.Array) -> tuple[Slots, Answer]:
-        noise = draw_noise(players, num_episodes, key)
+        noise = draw_noise(players, (num_episodes,), key)
         choice = act(players, population, slots, env_params, noise, greedy, chosen is None)
         after, answer = step(env, env_params, slots, choice, noise)
         after = begin_lives(players, league, slots.obs.alive, after, answer, noise)

@@ -24,6 +24,20 @@ def rank_in_group(
     return rank, count[-1]
 
 
+def group_at(position: jax.Array, end: jax.Array) -> jax.Array:
+    """The group that each position falls into, where groups follow each other.
+
+    Args:
+        position: `[...]` int.
+        end: `[G]` int, ascending: one past the last position of each group.
+
+    Returns:
+        `[...]` int, `G` past the last group.
+    """
+    # By comparing with all, since there are few groups and a binary search would be a loop.
+    return jnp.searchsorted(end, position, side="right", method="compare_all")
+
+
 def invert(position: jax.Array, wanted: jax.Array, size: int) -> jax.Array:
     """The row at each of `size` positions, or one past the last row where there is none.
 

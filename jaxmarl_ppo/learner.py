@@ -12,7 +12,7 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import league as league_lib
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
-from jaxmarl_ppo.collectives import own_key
+from jaxmarl_ppo.collectives import split_key
 from jaxmarl_ppo.lives import track_lives
 from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.players import Players
@@ -119,11 +119,11 @@ class Learner:
         With `axis_name`, of an axis over devices, `state` holds this device's environments; what
         is learnt and measured is the same on all.
         """
-        key, key_rollout, key_update = jax.random.split(state.key, 3)
-        slots, record = self.play(state, own_key(key_rollout, axis_name))
+        key, own_keys = split_key(state.key, 1 + len(self.banks), axis_name)
+        slots, record = self.play(state, own_keys[0])
         fault = metrics_lib.find_fault(record, state.iteration, axis_name)
-        usable, key_update = ~fault.found, own_key(key_update, axis_name)
-        banks, lessons = self.learn(state, slots, record, usable, key_update, axis_name)
+        usable = ~fault.found
+        banks, lessons = self.learn(state, slots, record, usable, own_keys[1:], axis_name)
         league, games, banks = self._update_league(state, banks, slots, record, usable, axis_name)
         outcomes, players = record.outcomes, self.players
         running, lives = track_lives(players, state.episode_stats, outcomes)
@@ -187,12 +187,14 @@ class Learner:
         slots: Slots,
         record: Rollout,
         usable: jax.Array,
-        key: jax.Array,
+        keys: jax.Array,
         axis_name: str | None = None,
     ) -> tuple[tuple[BankState | FrozenBank, ...], tuple[Lesson | None, ...]]:
-        """The second half: advantages and update of every bank, unless the rollout is unusable."""
+        """The second half: advantages and update of every bank, unless the rollout is unusable.
+
+        `keys` are one for each bank.
+        """
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
-        keys = jax.random.split(key, len(self.banks))
         learnt: list[BankState | FrozenBank] = []
         lessons: list[Lesson | None] = []
         for index, (bank, before) in enumerate(zip(self.banks, state.banks, strict=True)):

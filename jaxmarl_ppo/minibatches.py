@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_ppo.grouping import invert, rank_in_group
+from jaxmarl_ppo.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, PyTree
 
 
@@ -122,7 +122,7 @@ def pack_chunks(
 def shuffle(key: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
     """A random order of blocks within each policy, and each policy's first position in it."""
     stop = jnp.cumsum(blocks.num_blocks)
-    block_policy = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
+    block_policy = group_at(jnp.arange(blocks.resume.shape[0]), stop)
     sort_key = block_policy + jax.random.uniform(key, block_policy.shape)
     return jnp.argsort(sort_key), stop - blocks.num_blocks
 

@@ -14,11 +14,16 @@ from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.types import PyTree
 
 
+def named_network(network: str | nn.Module) -> nn.Module:
+    """The module that a specification means."""
+    return NETWORKS[network]() if isinstance(network, str) else network
+
+
 def make_network(
     network: str | nn.Module, encoder: AgentInputs, central_critic: bool = False
 ) -> nn.Module:
     """The named or given module, told how many distribution inputs are needed."""
-    module = NETWORKS[network]() if isinstance(network, str) else network
+    module = named_network(network)
     if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
         raise ValueError(
             f"unknown activation {module.activation!r}; valid: {', '.join(ACTIVATIONS)}"

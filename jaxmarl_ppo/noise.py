@@ -15,20 +15,20 @@ class Noise(NamedTuple):
     """
 
     actions: tuple[jax.Array, ...]  # per bank [E, M, ...], of its action distribution
-    scripts: jax.Array  # () key, of scripted players
     env: jax.Array  # [E] keys
-    lives: jax.Array  # () key, of who plays the lives that begin
+    scripts: jax.Array | None  # () key, of scripted players; None where there are none
+    lives: jax.Array | None  # () key, of who plays the lives that begin; None where that is fixed
 
 
-def draw_noise(players: Players, num_envs: int, key: jax.Array) -> Noise:
-    """The noise of one tick."""
-    key_scripts, key_lives, key_env, *keys = jax.random.split(key, 3 + len(players.banks))
+def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
+    """The noise of one tick, `shape (E,)`, or of many, `(T, E)`."""
+    key_env, key_scripts, key_lives, *keys = jax.random.split(key, 3 + len(players.banks))
     return Noise(
         actions=tuple(
-            seats.bank.distribution.noise(key, (num_envs, seats.num_lanes))
+            seats.bank.distribution.noise(key, (*shape, seats.num_lanes))
             for seats, key in zip(players.banks, keys, strict=True)
         ),
-        scripts=key_scripts,
-        env=jax.random.split(key_env, num_envs),
-        lives=key_lives,
+        env=jax.random.split(key_env, shape),
+        scripts=jax.random.split(key_scripts, shape[:-1]) if players.scripts else None,
+        lives=None if players.is_fixed else jax.random.split(key_lives, shape[:-1]),
     )

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -122,7 +123,9 @@ class Devices:
             return state
         specs = state_specs(state)
         shardings = jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), specs)
-        return jax.device_put(state, shardings)
+        # By way of the host, since each shape that a device slices is a program to compile. Copied,
+        # since memory that something else owns could not be donated.
+        return jax.device_put(jax.tree.map(_to_host, state), shardings, may_alias=False)
 
     def jit(
         self,
@@ -151,6 +154,11 @@ class Devices:
         on_cpu = jax.default_backend() == "cpu"
         options = ONE_CORE_EACH if on_cpu else None
         return jax.jit(spread, donate_argnums=donate, compiler_options=options)
+
+
+def _to_host(x: jax.Array) -> jax.Array | np.ndarray:
+    """The same as a NumPy array; keys, which are none, stay as they are."""
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 
 def state_specs(state: TrainState) -> TrainState:

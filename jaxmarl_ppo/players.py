@@ -180,9 +180,14 @@ class Players:
         return jax.vmap(one)(jax.random.split(key, draw.held.shape[0]), draw)
 
     def scripted_actions(
-        self, slots: Slots, env_params: PyTree, key: jax.Array, action: jax.Array
+        self, slots: Slots, env_params: PyTree, key: jax.Array | None, action: jax.Array
     ) -> jax.Array:
-        """Put the actions of scripted players over `action`, `[E, A]` or `[E, A, N]`."""
+        """Put the actions of scripted players over `action`, `[E, A]` or `[E, A, N]`.
+
+        `key` may be None where there are none.
+        """
+        if key is None:
+            return action
         num_envs = slots.player.shape[0]
         for index, script in enumerate(self.scripts):
             keys = jax.random.split(jax.random.fold_in(key, index), num_envs)

@@ -14,7 +14,7 @@ from flax import linen as nn
 
 from jaxmarl_ppo import normalise, recurrence
 from jaxmarl_ppo.distributions import ActionDistribution
-from jaxmarl_ppo.grouping import invert, rank_in_group
+from jaxmarl_ppo.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, Policies, PyTree
 
 
@@ -102,17 +102,26 @@ class PolicyBank:
         rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
-        """The same for `[E, S]` rows `(hidden, inputs, fresh)` whose policies are known by slot."""
+        """The same for `[E, S]` rows `(hidden, inputs, fresh)` whose policies are known by slot.
+
+        Policies that play equally many slots are computed in one batch.
+        """
         order = np.argsort(fixed, kind="stable")  # slots, policy by policy
-        parts = []
-        for k in sorted(set(fixed)):
-            slots = order[np.array(fixed)[order] == k]
-            taken = jax.tree.map(lambda x, slots=slots: _take_slots(x, slots), (rows, wanted))
-            result = self._forward_one(self.select(policies, k), *jax.tree.map(_flatten, taken))
-            parts.append(
-                jax.tree.map(lambda x: x.reshape(wanted.shape[0], -1, *x.shape[1:]), result)
+        played, counts = np.unique(fixed, return_counts=True)
+        parts, ordered = [], []
+        for count in np.unique(counts):
+            ids = played[counts == count]
+            slots = order[np.isin(np.array(fixed)[order], ids)]
+            taken = jax.tree.map(
+                lambda x, slots=slots, k=len(ids): _by_policy(_take_slots(x, slots), k),
+                (rows, wanted),
             )
-        back = np.argsort(order)
+            everyone = len(ids) == self.num_policies
+            own = policies if everyone else self.select(policies, ids)
+            results = jax.vmap(self._forward_one)(own, *taken)
+            parts.append(jax.tree.map(lambda x: _by_env(x, wanted.shape[0]), results))
+            ordered.append(slots)
+        back = np.argsort(np.concatenate(ordered))
         hidden, start, outputs, value = jax.tree.map(
             lambda *x: _take_slots(jnp.concatenate(x, axis=1), back), *parts
         )
@@ -144,7 +153,7 @@ class PolicyBank:
             ids = ids.reshape(together, size)
             taken = jax.tree.map(lambda x: x[ids], rows)
             tile = index * together + jnp.arange(together)
-            k = jnp.minimum(jnp.searchsorted(last, tile, side="right"), self.num_policies - 1)
+            k = jnp.minimum(group_at(tile, last), self.num_policies - 1)
             new = jax.vmap(self._forward_one)(self.select(policies, k), taken, ids < num_rows)
             return jax.tree.map(lambda y, x: y.at[ids].set(x, mode="drop"), results, new)
 
@@ -216,8 +225,8 @@ class PolicyBank:
         outputs, value = self._apply(policy, y, method="decode") if staged else y
         return jnp.moveaxis(outputs, 0, 1), value.T
 
-    def select(self, policies: Policies, k: int | jax.Array) -> Policies:
-        """One policy of the stack."""
+    def select(self, policies: Policies, k: int | jax.Array | np.ndarray) -> Policies:
+        """One policy of the stack, or several."""
         return jax.tree.map(lambda x: x[k], policies)
 
     def _apply(self, policy: Policies, *args: Any, method: str | None = None) -> Any:
@@ -232,6 +241,18 @@ class PolicyBank:
 def _take_slots(x: jax.Array, slots: np.ndarray) -> jax.Array:
     """`x [E, S, ...]` at some of the `S`."""
     return x if np.array_equal(slots, np.arange(x.shape[1])) else x[:, slots]
+
+
+def _by_policy(x: jax.Array, num_policies: int) -> jax.Array:
+    """`[E, K * n, ...]`, of which each policy has `n` in turn, to `[K, E * n, ...]`."""
+    x = jnp.moveaxis(x.reshape(x.shape[0], num_policies, -1, *x.shape[2:]), 1, 0)
+    return x.reshape(num_policies, -1, *x.shape[3:])
+
+
+def _by_env(x: jax.Array, num_envs: int) -> jax.Array:
+    """The inverse of `_by_policy`."""
+    x = jnp.moveaxis(x.reshape(x.shape[0], num_envs, -1, *x.shape[2:]), 0, 1)
+    return x.reshape(num_envs, -1, *x.shape[3:])
 
 
 def _flatten(x: jax.Array) -> jax.Array:

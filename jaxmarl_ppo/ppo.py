@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxmarl_ppo import minibatches
 from jaxmarl_ppo.collectives import all_sum
+from jaxmarl_ppo.grouping import group_at
 from jaxmarl_ppo.minibatches import Blocks, Selection
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.recurrence import where_rows
@@ -234,7 +235,7 @@ def _accumulate(
 
     def body(carry: tuple[jax.Array, tuple[jax.Array, LossSums]]):
         index, totals = carry
-        k = jnp.searchsorted(last, index, side="right")
+        k = group_at(index, last)
         rows = minibatches.take_micro_batch(
             blocks, selection, k, index - (last[k] - num_micro[k]), size
         )

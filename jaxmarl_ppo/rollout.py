@@ -161,8 +161,7 @@ def rollout(
         return born, (choice.decisions, choice.lanes, outcomes, health)
 
     start_hidden = slots.hidden
-    keys, num_envs = jax.random.split(key, num_steps), slots.fresh.shape[0]
-    noise = jax.vmap(lambda key: draw_noise(players, num_envs, key))(keys)
+    noise = draw_noise(players, (num_steps, slots.fresh.shape[0]), key)
     slots, (decisions, lanes, outcomes, health) = jax.lax.scan(tick, slots, noise)
     value = _value(players, population, slots, slots.obs, slots.obs.agent_mask)
     return slots, Rollout(decisions, lanes, outcomes, health, value, start_hidden)

@@ -1,8 +1,9 @@
 """Who plays in a run: policies of a configuration stacked in banks, and players numbered.
 
-Policies go into one bank when their networks are alike in all that is compiled: module, widths of
-inputs and actions, further inputs, normalisers, and the form of their update. Each network is sized
-for the agents that it can play, so nothing is padded that an agent of its own could not need.
+Policies go into one bank when their networks are alike in all that is compiled: module, actions,
+inputs, normalisers, and the form of their update. A second bank is compiled as long as the first,
+so inputs that differ in width by a few features are padded and share one; where more would be
+padded than that, each network is sized for the agents that it can play.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from jaxmarl_ppo.agent_inputs import AgentInputs, make_agent_inputs
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.league import PoolSeats, Snapshots
 from jaxmarl_ppo.mapping import PolicyMapping, make_mapping, match_name
-from jaxmarl_ppo.network_check import check_network, make_network
+from jaxmarl_ppo.network_check import check_network, make_network, named_network
 from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.scripted import Scripted, make_script
@@ -28,6 +29,9 @@ MAX_TILE_ROWS_ELSEWHERE = 16384
 # Rows of small products that are computed together: a CPU saves some of what starting them costs,
 # an accelerator has room for all.
 BATCH_ROWS = {"cpu": 64}
+# Inputs whose widths round up to the same multiple share a bank, as wide as the widest of them. It is
+# what one vector instruction computes, so the padding costs next to nothing.
+INPUT_GRANULE = 16
 # Fields of PPOConfig that the compiled update depends on.
 UPDATE_SHAPE = (
     "value_clip",
@@ -140,7 +144,7 @@ def _bank_seats(
     tile_rows = _tile_rows(env, envs_per_device, encoder, num_policies)
     batch_rows = BATCH_ROWS.get(jax.default_backend(), MAX_TILE_ROWS_ELSEWHERE)
     bank = PolicyBank(
-        network=plan.key[0],
+        network=make_network(spec.network, encoder, spec.central_critic),
         distribution=encoder.distribution,
         input_shape=encoder.input_shape,
         num_policies=num_policies,
@@ -235,9 +239,8 @@ def _plan_banks(
         if not slots:
             raise ValueError(f"no agent can be played by policy {name!r}; drop it")
         encoder = _member_inputs(env, env_params, spec, slots)
-        network = make_network(spec.network, encoder, spec.central_critic)
         ppo = (spec.ppo or config.ppo) if spec.trainable else None
-        key = (network, *_bank_key(encoder, spec, ppo))
+        key = _bank_key(encoder, spec, ppo)
         plan = next((plan for plan in plans if _same_bank(plan.key, key)), None)
         if plan is None:
             plan = BankPlan(key, [])
@@ -251,11 +254,14 @@ def _plan_banks(
 
 
 def _bank_key(encoder: AgentInputs, spec: PolicySpec, ppo: PPOConfig | None) -> tuple[Any, ...]:
+    features: tuple[int, ...] = encoder.feature_shape
+    if len(features) == 1:
+        features = (-(-features[0] // INPUT_GRANULE),)
     inputs = (spec.prev_action, spec.prev_reward, spec.append_agent_id, spec.central_critic)
     normalisers = (spec.normalise_observations, spec.normalise_rewards)
-    sizes = (encoder.feature_shape, encoder.action_width)
     update = None if ppo is None else tuple(getattr(ppo, name) for name in UPDATE_SHAPE)
-    return (*sizes, *inputs, *normalisers, update)
+    module = named_network(spec.network)
+    return (module, features, encoder.action_width, *inputs, *normalisers, update)
 
 
 def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:

@@ -118,7 +118,7 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(memory):
     def learn(learner):
         return quick_jit(
             lambda state, slots, record: learner.learn(
-                state, slots, record, jnp.ones((), bool), jax.random.key(1)
+                state, slots, record, jnp.ones((), bool), jax.random.split(jax.random.key(1), 1)
             )
         )
 

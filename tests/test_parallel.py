@@ -16,7 +16,7 @@ import jaxmarl_envs
 from jaxmarl_ppo import Matchups, Snapshots, TrainConfig, Trainer, load_run, parallel, use_cpu_cores
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.checkpoint import CONFIG_FILE
-from jaxmarl_ppo.collectives import own_key
+from jaxmarl_ppo.collectives import split_key
 from jaxmarl_ppo.lives import track_lives
 from jaxmarl_ppo.parallel import BY_ENV, SAME, Devices, choose_num_devices, rollout_specs
 
@@ -42,7 +42,8 @@ CASES = {
 def after_play(learner, state, slots, record, axis_name):
     """What `train_step` does once a rollout is there."""
     fault = metrics_lib.find_fault(record, state.iteration, axis_name)
-    banks, lessons = learner.learn(state, slots, record, ~fault.found, jax.random.key(3), axis_name)
+    keys = jax.random.split(jax.random.key(3), len(learner.banks))
+    banks, lessons = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
     league, games, banks = learner._update_league(
         state, banks, slots, record, ~fault.found, axis_name
     )
@@ -148,7 +149,7 @@ def test_devices_explore_each_for_itself():
     state = state.replace(slots=slots)
 
     def play(state, key, axis_name):
-        return learner.play(state, own_key(key, axis_name))
+        return learner.play(state, split_key(key, 1, axis_name)[1][0])
 
     devices, specs = Devices(2), parallel.state_specs(state)
     out = (BY_ENV, rollout_specs())

@@ -8,6 +8,7 @@ from flax import linen as nn
 from probe_envs import Duel, RandomLives, Reach, quick_jit, tiny_learner
 
 import jaxmarl_envs
+from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.league import Snapshots
 from jaxmarl_ppo.mapping import Ensemble, MappingFunction, Matchups
@@ -31,20 +32,35 @@ def test_policies_of_equal_shape_share_a_bank_and_others_do_not():
     assert players.names == ("a", "b", "c")
 
 
+def test_a_few_features_more_or_less_share_a_bank():
+    env, _ = jaxmarl_envs.make("crypto")  # eve sees 4 features, the others 8
+    for policies in ("per_agent", "shared"):
+        players, _ = roster(env, TrainConfig(policies=policies))
+        assert [seats.bank.input_shape for seats in players.banks] == [(8,)]
+        assert players.banks[0].encoder.slots == (0, 1, 2)
+
+
+class Widths(RandomLives):
+    """Agents that see 2, 16 and 17 features, and have equally many actions."""
+
+    def observation_space(self, agent, params):
+        return Box(-np.inf, np.inf, ({"a": 2, "b": 16, "c": 17}[agent],))
+
+    def action_space(self, agent, params):
+        return Discrete(3)
+
+
 def test_networks_are_sized_for_the_agents_that_they_can_play():
-    env, _ = jaxmarl_envs.make("crypto")
-    players, _ = roster(env, TrainConfig(policies="per_agent"))
-    assert [seats.bank.input_shape for seats in players.banks] == [(4,), (8,)]
-    shared, _ = roster(env, TrainConfig(policies="shared"))
-    assert [seats.bank.input_shape for seats in shared.banks] == [(8,)]
-    mixed = {"eve_0": ["one", "two"], "bob_0": "two", "alice_0": "three"}
-    players, plans = roster(env, TrainConfig(policies=mixed))
+    players, _ = roster(Widths(), TrainConfig(policies="per_agent"))
+    assert [seats.bank.input_shape for seats in players.banks] == [(16,), (17,)]
+    mixed = {"a": ["one", "two"], "c": "two", "b": "three"}
+    players, plans = roster(Widths(), TrainConfig(policies=mixed))
     widths = {
         member.name: seats.bank.input_shape[0]
         for seats, plan in zip(players.banks, plans, strict=True)
         for member in plan.members
     }
-    assert widths == {"one": 4, "two": 8, "three": 8}
+    assert widths == {"one": 16, "three": 16, "two": 17}
 
 
 def test_unequal_networks_and_unequal_updates_make_banks():

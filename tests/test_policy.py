@@ -101,7 +101,7 @@ def watch(learner):
         slots = init_slots(env, env_params, players, population.league, key_slots, E)
 
         def tick(slots, key):
-            noise = draw_noise(players, E, key)
+            noise = draw_noise(players, (E,), key)
             best = act(players, population, slots, env_params, noise, greedy=True)
             choice = act(players, population, slots, env_params, noise)
             value = jnp.zeros((E, env.num_agents))
