@@ -261,7 +261,7 @@ def _step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> f
 
 
 def _unpadded(learner: Learner, seats: BankSeats, policy: int) -> PolicyBank:
-    """A bank as wide as what one of its policies is shown; padding is no work that was asked for."""
+    """A bank as wide as what one of its policies is shown, since padding is no work."""
     encoder, candidates = seats.encoder, enumerate(learner.players.mapping.candidates)
     slots = tuple(slot for slot, policies in candidates if policy in policies) or encoder.slots
     own = make_agent_inputs(

@@ -111,13 +111,12 @@ class PolicyBank:
         parts, ordered = [], []
         for count in np.unique(counts):
             ids = played[counts == count]
-            slots = order[np.isin(np.array(fixed)[order], ids)]
+            slots, num = order[np.isin(np.array(fixed)[order], ids)], len(ids)
+            own = policies if num == self.num_policies else self.select(policies, ids)
             taken = jax.tree.map(
-                lambda x, slots=slots, k=len(ids): _by_policy(_take_slots(x, slots), k),
+                lambda x, slots=slots, num=num: _by_policy(_take_slots(x, slots), num),
                 (rows, wanted),
             )
-            everyone = len(ids) == self.num_policies
-            own = policies if everyone else self.select(policies, ids)
             results = jax.vmap(self._forward_one)(own, *taken)
             parts.append(jax.tree.map(lambda x: _by_env(x, wanted.shape[0]), results))
             ordered.append(slots)

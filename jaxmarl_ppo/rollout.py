@@ -283,16 +283,15 @@ def begin_lives(
     over = answer.info["episode_over"]
     fresh = slots.fresh | ended
     slots = slots.replace(fresh=fresh, episode=slots.episode + over)
-    if players.is_fixed:
+    key = noise.lives
+    if key is None:
         return slots
     born = slots.obs.alive & (ended | ~alive_before)
     needed = born | over[:, None]
 
     def draw() -> jax.Array:
         occupied = slots.obs.alive & ~over[:, None]
-        return players.draw(
-            noise.lives, league, Draw(slots.episode, needed, slots.player, occupied)
-        )
+        return players.draw(key, league, Draw(slots.episode, needed, slots.player, occupied))
 
     return slots.replace(player=jax.lax.cond(needed.any(), draw, lambda: slots.player))
 

@@ -29,8 +29,8 @@ MAX_TILE_ROWS_ELSEWHERE = 16384
 # Rows of small products that are computed together: a CPU saves some of what starting them costs,
 # an accelerator has room for all.
 BATCH_ROWS = {"cpu": 64}
-# Inputs whose widths round up to the same multiple share a bank, as wide as the widest of them. It is
-# what one vector instruction computes, so the padding costs next to nothing.
+# Inputs whose widths round up to the same multiple share a bank, as wide as the widest of them. One
+# vector instruction computes that many numbers, so the padding costs next to nothing.
 INPUT_GRANULE = 16
 # Fields of PPOConfig that the compiled update depends on.
 UPDATE_SHAPE = (

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,7 @@ import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.networks import CNN, LSTM, MLP
+from jaxmarl_ppo.networks import CNN, LSTM, MLP, update_cell
 from jaxmarl_ppo.rollout import init_slots
 
 
@@ -441,3 +442,18 @@ def test_a_truncated_agent_is_still_seen_by_the_central_critic():
     expected = np.where(truncated, np.broadcast_to(value[0, 0], value.shape), 0.0)
     assert (value[0, 0] != 0).all()
     np.testing.assert_allclose(record.outcomes.final_value, expected, rtol=1e-5)
+
+
+def test_the_cell_and_its_gradient_equal_the_equations():
+    def textbook(c, gates):
+        i, f, g, o = jnp.split(gates, 4, axis=-1)
+        c = nn.sigmoid(f + 1.0) * c + nn.sigmoid(i) * nn.tanh(g)
+        return c, nn.sigmoid(o) * nn.tanh(c)
+
+    keys = jax.random.split(jax.random.key(0), 4)
+    c, gates = jax.random.normal(keys[0], (5, 3)), 3.0 * jax.random.normal(keys[1], (5, 12))
+    gradients = jax.random.normal(keys[2], (5, 3)), jax.random.normal(keys[3], (5, 3))
+    ours, pull_back = jax.vjp(update_cell, c, gates)
+    theirs, their_pull_back = jax.vjp(textbook, c, gates)
+    chex.assert_trees_all_close(ours, theirs, atol=1e-6)
+    chex.assert_trees_all_close(pull_back(gradients), their_pull_back(gradients), atol=1e-6)
