@@ -22,7 +22,7 @@ import numpy as np
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.agent_inputs import make_agent_inputs
-from jaxmarl_ppo.bench_peers import time_calls, time_env
+from jaxmarl_ppo.bench_peers import Share, time_calls, time_env
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.collectives import split_key
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
@@ -141,7 +141,8 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     step = time_calls(steps, repeats, WARM_UP_STEPS)
     decisions, flops = steps.work(repeats)
     machine.append(_matmul_gflops(learner))
-    env_only = time_env(env, env_params, config.num_envs, config.num_steps, repeats)
+    share = Share(learner.num_devices, config.num_envs // learner.num_devices)
+    env_only = time_env(env, env_params, share, config.num_steps, repeats)
     ticks = config.num_envs * config.num_steps
     gflops = float(np.median(machine))
     rollout, learn = parts["rollout"].median, parts["learn"].median

@@ -1,8 +1,9 @@
 """How fast environments are stepped here, against the same games of other packages.
 
-Both sides run in one process on one device, play the same number of environments with random legal
-actions, draw these alike, reset what is over and observe. They take turns, call by call, so that a
-machine whose speed changes treats both the same. A step is one tick of one environment: of
+Both sides run in one process, play the same number of environments with random legal actions, draw
+these alike, reset what is over and observe. Both are spread over all devices, as training is; on a
+CPU these are its cores. They take turns, call by call, so that a machine whose speed changes treats
+both the same. A step is one tick of one environment: of
 tic-tac-toe one move, of crypto one action of each of the three.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ import numpy as np
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.parallel import BY_ENV, Devices, can_spread, even_share
 from jaxmarl_ppo.scripted import make_random_script
 from jaxmarl_ppo.types import PyTree
 
@@ -48,20 +50,33 @@ class Timing:
         return {"median": count / self.median, "min": count / self.max, "max": count / self.min}
 
 
+class Share(NamedTuple):
+    """How environments are spread."""
+
+    num_devices: int
+    num_envs: int  # on each of them
+
+    @classmethod
+    def of(cls, num_envs: int) -> "Share":
+        """Over as many devices as they can be shared out to evenly."""
+        num_devices = even_share(num_envs, jax.local_device_count() if can_spread() else 1)
+        return cls(num_devices, num_envs // num_devices)
+
+
 @dataclass(frozen=True)
 class Peer:
     """Another package, a game of it and our own version of the game.
 
     Attributes:
         game: its name over there.
-        play: `(module, game, num_envs, num_steps)` to a call that plays.
+        play: `(module, game, share, num_steps)` to a call that plays.
         install: what to install where the package is missing.
         env: the name of ours.
         env_kwargs: its arguments.
     """
 
     game: str
-    play: Callable[[ModuleType, str, int, int], Call]
+    play: Callable[[ModuleType, str, Share, int], Call]
     install: str
     env: str
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -92,10 +107,11 @@ def compare(
             raise ValueError(f"{size} must be at least 1, got {value}")
     # All before anything is measured: what is missing is to be known at once.
     modules = {name: _load(name) for name in _split(names)}
-    pairs = [_time_pair(name, modules[name], num_envs, num_steps, repeats) for name in modules]
+    share = Share.of(num_envs)
+    pairs = [_time_pair(name, modules[name], share, num_steps, repeats) for name in modules]
     alone = []
     for env in ALONE:
-        (seconds,) = time_in_turn([_play_ours(env, {}, num_envs, num_steps)], repeats)
+        (seconds,) = time_in_turn([_play_ours(env, {}, share, num_steps)], repeats)
         alone.append({"env": env, "ours_per_s": Timing.of(seconds).rate(num_envs * num_steps)})
     return {
         **sizes,
@@ -127,13 +143,13 @@ def _load(name: str) -> ModuleType:
 
 
 def _time_pair(
-    name: str, module: ModuleType, num_envs: int, num_steps: int, repeats: int
+    name: str, module: ModuleType, share: Share, num_steps: int, repeats: int
 ) -> dict[str, Any]:
-    peer = PEERS[name]
+    peer, num_envs = PEERS[name], share.num_devices * share.num_envs
     ours, theirs = time_in_turn(
         [
-            _play_ours(peer.env, peer.env_kwargs, num_envs, num_steps),
-            peer.play(module, peer.game, num_envs, num_steps),
+            _play_ours(peer.env, peer.env_kwargs, share, num_steps),
+            peer.play(module, peer.game, share, num_steps),
         ],
         repeats,
     )
@@ -150,13 +166,13 @@ def _time_pair(
 
 
 def time_env(
-    env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int, repeats: int
+    env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int, repeats: int
 ) -> Timing:
     """`num_steps` ticks of random legal actions, with observation and reset."""
-    return time_calls(random_play(env, env_params, num_envs, num_steps), repeats)
+    return time_calls(random_play(env, env_params, share, num_steps), repeats)
 
 
-def random_play(env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int) -> Call:
+def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int) -> Call:
     """A call that plays random legal actions, with observation and reset."""
     script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
     continuous = env.is_continuous(env_params)
@@ -165,37 +181,51 @@ def random_play(env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps
         obs, state = carry
         key_act, key_env = jax.random.split(key)
         if continuous:
-            action = script(state, obs, env_params, jax.random.split(key_act, num_envs))
+            action = script(state, obs, env_params, jax.random.split(key_act, share.num_envs))
         else:
             action = _draw(key_act, obs.action_mask)
-        keys = jax.random.split(key_env, num_envs)
+        keys = jax.random.split(key_env, share.num_envs)
         obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
         return (obs, state), reward.sum()
 
-    reset = jax.jit(jax.vmap(env.reset_env, in_axes=(0, None)))
-    return play_ticks(
-        tick, reset(jax.random.split(jax.random.key(0), num_envs), env_params), num_steps
-    )
+    def begin(keys: jax.Array) -> tuple[Any, Any]:
+        return jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
+
+    return play_ticks(begin, tick, share, num_steps)
 
 
 def play_ticks(
-    tick: Callable[[Any, jax.Array], tuple[Any, jax.Array]], carry: Any, num_steps: int
+    begin: Callable[[jax.Array], Any],
+    tick: Callable[[Any, jax.Array], tuple[Any, jax.Array]],
+    share: Share,
+    num_steps: int,
 ) -> Call:
     """A call that takes `num_steps` ticks, compiled.
 
     Args:
+        begin: from a key for each of a device's environments to what the first tick begins with, of
+            which every leaf has their axis; at the calls episodes are under way.
         tick: from what is carried along and a key to what is carried on and the sum of all rewards.
-        carry: what the first tick begins with; at the calls episodes are under way.
+        share: how environments are spread.
         num_steps: how many.
     """
 
-    @jax.jit
-    def play(carry: Any, key: jax.Array) -> tuple[Any, jax.Array]:
-        carry, rewards = jax.lax.scan(tick, carry, jax.random.split(key, num_steps))
-        return carry, rewards.sum()
+    def play_own(carry: Any, keys: jax.Array, axis_name: str | None) -> tuple[Any, jax.Array]:
+        del axis_name  # devices have nothing to tell each other
+        carry, rewards = jax.lax.scan(tick, carry, jax.random.split(keys[0], num_steps))
+        return carry, rewards.sum()[None]
 
-    carry = play(carry, jax.random.key(1))[0]
-    return lambda: play(carry, jax.random.key(2))
+    def begin_own(keys: jax.Array, axis_name: str | None) -> Any:
+        del axis_name
+        return begin(keys)
+
+    devices = Devices(share.num_devices)
+    start = devices.jit(begin_own, (BY_ENV,), BY_ENV)
+    play = devices.jit(play_own, (BY_ENV, BY_ENV), (BY_ENV, BY_ENV))
+    carry = start(jax.random.split(jax.random.key(0), share.num_devices * share.num_envs))
+    first, second = jax.random.split(jax.random.key(1), (2, share.num_devices))
+    carry = play(carry, first)[0]
+    return lambda: play(carry, second)
 
 
 def time_calls(call: Call, repeats: int, warm_up: int = 1) -> Timing:
@@ -224,8 +254,8 @@ def time_in_turn(calls: Sequence[Call], repeats: int, warm_up: int = 1) -> list[
     return seconds
 
 
-def _play_ours(name: str, env_kwargs: Mapping[str, Any], num_envs: int, num_steps: int) -> Call:
-    return random_play(*jaxmarl_envs.make(name, **env_kwargs), num_envs, num_steps)
+def _play_ours(name: str, env_kwargs: Mapping[str, Any], share: Share, num_steps: int) -> Call:
+    return random_play(*jaxmarl_envs.make(name, **env_kwargs), share, num_steps)
 
 
 def _draw(key: jax.Array, action_mask: jax.Array) -> jax.Array:
@@ -240,7 +270,7 @@ def _draw(key: jax.Array, action_mask: jax.Array) -> jax.Array:
     return (legal_so_far <= chosen[..., None]).sum(axis=-1, dtype=jnp.int32)
 
 
-def _play_pgx(module: ModuleType, game: str, num_envs: int, num_steps: int) -> Call:
+def _play_pgx(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
     """A step of pgx observes; its own wrapper resets."""
     auto_reset = importlib.import_module("pgx.experimental").auto_reset
     env = module.make(game)
@@ -249,49 +279,48 @@ def _play_pgx(module: ModuleType, game: str, num_envs: int, num_steps: int) -> C
     def tick(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
         action = _draw(key_act, state.legal_action_mask)
-        state = step(state, action, jax.random.split(key_env, num_envs))
+        state = step(state, action, jax.random.split(key_env, share.num_envs))
         return state, state.rewards.sum()
 
-    states = jax.jit(jax.vmap(env.init))(jax.random.split(jax.random.key(0), num_envs))
-    return play_ticks(tick, states, num_steps)
+    return play_ticks(jax.vmap(env.init), tick, share, num_steps)
 
 
-def _play_jaxmarl(module: ModuleType, game: str, num_envs: int, num_steps: int) -> Call:
+def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
     """All actions of the game are legal, and all agents have the same number of them."""
     env = module.make(game)
     width = env.action_space(env.agents[0]).n
-    legal = jnp.ones((num_envs, env.num_agents, width), bool)
+    legal = jnp.ones((share.num_envs, env.num_agents, width), bool)
 
     def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
         drawn = _draw(key_act, legal)
         action = {agent: drawn[:, i] for i, agent in enumerate(env.agents)}
-        keys = jax.random.split(key_env, num_envs)
+        keys = jax.random.split(key_env, share.num_envs)
         obs, state, reward, *_ = jax.vmap(env.step)(keys, carry[1], action)
         return (obs, state), jnp.stack(list(reward.values())).sum()
 
-    begun = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), num_envs))
-    return play_ticks(tick, begun, num_steps)
+    return play_ticks(jax.vmap(env.reset), tick, share, num_steps)
 
 
-def _play_gymnax(module: ModuleType, game: str, num_envs: int, num_steps: int) -> Call:
+def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
     """A step of gymnax resets by itself; all actions are legal."""
     env, env_params = module.make(game)
-    legal = jnp.ones((num_envs, env.action_space(env_params).n), bool)
+    legal = jnp.ones((share.num_envs, env.action_space(env_params).n), bool)
     step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
 
     def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
         action = _draw(key_act, legal)
-        keys = jax.random.split(key_env, num_envs)
+        keys = jax.random.split(key_env, share.num_envs)
         obs, state, reward, *_ = step(keys, carry[1], action, env_params)
         return (obs, state), reward.sum()
 
-    reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
-    begun = reset(jax.random.split(jax.random.key(0), num_envs), env_params)
-    # The clock begins as a Python number, and the type of what is carried along may not change.
-    begun = jax.tree.map(lambda x: x.astype(x.dtype), begun)
-    return play_ticks(tick, begun, num_steps)
+    def begin(keys: jax.Array) -> Any:
+        begun = jax.vmap(env.reset, in_axes=(0, None))(keys, env_params)
+        # The clock begins as a Python number, and the type of what is carried on may not change.
+        return jax.tree.map(lambda x: x.astype(x.dtype), begun)
+
+    return play_ticks(begin, tick, share, num_steps)
 
 
 PEERS: dict[str, Peer] = {

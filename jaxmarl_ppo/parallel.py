@@ -68,6 +68,11 @@ def can_spread() -> bool:
     return jax.__version_info__ < (0, 11)
 
 
+def even_share(num_envs: int, most: int) -> int:
+    """Devices, at most so many, over which environments can be spread evenly."""
+    return max(n for n in range(1, most + 1) if num_envs % n == 0)
+
+
 def choose_num_devices(config: TrainConfig, steps_on_host: bool = False) -> int:
     """How many devices a run is spread over; one where environments are stepped on the host.
 
@@ -92,7 +97,7 @@ def choose_num_devices(config: TrainConfig, steps_on_host: bool = False) -> int:
         return 1
     if config.num_devices is None:
         most = max(1, min(available, num_envs // MIN_ENVS_PER_DEVICE))
-        return max(n for n in range(1, most + 1) if num_envs % n == 0)
+        return even_share(num_envs, most)
     if config.num_devices > available:
         raise ValueError(
             f"num_devices={config.num_devices} exceeds the {available} that JAX sees here"

@@ -12,7 +12,7 @@ import pytest
 
 from jaxmarl_ppo import bench, bench_cli, bench_peers
 from jaxmarl_ppo.bench import Workload, matmul_shapes, measure
-from jaxmarl_ppo.bench_peers import PEERS, Peer, compare, play_ticks, time_in_turn
+from jaxmarl_ppo.bench_peers import PEERS, Peer, Share, compare, play_ticks, time_in_turn
 from jaxmarl_ppo.bench_scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.cli import main
@@ -141,14 +141,27 @@ def test_calls_that_are_compared_take_turns():
     assert [len(own) for own in seconds] == [2, 2]
 
 
-def test_a_call_plays_the_ticks_that_it_should():
-    def tick(count, key):
-        return count + 1, jnp.where(count < 7, 1.0, 0.0)
+@pytest.mark.parametrize("share", [Share(1, 4), Share.of(4)])
+def test_a_call_plays_the_ticks_that_it_should(share):
+    def begin(keys):
+        return jnp.zeros(len(keys), jnp.int32)
 
-    call = play_ticks(tick, jnp.zeros((), jnp.int32), 5)
+    def tick(count, key):
+        return count + 1, jnp.where(count < 7, 1.0, 0.0).sum()
+
+    call = play_ticks(begin, tick, share, 5)
     for _ in range(2):  # always from where the first 5 ticks led
         count, rewards = call()
-        assert (int(count), float(rewards)) == (10, 2.0)
+        assert count.tolist() == [10] * 4
+        assert float(rewards.sum()) == 4 * 2.0
+
+
+def test_environments_are_spread_evenly(monkeypatch):
+    monkeypatch.setattr(bench_peers, "can_spread", lambda: True)
+    monkeypatch.setattr(jax, "local_device_count", lambda: 4)
+    assert [Share.of(n) for n in (8, 6, 3)] == [(4, 2), (3, 2), (3, 1)]
+    monkeypatch.setattr(bench_peers, "can_spread", lambda: False)
+    assert Share.of(8) == (1, 8)
 
 
 def test_legal_actions_are_drawn_evenly():
@@ -162,10 +175,10 @@ def test_legal_actions_are_drawn_evenly():
 
 def test_both_sides_of_gymnax_play():
     peer = PEERS["gymnax"]
-    theirs = peer.play(importlib.import_module("gymnax"), peer.game, 2, 3)
-    ours = bench_peers._play_ours(peer.env, peer.env_kwargs, 2, 3)
+    theirs = peer.play(importlib.import_module("gymnax"), peer.game, Share.of(2), 3)
+    ours = bench_peers._play_ours(peer.env, peer.env_kwargs, Share.of(2), 3)
     # Every tick of the pole earns 1.
-    assert float(theirs()[1]) == float(ours()[1]) == 6.0
+    assert float(theirs()[1].sum()) == float(ours()[1].sum()) == 6.0
 
 
 @pytest.fixture
@@ -173,8 +186,8 @@ def fake_peer(monkeypatch):
     """A package `fake` with a game that takes no time, and no environments without a like."""
     played = []
 
-    def play(module, game, num_envs, num_steps):
-        played.append((module.__name__, game, num_envs, num_steps))
+    def play(module, game, share, num_steps):
+        played.append((module.__name__, game, share.num_devices * share.num_envs, num_steps))
         return lambda: played.append("theirs")
 
     imported = importlib.import_module
