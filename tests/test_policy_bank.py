@@ -91,11 +91,11 @@ def test_every_wanted_row_is_played_by_its_own_policy(
         jax.tree.map(np.testing.assert_array_equal, began, begin)
 
 
-@pytest.mark.parametrize("fixed", [(1, 0, 1), (2, 2, 2), (1, 2, 0)])
+@pytest.mark.parametrize("fixed", [(1, 0, 1), (2, 2, 2), (1, 2, 0), (2, 0), (2, 1, 2, 0)])
 def test_slots_of_known_policies_are_played_as_if_they_were_sorted(bank_and_policies, fixed):
     bank, policies = bank_and_policies
     rng = np.random.default_rng(1)
-    shape = (5, 3)
+    shape = (5, len(fixed))
     hidden, inputs, fresh, wanted = random_rows(bank, rng, shape, 0.6)
     policy = np.broadcast_to(np.array(fixed, np.int32), shape)
     forward = quick_jit(bank.forward, static_argnames="fixed")
