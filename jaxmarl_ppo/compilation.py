@@ -15,7 +15,8 @@ from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.parallel import SAME, Devices, state_specs
 from jaxmarl_ppo.types import TrainState
 
-# Compiler options for what runs once, on a CPU: half the compilation, for code that is slower.
+# Compiler options for what runs once, on a CPU: half the compilation, for code that is slower. The
+# compiler of JAX 0.11 no longer takes them.
 RUNS_ONCE: dict[str, Any] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_backend_optimization_level": 1,
@@ -49,7 +50,8 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
         metrics = metrics_lib.empty(learner.players, state.episode_stats, state.league)
         return state, jax.tree.map(jnp.copy, metrics)
 
-    options = RUNS_ONCE if jax.default_backend() == "cpu" else None
+    takes_options = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)
+    options = RUNS_ONCE if takes_options else None
     init = jax.jit(start, compiler_options=options).lower(key)
     state, metrics = init.out_info
     specs = state_specs(state)
