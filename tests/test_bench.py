@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from jaxmarl_ppo import bench, bench_cli, bench_peers
-from jaxmarl_ppo.bench import Workload, matmul_shapes, measure
+from jaxmarl_ppo.bench import Workload, measure
+from jaxmarl_ppo.bench_flops import matmul_shapes
 from jaxmarl_ppo.bench_peers import PEERS, Peer, Share, compare, play_ticks, time_in_turn
 from jaxmarl_ppo.bench_scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
 from jaxmarl_ppo.build import make_learner
