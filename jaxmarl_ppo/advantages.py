@@ -12,117 +12,110 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxmarl_ppo import normalise
+from jaxmarl_ppo.lanes import put, take
 
 
 class Timeline(struct.PyTreeNode):
-    """One slot's ticks, oldest first. The first may stand for several ticks of an earlier rollout.
+    """What the slots lived through in one entry, and the decisions that were made at its start.
 
-    A life that ended on a tick began before it; whatever stands later belongs to another life.
+    An entry is one tick, or the several that an open decision of an earlier rollout has waited. A
+    life that ended in an entry began before it; whatever stands later belongs to another life.
+    Slots and the lanes of decisions may be any leading axes; where they differ, `slot` connects
+    them (see `lanes`).
     """
 
-    reward: jax.Array  # [T]
-    reward_sum: jax.Array  # [T]: undiscounted; differs from `reward` only where `ticks` > 1
-    reward_scale: jax.Array  # [T]: multiplies rewards where they meet V
-    ticks: jax.Array  # [T] int: how many ticks an entry spans; 1 but for the first
-    acted: jax.Array  # [T] bool: the agent decided at the start of this entry
-    value: jax.Array  # [T]: V at the decision
-    terminated: jax.Array  # [T] bool: edge
-    truncated: jax.Array  # [T] bool: edge
-    final_value: jax.Array  # [T]: V(final observation) where truncated
-    gamma: jax.Array  # [T]
-    gae_lambda: jax.Array  # [T]
+    reward: jax.Array  # [S]
+    reward_sum: jax.Array  # [S]: undiscounted; differs from `reward` only where `ticks` > 1
+    ticks: jax.Array  # [S] int: how many the entry spans
+    terminated: jax.Array  # [S] bool: edge
+    truncated: jax.Array  # [S] bool: edge
+    final_value: jax.Array  # [S]: V(final observation) where truncated
+    gamma_held: jax.Array  # [S]: of the policy that holds the slot; read by tick only
+    acted: jax.Array  # [M] bool: the agent decided
+    value: jax.Array  # [M]: V at the decision
+    reward_scale: jax.Array  # [M]: multiplies rewards where they meet V
+    gamma: jax.Array  # [M]
+    gae_lambda: jax.Array  # [M]
+    slot: jax.Array | None = None  # [M] int; None where every slot has a lane of its own
 
 
 class Tail(NamedTuple):
-    """What lies ahead of a tick until the agent's next decision or the end of its life."""
+    """What lies ahead of every slot until the agent's next decision or the end of its life."""
 
-    reward: jax.Array  # discounted to the tick
-    reward_sum: jax.Array  # undiscounted
-    ticks: jax.Array  # int
-    value: jax.Array  # V at what follows, discounted to the tick
-    advantage: jax.Array  # of the next decision, discounted likewise; 0 at the end of a life
-    closed: jax.Array  # bool: whether what follows is known
+    reward: jax.Array  # [S]: discounted to here
+    reward_sum: jax.Array  # [S]: undiscounted
+    ticks: jax.Array  # [S] int
+    value: jax.Array  # [S]: V at what follows, discounted to here
+    advantage: jax.Array  # [S]: of the next decision, discounted likewise; 0 at the end of a life
+    closed: jax.Array  # [S] bool: whether what follows is known
 
 
 class Estimates(struct.PyTreeNode):
     """Per decision; meaningful only where the agent acted."""
 
-    advantage: jax.Array  # [T]
-    target: jax.Array  # [T]: advantage + value, what V is trained on
-    reward: jax.Array  # [T]: earned until the next decision, discounted as configured, unscaled
-    reward_sum: jax.Array  # [T]: the same, undiscounted
-    ticks: jax.Array  # [T] int: until the next decision
-    closed: jax.Array  # [T] bool: the outcome is known; an open decision waits for the next rollout
+    advantage: jax.Array  # [M]
+    reward: jax.Array  # [M]: earned until the next decision, discounted as configured, unscaled
+    reward_sum: jax.Array  # [M]: the same, undiscounted
+    ticks: jax.Array  # [M] int: until the next decision
+    closed: jax.Array  # [M] bool: the outcome is known; an open decision awaits the next rollout
 
 
-def own_timeline_gae(
-    timeline: Timeline,
-    bootstrap_value: jax.Array,
-    acts_next: jax.Array,
-    discount_by_tick: bool,
-) -> Estimates:
-    r"""Advantages of one slot's decisions.
+def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Tail:
+    """What lies ahead when a rollout ends.
 
-    By decision: `delta = sum_j r_{t+j} + gamma V(next) - V` and `A = delta + gamma lambda A(next)`.
-    By tick, for a next decision after `n` ticks (a semi-Markov decision process, Sutton, Precup &
-    Singh 1999): `delta = sum_j gamma^{j-1} r_{t+j} + gamma^n V(next) - V` and
+    Args:
+        bootstrap_value: `[S]`, V of the observation after the last tick.
+        acts_next: `[S]` bool, whether the agent is to decide on that observation. If it is not, its
+            last decision stays open.
+    """
+    return _next_decision(bootstrap_value, jnp.zeros_like(bootstrap_value), acts_next)
+
+
+def own_timeline_gae(tail: Tail, entry: Timeline, discount_by_tick: bool) -> tuple[Tail, Estimates]:
+    """Go back over one entry of all timelines; the step of a scan from the last to the first.
+
+    By decision (the default), with r the sum of what was earned until the next decision:
+    `delta = r + gamma V(next) - V` and `A = delta + gamma lambda A(next)`.
+    By tick, for a decision whose successor is n ticks away (a semi-Markov decision process, Sutton,
+    Precup & Singh 1999): `delta = sum_j gamma^{j-1} r_{t+j} + gamma^n V(next) - V` and
     `A = delta + gamma^n lambda A(next)`. V(next) is 0 where the life was terminated and
     V(final observation) where it was truncated.
 
     Args:
-        timeline: `[T]` fields.
-        bootstrap_value: `()`, V of the observation after the last tick.
-        acts_next: `()` bool, whether the agent is to decide on that observation. If it is not, its
-            last decision stays open.
+        tail: what lies ahead of the entry.
+        entry: of the timelines.
         discount_by_tick: the second form.
 
     Returns:
-        `[T]` fields.
+        What lies ahead of the entry before, and the estimates of this entry's decisions.
     """
-
-    def backward(tail: Tail, tick: Timeline) -> tuple[Tail, Estimates]:
-        ended = tick.terminated | tick.truncated
-        tail = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(tick), tail)
-        discount = tick.gamma**tick.ticks if discount_by_tick else jnp.ones_like(tick.gamma)
-        tail = Tail(
-            reward=tick.reward + discount * tail.reward,
-            reward_sum=tick.reward_sum + tail.reward_sum,
-            ticks=tick.ticks + tail.ticks,
-            value=discount * tail.value,
-            advantage=discount * tail.advantage,
-            closed=tail.closed,
-        )
-        gamma = jnp.ones_like(tick.gamma) if discount_by_tick else tick.gamma
-        delta = tick.reward_scale * tail.reward + gamma * tail.value - tick.value
-        advantage = delta + gamma * tick.gae_lambda * tail.advantage
-        estimates = Estimates(
-            advantage=advantage,
-            target=advantage + tick.value,
-            reward=tail.reward,
-            reward_sum=tail.reward_sum,
-            ticks=tail.ticks,
-            closed=tail.closed,
-        )
-        # An open decision has no advantage yet: the trace of the one before it ends here.
-        decided = _next_decision(
-            tick.value, jnp.where(tail.closed, advantage, 0.0), jnp.ones_like(tail.closed)
-        )
-        return jax.tree.map(lambda x, y: jnp.where(tick.acted, x, y), decided, tail), estimates
-
-    end = _next_decision(bootstrap_value, jnp.zeros_like(bootstrap_value), acts_next)
-    return jax.lax.scan(backward, end, timeline, reverse=True)[1]
-
-
-def slotwise_gae(
-    timeline: Timeline,
-    bootstrap_value: jax.Array,
-    acts_next: jax.Array,
-    discount_by_tick: bool,
-) -> Estimates:
-    """`own_timeline_gae` of every slot: `[T, E, A]` and `[E, A]` in, `[T, E, A]` out."""
-    over_agents = jax.vmap(own_timeline_gae, in_axes=(1, 0, 0, None), out_axes=1)
-    over_envs = jax.vmap(over_agents, in_axes=(1, 0, 0, None), out_axes=1)
-    return over_envs(timeline, bootstrap_value, acts_next, discount_by_tick)
+    ended = entry.terminated | entry.truncated
+    tail = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(entry), tail)
+    discount = entry.gamma_held**entry.ticks if discount_by_tick else 1.0
+    tail = Tail(
+        reward=entry.reward + discount * tail.reward,
+        reward_sum=entry.reward_sum + tail.reward_sum,
+        ticks=entry.ticks + tail.ticks,
+        value=discount * tail.value,
+        advantage=discount * tail.advantage,
+        closed=tail.closed,
+    )
+    ahead = take(tail, entry.slot)
+    gamma = 1.0 if discount_by_tick else entry.gamma
+    delta = entry.reward_scale * ahead.reward + gamma * ahead.value - entry.value
+    advantage = delta + gamma * entry.gae_lambda * ahead.advantage
+    estimates = Estimates(
+        advantage=advantage,
+        reward=ahead.reward,
+        reward_sum=ahead.reward_sum,
+        ticks=ahead.ticks,
+        closed=ahead.closed,
+    )
+    # An open decision has no advantage yet: the trace of the one before it ends here.
+    decided = _next_decision(
+        entry.value, jnp.where(ahead.closed, advantage, 0.0), jnp.ones_like(ahead.closed)
+    )
+    return put(decided, entry.slot, tail, entry.acted), estimates
 
 
 def standardise_own(
@@ -193,9 +186,9 @@ def discounted_returns(
     return jax.lax.scan(step, trace, (life_start, trained, reward, discount))
 
 
-def _life_end(tick: Timeline) -> Tail:
-    value = jnp.where(tick.terminated, 0.0, tick.final_value)
-    return _next_decision(value, jnp.zeros_like(value), jnp.ones_like(tick.terminated))
+def _life_end(entry: Timeline) -> Tail:
+    value = jnp.where(entry.terminated, 0.0, entry.final_value)
+    return _next_decision(value, jnp.zeros_like(value), jnp.ones_like(entry.terminated))
 
 
 def _next_decision(value: jax.Array, advantage: jax.Array, closed: jax.Array) -> Tail:

@@ -12,7 +12,6 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_ppo.distributions import ActionDistribution, BoundedGaussian, MaskedCategorical, squash
 from jaxmarl_ppo.lanes import put, take
-from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.types import PyTree, Slots
 
 
@@ -78,7 +77,7 @@ class AgentInputs:
         if x.ndim > 2:
             x = jnp.pad(x, ((0, 0), (0, 0), (0, others.shape[-1] - x.shape[-1])))
         own = self.own(others)
-        mine = put(where_rows(where, x, take(own, lanes)), lanes, own)
+        mine = put(x, lanes, own, where)
         if len(self.slots) == self.num_agents:
             return mine
         return others.at[:, np.array(self.slots)].set(mine)

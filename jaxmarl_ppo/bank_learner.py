@@ -15,17 +15,17 @@ from jaxmarl_ppo.advantages import (
     Estimates,
     discounted_returns,
     explained_variance,
-    slotwise_gae,
+    rollout_end,
     standardise_own,
 )
 from jaxmarl_ppo.collectives import all_sum
 from jaxmarl_ppo.lanes import Rows, make_rows
 from jaxmarl_ppo.minibatches import Blocks, TrainingRows
-from jaxmarl_ppo.pending import make_timeline, open_decisions
+from jaxmarl_ppo.pending import Factors, estimate, open_decisions
 from jaxmarl_ppo.players import BankSeats
 from jaxmarl_ppo.ppo import Coefficients, UpdateShape, UpdateStats
 from jaxmarl_ppo.rollout import Rollout, nothing_pending
-from jaxmarl_ppo.types import BankState, Hyperparams, Outcomes, Policies, PyTree, Slots
+from jaxmarl_ppo.types import BankState, Hyperparams, Policies, PyTree, Slots
 
 
 class Lesson(struct.PyTreeNode):
@@ -108,11 +108,9 @@ class BankLearner:
         """
         coefs = self.coefficients(state, env_steps)
         rows = make_rows(state.pending.decisions, record.decisions[index], record.lanes[index])
-        outcomes = self._own_outcomes(record.outcomes)
-        value = self.seats.encoder.own(record.bootstrap_value)
-        estimates = self._estimate(state, rows, outcomes, value, acts_next)
+        estimates, opened = self._estimate(state, record, index, acts_next)
         policy = rows.decisions.policy
-        trainable = rows.decisions.acted & rows.rows(estimates.closed) & usable
+        trainable = rows.decisions.acted & estimates.closed & usable
         trainable &= policy < self.num_trainable
         mine = trainable[:, None] & (policy[:, None] == jnp.arange(self.num_trainable))  # [R, K]
         training = self._training_rows(rows, estimates, trainable, axis_name)
@@ -128,20 +126,20 @@ class BankLearner:
             axis_name,
         )
         own, return_trace = self._update_normalisers(own, state, rows, estimates, mine, axis_name)
-        rewards = jnp.where(rows.table(trainable), estimates.reward_sum, 0.0)
-        target, error = rows.rows(estimates.target), rows.rows(estimates.advantage)
+        rewards = jnp.where(trainable, estimates.reward_sum, 0.0)
+        target = rows.decisions.value + estimates.advantage
         lesson = Lesson(
             update=update,
             coefs=coefs,
             trained=all_sum(mine.sum(0).astype(jnp.float32), axis_name),
-            explained_variance=explained_variance(target, error, mine, axis_name),
-            reward_trained=all_sum(rewards.sum((0, 1)), axis_name),
+            explained_variance=explained_variance(target, estimates.advantage, mine, axis_name),
+            reward_trained=all_sum(rows.total_by_slot(rewards), axis_name),
         )
         return state.replace(
             policies=self._with_trainable(state.policies, own),
             opt_state=opt_state,
             kl_coef=self._next_kl_coef(coefs, update),
-            pending=open_decisions(rows, estimates),
+            pending=open_decisions(rows, estimates, opened),
             return_trace=return_trace,
         ), lesson
 
@@ -167,55 +165,40 @@ class BankLearner:
     def _with_trainable(self, policies: Policies, own: Policies) -> Policies:
         return jax.tree.map(lambda x, y: x.at[: self.num_trainable].set(y), policies, own)
 
-    def _own_outcomes(self, outcomes: Outcomes) -> Outcomes:
-        own = jax.vmap(self.seats.encoder.own)
-        return outcomes.replace(
-            reward=own(outcomes.reward),
-            terminated=own(outcomes.terminated),
-            truncated=own(outcomes.truncated),
-            final_value=own(outcomes.final_value),
+    def _estimate(
+        self, state: BankState, record: Rollout, index: int, acts_next: jax.Array
+    ) -> tuple[Estimates, jax.Array]:
+        """Advantages of the open decisions and of the rollout's, see `pending.estimate`."""
+        value = self.seats.encoder.own(record.bootstrap_value)
+        return estimate(
+            self.seats,
+            state.pending,
+            record.decisions[index],
+            record.lanes[index],
+            record.outcomes,
+            self._factors(state),
+            rollout_end(value, acts_next),
+            self.discount_by_tick,
         )
 
-    def _estimate(
-        self,
-        state: BankState,
-        rows: Rows,
-        outcomes: Outcomes,
-        bootstrap_value: jax.Array,
-        acts_next: jax.Array,
-    ) -> Estimates:
-        """Advantages of the open decisions and of the rollout's, as a table `[1 + T, E, S]`."""
-        hyperparams = state.hyperparams
+    def _factors(self, state: BankState) -> Factors:
+        hyperparams, moments = state.hyperparams, state.policies.return_moments
         scale = jnp.ones(self.num_trainable)
-        moments = state.policies.return_moments
         if moments is not None:
             scale = jax.lax.rsqrt(moments.var[: self.num_trainable] + normalise.EPSILON)
-        policy = self._trained_policy(rows)
-        timeline = make_timeline(
-            state.pending,
-            rows.table(rows.decisions.acted),
-            rows.table(rows.decisions.value),
-            outcomes,
-            scale[policy],
-            hyperparams.gamma[policy],
-            hyperparams.gae_lambda[policy],
-        )
-        return slotwise_gae(timeline, bootstrap_value, acts_next, self.discount_by_tick)
-
-    def _trained_policy(self, rows: Rows) -> jax.Array:
-        """Which policy decided, `[1 + T, E, S]` int; of frozen ones nothing is to be read."""
-        return jnp.minimum(rows.table(rows.decisions.policy), self.num_trainable - 1)
+        return Factors(hyperparams.gamma, hyperparams.gae_lambda, scale)
 
     def _training_rows(
         self, rows: Rows, estimates: Estimates, trainable: jax.Array, axis_name: str | None
     ) -> TrainingRows:
         """Decisions `[R]` with advantages, standardised over each policy's trainable rows."""
-        advantage = rows.rows(estimates.advantage)
+        advantage = estimates.advantage
+        target = rows.decisions.value + advantage
         if self.normalise_advantages:
             advantage = standardise_own(
                 advantage, trainable, rows.decisions.policy, self.num_trainable, axis_name
             )
-        return TrainingRows(rows.decisions, advantage, rows.rows(estimates.target))
+        return TrainingRows(rows.decisions, advantage, target)
 
     def _pack(
         self, rows: Rows, training: TrainingRows, trainable: jax.Array, start_hidden: PyTree
@@ -258,13 +241,11 @@ class BankLearner:
             moments = normalise.update_moments(own.obs_moments, inputs, weight, axis_name)
             own = own.replace(obs_moments=moments)
         if own.return_moments is not None:
-            discount = state.hyperparams.gamma[self._trained_policy(rows)]
+            discount = self._factors(state).of(rows.decisions.policy).gamma
             if self.discount_by_tick:
                 discount **= estimates.ticks
-            life_start, trained = rows.table(rows.decisions.life_start), rows.table(mine.any(-1))
-            trace, returns = discounted_returns(
-                trace, life_start, trained, estimates.reward, discount
-            )
+            decided = (rows.decisions.life_start, mine.any(-1), estimates.reward, discount)
+            trace, returns = discounted_returns(trace, *map(rows.table, decided))
             moments = normalise.update_moments(
                 own.return_moments, rows.rows(returns), weight, axis_name
             )

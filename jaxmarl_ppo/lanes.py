@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.types import Decisions, PyTree
 
 
@@ -37,12 +38,32 @@ def take(x: PyTree, slot: jax.Array | None) -> PyTree:
     return jax.tree.map(lambda x: x[envs, slot], x)
 
 
-def put(x: PyTree, slot: jax.Array | None, others: PyTree) -> PyTree:
-    """The inverse: leaves `[E, S, ...]` of `others`, and `x [E, M, ...]` at the slots in lanes."""
+def put(
+    x: PyTree, slot: jax.Array | None, others: PyTree, where: jax.Array | None = None
+) -> PyTree:
+    """The inverse: leaves `[E, S, ...]` of `others`, and `x [E, M, ...]` at the slots in lanes.
+
+    With `where [E, M]`, `x` only of the lanes where that is True.
+    """
     if slot is None:
-        return x
+        return x if where is None else where_rows(where, x, others)
+    return jax.tree.map(lambda x, y: _put_leaf(x, slot, y, where), x, others)
+
+
+def _put_leaf(
+    x: jax.Array, slot: jax.Array, others: jax.Array, where: jax.Array | None
+) -> jax.Array:
+    num_slots = others.shape[1]
+    if x.ndim == slot.ndim:
+        # By comparing, which becomes part of what is done with the result; a scatter would not.
+        mine = slot[..., None] == jnp.arange(num_slots)  # [E, M, S]
+        mine = mine if where is None else mine & where[..., None]
+        placed = jnp.where(mine, x[..., None], jnp.zeros_like(x[..., None]))
+        placed = placed.any(1) if x.dtype == bool else placed.sum(1, dtype=x.dtype)
+        return jnp.where(mine.any(1), placed, others)
     envs = jnp.arange(slot.shape[0])[:, None]
-    return jax.tree.map(lambda x, y: y.at[envs, slot].set(x), x, others)
+    target = slot if where is None else jnp.where(where, slot, num_slots)
+    return others.at[envs, target].set(x, mode="drop")
 
 
 class Rows(struct.PyTreeNode):
@@ -77,18 +98,13 @@ class Rows(struct.PyTreeNode):
         """The inverse: `[1 + T, E, S]` to `[R]`."""
         return table.ravel() if self.place is None else table.ravel()[self.place]
 
-    def entry(self, index: jax.Array) -> Decisions:
-        """What stands in row `index [E, S]` of the table, in each of its columns."""
-        _, num_envs, num_slots = self.table_shape
-        column = jnp.arange(num_envs * num_slots).reshape(num_envs, num_slots)
-        row = index * column.size + column
-        if self.slot is not None:
-            env, tick = jnp.arange(num_envs)[:, None], index - 1
-            slots = self.slot[jnp.maximum(tick, 0), env]  # [E, S, M]
-            lane = jnp.argmax(slots == jnp.arange(num_slots)[:, None], axis=-1)
-            own = column.size + (tick * num_envs + env) * self.slot.shape[-1] + lane
-            row = jnp.where(index == 0, column, own)
-        return jax.tree.map(lambda x: x[row], self.decisions)
+    def total_by_slot(self, x: jax.Array) -> jax.Array:
+        """Sums of `x [R]` over the rows of each slot, `[S]`."""
+        height, num_envs, num_slots = self.table_shape
+        if self.slot is None:
+            return x.reshape(height * num_envs, num_slots).sum(0)
+        first = x[: num_envs * num_slots].reshape(num_envs, num_slots).sum(0)
+        return first.at[self.slot.ravel()].add(x[num_envs * num_slots :])
 
 
 def make_rows(pending: Decisions, decisions: Decisions, slot: jax.Array | None) -> Rows:

@@ -13,7 +13,7 @@ from jaxmarl_ppo import league as league_lib
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
 from jaxmarl_ppo.collectives import split_key
-from jaxmarl_ppo.lives import track_lives
+from jaxmarl_ppo.faults import find_fault
 from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.players import Players
 from jaxmarl_ppo.rollout import Rollout, init_slots, rollout
@@ -121,21 +121,19 @@ class Learner:
         """
         key, own_keys = split_key(state.key, 1 + len(self.banks), axis_name)
         slots, record = self.play(state, own_keys[0])
-        fault = metrics_lib.find_fault(record, state.iteration, axis_name)
+        fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
         usable = ~fault.found
         banks, lessons = self.learn(state, slots, record, usable, own_keys[1:], axis_name)
         league, games, banks = self._update_league(state, banks, slots, record, usable, axis_name)
-        outcomes, players = record.outcomes, self.players
-        running, lives = track_lives(players, state.episode_stats, outcomes)
         metrics = metrics_lib.measure(
-            players, self.banks, outcomes, lessons, lives, league, fault, axis_name
+            self.players, self.banks, record, lessons, league, fault, axis_name
         )
         return state.replace(
             banks=banks,
             league=league,
             games=games,
             slots=slots,
-            episode_stats=running,
+            episode_stats=record.followed.running,
             key=key,
             iteration=state.iteration + 1,
         ), metrics
@@ -177,6 +175,7 @@ class Learner:
             self.players,
             state.population,
             state.slots,
+            state.episode_stats,
             key,
             self.num_steps,
         )

@@ -13,14 +13,13 @@ from flax import struct
 
 from jaxmarl_ppo import ppo
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
-from jaxmarl_ppo.collectives import all_max, all_min, all_sum, device_index, first_of
-from jaxmarl_ppo.lives import Extremes, LifeSums, Lives, no_lives
+from jaxmarl_ppo.collectives import all_max, all_min, all_sum
+from jaxmarl_ppo.faults import Fault, no_fault
+from jaxmarl_ppo.lives import Extremes, LifeSums, count_lives, no_lives
 from jaxmarl_ppo.players import Players
 from jaxmarl_ppo.ppo import UpdateStats
-from jaxmarl_ppo.rollout import FINE, NAN, Rollout
-from jaxmarl_ppo.types import EpisodeStats, League, Outcomes
-
-FAULT_FIELDS = ("features", "action_mask", "agent_mask", "reward", "final_observation")
+from jaxmarl_ppo.rollout import Rollout
+from jaxmarl_ppo.types import EpisodeStats, League
 
 
 class Sums(struct.PyTreeNode):
@@ -49,18 +48,6 @@ class Latest(struct.PyTreeNode):
     league: League
 
 
-class Fault(struct.PyTreeNode):
-    """The first thing from the environment that cannot be trained on."""
-
-    found: jax.Array  # () bool
-    iteration: jax.Array  # () int
-    tick: jax.Array  # () int: within the rollout; `T` for the observation after its last tick
-    env: jax.Array  # () int
-    agent: jax.Array  # () int
-    field: jax.Array  # () int: index into FAULT_FIELDS
-    is_nan: jax.Array  # () bool: not-a-number rather than infinite
-
-
 class Metrics(struct.PyTreeNode):
     """One or several iterations."""
 
@@ -71,60 +58,11 @@ class Metrics(struct.PyTreeNode):
     fault: Fault
 
 
-def find_fault(rollout: Rollout, iteration: jax.Array, axis_name: str | None = None) -> Fault:
-    """Look for NaN, infinity and masks that nobody can go by, earliest tick first.
-
-    Environments spread over the devices of an axis are counted device by device.
-    """
-    outcomes, health = rollout.outcomes, rollout.health
-    num_steps = outcomes.reward.shape[0]
-    bad = jnp.stack(
-        [
-            health.features != FINE,
-            ~health.legal,
-            jnp.zeros_like(health.legal) if health.declared is None else ~health.declared,
-            ~jnp.isfinite(outcomes.reward),
-            ~jnp.isfinite(outcomes.final_value),
-        ],
-        axis=1,
-    )  # [T, fields, E, A]
-    last = jnp.zeros_like(bad[:1]).at[0, 0].set(~jnp.isfinite(rollout.bootstrap_value))
-    bad = jnp.concatenate([bad, last])
-    # Where it is takes long to find, and hardly ever anything is wrong.
-    place = jax.lax.cond(bad.any(), lambda: jnp.argmax(bad.ravel()), lambda: 0)
-    tick, field, env, agent = jnp.unravel_index(place, bad.shape)
-    no = jnp.zeros((), bool)
-    nan = jnp.stack(
-        [
-            health.features[tick, env, agent] == NAN,
-            no,
-            no,
-            jnp.isnan(outcomes.reward[tick, env, agent]),
-            jnp.isnan(outcomes.final_value[tick, env, agent]),
-        ]
-    )
-    is_nan = jnp.where(
-        tick == num_steps, jnp.isnan(rollout.bootstrap_value[env, agent]), nan[field]
-    )
-    num_envs = outcomes.reward.shape[1]
-    fault = Fault(
-        found=bad.any(),
-        iteration=iteration,
-        tick=tick,
-        env=env + num_envs * device_index(axis_name),
-        agent=agent,
-        field=field,
-        is_nan=is_nan,
-    )
-    return first_of(jnp.where(fault.found, tick, num_steps + 1), fault, axis_name)
-
-
 def measure(
     players: Players,
     banks: tuple[BankLearner | None, ...],
-    outcomes: Outcomes,
+    record: Rollout,
     lessons: tuple[Lesson | None, ...],
-    lives: Lives,
     league: League,
     fault: Fault,
     axis_name: str | None = None,
@@ -134,25 +72,24 @@ def measure(
     Args:
         players: who could play.
         banks: how each bank was trained.
-        outcomes: `[T, E, A]`.
+        record: of the rollout.
         lessons: of the banks.
-        lives: those that ended.
         league: as it stands.
         fault: from `find_fault`.
         axis_name: of the devices that environments are spread over; lessons, league and fault are
             those of all.
     """
-    num_policies, num_agents = len(players.policies), outcomes.reward.shape[-1]
-    plays = players.policies_at(outcomes.player)[..., None] == jnp.arange(num_policies)
+    num_policies, num_agents = len(players.policies), record.outcomes.reward.shape[-1]
+    lives, episode_over = count_lives(players, record.followed), record.outcomes.episode_over
     played = all_sum(
         {
             "agents": lives.agents,
             "policies": lives.policies,
-            "decisions": (outcomes.acted[..., None] & plays).sum((0, 1, 2)).astype(jnp.float32),
-            "reward": outcomes.reward.sum((0, 1)),
-            "reward_uncredited": jnp.where(outcomes.credited, 0.0, outcomes.reward).sum((0, 1)),
-            "episodes": outcomes.episode_over.sum(dtype=jnp.float32),
-            "ticks": jnp.asarray(outcomes.episode_over.size, jnp.float32),
+            "decisions": _count_decisions(players, record),
+            "reward": lives.reward,
+            "reward_uncredited": lives.uncredited,
+            "episodes": episode_over.sum(dtype=jnp.float32),
+            "ticks": jnp.asarray(episode_over.size, jnp.float32),
         },
         axis_name,
     )
@@ -164,6 +101,26 @@ def measure(
         latest=latest,
         fault=fault,
     )
+
+
+def _count_decisions(players: Players, record: Rollout) -> jax.Array:
+    """How many decisions every policy made, `[P]`."""
+    count = jnp.zeros(len(players.policies))
+    policy_of = np.array(players.policy_of)
+
+    def add(count: jax.Array, made: jax.Array, first_player: int, num_players: int) -> jax.Array:
+        policies = policy_of[first_player : first_player + num_players]
+        return count + made @ (policies[:, None] == np.arange(count.size))
+
+    for seats, decisions in zip(players.banks, record.decisions, strict=True):
+        rows = jnp.arange(seats.bank.num_policies)
+        mine = decisions.acted[..., None] & (decisions.policy[..., None] == rows)
+        made = mine.sum((0, 1, 2), dtype=jnp.float32)
+        count = add(count, made, seats.first_player, rows.size)
+    for player in range(players.first_script, players.num_players):
+        mine = record.outcomes.acted & (record.outcomes.player == player)
+        count = add(count, mine.sum(dtype=jnp.float32)[None], player, 1)
+    return count
 
 
 def _collect_lessons(
@@ -226,9 +183,7 @@ def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
     """
     num_policies, num_agents = len(players.policies), len(players.mapping.candidates)
     by_agent, by_policy, none = jnp.zeros(num_agents), jnp.zeros(num_policies), jnp.zeros(())
-    no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-
-    lives = no_lives(players, stats)
+    lives = no_lives(players, stats.extras)
     return Metrics(
         sums=Sums(
             agents=lives.agents,
@@ -238,16 +193,16 @@ def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
             trained=by_policy,
             explained_variance=by_policy,
             iterations=by_policy,
-            reward=by_agent,
+            reward=lives.reward,
             reward_trained=by_agent,
-            reward_uncredited=by_agent,
+            reward_uncredited=lives.uncredited,
             episodes=none,
             ticks=none,
         ),
         minimum=lives.minimum,
         maximum=lives.maximum,
         latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
-        fault=Fault(no, zero, zero, zero, zero, zero, no),
+        fault=no_fault(),
     )
 
 

@@ -199,7 +199,8 @@ def rollout_specs() -> Rollout:
         decisions=BY_TICK_AND_ENV,
         lanes=BY_TICK_AND_ENV,
         outcomes=BY_TICK_AND_ENV,
-        health=BY_TICK_AND_ENV,
+        faults=BY_TICK_AND_ENV,
         bootstrap_value=BY_ENV,
         start_hidden=BY_ENV,
+        followed=BY_ENV,
     )

@@ -6,13 +6,16 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_ppo.faults import INFINITE, NAN, check, health
 from jaxmarl_ppo.lanes import assign_lanes, put, take
+from jaxmarl_ppo.lives import Followed, begin, follow
 from jaxmarl_ppo.mapping import Draw
 from jaxmarl_ppo.noise import Noise, draw_noise
 from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.types import (
     Decisions,
+    EpisodeStats,
     League,
     Outcomes,
     Pending,
@@ -22,9 +25,6 @@ from jaxmarl_ppo.types import (
     Slots,
 )
 
-# What can be wrong with a number.
-FINE, INFINITE, NAN = range(3)
-
 
 class Rollout(NamedTuple):
     """What one rollout recorded."""
@@ -32,18 +32,10 @@ class Rollout(NamedTuple):
     decisions: tuple[Decisions, ...]  # per bank [T, E, M]
     lanes: tuple[jax.Array | None, ...]  # per bank [T, E, M] int, see `lanes.assign_lanes`
     outcomes: Outcomes  # [T, E, A]
-    health: "Health"  # [T, E, A]
+    faults: jax.Array  # [T, E, A] uint8: see `faults.check`
     bootstrap_value: jax.Array  # [E, A]: V of the observation after the last tick
     start_hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: held when the rollout began
-
-
-class Health(NamedTuple):
-    """Whether decisions could be made on what the environment showed."""
-
-    features: jax.Array  # [T, E, A] int: one of `FINE`, `INFINITE` and `NAN`
-    legal: jax.Array  # [T, E, A] bool: some action is legal
-    # [T, E, A] bool: an agent that acts beside no more than `max_actors` says, or does not act.
-    declared: jax.Array | None = None  # None where all may act
+    followed: Followed  # [E, ...]
 
 
 class Answer(NamedTuple):
@@ -119,16 +111,18 @@ def rollout(
     players: Players,
     population: Population,
     slots: Slots,
+    stats: EpisodeStats,
     key: jax.Array,
     num_steps: int,
 ) -> tuple[Slots, Rollout]:
     """Play `num_steps` ticks in every environment.
 
     Returns:
-        The slots to go on from and the record.
+        The slots to go on from and the record. Of its `outcomes` only what is read is ever stored.
     """
 
-    def tick(slots: Slots, noise: Noise) -> tuple[Slots, tuple[Any, ...]]:
+    def tick(carry: tuple[Slots, Followed], noise: Noise):
+        slots, followed = carry
         choice = act(players, population, slots, env_params, noise, as_mapped=True)
         after, answer = step(env, env_params, slots, choice, noise)
         truncated = answer.truncated & ~answer.terminated
@@ -147,24 +141,19 @@ def rollout(
             episode_over=answer.info["episode_over"],
             extras=answer.info.get("metrics", {}),
         )
-        acts = slots.obs.agent_mask
-        health = Health(
-            features=_health(slots.obs.features),
-            legal=slots.obs.action_mask.any(-1),
-            declared=(
-                ~acts | (jnp.cumsum(acts, axis=-1) <= env.max_actors)
-                if env.max_actors < env.num_agents
-                else None
-            ),
-        )
+        faults = check(slots.obs, answer.reward, outcomes.final_value, env.max_actors)
         born = begin_lives(players, population.league, slots.obs.alive, after, answer, noise)
-        return born, (choice.decisions, choice.lanes, outcomes, health)
+        followed = follow(players, followed, outcomes)
+        return (born, followed), (choice.decisions, choice.lanes, outcomes, faults)
 
     start_hidden = slots.hidden
     noise = draw_noise(players, (num_steps, slots.fresh.shape[0]), key)
-    slots, (decisions, lanes, outcomes, health) = jax.lax.scan(tick, slots, noise)
+    (slots, followed), (decisions, lanes, outcomes, faults) = jax.lax.scan(
+        tick, (slots, begin(players, stats)), noise
+    )
     value = _value(players, population, slots, slots.obs, slots.obs.agent_mask)
-    return slots, Rollout(decisions, lanes, outcomes, health, value, start_hidden)
+    record = Rollout(decisions, lanes, outcomes, faults, value, start_hidden, followed)
+    return slots, record
 
 
 def act(
@@ -317,9 +306,9 @@ def _value(
         fixed = seats.fixed_rows if seats.num_lanes == len(encoder.slots) else None
         value = seats.bank.forward(stack, row, hidden, inputs, fresh, asked, fixed)[3]
         total = encoder.spread(value, total, asked)
-    health = _health(obs.features)
-    total = jnp.where(health == INFINITE, jnp.inf, total)
-    return jnp.where(health == NAN, jnp.nan, total)
+    kind = health(obs.features)
+    total = jnp.where(kind == INFINITE, jnp.inf, total)
+    return jnp.where(kind == NAN, jnp.nan, total)
 
 
 def _final_value(
@@ -336,10 +325,3 @@ def _final_value(
         return jnp.where(truncated, value, 0.0)
 
     return jax.lax.cond(truncated.any(), compute, lambda: jnp.zeros_like(slots.last_reward))
-
-
-def _health(features: jax.Array) -> jax.Array:
-    """`[E, A, ...]` to `[E, A]`."""
-    features = features.reshape(*features.shape[:2], -1)
-    infinite = jnp.isinf(features).any(-1)
-    return jnp.where(jnp.isnan(features).any(-1), NAN, jnp.where(infinite, INFINITE, FINE))

@@ -17,9 +17,10 @@ from jaxmarl_ppo.build import check_env_and_params, make_learner
 from jaxmarl_ppo.compilation import TrainFn, compile_run
 from jaxmarl_ppo.config import TrainConfig
 from jaxmarl_ppo.curve import CURVE_FILE, plot_curve
+from jaxmarl_ppo.faults import FAULT_FIELDS, Fault
 from jaxmarl_ppo.interruption import Interruption, call_interruptibly, wait_until_ready
 from jaxmarl_ppo.loggers import RunLog, peak_memory_mb
-from jaxmarl_ppo.metrics import FAULT_FIELDS, Fault, Metrics
+from jaxmarl_ppo.metrics import Metrics
 from jaxmarl_ppo.parallel import Devices
 from jaxmarl_ppo.population_file import POLICIES_FILE, save_population, write_atomically
 from jaxmarl_ppo.progress import Progress, make_progress
@@ -37,7 +38,7 @@ class EnvironmentFault(ValueError):  # noqa: N818
     """The environment gave something that cannot be trained on.
 
     Attributes:
-        field: what was wrong: one of `metrics.FAULT_FIELDS`.
+        field: what was wrong: one of `faults.FAULT_FIELDS`.
         agent: whose.
         iteration: in which, counted from 0.
         tick: within that iteration's rollout, counted from 0.

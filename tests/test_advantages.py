@@ -1,5 +1,8 @@
 """Advantages on each agent's own timeline against textbook GAE."""
 
+import functools
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +13,26 @@ from jaxmarl_ppo.advantages import (
     Timeline,
     discounted_returns,
     own_timeline_gae,
-    slotwise_gae,
+    rollout_end,
     standardise_own,
 )
 from jaxmarl_ppo.lanes import make_rows
-from jaxmarl_ppo.pending import make_timeline, open_decisions
+from jaxmarl_ppo.pending import Factors, estimate, open_decisions
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
-gae = jax.jit(own_timeline_gae, static_argnums=3)
-gae_batch = jax.jit(jax.vmap(own_timeline_gae, in_axes=(0, 0, 0, None)), static_argnums=3)
+
+@functools.partial(jax.jit, static_argnums=3)
+def gae(timeline, bootstrap_value, acts_next, by_tick):
+    """Estimates of all entries of whole timelines, `[T, ...]` fields."""
+
+    def back(tail, entry):
+        return own_timeline_gae(tail, entry, by_tick)
+
+    return jax.lax.scan(back, rollout_end(bootstrap_value, acts_next), timeline, reverse=True)[1]
+
+
+def target(estimates, timeline):
+    return estimates.advantage + timeline.value
 
 
 def make(rewards, acted, values, **fields):
@@ -35,6 +49,7 @@ def make(rewards, acted, values, **fields):
         "gae_lambda": np.full(n, 0.8),
     }
     fields = {**defaults, "reward": rewards, "acted": acted, "value": values, **fields}
+    fields["gamma_held"] = fields["gamma"]
     kinds = {"ticks": np.int32, "acted": bool, "terminated": bool, "truncated": bool}
     return Timeline(**{k: jnp.array(v, kinds.get(k, np.float32)) for k, v in fields.items()})
 
@@ -82,7 +97,6 @@ def reference(t: Timeline, bootstrap_value, acts_next, by_tick):
             "ticks": ticks,
             "closed": link != "open",
         }
-        out[i]["target"] = out[i]["advantage"] + t.value[i]
     return out
 
 
@@ -104,6 +118,7 @@ def random_timelines(seed, count, num=12):
     reward_sum[:, 0] = rng.normal(size=count) * carried
     ticks = np.ones(shape, np.int32)
     ticks[:, 0] = rng.integers(1, 6, count) * carried
+    gamma = np.broadcast_to(rng.choice([0.0, 0.5, 0.99, 1.0], (count, 1)), shape)
     timeline = Timeline(
         reward=reward,
         reward_sum=reward_sum,
@@ -114,7 +129,8 @@ def random_timelines(seed, count, num=12):
         terminated=terminated,
         truncated=truncated,
         final_value=rng.normal(size=shape),
-        gamma=np.broadcast_to(rng.choice([0.0, 0.5, 0.99, 1.0], (count, 1)), shape),
+        gamma=gamma,
+        gamma_held=gamma,
         gae_lambda=np.broadcast_to(rng.choice([0.0, 0.7, 0.95, 1.0], (count, 1)), shape),
     )
     return timeline, rng.normal(size=count), rng.random(count) < 0.5
@@ -124,7 +140,9 @@ def random_timelines(seed, count, num=12):
 def test_equals_compressed_textbook_gae_on_random_masks(by_tick):
     timelines, bootstrap, acts_next = random_timelines(int(by_tick), 1200)
     to32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == float else x, timelines)
-    result = jax.device_get(gae_batch(to32, bootstrap.astype(np.float32), acts_next, by_tick))
+    by_entry = jax.tree.map(np.transpose, to32)
+    result = jax.device_get(gae(by_entry, bootstrap.astype(np.float32), acts_next, by_tick))
+    result = jax.tree.map(np.transpose, result)
     seen = {"open": 0, "carried": 0, "truncated": 0}
     for n in range(len(bootstrap)):
         timeline = jax.tree.map(lambda x, n=n: x[n], timelines)
@@ -135,8 +153,7 @@ def test_equals_compressed_textbook_gae_on_random_masks(by_tick):
             for name in ("reward", "reward_sum"):
                 assert getattr(result, name)[n, i] == pytest.approx(row[name], abs=1e-4)
             if row["closed"]:
-                for name in ("advantage", "target"):
-                    assert getattr(result, name)[n, i] == pytest.approx(row[name], abs=1e-4)
+                assert result.advantage[n, i] == pytest.approx(row["advantage"], abs=1e-4)
             seen["open"] += not row["closed"]
             seen["carried"] += i == 0
             seen["truncated"] += bool(timeline.truncated[i])
@@ -161,7 +178,6 @@ def test_everyone_acting_is_textbook_gae(by_tick):
         jnp.array(value, jnp.float32),
     )
     np.testing.assert_allclose(ours.advantage, theirs, atol=1e-5)
-    np.testing.assert_allclose(ours.target, theirs + timeline.value, atol=1e-5)
     assert ours.closed.all()
 
 
@@ -214,7 +230,7 @@ def test_terminated_wins_over_truncated_and_neither_is_the_other():
             [1.0], [1], [0.0], terminated=[terminated], truncated=[truncated], final_value=[4.0]
         )
         result = gae(timeline, jnp.float32(100.0), jnp.array(True), False)
-        assert result.target[0] == pytest.approx(1.0 + 0.9 * value)
+        assert target(result, timeline)[0] == pytest.approx(1.0 + 0.9 * value)
 
 
 # A long timeline cut into rollouts.
@@ -255,28 +271,33 @@ def long_run(seed):
 @pytest.mark.parametrize("by_tick", [False, True])
 def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
     decisions, outcomes = long_run(3)
-    whole = jax.vmap(jax.vmap(gae, (1, 0, 0, None), 1), (1, 0, 0, None), 1)
     ones = np.ones((TOTAL, E, A), np.float32)
     timeline = Timeline(
         reward=outcomes.reward, reward_sum=outcomes.reward, reward_scale=ones,
         ticks=ones.astype(np.int32), acted=decisions.acted, value=decisions.value,
         terminated=outcomes.terminated, truncated=outcomes.truncated,
         final_value=outcomes.final_value, gamma=0.9 * ones, gae_lambda=0 * ones,
+        gamma_held=0.9 * ones,
     )  # fmt: skip
     zeros = jnp.zeros((E, A))
-    uncut = jax.device_get(whole(timeline, zeros, zeros > 0, by_tick))
+    uncut = jax.device_get(gae(timeline, zeros, zeros > 0, by_tick))
     closed = np.asarray(uncut.closed) & decisions.acted
+    factors = Factors(gamma=jnp.full(3, 0.9), gae_lambda=jnp.zeros(3), reward_scale=jnp.ones(3))
+    seats = SimpleNamespace(
+        encoder=SimpleNamespace(own=lambda x: x), rows=lambda player: (player, player >= 0)
+    )
 
     @jax.jit
     def one_rollout(pending, part, part_outcomes, value, acts_next):
         rows = make_rows(pending.decisions, part, None)
-        table = jax.tree.map(lambda x: x.reshape(*rows.table_shape, *x.shape[1:]), rows.decisions)
-        factor = jnp.ones(table.acted.shape)
-        timeline = make_timeline(
-            pending, table.acted, table.value, part_outcomes, factor, 0.9 * factor, 0 * factor
+        end = rollout_end(value, acts_next)
+        estimates, opened = estimate(
+            seats, pending, part, None, part_outcomes, factors, end, by_tick
         )
-        estimates = slotwise_gae(timeline, value, acts_next, by_tick)
-        return table, estimates, open_decisions(rows, estimates)
+        table, by_row = jax.tree.map(
+            lambda x: x.reshape(*rows.table_shape, *x.shape[1:]), (rows.decisions, estimates)
+        )
+        return table, by_row, open_decisions(rows, estimates, opened)
 
     for length in (1, 2, 3, 7):
         first = jax.tree.map(lambda x: jnp.zeros_like(x[0]), decisions)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from probe_envs import FewAct, quick_jit, tiny_learner
 
-from jaxmarl_ppo import metrics as metrics_lib
+from jaxmarl_ppo import MLP, Matchups, PolicySpec, PPOConfig, faults
 from jaxmarl_ppo.lanes import assign_lanes, make_rows, put, take
 from jaxmarl_ppo.types import Decisions
 
@@ -43,16 +43,23 @@ def test_where_all_may_act_every_slot_has_a_lane_of_its_own():
     assert put(x, slot, y) is x
 
 
-def test_what_is_put_into_lanes_is_taken_from_them():
+@pytest.mark.parametrize("num_lanes", [1, 2])
+@pytest.mark.parametrize("kind", ["numbers", "flags", "rows"])
+def test_what_is_put_into_lanes_is_taken_from_them(kind, num_lanes):
     rng = np.random.default_rng(0)
-    slot = np.stack([rng.permutation(S)[:2] for _ in range(E)])
-    others, x = rng.normal(size=(E, S, 3)), rng.normal(size=(E, 2, 3))
-    expected = others.copy()
-    for e in range(E):
-        expected[e, slot[e]] = x[e]
-    whole = put(jnp.array(x), jnp.array(slot), jnp.array(others))
-    np.testing.assert_allclose(whole, expected, rtol=1e-6)
-    np.testing.assert_allclose(take(whole, jnp.array(slot)), x, rtol=1e-6)
+    slot = np.stack([rng.permutation(S)[:num_lanes] for _ in range(E)])
+    width = (3,) if kind == "rows" else ()
+    others, x = (rng.normal(size=(E, n, *width)).astype(np.float32) for n in (S, num_lanes))
+    others, x = (others > 0, x > 0) if kind == "flags" else (others, x)
+    for where in (None, rng.random(slot.shape) < 0.5):
+        expected = others.copy()
+        for e, lane in np.ndindex(slot.shape):
+            if where is None or where[e, lane]:
+                expected[e, slot[e, lane]] = x[e, lane]
+        whole = put(*map(jnp.array, (x, slot, others)), None if where is None else jnp.array(where))
+        np.testing.assert_array_equal(whole, expected)
+        if where is None:
+            np.testing.assert_array_equal(take(whole, jnp.array(slot)), x)
 
 
 def numbered(shape, first):
@@ -81,12 +88,15 @@ def test_rows_and_tables_are_each_others_inverse(num_lanes):
     table = rows.table(rows.decisions.value)
     np.testing.assert_array_equal(table, expected)
     np.testing.assert_array_equal(rows.rows(table), rows.decisions.value)
-    # The last row of each column that there is.
-    last = (1 + T) - 1 - np.argmax(expected[::-1] != 0, axis=0)
-    entry = rows.entry(jnp.array(last))
-    there = np.take_along_axis(expected, last[None], axis=0)[0]
-    np.testing.assert_array_equal(entry.value, there)
-    np.testing.assert_array_equal(entry.inputs[..., 0], there)
+    np.testing.assert_allclose(
+        rows.total_by_slot(rows.decisions.value), expected.sum((0, 1)), rtol=1e-6
+    )
+
+
+def discounts(gamma):
+    """A policy that discounts by its own factor."""
+    ppo = PPOConfig(num_epochs=1, num_minibatches=1, discount_by="tick", gamma=gamma)
+    return PolicySpec(network=MLP(hidden_sizes=(8,)), ppo=ppo, **EVERYTHING)
 
 
 class Undeclared(FewAct):
@@ -103,13 +113,18 @@ def in_lanes(record):
     return record._replace(decisions=(compact,), lanes=(slot,))
 
 
-@pytest.mark.parametrize("memory", [False, True])
-def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(memory):
+@pytest.mark.parametrize("case", ["plain", "memory", "own discounts"])
+def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
     env, twin = FewAct(), Undeclared()
+    memory = case == "memory"
     options = {
         "memory": memory, "spec": EVERYTHING, "num_steps": 8, "num_envs": 5,
         "discount_by": "tick", "bptt_length": 3 if memory else None,
     }  # fmt: skip
+    if case == "own discounts":
+        # Tables, of which one is drawn for each episode.
+        options["policies"] = Matchups(({"*": "near"}, {"*": "far"}))
+        options["config"] = {"specs": {"near": discounts(0.4), "far": discounts(0.9)}}
     few, many = (tiny_learner(e, e.default_params, **options) for e in (env, twin))
     assert [learner.players.banks[0].num_lanes for learner in (few, many)] == [2, 3]
     state = quick_jit(many.init)(jax.random.key(0))
@@ -151,12 +166,12 @@ def test_more_actors_than_declared_are_a_fault_and_not_lost():
     learner = tiny_learner(Crowded(), Crowded().default_params, num_steps=8, num_envs=5)
     state = quick_jit(learner.init)(jax.random.key(0))
     _, record = quick_jit(learner.play)(state, jax.random.key(1))
-    fault = metrics_lib.find_fault(record, state.iteration)
+    fault = faults.find_fault(record.faults, record.bootstrap_value, state.iteration)
     acted = np.asarray(record.outcomes.acted)
     (tick, env) = (int(x[0]) for x in np.nonzero(acted.sum(-1) > 1))
-    agent = np.nonzero(acted[tick, env])[0][1]
+    agent = np.nonzero(acted[tick, env])[0][0]
     assert fault.found
-    assert metrics_lib.FAULT_FIELDS[int(fault.field)] == "agent_mask"
+    assert faults.FAULT_FIELDS[int(fault.field)] == "agent_mask"
     assert (int(fault.tick), int(fault.env), int(fault.agent)) == (tick, env, agent)
 
 

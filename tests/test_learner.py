@@ -18,8 +18,8 @@ from probe_envs import (
     tiny_learner,
 )
 
-from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.config import Linear
+from jaxmarl_ppo.faults import FAULT_FIELDS
 
 
 def assert_equal(x, y):
@@ -183,7 +183,7 @@ def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
                 assert_equal(bank.opt_state, bank_before.opt_state)
             assert metrics.sums.update.num_steps.sum() == 0
             if metrics.fault.found:
-                found = metrics_lib.FAULT_FIELDS[int(metrics.fault.field)]
+                found = FAULT_FIELDS[int(metrics.fault.field)]
                 assert (found, int(metrics.fault.agent)) == (fault, 1)
                 break
         assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.population))

@@ -11,11 +11,11 @@ import pytest
 from probe_envs import FewAct, Ledger, RandomLives, of_slot, quick_jit, read_all, tiny_learner
 
 import jaxmarl_envs
+from jaxmarl_envs.core import Observation
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo import ppo
-from jaxmarl_ppo.lives import track_lives
-from jaxmarl_ppo.metrics import FAULT_FIELDS
-from jaxmarl_ppo.rollout import FINE, INFINITE, NAN, Health, Rollout
+from jaxmarl_ppo.faults import FAULT_FIELDS, check, find_fault
+from jaxmarl_ppo.lives import begin, count_lives, follow
 from jaxmarl_ppo.summary import summarise
 from jaxmarl_ppo.types import EpisodeStats, Outcomes
 
@@ -147,7 +147,13 @@ def test_lives_that_began_before_training_are_not_counted():
     stats = EpisodeStats(zeros, zeros.astype(int), {}, zeros > 0)
     env, params = jaxmarl_envs.make("basic", num_agents=1)
     players = tiny_learner(env, params).players
-    running, lives = track_lives(players, stats, outcomes_of(reward, ends, np.ones_like(ends)))
+    outcomes = outcomes_of(reward, ends, np.ones_like(ends))
+    followed, _ = jax.lax.scan(
+        lambda followed, outcome: (follow(players, followed, outcome), None),
+        begin(players, stats),
+        outcomes,
+    )
+    running, lives = followed.running, count_lives(players, followed)
     for group in (lives.agents, lives.policies):
         assert group.lives.tolist() == [1]
         assert group.returns.tolist() == [3 + 4 + 5]
@@ -157,41 +163,67 @@ def test_lives_that_began_before_training_are_not_counted():
     assert bool(running.counted[0, 0])
 
 
-def clean_record():
-    shape = (4, 2, 3)
-    no = np.zeros(shape, bool)
-    health = Health(jnp.full(shape, FINE), jnp.ones(shape, bool), jnp.ones(shape, bool))
-    outcomes = outcomes_of(np.zeros(shape), no, ~no)
-    return Rollout((), (), outcomes, health, jnp.zeros((2, 3)), ())
+def clean(num_steps, num_envs, num_agents):
+    """What environments showed and paid, and V of what they showed last: `[T, E, A, ...]`."""
+    shape = (num_steps, num_envs, num_agents)
+    yes = np.ones(shape, bool)
+    return {
+        "features": np.zeros((*shape, 2)),
+        "action_mask": np.ones((*shape, 3), bool),
+        "agent_mask": ~yes,
+        "reward": np.zeros(shape),
+        "final_observation": np.zeros(shape),
+        "bootstrap_value": np.zeros(shape[1:]),
+    }
+
+
+@quick_jit
+def find(seen, iteration):
+    def one_tick(seen):
+        obs = Observation(
+            features=seen["features"],
+            action_mask=seen["action_mask"],
+            alive=jnp.ones_like(seen["agent_mask"]),
+            agent_mask=seen["agent_mask"],
+        )
+        return check(obs, seen["reward"], seen["final_observation"], max_actors=1)
+
+    bootstrap_value = seen.pop("bootstrap_value")
+    return find_fault(jax.vmap(one_tick)(seen), bootstrap_value, iteration)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("field", FAULT_FIELDS)
 def test_a_fault_is_named_with_its_place(field, value):
-    record = clean_record()
-    find = quick_jit(metrics_lib.find_fault)
-    assert not find(record, jnp.array(0)).found
+    seen = clean(4, 2, 3)
+    assert not find(dict(seen), 0).found
     at = (2, 1, 0)
-    health, outcomes = record.health, record.outcomes
-    if field == "features":
-        code = NAN if math.isnan(value) else INFINITE
-        health = health._replace(features=health.features.at[at].set(code))
-    elif field == "action_mask":
-        health = health._replace(legal=health.legal.at[at].set(False))
+    if field == "action_mask":
+        seen[field][at] = False
     elif field == "agent_mask":
-        health = health._replace(declared=health.declared.at[at].set(False))
-    elif field == "reward":
-        outcomes = outcomes.replace(reward=outcomes.reward.at[at].set(value))
+        seen[field][at] = seen[field][2, 1, 2] = True
     else:
-        outcomes = outcomes.replace(final_value=outcomes.final_value.at[at].set(value))
-    # A later one must not hide it.
-    outcomes = outcomes.replace(reward=outcomes.reward.at[3, 0, 0].set(np.nan))
-    fault = find(record._replace(health=health, outcomes=outcomes), jnp.array(7))
+        seen[field][at] = value
+    # Neither a later one must hide it, nor one of a later field beside it.
+    seen["reward"][3, 0, 0] = seen["final_observation"][2, 0, 0] = np.nan
+    fault = find(seen, 7)
+    if field == "final_observation":
+        at = (2, 0, 0)
     assert fault.found
     place = tuple(int(x) for x in (fault.tick, fault.env, fault.agent))
     assert (FAULT_FIELDS[fault.field], place, int(fault.iteration)) == (field, at, 7)
     if field in ("features", "reward"):
         assert bool(fault.is_nan) == math.isnan(value)
+
+
+def test_the_observation_after_the_last_tick_can_be_at_fault():
+    seen = clean(4, 2, 3)
+    seen["bootstrap_value"][1, 2] = np.inf
+    fault = find(seen, 0)
+    assert fault.found
+    assert [int(x) for x in (fault.tick, fault.env, fault.agent)] == [4, 1, 2]
+    assert FAULT_FIELDS[fault.field] == "features"
+    assert not fault.is_nan
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from jaxmarl_ppo import Matchups, Snapshots, TrainConfig, Trainer, load_run, par
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.checkpoint import CONFIG_FILE
 from jaxmarl_ppo.collectives import split_key
-from jaxmarl_ppo.lives import track_lives
+from jaxmarl_ppo.faults import find_fault
 from jaxmarl_ppo.parallel import BY_ENV, SAME, Devices, choose_num_devices, rollout_specs
 
 pytestmark = pytest.mark.skipif(
@@ -41,23 +41,16 @@ CASES = {
 
 def after_play(learner, state, slots, record, axis_name):
     """What `train_step` does once a rollout is there."""
-    fault = metrics_lib.find_fault(record, state.iteration, axis_name)
+    fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
     keys = jax.random.split(jax.random.key(3), len(learner.banks))
     banks, lessons = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
     league, games, banks = learner._update_league(
         state, banks, slots, record, ~fault.found, axis_name
     )
-    running, lives = track_lives(learner.players, state.episode_stats, record.outcomes)
     metrics = metrics_lib.measure(
-        learner.players,
-        learner.banks,
-        record.outcomes,
-        lessons,
-        lives,
-        league,
-        fault,
-        axis_name,
+        learner.players, learner.banks, record, lessons, league, fault, axis_name
     )
+    running = record.followed.running
     after = state.replace(banks=banks, league=league, games=games, episode_stats=running)
     return after, metrics
 
@@ -183,9 +176,7 @@ def test_a_fault_is_found_where_it_is():
     state = both.init(jax.random.key(0))
     slots, record = both.play(state, jax.random.key(1))
     # Of all environments only the last one, on the second device, is left at fault.
-    outcomes = record.outcomes
-    reward = jnp.where(jnp.arange(4)[:, None] < 3, jnp.nan_to_num(outcomes.reward), outcomes.reward)
-    record = record._replace(outcomes=outcomes.replace(reward=reward))
+    record = record._replace(faults=record.faults.at[:, :3].set(0))
     (one, one_metrics), (two, two_metrics) = both(state, slots, record)
     for fault in (one_metrics.fault, two_metrics.fault):
         assert fault.found

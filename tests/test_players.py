@@ -122,7 +122,7 @@ def play(learner, num_steps, num_rollouts, key=0):
 
     @quick_jit
     def go_on(slots, key):
-        after, record = rollout(*args, slots, key, num_steps)
+        after, record = rollout(*args, slots, state.episode_stats, key, num_steps)
         outcomes = record.outcomes
         ended = outcomes.terminated | outcomes.truncated
         return after, (outcomes.player, outcomes.alive, ended, outcomes.episode_over)
@@ -358,6 +358,6 @@ def test_matchups_with_snapshots_make_the_next_rollout_play_them():
                 source,
             )
         args = (env, None, learner.players, state.population)
-        _, record = rollout(*args, state.slots, jax.random.key(iteration), 6)
+        _, record = rollout(*args, state.slots, state.episode_stats, jax.random.key(iteration), 6)
         assert (record.outcomes.player == pool.first_player + newest).any()
         assert metrics.sums.update.num_steps[2] == 0

@@ -36,7 +36,7 @@ def played(request):
     def play(key):
         state = learner.init(key)
         args = (env, state.env_params, learner.players, state.population)
-        return state, *rollout(*args, state.slots, key, TICKS)
+        return state, *rollout(*args, state.slots, state.episode_stats, key, TICKS)
 
     state, slots, record = jax.device_get(play(jax.random.key(5)))
     return learner, state, slots, record
