@@ -158,7 +158,8 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
         win = jnp.where(to_move, won, lost)  # [A]
         loss = jnp.where(to_move, lost, won)  # [A]
-        reward = win.astype(jnp.float32) - loss.astype(jnp.float32)  # [A]
+        earned = won.astype(jnp.int32) - lost.astype(jnp.int32)  # by the mover; no zero has a sign
+        reward = jnp.where(to_move, earned, -earned).astype(jnp.float32)  # [A]
         terminated = jnp.broadcast_to(ended, (2,))
         metrics = {"win": win, "draw": jnp.broadcast_to(drawn, (2,)), "loss": loss}
         info = {"metrics": {name: value.astype(jnp.float32) for name, value in metrics.items()}}
@@ -170,11 +171,17 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         x_moves = state.ply % 2 == 0
         alive = jnp.broadcast_to(~state.over, (2,))  # [A]
         agent_mask = alive & jnp.stack([x_moves, ~x_moves])  # [A]
-        stones = self._unpack(state.stones)  # [2, cells]
-        side = jnp.broadcast_to(agent_mask[:, None], stones.shape)
-        features = jnp.stack([stones, stones[::-1], side], axis=-1).astype(jnp.float32)
+        acts = agent_mask[:, None]
+        nothing, everything = jnp.uint32(0), ~jnp.uint32(0)
+        # Each number chooses its word, then takes its bit: joining planes of bits is slower.
+        cell, plane = np.divmod(np.arange(3 * self.num_cells, dtype=np.uint32), 3)
+        own, other = self._word_of(cell, state.stones), self._word_of(cell, state.stones[::-1])
+        side = jnp.where(acts, everything, nothing)  # [A, 1]
+        words = jnp.where(plane == 0, own, jnp.where(plane == 1, other, side))  # [A, cells * 3]
+        features = ((words >> cell % _WORD) & 1).astype(jnp.float32)
         # All is allowed where nothing is played, so a full board's rows have True entries too.
-        action_mask = ~stones.any(0) | ~agent_mask[:, None]  # [A, cells]
+        taken = state.stones[0] | state.stones[1]  # [W]
+        action_mask = self._unpack(jnp.where(acts, ~taken, everything))  # [A, cells]
         return Observation(
             features=features.reshape(2, *self._feature_shape),
             action_mask=action_mask,
@@ -209,6 +216,13 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         """`[..., W]` words to `[..., cells]` bool."""
         bits = (boards[..., None] >> jnp.arange(_WORD, dtype=jnp.uint32)) & 1  # [..., W, 32]
         return bits.reshape(*boards.shape[:-1], -1)[..., : self.num_cells] != 0
+
+    def _word_of(self, cell: np.ndarray, boards: jax.Array) -> jax.Array:
+        """The words of `boards [..., W]` in which the cells `cell [C]` lie, `[..., C or 1]`."""
+        words = boards[..., :1]
+        for index in range(1, self._board.size):
+            words = jnp.where(cell // _WORD == index, boards[..., index, None], words)
+        return words
 
     def _stone(self, cell: jax.Array) -> jax.Array:
         """The bitboard `[W]` of one cell, empty where there is no such word."""
