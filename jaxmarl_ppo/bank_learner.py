@@ -237,7 +237,7 @@ class BankLearner:
         weight = mine.astype(jnp.float32)
         trace = state.return_trace
         if own.obs_moments is not None:
-            inputs = rows.decisions.inputs
+            inputs = rows.whole_inputs()
             moments = normalise.update_moments(own.obs_moments, inputs, weight, axis_name)
             own = own.replace(obs_moments=moments)
         if own.return_moments is not None:

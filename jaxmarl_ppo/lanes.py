@@ -5,9 +5,11 @@ are. Then a tick has `M` lanes, fewer than the bank's `S` slots, and a lane hold
 acts. Where everyone may act every slot has a lane of its own, and all of this is nothing.
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.types import Decisions, PyTree
@@ -66,16 +68,37 @@ def _put_leaf(
     return others.at[envs, target].set(x, mode="drop")
 
 
-class Rows(struct.PyTreeNode):
+class Joined:
+    """Two arrays of rows, one after the other, without a copy of both.
+
+    Rows are taken out by index, as of an array: what is wide is read once, where it is packed.
+    """
+
+    def __init__(self, first: jax.Array, rest: jax.Array) -> None:
+        self._first, self._rest = first, rest
+
+    def __getitem__(self, index: jax.Array) -> jax.Array:
+        num_first = self._first.shape[0]
+        first = self._first[jnp.minimum(index, num_first - 1)]
+        rest = self._rest[jnp.maximum(index - num_first, 0)]
+        return where_rows(index < num_first, first, rest)
+
+    def whole(self) -> jax.Array:
+        """Both, copied into one array."""
+        return jnp.concatenate([self._first, self._rest])
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
     """Decisions on one flat axis, and where each stands in a table of all slots on all ticks.
 
     First come the `E * S` rows that the rollout before left open, then the rollout's own
     `T * E * M`. In a table, `[1 + T, E, S]`, row 0 belongs to the former.
     """
 
-    decisions: Decisions  # [R]
+    decisions: Decisions  # [R]; leaves with a width are `Joined`
     slot: jax.Array | None  # [T, E, M] int, from `assign_lanes`
-    table_shape: tuple[int, int, int] = struct.field(pytree_node=False)
+    table_shape: tuple[int, int, int]
 
     @property
     def place(self) -> jax.Array | None:
@@ -86,6 +109,11 @@ class Rows(struct.PyTreeNode):
         row = num_envs * jnp.arange(1, height)[:, None, None] + jnp.arange(num_envs)[:, None]
         first = jnp.arange(num_envs * num_slots)
         return jnp.concatenate([first, (num_slots * row + self.slot).ravel()])
+
+    def whole_inputs(self) -> jax.Array:
+        """What the networks were given, `[R, D]` or `[R, rows, cols, channels]`."""
+        inputs: Any = self.decisions.inputs
+        return inputs.whole()
 
     def table(self, x: jax.Array) -> jax.Array:
         """`x [R]` as a table, 0 where there is no row."""
@@ -116,9 +144,9 @@ def make_rows(pending: Decisions, decisions: Decisions, slot: jax.Array | None) 
         slot: `[T, E, M]`, from `assign_lanes`.
     """
 
-    def join(first: jax.Array, rest: jax.Array) -> jax.Array:
-        flat = first.reshape(-1, *first.shape[2:]), rest.reshape(-1, *rest.shape[3:])
-        return jnp.concatenate(flat)
+    def join(first: jax.Array, rest: jax.Array) -> Any:
+        both = Joined(first.reshape(-1, *first.shape[2:]), rest.reshape(-1, *rest.shape[3:]))
+        return both if first.ndim > 2 else both.whole()
 
     num_envs, num_slots = pending.acted.shape
     return Rows(

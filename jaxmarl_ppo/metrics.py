@@ -165,6 +165,8 @@ class _Put:
         self._policies = policies
 
     def __call__(self, everybody: jax.Array, own: jax.Array) -> jax.Array:
+        if np.array_equal(self._policies, np.arange(everybody.size)):
+            return own
         return everybody.at[self._policies].set(own)
 
 

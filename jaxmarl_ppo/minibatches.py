@@ -108,23 +108,25 @@ def pack_chunks(
     if place is not None:
         position, wanted = position[place], wanted[place]
     order = invert(position, wanted, capacity * chunk_length)
-    blocks = _gather(rows, order, chunk_length)
     first_row = order[::chunk_length]
-    hidden = jax.tree.map(lambda x: x[:, 0], blocks.decisions.hidden)
     return Blocks(
-        rows=blocks.replace(decisions=blocks.decisions.replace(hidden=hidden)),
+        rows=_gather(rows, order, chunk_length),
         resume=first_row < num_slots,
         resume_hidden=jax.tree.map(lambda x: x[first_row % num_slots], start_hidden),
         num_blocks=stream_chunks.sum(0),
     )
 
 
-def shuffle(key: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
-    """A random order of blocks within each policy, and each policy's first position in it."""
+def shuffle(noise: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
+    """A random order of blocks within each policy, and each policy's first position in it.
+
+    Args:
+        noise: `[C]`, uniform on [0, 1).
+        blocks: what to put in order.
+    """
     stop = jnp.cumsum(blocks.num_blocks)
-    block_policy = group_at(jnp.arange(blocks.resume.shape[0]), stop)
-    sort_key = block_policy + jax.random.uniform(key, block_policy.shape)
-    return jnp.argsort(sort_key), stop - blocks.num_blocks
+    block_policy = group_at(jnp.arange(noise.size), stop)
+    return jnp.argsort(block_policy + noise), stop - blocks.num_blocks
 
 
 def select_minibatch(
@@ -159,9 +161,12 @@ def take_micro_batch(
 
 
 def _gather(rows: TrainingRows, order: jax.Array, block_size: int) -> TrainingRows:
+    """Rows `[R]` in blocks, `[C, B]`; of memory only what each block starts from, `[C]`."""
     num_rows = rows.advantage.shape[0]
-    # Padding repeats a real row: what a sleeping one holds could reach a gradient, as 0 * NaN.
-    index = jnp.minimum(jnp.where(order < num_rows, order, order[0]), num_rows - 1)
-    packed = jax.tree.map(lambda x: x[index].reshape(-1, block_size, *x.shape[1:]), rows)
     filled = (order < num_rows).reshape(-1, block_size)
-    return packed.replace(decisions=packed.decisions.replace(acted=filled))
+    # Padding repeats a real row: what a sleeping one holds could reach a gradient, as 0 * NaN.
+    index = jnp.minimum(jnp.where(filled, order.reshape(filled.shape), order[0]), num_rows - 1)
+    hidden = jax.tree.map(lambda x: x[index[:, 0]], rows.decisions.hidden)
+    rows = rows.replace(decisions=rows.decisions.replace(hidden=()))
+    packed = jax.tree.map(lambda x: x[index], rows)
+    return packed.replace(decisions=packed.decisions.replace(hidden=hidden, acted=filled))

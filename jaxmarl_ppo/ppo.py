@@ -1,6 +1,6 @@
 """Proximal policy optimisation (Schulman et al. 2017): loss, minibatches, optimiser step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
@@ -135,10 +135,10 @@ def update(
     """
 
     def epoch(learning: Learning, row: tuple[jax.Array, jax.Array]) -> tuple[Learning, None]:
-        index, key = row
+        index, noise = row
         learning = learning.replace(stopped=learning.stopped | (index >= coefs.num_epochs))
         before = learning.stats.losses
-        order, first = minibatches.shuffle(key, blocks)
+        order, first = minibatches.shuffle(noise, blocks)
 
         def minibatch(learning: Learning, index: jax.Array) -> tuple[Learning, None]:
             selection = minibatches.select_minibatch(
@@ -160,8 +160,9 @@ def update(
 
     stats = no_stats(blocks.num_blocks.shape[0])
     learning = Learning(flatten(policies.params), opt_state, stats.num_steps > 0, stats)
-    epochs = (jnp.arange(shape.num_epochs), jax.random.split(key, shape.num_epochs))
-    learning, _ = jax.lax.scan(epoch, learning, epochs)
+    # For all epochs at once, since every draw is a program of its own to compile.
+    noise = jax.random.uniform(key, (shape.num_epochs, blocks.resume.size))
+    learning, _ = jax.lax.scan(epoch, learning, (jnp.arange(shape.num_epochs), noise))
     params = unflatten(learning.params, policies.params)
     return policies.replace(params=params), learning.opt_state, learning.stats
 
@@ -184,8 +185,10 @@ def _minibatch_step(
 ) -> Learning:
     """One optimiser step of every policy that has rows in the minibatch."""
     policies = policies.replace(params=unflatten(learning.params, policies.params))
-    own = _accumulate(bank, shape, policies, blocks, coefs, selection)
-    grads, sums = all_sum(own, axis_name)
+    num_weights = learning.params.shape[-1]
+    own = _accumulate(bank, shape, policies, num_weights, blocks, coefs, selection)
+    totals = all_sum(own, axis_name)
+    grads, sums = totals[:, :num_weights], LossSums(*totals[:, num_weights:].T)
     count = jnp.maximum(sums.count, 1.0)
 
     def step(
@@ -219,11 +222,14 @@ def _accumulate(
     bank: PolicyBank,
     shape: UpdateShape,
     policies: Policies,
+    num_weights: int,
     blocks: Blocks,
     coefs: Coefficients,
     selection: Selection,
-) -> tuple[jax.Array, LossSums]:
-    """Summed gradients `[K, W]` and losses `[K]` of a minibatch.
+) -> jax.Array:
+    """Of a minibatch the summed gradients and, behind them, the `L` losses: `[K, W + L]`.
+
+    It is one array, as it is then exchanged between devices.
 
     The minibatch is walked in micro-batches of one policy each, small enough to stay in cache. How
     many there are depends on the data, so rows that are not there cost nothing.
@@ -233,7 +239,7 @@ def _accumulate(
     last = jnp.cumsum(num_micro)
     grad_fn = jax.value_and_grad(policy_loss, argnums=1, has_aux=True)
 
-    def body(carry: tuple[jax.Array, tuple[jax.Array, LossSums]]):
+    def body(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         index, totals = carry
         k = group_at(index, last)
         rows = minibatches.take_micro_batch(
@@ -241,12 +247,9 @@ def _accumulate(
         )
         policy, coefs_k = jax.tree.map(lambda x: x[k], (policies, coefs))
         (_, sums), grads = grad_fn(policy, policy.params, bank, shape, rows, coefs_k)
-        new = (ravel_pytree(grads)[0], sums)
-        totals = jax.tree.map(lambda total, x: total.at[k].add(x), totals, new)
-        return index + 1, totals
+        return index + 1, totals.at[k].add(ravel_pytree((grads, sums))[0])
 
-    zeros = no_stats(num_micro.shape[0]).losses
-    totals = (jnp.zeros_like(flatten(policies.params)), zeros)
+    totals = jnp.zeros((num_micro.shape[0], num_weights + len(fields(LossSums))))
     return jax.lax.while_loop(
         lambda carry: carry[0] < last[-1], body, (jnp.zeros((), last.dtype), totals)
     )[1]

@@ -114,6 +114,8 @@ class Schedule(struct.PyTreeNode):
 
     def __call__(self, step: jax.Array) -> jax.Array:
         """The value of every policy's schedule at `step`, shape `[K]`."""
+        if self.steps.shape[1] == 1:
+            return self.values[:, 0]
         return jax.vmap(lambda x, y: jnp.interp(step, x, y))(self.steps, self.values)
 
 

@@ -294,9 +294,8 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
         estimates, opened = estimate(
             seats, pending, part, None, part_outcomes, factors, end, by_tick
         )
-        table, by_row = jax.tree.map(
-            lambda x: x.reshape(*rows.table_shape, *x.shape[1:]), (rows.decisions, estimates)
-        )
+        every = jnp.arange(closed[0].size * (1 + len(part.acted))).reshape(rows.table_shape)
+        table, by_row = jax.tree.map(lambda x: x[every], (rows.decisions, estimates))
         return table, by_row, open_decisions(rows, estimates, opened)
 
     for length in (1, 2, 3, 7):

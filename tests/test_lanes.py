@@ -88,6 +88,10 @@ def test_rows_and_tables_are_each_others_inverse(num_lanes):
     table = rows.table(rows.decisions.value)
     np.testing.assert_array_equal(table, expected)
     np.testing.assert_array_equal(rows.rows(table), rows.decisions.value)
+    inputs = rows.decisions.inputs
+    np.testing.assert_array_equal(inputs.whole()[:, 0], rows.decisions.value)
+    index = rng.integers(0, len(inputs.whole()), (7, 3))
+    np.testing.assert_array_equal(inputs[jnp.array(index)], inputs.whole()[index])
     np.testing.assert_allclose(
         rows.total_by_slot(rows.decisions.value), expected.sum((0, 1)), rtol=1e-6
     )

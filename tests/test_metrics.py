@@ -12,8 +12,8 @@ from probe_envs import FewAct, Ledger, RandomLives, of_slot, quick_jit, read_all
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
+from jaxmarl_ppo import Matchups, ppo
 from jaxmarl_ppo import metrics as metrics_lib
-from jaxmarl_ppo import ppo
 from jaxmarl_ppo.faults import FAULT_FIELDS, check, find_fault
 from jaxmarl_ppo.lives import begin, count_lives, follow
 from jaxmarl_ppo.summary import summarise
@@ -161,6 +161,41 @@ def test_lives_that_began_before_training_are_not_counted():
     assert lives.minimum.agents.tolist() == lives.maximum.policies.tolist() == [3 + 4 + 5]
     assert running.returns[0, 0] == 6.0
     assert bool(running.counted[0, 0])
+
+
+def test_lives_and_decisions_count_for_whoever_held_the_slot():
+    env = RandomLives()
+    tables = ({"*": "left"}, {"*": "right"}, {"*": "random"})
+    learner = tiny_learner(
+        env, env.default_params, policies=Matchups(tables), num_envs=ENVS, num_steps=TICKS
+    )
+    players = learner.players
+    assert not players.is_fixed
+    state = quick_jit(learner.init)(jax.random.key(0))
+    record = quick_jit(lambda state: learner.play(state, jax.random.key(1))[1])(state)
+    outcomes = jax.device_get(record.outcomes)
+    lives = jax.device_get(count_lives(players, record.followed))
+    decisions = metrics_lib._count_decisions(players, record)
+    policy_of = np.array(players.policy_of)
+    found = {policy: [] for policy in range(3)}
+    for e, a in np.ndindex(outcomes.reward.shape[1:]):
+        total, began = 0.0, 0
+        for t in range(TICKS):
+            total += outcomes.reward[t, e, a]
+            if outcomes.terminated[t, e, a] or outcomes.truncated[t, e, a]:
+                length = outcomes.alive[began : t + 1, e, a].sum()
+                found[policy_of[outcomes.player[t, e, a]]].append((total, length))
+                total, began = 0.0, t + 1
+    for policy, own in found.items():
+        assert len(own) > 2, "each of them is to be seen"
+        returns, lengths = np.array(own).T
+        np.testing.assert_allclose(lives.policies.returns[policy], returns.sum(), rtol=1e-4)
+        assert lives.policies.lives[policy] == len(own)
+        assert lives.policies.lengths[policy] == lengths.sum()
+        assert lives.minimum.policies[policy] == pytest.approx(returns.min(), rel=1e-4)
+        assert lives.maximum.policies[policy] == pytest.approx(returns.max(), rel=1e-4)
+        mine = policy_of[outcomes.player] == policy
+        assert decisions[policy] == (outcomes.acted & mine).sum() > 0
 
 
 def clean(num_steps, num_envs, num_agents):

@@ -34,7 +34,8 @@ def make_rows(shape, policy, hidden=()):
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def epoch(blocks, num_minibatches, size, key):
     """Row indices and policies of all micro-batches, `[minibatch, policy, micro, C * B]`."""
-    order, first = minibatches.shuffle(key, blocks)
+    noise = jax.random.uniform(key, blocks.resume.shape)
+    order, first = minibatches.shuffle(noise, blocks)
 
     def one(index, k, micro):
         selection = minibatches.select_minibatch(
