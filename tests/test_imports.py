@@ -14,7 +14,7 @@ import jaxmarl_ppo
 # From the ground up; modules of one layer do not import each other.
 LAYERS = (
     ("types", "mapping", "grouping", "matmul"),
-    ("collectives", "lanes"),
+    ("collectives",),
     (
         "networks",
         "distributions",
@@ -24,13 +24,13 @@ LAYERS = (
         "scripted",
         "population_file",
     ),
+    ("lanes", "faults"),
     ("config", "policy_bank", "agent_inputs"),
     ("network_check", "players"),
-    ("noise",),
+    ("noise", "lives"),
     ("roster", "rollout", "advantages", "minibatches", "stagger"),
     ("pending", "ppo"),
     ("bank_learner",),
-    ("lives",),
     ("metrics",),
     ("learner", "summary", "parallel"),
     ("build",),
