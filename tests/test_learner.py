@@ -219,8 +219,8 @@ def test_value_of_a_constant_reward(constant, length, truncate, value):
     assert float(v[0]) == pytest.approx(value, rel=0.03)
 
 
-def final_returns(run, num_iterations, more=20):
-    state, _ = run.after(num_iterations)
+def final_returns(run, num_iterations, more=20, seed=0):
+    state, _ = run.after(num_iterations, seed)
     _, metrics = run.steps(state, more)
     return np.asarray(metrics.sums.agents.returns / metrics.sums.agents.lives)
 
@@ -246,7 +246,8 @@ def test_only_memory_recalls_the_cue(memory):
         Recall(), None, memory=memory, num_envs=16, num_steps=7, learning_rate=0.02, num_epochs=4,
         entropy_coef=0.0, gamma=1.0, bptt_length=4 if memory else None,
     )  # fmt: skip
-    result = final_returns(run, 80)[0]
+    # The median, since a policy that samples at this learning rate has a bad moment now and then.
+    result = np.median([final_returns(run, 80, seed=seed)[0] for seed in range(3)])
     assert result > 0.95 if memory else 0.35 < result < 0.65
 
 
