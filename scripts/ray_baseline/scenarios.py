@@ -132,7 +132,7 @@ SCENARIOS = {
         game="shuttle_grid",
         title="shuttles: one LSTM drives all six, of which only the idle act",
         agents=_SHUTTLES,
-        ours=OurSettings(num_envs=64, num_steps=256, num_minibatches=36),
+        ours=OurSettings(num_envs=64, num_steps=256, num_minibatches=29),
         rllib=RllibSettings(16, 2, 8192, batch_mode="complete_episodes"),
         minibatch_rows=1024,
         hidden_sizes=(64,),
