@@ -34,7 +34,7 @@ PRESETS: dict[str, Preset] = {
     # keeps those lines in play; the greedy policy is what is perfect, not its samples.
     "tic_tac_toe": Preset(
         TrainConfig(
-            total_env_steps=10_000_000,
+            total_env_steps=16_000_000,
             num_envs=512,
             num_steps=32,
             policies="shared",
