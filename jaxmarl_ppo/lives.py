@@ -76,7 +76,7 @@ def no_lives(players: Players, extras: dict[str, jax.Array]) -> Lives:
     )
 
 
-def begin(players: Players, running: EpisodeStats) -> Followed:
+def start_following(players: Players, running: EpisodeStats) -> Followed:
     """Nothing has happened but to the lives that are under way, `[E, A]`."""
     zeros = jnp.zeros(running.returns.shape)
     by_policy = jnp.zeros((zeros.shape[0], len(players.policies)))

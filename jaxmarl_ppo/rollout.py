@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_ppo.faults import INFINITE, NAN, check, health
 from jaxmarl_ppo.lanes import assign_lanes, put, take
-from jaxmarl_ppo.lives import Followed, begin, follow
+from jaxmarl_ppo.lives import Followed, follow, start_following
 from jaxmarl_ppo.mapping import Draw
 from jaxmarl_ppo.noise import Noise, draw_noise
 from jaxmarl_ppo.players import BankSeats, Players
@@ -149,7 +149,7 @@ def rollout(
     start_hidden = slots.hidden
     noise = draw_noise(players, (num_steps, slots.fresh.shape[0]), key)
     (slots, followed), (decisions, lanes, outcomes, faults) = jax.lax.scan(
-        tick, (slots, begin(players, stats)), noise
+        tick, (slots, start_following(players, stats)), noise
     )
     value = _value(players, population, slots, slots.obs, slots.obs.agent_mask)
     record = Rollout(decisions, lanes, outcomes, faults, value, start_hidden, followed)

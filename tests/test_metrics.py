@@ -12,10 +12,10 @@ from probe_envs import FewAct, Ledger, RandomLives, of_slot, quick_jit, read_all
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
-from jaxmarl_ppo import Matchups, ppo
+from jaxmarl_ppo import Matchups, Scripted, ppo
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.faults import FAULT_FIELDS, check, find_fault
-from jaxmarl_ppo.lives import begin, count_lives, follow
+from jaxmarl_ppo.lives import count_lives, follow, start_following
 from jaxmarl_ppo.summary import summarise
 from jaxmarl_ppo.types import EpisodeStats, Outcomes
 
@@ -150,7 +150,7 @@ def test_lives_that_began_before_training_are_not_counted():
     outcomes = outcomes_of(reward, ends, np.ones_like(ends))
     followed, _ = jax.lax.scan(
         lambda followed, outcome: (follow(players, followed, outcome), None),
-        begin(players, stats),
+        start_following(players, stats),
         outcomes,
     )
     running, lives = followed.running, count_lives(players, followed)
@@ -165,12 +165,14 @@ def test_lives_that_began_before_training_are_not_counted():
 
 def test_lives_and_decisions_count_for_whoever_held_the_slot():
     env = RandomLives()
-    tables = ({"*": "left"}, {"*": "right"}, {"*": "random"})
+    tables = ({"*": "left"}, {"*": "right"}, {"*": "script"})
     learner = tiny_learner(
-        env, env.default_params, policies=Matchups(tables), num_envs=ENVS, num_steps=TICKS
-    )
+        env, env.default_params, policies=Matchups(tables), num_envs=ENVS, num_steps=TICKS,
+        config={"specs": {"script": Scripted("random")}},
+    )  # fmt: skip
     players = learner.players
     assert not players.is_fixed
+    assert len(players.scripts) == 1
     state = quick_jit(learner.init)(jax.random.key(0))
     record = quick_jit(lambda state: learner.play(state, jax.random.key(1))[1])(state)
     outcomes = jax.device_get(record.outcomes)
@@ -239,8 +241,10 @@ def test_a_fault_is_named_with_its_place(field, value):
         seen[field][at] = seen[field][2, 1, 2] = True
     else:
         seen[field][at] = value
-    # Neither a later one must hide it, nor one of a later field beside it.
+    # Neither a later one must hide it, nor one of a later field beside it or in the same slot.
     seen["reward"][3, 0, 0] = seen["final_observation"][2, 0, 0] = np.nan
+    if field != "final_observation":
+        seen["final_observation"][at] = np.nan
     fault = find(seen, 7)
     if field == "final_observation":
         at = (2, 0, 0)
