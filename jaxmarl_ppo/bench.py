@@ -21,6 +21,7 @@ import numpy as np
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo import awake
 from jaxmarl_ppo.bench_flops import matmul_gflops, step_flops
 from jaxmarl_ppo.bench_peers import Share, time_calls, time_env
 from jaxmarl_ppo.build import make_learner
@@ -122,6 +123,21 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     learner = make_learner(env, env_params, config)
     # First, since what this process holds slows another one.
     fresh_process = measure_startup(workload) if startup else {}
+    # As in a run.
+    with awake.cores_awake(awake.decide(None, learner.num_devices)):
+        here = _measure_here(learner, env, env_params, config, repeats)
+    return {
+        "workload": asdict(workload),
+        **here,
+        "hardware": describe_hardware(),
+        **fresh_process,
+    }
+
+
+def _measure_here(
+    learner: Learner, env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, repeats: int
+) -> dict[str, Any]:
+    """What `measure` takes in this process."""
     devices = Devices(learner.num_devices)
     state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     machine = [matmul_gflops(learner)]
@@ -143,7 +159,6 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     advantages = min(parts["advantages"].median, learn)
     update, whole = learn - advantages, rollout + learn
     return {
-        "workload": asdict(workload),
         "env_steps_per_s": step.rate(ticks)["median"],
         "env_steps_per_s_range": step.rate(ticks),
         "decisions_per_s": step.rate(decisions)["median"],
@@ -158,8 +173,6 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         "gflop_per_step": flops / 1e9,
         "matmul_gflops": gflops,
         "fraction_of_limit": flops / step.median / 1e9 / gflops,
-        "hardware": describe_hardware(),
-        **fresh_process,
     }
 
 

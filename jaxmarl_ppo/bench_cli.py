@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 import tyro
 from rich.console import Console
 from rich.table import Table
 
+from jaxmarl_ppo import awake
 from jaxmarl_ppo.bench import Workload, measure
 from jaxmarl_ppo.bench_peers import NUM_ENVS, compare
 from jaxmarl_ppo.bench_scaling import (
@@ -146,12 +149,15 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     options.check_effects()
     if options.compare is not None:
         num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
-        result = compare(options.compare, num_envs, options.num_steps, options.repeats)
+        with _cores_awake():
+            result = compare(options.compare, num_envs, options.num_steps, options.repeats)
         result |= {"hardware": describe_hardware()}
         table = format_comparison(result)
     elif options.scaling is not None:
         check_picture_path(options.scaling)
-        result = scaling(repeats=options.repeats) | {"hardware": describe_hardware()}
+        with _cores_awake():
+            result = scaling(repeats=options.repeats)
+        result |= {"hardware": describe_hardware()}
         plot_scaling(result, options.scaling)
         table = format_scaling(result)
     else:
@@ -162,6 +168,11 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     else:
         Console().print(table)
     return 0
+
+
+def _cores_awake() -> AbstractContextManager[None]:
+    """As in a run over all devices."""
+    return awake.cores_awake(awake.decide(None, jax.local_device_count()))
 
 
 def format_comparison(result: dict[str, Any]) -> Table:

@@ -25,6 +25,7 @@ def main(request: str) -> None:
     imported = clock()
     import numpy as np
 
+    from jaxmarl_ppo import awake
     from jaxmarl_ppo.bench import Workload
     from jaxmarl_ppo.compilation import compile_run
     from jaxmarl_ppo.loggers import peak_memory_mb
@@ -35,14 +36,15 @@ def main(request: str) -> None:
     learner = make_learner(*Workload(**asked["workload"]).make())
     built = clock()
     key = jax.random.key(0)
-    run = compile_run(learner, Devices(learner.num_devices), key)
-    compiled = clock()
-    one = np.int32(1)
-    state, metrics = run.init(key)
-    state, metrics = jax.block_until_ready(run.train(state, one, metrics))
-    total_s = time.time() - asked["started"]
-    for _ in range(NUM_UPDATES - 1):
+    with awake.cores_awake(awake.decide(None, learner.num_devices)):
+        run = compile_run(learner, Devices(learner.num_devices), key)
+        compiled = clock()
+        one = np.int32(1)
+        state, metrics = run.init(key)
         state, metrics = jax.block_until_ready(run.train(state, one, metrics))
+        total_s = time.time() - asked["started"]
+        for _ in range(NUM_UPDATES - 1):
+            state, metrics = jax.block_until_ready(run.train(state, one, metrics))
     result = {
         "import_jax_s": jax_imported - began,
         "import_s": imported - jax_imported,

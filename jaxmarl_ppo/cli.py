@@ -76,6 +76,7 @@ def _train(args: list[str]) -> int:
         config,
         options.run_dir,
         progress=options.progress,
+        keep_cores_awake=options.keep_cores_awake,
     )
     result = trainer.train()
     total = config.num_iterations * config.num_envs * config.num_steps

@@ -84,6 +84,8 @@ class TrainOptions:
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         env_kwargs: KEY=VALUE, what the environment is made with.
         progress: show progress.
+        keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
+            by processes of the lowest priority; None for where that helps: on virtual machines.
     """
 
     env: Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
@@ -114,6 +116,7 @@ class TrainOptions:
     run_dir: Path | None = None
     env_kwargs: tuple[str, ...] = ()
     progress: bool = True
+    keep_cores_awake: bool | None = None
 
     def to_config(self) -> TrainConfig:
         """The configuration that these options describe.

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo import checkpoint, config_io
+from jaxmarl_ppo import awake, checkpoint, config_io
 from jaxmarl_ppo.build import check_env_and_params, make_learner
 from jaxmarl_ppo.compilation import TrainFn, compile_run
 from jaxmarl_ppo.config import TrainConfig
@@ -128,6 +128,8 @@ class Trainer:
         run_dir: where to keep the record; it must not exist or be empty. None for
             `runs/<env>-<network>-seed<seed>-<timestamp>`.
         progress: whether to show progress on standard output.
+        keep_cores_awake: whether processes of the lowest priority keep the CPU's cores from falling
+            asleep in the short waits of training; None for where that helps, see `awake.decide`.
 
     Raises:
         ValueError: what does not fit together, or a run folder in use.
@@ -141,6 +143,7 @@ class Trainer:
         run_dir: str | Path | None = None,
         *,
         progress: bool = True,
+        keep_cores_awake: bool | None = None,
     ) -> None:
         check_env_and_params(env, env_params)
         self.env = env
@@ -150,6 +153,7 @@ class Trainer:
         self._show_progress = progress
         self._claim_run_dir()
         self.learner = make_learner(env, env_params, self.config)
+        self._keep_awake = awake.decide(keep_cores_awake, self.learner.num_devices)
 
     def train(self) -> TrainResult:
         """Train to the end, or until Ctrl-C, and save.
@@ -168,7 +172,11 @@ class Trainer:
         folder = self._claim_run_dir()
         folder.mkdir(parents=True, exist_ok=True)
         progress = self._make_progress(folder)
-        with progress, Interruption(lambda: progress.set_phase("stopping")) as interruption:
+        with (
+            awake.cores_awake(self._keep_awake),
+            progress,
+            Interruption(lambda: progress.set_phase("stopping")) as interruption,
+        ):
             with _removed_unless_used(folder):
                 progress.set_phase("compiling")
                 key = jax.random.key(self.config.seed)

@@ -1,0 +1,107 @@
+"""Cores of a virtual machine, kept awake while they wait for each other.
+
+The devices of a CPU wait for each other at every optimiser step. A virtual core that waits goes
+back to its host, and what runs on it afterwards runs slowly for up to a second. So a process of the
+lowest priority spins on every core: it has the time that nothing else wants, and the cores stay.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+from jaxmarl_ppo.parallel import usable_cores
+
+# Ends with the process that started it, however that ends. Ctrl-C is for that one alone.
+SPIN = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+parent, core = map(int, sys.argv[1:])
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+os.sched_setaffinity(0, {core})
+while os.getppid() == parent:
+    for _ in range(100_000):
+        pass
+"""
+
+
+def decide(wanted: bool | None, num_devices: int) -> bool:
+    """Whether a run should keep its cores awake.
+
+    Args:
+        wanted: what the user says; None for where it helps. That is a virtual machine all of whose
+            cores are devices of the run, and without a quota that spinning would use up.
+        num_devices: how many devices the run is spread over.
+
+    Raises:
+        ValueError: it is wanted where it cannot be had or has no effect.
+    """
+    obstacle = None
+    if jax.default_backend() != "cpu":
+        obstacle = f"training runs on a {jax.default_backend()}"
+    elif not hasattr(os, "SCHED_IDLE"):
+        obstacle = f"{sys.platform} has no priority that yields to everything else"
+    elif not sys.executable:
+        obstacle = "there is no Python interpreter to start"
+    if wanted and obstacle:
+        raise ValueError(f"keep_cores_awake=True, but {obstacle}; valid here: None, False")
+    if wanted is not None:
+        return wanted
+    all_cores = num_devices == usable_cores() > 1
+    return not obstacle and all_cores and is_virtual() and not has_cpu_quota()
+
+
+@contextlib.contextmanager
+def cores_awake(wanted: bool) -> Iterator[None]:
+    """Keep all cores that this process may use awake for as long as the body runs.
+
+    Args:
+        wanted: as `decide` says; where False, nothing is done.
+    """
+    spinners: list[subprocess.Popen[bytes]] = []
+    try:
+        for core in sorted(os.sched_getaffinity(0)) if wanted else ():
+            # Isolated and without site packages, so that it starts at once and stays small.
+            command = [sys.executable, "-I", "-S", "-c", SPIN, str(os.getpid()), str(core)]
+            none = subprocess.DEVNULL
+            spinners.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none))
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+        for spinner in spinners:
+            spinner.wait()
+
+
+def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this is a virtual machine, as x86 processors say."""
+    with contextlib.suppress(OSError):
+        return any(
+            line.startswith("flags") and "hypervisor" in line.split()
+            for line in cpuinfo.read_text().splitlines()
+        )
+    return False
+
+
+def has_cpu_quota(
+    groups: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
+) -> bool:
+    """Whether the time on all cores together is limited, as it often is in containers."""
+    try:
+        lines = groups.read_text().splitlines()
+    except OSError:
+        return False
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        place, name = (mount / "cpu", "cpu.cfs_quota_us") if controllers else (mount, "cpu.max")
+        for folder in (place / path.lstrip("/"), place):  # a container sees its own as the root
+            with contextlib.suppress(OSError):
+                if (folder / name).read_text().split()[0] not in ("max", "-1"):
+                    return True
+    return False
