@@ -35,8 +35,8 @@ def _backward(
     saved: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     x, kernel = saved
-    if kernel.shape[1] == 1:  # a product with a column would be a plain loop
-        return gradient * kernel.T, (x * gradient).sum(0)[:, None]
+    if kernel.shape[1] == 1:  # a product with a column would be a plain loop, one with a row is not
+        return gradient * kernel.T, (gradient[:, 0] @ x)[:, None]
     # Without the barrier the transposition would become part of the product again.
     transposed = jax.lax.optimization_barrier(jnp.transpose(x))
     return gradient @ kernel.T, transposed @ gradient
