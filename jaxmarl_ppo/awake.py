@@ -3,6 +3,10 @@
 The devices of a CPU wait for each other at every optimiser step. A virtual core that waits goes
 back to its host, and what runs on it afterwards runs slowly for up to a second. So a process of the
 lowest priority spins on every core: it has the time that nothing else wants, and the cores stay.
+Linux shares cores out between sessions first, so this holds within a session; to others the
+spinning is part of the run.
+
+JAX is not imported before it is needed: programs that do without it keep cores awake, too.
 """
 
 import contextlib
@@ -11,10 +15,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import jax
-
-from jaxmarl_ppo.parallel import usable_cores
 
 # Ends with the process that started it, however that ends. Ctrl-C is for that one alone.
 SPIN = """
@@ -40,6 +40,8 @@ def decide(wanted: bool | None, num_devices: int) -> bool:
     Raises:
         ValueError: it is wanted where it cannot be had or has no effect.
     """
+    import jax
+
     obstacle = None
     if jax.default_backend() != "cpu":
         obstacle = f"training runs on a {jax.default_backend()}"
@@ -53,6 +55,13 @@ def decide(wanted: bool | None, num_devices: int) -> bool:
         return wanted
     all_cores = num_devices == usable_cores() > 1
     return not obstacle and all_cores and is_virtual() and not has_cpu_quota()
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxmarl_ppo.awake import usable_cores
 from jaxmarl_ppo.config import TrainConfig
 from jaxmarl_ppo.rollout import Rollout
 from jaxmarl_ppo.types import BankState, FrozenBank, PyTree, TrainState
@@ -54,13 +55,6 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
             "use_cpu_cores must be called before JAX starts, which the first array or environment "
             "makes it do; call it right after the imports"
         ) from error
-
-
-def usable_cores() -> int:
-    """CPU cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def can_spread() -> bool:

@@ -30,8 +30,6 @@ from ray_baseline.summary import machine, ratios, summarise
 from ray_baseline.tuning import CANDIDATES, changed, fastest
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_ppo import awake
-from jaxmarl_ppo.parallel import usable_cores
 
 # Seconds for everything, and how a scenario's share of them is split.
 QUICK_S = 560.0
@@ -109,15 +107,13 @@ def main(args: Sequence[str]) -> None:
     else:
         for module in ("ray", "torch"):
             import_extra(module, "ray")
-        # For both sides, since it is the machine that gains by it.
-        with awake.cores_awake(awake.decide(None, usable_cores())):
-            if options.tune:
-                result = tune(names, TUNING_S, options.seed)
-            else:
-                rounds = options.rounds or (1 if options.quick else 3)
-                total_s = QUICK_S if options.quick else 60.0 * options.minutes
-                tuned = fastest(json.loads(options.tuned.read_text())) if options.tuned else {}
-                result = compare(names, rounds, total_s, options.seed, tuned)
+        if options.tune:
+            result = tune(names, TUNING_S, options.seed)
+        else:
+            rounds = options.rounds or (1 if options.quick else 3)
+            total_s = QUICK_S if options.quick else 60.0 * options.minutes
+            tuned = fastest(json.loads(options.tuned.read_text())) if options.tuned else {}
+            result = compare(names, rounds, total_s, options.seed, tuned)
         result["command"] = shlex.join(["python", "scripts/compare_ray.py", *args])
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")

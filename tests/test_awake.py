@@ -21,7 +21,7 @@ def machine(monkeypatch):
     """A virtual machine of four cores without a quota; calls change it."""
 
     def change(backend="cpu", cores=4, virtual=True, quota=False):
-        monkeypatch.setattr(awake.jax, "default_backend", lambda: backend)
+        monkeypatch.setattr("jax.default_backend", lambda: backend)
         monkeypatch.setattr(awake, "usable_cores", lambda: cores)
         monkeypatch.setattr(awake, "is_virtual", lambda: virtual)
         monkeypatch.setattr(awake, "has_cpu_quota", lambda: quota)

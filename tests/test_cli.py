@@ -236,6 +236,20 @@ def test_help(capsys):
     assert f"(default: {config.policy.network.lstm_size})" in output
 
 
+@pytest.mark.parametrize(
+    ("args", "wanted"),
+    [([], None), (["--keep-cores-awake", "True"], True), (["--keep-cores-awake", "False"], False)],
+)
+def test_cores_are_kept_awake_as_the_user_says(capsys, monkeypatch, args, wanted):
+    def record(*_, keep_cores_awake, **__):
+        raise ValueError(f"wanted: {keep_cores_awake}")
+
+    monkeypatch.setattr(trainer, "Trainer", record)
+    with pytest.raises(SystemExit):
+        cli.main(["train", "tic_tac_toe", *args])
+    assert f"wanted: {wanted}" in capsys.readouterr().err
+
+
 def test_list_of_environments(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     status, output, _ = run(capsys, "envs")

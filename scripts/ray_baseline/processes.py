@@ -121,10 +121,20 @@ def session_members(session: int) -> list[int]:
     return members
 
 
+def _at_work(session: int) -> list[int]:
+    """A session's processes, but for those that only keep cores awake."""
+    found = []
+    for pid in session_members(session):
+        with contextlib.suppress(OSError):
+            if os.sched_getscheduler(pid) != os.SCHED_IDLE:
+                found.append(pid)
+    return found
+
+
 def session_cpu_s(session: int) -> float:
     """Seconds of cores that a session's processes have used so far."""
     ticks = 0
-    for pid in session_members(session):
+    for pid in _at_work(session):
         with contextlib.suppress(OSError, IndexError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])  # in user and in system mode
@@ -134,7 +144,7 @@ def session_cpu_s(session: int) -> float:
 def session_memory_mb(session: int) -> float:
     """Memory of a session's processes in MB; what several share counts once."""
     total_kb = 0
-    for pid in session_members(session):
+    for pid in _at_work(session):
         with contextlib.suppress(OSError, IndexError):
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             total_kb += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
