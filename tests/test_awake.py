@@ -116,7 +116,6 @@ def test_nothing_is_started_where_cores_may_sleep():
 def test_spinning_ends_with_a_process_that_is_killed():
     code = (
         "import os, signal, sys\n"
-        "sys.path.insert(0, 'tests')\n"
         "from jaxmarl_ppo import awake\n"
         "from pathlib import Path\n"
         "with awake.cores_awake(True):\n"
