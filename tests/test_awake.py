@@ -1,4 +1,4 @@
-"""Cores are kept awake where that helps, yield to everything else, and sleep again afterwards."""
+"""Cores are kept awake where that helps, at the lowest priority, and sleep again afterwards."""
 
 import contextlib
 import os
@@ -88,7 +88,7 @@ def has_ended(pid):
 
 
 @linux
-def test_one_process_spins_on_every_core_and_yields_to_all_others():
+def test_one_process_of_the_lowest_priority_spins_on_every_core():
     before, cores = children(), sorted(os.sched_getaffinity(0))
     with contextlib.suppress(KeyError), awake.cores_awake(True):
         spinners = children() - before
@@ -107,6 +107,7 @@ def test_one_process_spins_on_every_core_and_yields_to_all_others():
     assert children() == before
 
 
+@linux
 def test_nothing_is_started_where_cores_may_sleep():
     with awake.cores_awake(False):
         assert not [p for p in children() if "SCHED_IDLE" in Path(f"/proc/{p}/cmdline").read_text()]
