@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.types import PyTree
 
 Tree = TypeVar("Tree")
@@ -60,5 +61,5 @@ def split_key(key: jax.Array, num_own: int, axis_name: str | None) -> tuple[jax.
     own to compile.
     """
     num_devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
-    keys = jax.random.split(key, 1 + num_devices * num_own)
+    keys = split(key, 1 + num_devices * num_own)
     return keys[0], keys[1:].reshape(num_devices, num_own)[device_index(axis_name)]

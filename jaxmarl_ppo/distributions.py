@@ -11,6 +11,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.threefry import unrolled
+
 if TYPE_CHECKING:
     import distrax
 
@@ -66,7 +68,7 @@ class MaskedCategorical:
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Standard Gumbel, `[*shape, N]`."""
-        return jax.random.gumbel(key, (*shape, self.num_actions))
+        return jax.random.gumbel(unrolled(key), (*shape, self.num_actions))
 
     def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Draw a legal action per row: the largest of logit plus noise (Gumbel 1954)."""
@@ -113,7 +115,7 @@ class BoundedGaussian:
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Standard normal, `[*shape, N]`."""
-        return jax.random.normal(key, (*shape, self.num_dims))
+        return jax.random.normal(unrolled(key), (*shape, self.num_dims))
 
     def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Draw an unsquashed action per row; dimensions that do not exist are 0."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.noise import draw_noise
 from jaxmarl_ppo.rollout import Answer, act, begin_lives, init_slots, step
@@ -114,7 +115,7 @@ def _play(
     chosen: jax.Array | None,  # [episodes, A] int
 ) -> EpisodeTotals:
     env, players, league = learner.env, learner.players, population.league
-    key_reset, key_ticks = jax.random.split(key)
+    key_reset, key_ticks = split(key)
 
     def play_tick(slots: Slots, key: jax.Array) -> tuple[Slots, Answer]:
         noise = draw_noise(players, (num_episodes,), key)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.collectives import all_any, all_sum
 from jaxmarl_ppo.types import BankState, FrozenBank, Games, League, Outcomes, Policies, Pool
 
@@ -155,7 +156,7 @@ def draw_entries(
         weight = (others @ beats) / max(player.shape[0] - 1, 1)
         weight = weight ** (1.0 if spec.priority is None else spec.priority)
     logits = jnp.where(available, jnp.log(jnp.maximum(weight, 1e-6)), -jnp.inf)
-    return jax.random.categorical(key, logits)
+    return jax.random.categorical(unrolled(key), logits)
 
 
 def init_games(counted: jax.Array) -> Games:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.threefry import split
 from jaxmarl_ppo import league as league_lib
 from jaxmarl_ppo import metrics as metrics_lib
 from jaxmarl_ppo.bank_learner import BankLearner, Lesson
@@ -71,7 +72,7 @@ class Learner:
 
     def init(self, key: jax.Array) -> TrainState:
         """Fresh parameters and fresh episodes."""
-        key, key_policies, key_envs, key_stagger = jax.random.split(key, 4)
+        key, key_policies, key_envs, key_stagger = split(key, 4)
         population = self.init_population(key_policies)
         league = population.league
         slots = init_slots(self.env, self.env_params, self.players, league, key_envs, self.num_envs)
@@ -96,7 +97,7 @@ class Learner:
 
     def init_population(self, key: jax.Array) -> Population:
         """What every bank starts from; snapshots are those of their origin."""
-        keys = jax.random.split(key, len(self.banks))
+        keys = split(key, len(self.banks))
         stacks = [seats.bank.init(key) for seats, key in zip(self.players.banks, keys, strict=True)]
         for player in self.loaded:
             stacks[player.bank] = jax.tree.map(
@@ -232,7 +233,7 @@ class Learner:
         return league, games, banks
 
     def _init_episode_stats(self, slots: Slots, counted: jax.Array) -> EpisodeStats:
-        keys = jax.random.split(jax.random.key(0), self.num_envs)
+        keys = split(jax.random.key(0), self.num_envs)
         action = slots.last_action
         step = jax.eval_shape(self.env.step_batch, keys, slots.env_state, action, self.env_params)
         zeros = jnp.zeros(slots.fresh.shape)

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.threefry import unrolled
+
 SHARED, PER_AGENT, ENSEMBLE = "shared", "per_agent", "ensemble"
 
 # One agent's entry in a table: a policy, several drawn uniformly, or several with weights.
@@ -219,7 +221,7 @@ def _independent(choices: Sequence[Mapping[str, float]], agents: tuple[str, ...]
     cumulative = np.cumsum(weights, axis=-1) / weights.sum(-1, keepdims=True)
 
     def draw(key: jax.Array, draw: Draw) -> jax.Array:
-        uniform = jax.random.uniform(key, draw.held.shape)
+        uniform = jax.random.uniform(unrolled(key), draw.held.shape)
         return (uniform[:, None] >= jnp.asarray(cumulative, jnp.float32)).sum(-1)
 
     return PolicyMapping(names, _nonzero_rows(weights), draw)
@@ -237,7 +239,7 @@ def _matchups(spec: Matchups, agents: tuple[str, ...]) -> PolicyMapping:
         fixed = draw.occupied & ~draw.needed
         agrees = ((tables == draw.held) | ~fixed).all(-1) & (weights > 0)
         given = jnp.where(agrees.any() & ~agrees, -jnp.inf, logits)
-        return jnp.asarray(tables)[jax.random.categorical(key, given)]
+        return jnp.asarray(tables)[jax.random.categorical(unrolled(key), given)]
 
     possible = np.zeros((len(agents), len(names)))
     for row, weight in zip(tables, weights, strict=True):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 
+from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.players import Players
 
 
@@ -22,13 +23,13 @@ class Noise(NamedTuple):
 
 def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
     """The noise of one tick, `shape (E,)`, or of many, `(T, E)`."""
-    key_env, key_scripts, key_lives, *keys = jax.random.split(key, 3 + len(players.banks))
+    key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.banks))
     return Noise(
         actions=tuple(
             seats.bank.distribution.noise(key, (*shape, seats.num_lanes))
             for seats, key in zip(players.banks, keys, strict=True)
         ),
-        env=jax.random.split(key_env, shape),
-        scripts=jax.random.split(key_scripts, shape[:-1]) if players.scripts else None,
-        lives=None if players.is_fixed else jax.random.split(key_lives, shape[:-1]),
+        env=split(key_env, shape),
+        scripts=split(key_scripts, shape[:-1]) if players.scripts else None,
+        lives=None if players.is_fixed else split(key_lives, shape[:-1]),
     )

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.threefry import split
 from jaxmarl_ppo import league as league_lib
 from jaxmarl_ppo.agent_inputs import AgentInputs
 from jaxmarl_ppo.league import PoolSeats
@@ -163,13 +164,13 @@ class Players:
             return jnp.broadcast_to(jnp.array(only, jnp.int32), draw.held.shape)
 
         def one(key: jax.Array, draw: Draw) -> jax.Array:
-            key_policy, key_entry = jax.random.split(key)
+            key_policy, key_entry = split(key)
             held = jnp.array(self.policy_of)[draw.held]
             policy = self.mapping.draw_fn(key_policy, draw.replace(held=held))
             policy = jnp.where(draw.needed, policy, held)
             player = jnp.array(self.first_player_of)[policy]
             player = jnp.where(draw.needed, player, draw.held)
-            keys = jax.random.split(key_entry, max(len(self.pools), 1))
+            keys = split(key_entry, max(len(self.pools), 1))
             # Pools last, since whom they draw can depend on who the opponents are.
             for index, (key, pool) in enumerate(zip(keys, self.pools, strict=False)):
                 entry = league_lib.draw_entries(key, league, pool, index, player)
@@ -177,7 +178,7 @@ class Players:
                 player = jnp.where(chosen, pool.first_player + entry, player)
             return player.astype(jnp.int32)
 
-        return jax.vmap(one)(jax.random.split(key, draw.held.shape[0]), draw)
+        return jax.vmap(one)(split(key, draw.held.shape[0]), draw)
 
     def scripted_actions(
         self, slots: Slots, env_params: PyTree, key: jax.Array | None, action: jax.Array
@@ -190,7 +191,7 @@ class Players:
             return action
         num_envs = slots.player.shape[0]
         for index, script in enumerate(self.scripts):
-            keys = jax.random.split(jax.random.fold_in(key, index), num_envs)
+            keys = split(jax.random.fold_in(key, index), num_envs)
             run = jax.vmap(script, in_axes=(0, 0, None, 0))
             mine = slots.player == self.first_script + index
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from jaxmarl_envs.threefry import split
 from jaxmarl_ppo import normalise, recurrence
 from jaxmarl_ppo.distributions import ActionDistribution
 from jaxmarl_ppo.grouping import group_at, invert, rank_in_group
@@ -35,7 +36,7 @@ class PolicyBank:
         """Independent initial parameters for every policy."""
         inputs = jnp.zeros((1, *self.input_shape))
         hidden = self.initial_hidden((1,))
-        keys = jax.random.split(key, self.num_policies)
+        keys = split(key, self.num_policies)
         # One by one, since batches of matrix decompositions can hang; see `networks.orthogonal`.
         params = jax.lax.map(lambda key: self.network.init(key, hidden, inputs)["params"], keys)
         return Policies(

@@ -9,6 +9,7 @@ import optax
 from flax import struct
 from jax.flatten_util import ravel_pytree
 
+from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo import minibatches
 from jaxmarl_ppo.collectives import all_sum
 from jaxmarl_ppo.grouping import group_at
@@ -161,7 +162,7 @@ def update(
     stats = no_stats(blocks.num_blocks.shape[0])
     learning = Learning(flatten(policies.params), opt_state, stats.num_steps > 0, stats)
     # For all epochs at once, since every draw is a program of its own to compile.
-    noise = jax.random.uniform(key, (shape.num_epochs, blocks.resume.size))
+    noise = jax.random.uniform(unrolled(key), (shape.num_epochs, blocks.resume.size))
     learning, _ = jax.lax.scan(epoch, learning, (jnp.arange(shape.num_epochs), noise))
     params = unflatten(learning.params, policies.params)
     return policies.replace(params=params), learning.opt_state, learning.stats

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.faults import INFINITE, NAN, check, health
 from jaxmarl_ppo.lanes import assign_lanes, put, take
 from jaxmarl_ppo.lives import Followed, follow, start_following
@@ -66,8 +67,8 @@ def init_slots(
     num_envs: int,
 ) -> Slots:
     """Begin an episode in every environment; no agent has decided yet."""
-    key_reset, key_draw = jax.random.split(key)
-    keys = jax.random.split(key_reset, num_envs)
+    key_reset, key_draw = split(key)
+    keys = split(key_reset, num_envs)
     obs, env_state = jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
     shape = (num_envs, env.num_agents)
     episode = jnp.zeros(num_envs, jnp.int32)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box
+from jaxmarl_envs.threefry import split, unrolled
 from jaxmarl_ppo.types import PyTree
 
 # Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
@@ -66,12 +67,12 @@ def make_random_script(env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
 
     def draw_discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
         del state, params
-        noise = jax.random.uniform(key, obs.action_mask.shape)
+        noise = jax.random.uniform(unrolled(key), obs.action_mask.shape)
         return jnp.argmax(jnp.where(obs.action_mask, noise, -1.0), axis=-1)
 
     def draw_continuous(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
         del state, obs, params
-        keys = jax.random.split(key, env.num_agents)
+        keys = split(key, env.num_agents)
         rows = [
             jnp.pad(space.sample(key).ravel(), (0, width - space.size))
             for key, space in zip(keys, spaces, strict=True)

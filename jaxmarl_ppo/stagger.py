@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.threefry import split, unrolled
 from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.scripted import make_random_script
 from jaxmarl_ppo.types import PyTree, Slots
@@ -31,9 +32,9 @@ def stagger_episodes(
 
     def tick(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
         obs, env_state = carry
-        key_act, key_env = jax.random.split(jax.random.fold_in(key, index))
-        action = random(env_state, obs, env_params, jax.random.split(key_act, num_envs))
-        keys = jax.random.split(key_env, num_envs)
+        key_act, key_env = split(jax.random.fold_in(unrolled(key), index))
+        action = random(env_state, obs, env_params, split(key_act, num_envs))
+        keys = split(key_env, num_envs)
         stepped = env.step_batch(keys, env_state, action, env_params)[:2]
         # On the host a tick that is dropped costs all before it again, so first come those.
         plays = index >= num_ticks - offset if env.steps_on_host else index < offset

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxmarl_envs.spaces import Box, Discrete, Space
+from jaxmarl_envs.threefry import split
 
 State = TypeVar("State")
 Params = TypeVar("Params")
@@ -125,7 +126,7 @@ class MultiAgentEnv(Generic[State, Params]):
         two: the first steps, the second resets.
         """
         params = self.default_params if params is None else params
-        key_step, key_reset = jax.random.split(key)
+        key_step, key_reset = split(key)
         obs, state, reward, terminated, truncated, info = self._step(
             key_step, state, action, params
         )
@@ -140,15 +141,15 @@ class MultiAgentEnv(Generic[State, Params]):
 
         Resets are computed only on the ticks on which at least one episode is over.
         """
-        split = jax.vmap(jax.random.split)
+        split_all = jax.vmap(split)
         step = jax.vmap(self._step, in_axes=(0, 0, 0, None))
-        step_keys = split(keys)[:, 0]
+        step_keys = split_all(keys)[:, 0]
         obs, state, reward, terminated, truncated, info = step(step_keys, state, action, params)
         over = info["episode_over"]
 
         def reset_some() -> tuple[Observation, State]:
             # Split again: where steps need no keys, ticks without a reset then split nothing.
-            fresh = jax.vmap(self.reset_env, in_axes=(0, None))(split(keys)[:, 1], params)
+            fresh = jax.vmap(self.reset_env, in_axes=(0, None))(split_all(keys)[:, 1], params)
             return jax.vmap(_select)(over, fresh, (obs, state))
 
         obs, state = jax.lax.cond(over.any(), reset_some, lambda: (obs, state))

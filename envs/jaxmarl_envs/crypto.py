@@ -11,6 +11,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete, Space
+from jaxmarl_envs.threefry import unrolled
 
 NUM_SYMBOLS = 4
 EVE, BOB, ALICE = range(3)
@@ -90,7 +91,7 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
     def reset_env(self, key: jax.Array, params: CryptoParams) -> tuple[Observation, CryptoState]:
         """Draw goal and key; nobody has spoken yet."""
         # Two bits of one random word: half the price of two draws, and resets are paid often.
-        bits = (jax.random.bits(key) >> jnp.arange(2, dtype=jnp.uint32)) & 1
+        bits = (jax.random.bits(unrolled(key)) >> jnp.arange(2, dtype=jnp.uint32)) & 1
         goal, secret = jax.nn.one_hot(bits, NUM_SYMBOLS, dtype=jnp.float32)
         state = CryptoState(goal, secret, jnp.zeros(NUM_SYMBOLS), jnp.zeros((), jnp.int32))
         return _observe(state, jnp.array(True)), state

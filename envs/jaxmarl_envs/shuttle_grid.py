@@ -29,6 +29,7 @@ from jaxmarl_envs.shuttle_routes import (
     is_int,
 )
 from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.threefry import split, unrolled
 
 HOLD, LEAVE_BY_ROW, LEAVE_BY_COLUMN = 0, 1, 2
 MAX_SHUTTLES = 64
@@ -168,7 +169,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
 
     def reset_env(self, key: jax.Array, params: ShuttleParams) -> tuple[Observation, ShuttleState]:
         """Begin a shift: distinct uniform cells, everyone empty, and each with its first job."""
-        key_cells, key_jobs = jax.random.split(key)
+        key_cells, key_jobs = split(key)
         num = self.num_agents
         cell = _distinct_cells(key_cells, num, self.guidepath.num_cells)
         job_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_jobs, jnp.arange(num))
@@ -287,7 +288,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         """
         storage_cells = jnp.asarray(self.guidepath.storage_cells)
         port_cells = jnp.asarray(self.guidepath.port_cells)
-        bits = jax.random.bits(jax.random.fold_in(job_key, index), dtype=jnp.uint32)
+        bits = jax.random.bits(jax.random.fold_in(unrolled(job_key), index), dtype=jnp.uint32)
         storage = storage_cells[bits % len(storage_cells)]
         port = port_cells[bits // len(storage_cells) % len(port_cells)]
         return storage, port
@@ -313,7 +314,7 @@ def _distinct_cells(key: jax.Array, num: int, num_cells: int) -> jax.Array:
     place j_i before step i is found by undoing the steps before it: place j_m held what was at m.
     """
     steps = jnp.arange(num)
-    bits = jax.random.bits(key, (num,), jnp.uint32)
+    bits = jax.random.bits(unrolled(key), (num,), jnp.uint32)
     swapped = steps + (bits % (num_cells - steps).astype(jnp.uint32)).astype(jnp.int32)
     place = swapped
     for m in reversed(range(num - 1)):

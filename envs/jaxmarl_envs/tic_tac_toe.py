@@ -11,6 +11,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.threefry import unrolled
 
 ILLEGAL_MODES = ("lose", "random")
 
@@ -231,7 +232,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
     def _random_cell(self, key: jax.Array, empty: jax.Array) -> jax.Array:
         """A uniform draw from the cells of the bitboard `empty [W]`."""
-        return jax.random.categorical(key, jnp.where(self._unpack(empty), 0.0, -jnp.inf))
+        return jax.random.categorical(unrolled(key), jnp.where(self._unpack(empty), 0.0, -jnp.inf))
 
 
 def _is_int(value: object) -> bool:

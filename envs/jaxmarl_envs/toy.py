@@ -10,6 +10,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.threefry import split, unrolled
 from jaxmarl_envs.toy_lives import Basic, EarlyDone, FlexAgents, RoundRobin
 from jaxmarl_envs.toy_probes import DelayedReward, RememberCue, TruncationOnly, ValueOnly
 
@@ -92,7 +93,7 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
 
     def reset_env(self, key: jax.Array, params: RelayParams) -> tuple[Observation, RelayState]:
         """Toss for the goal; A is at 0."""
-        goal = 2 * jax.random.bernoulli(key).astype(jnp.int32) - 1
+        goal = 2 * jax.random.bernoulli(unrolled(key)).astype(jnp.int32) - 1
         zero = jnp.zeros((), jnp.int32)
         state = RelayState(time=zero, position=zero, goal=goal)
         return self._observe(state, params), state
@@ -192,10 +193,10 @@ class MultiSpaces(MultiAgentEnv[MultiSpacesState, MultiSpacesParams]):
     def _draw(
         self, key: jax.Array, time: jax.Array, params: MultiSpacesParams
     ) -> tuple[Observation, MultiSpacesState]:
-        key_target, key_noise = jax.random.split(key)
+        key_target, key_noise = split(key)
         num_actions = jnp.array(self._num_actions)[:, None]
-        target = jax.random.randint(key_target, (2,), 0, num_actions[:, 0])
-        noise = jax.random.uniform(key_noise, (2, max(self._widths)), minval=-1.0)
+        target = jax.random.randint(unrolled(key_target), (2,), 0, num_actions[:, 0])
+        noise = jax.random.uniform(unrolled(key_noise), (2, max(self._widths)), minval=-1.0)
         column = jnp.arange(max(self._widths))
         features = jnp.where(column < num_actions, column == target[:, None], noise)
         features = jnp.where(column < jnp.array(self._widths)[:, None], features, 0.0)
@@ -302,9 +303,9 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         params: PressYourLuckParams,
     ) -> StepResult[PressYourLuckState]:
         """A decision, or the fall of the die; `action` is `[2]` int."""
-        key_bust, key_face = jax.random.split(key)
-        bust = state.thrown & jax.random.bernoulli(key_bust, params.p_bust)
-        face = jax.random.randint(key_face, (), 1, NUM_FACES + 1)
+        key_bust, key_face = split(key)
+        bust = state.thrown & jax.random.bernoulli(unrolled(key_bust), params.p_bust)
+        face = jax.random.randint(unrolled(key_face), (), 1, NUM_FACES + 1)
         holds = ~state.thrown & (action[state.mover] == HOLD) & (state.at_stake > 0)
         passes = bust | holds
 

@@ -15,6 +15,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.threefry import split, unrolled
 
 NUM_TARGETS = 4
 
@@ -22,7 +23,7 @@ NUM_TARGETS = 4
 def draw_targets(key: jax.Array, num_agents: int) -> jax.Array:
     """A uniform target for every slot, `[A]` int32."""
     # Four targets are two bits, and a random word has 32.
-    words = jax.random.bits(key, (-(-num_agents // 16), 1), jnp.uint32)
+    words = jax.random.bits(unrolled(key), (-(-num_agents // 16), 1), jnp.uint32)
     targets = (words >> jnp.arange(0, 32, 2, dtype=jnp.uint32)) % NUM_TARGETS
     return targets.ravel()[:num_agents].astype(jnp.int32)
 
@@ -304,9 +305,9 @@ class FlexAgents(_Naming):
         self, key: jax.Array, state: FlexAgentsState, action: jax.Array, params: FlexAgentsParams
     ) -> StepResult[FlexAgentsState]:
         """Act and age, die, leave, join; `action` is `[A]` int."""
-        key_lives, key_target = jax.random.split(key)
+        key_lives, key_target = split(key)
         # One draw is cheaper than three.
-        chance = jax.random.uniform(key_lives, (self.num_agents + 2,))
+        chance = jax.random.uniform(unrolled(key_lives), (self.num_agents + 2,))
         slots = jnp.arange(self.num_agents)
         before = state.alive
         reward = (before & (action == state.target)).astype(jnp.float32)

@@ -10,6 +10,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.threefry import unrolled
 
 _NUM_SYMBOLS = 2
 
@@ -204,7 +205,7 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
         return obs, state, reward, terminated, jnp.zeros_like(terminated), {}
 
     def _draw(self, key: jax.Array) -> jax.Array:
-        return jax.random.bernoulli(key, shape=(2,)).astype(jnp.int32)
+        return jax.random.bernoulli(unrolled(key), shape=(2,)).astype(jnp.int32)
 
     def _observe(self, state: DelayedRewardState, params: DelayedRewardParams) -> Observation:
         length = params.delay + 1
@@ -275,7 +276,7 @@ class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
         self, key: jax.Array, params: RememberCueParams
     ) -> tuple[Observation, RememberCueState]:
         """Draw and show the cue."""
-        cue = jax.random.bernoulli(key).astype(jnp.int32)
+        cue = jax.random.bernoulli(unrolled(key)).astype(jnp.int32)
         state = RememberCueState(jnp.zeros((), jnp.int32), cue)
         return self._observe(state, params), state
 
