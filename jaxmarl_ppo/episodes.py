@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxmarl_envs.threefry import split
+from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.learner import Learner
 from jaxmarl_ppo.noise import draw_noise
 from jaxmarl_ppo.rollout import Answer, act, begin_lives, init_slots, step
@@ -125,7 +125,7 @@ def _play(
         return after if chosen is None else after.replace(player=chosen), answer
 
     def advance(now: _Progress) -> _Progress:
-        slots, answer = play_tick(now.slots, jax.random.fold_in(key_ticks, now.totals.num_ticks))
+        slots, answer = play_tick(now.slots, fold_in(key_ticks, now.totals.num_ticks))
         totals = _count(now.totals, now.slots.obs.alive, answer)
         return _Progress(slots, totals)
 

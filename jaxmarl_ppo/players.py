@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.threefry import split
+from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo import league as league_lib
 from jaxmarl_ppo.agent_inputs import AgentInputs
 from jaxmarl_ppo.league import PoolSeats
@@ -191,7 +191,7 @@ class Players:
             return action
         num_envs = slots.player.shape[0]
         for index, script in enumerate(self.scripts):
-            keys = split(jax.random.fold_in(key, index), num_envs)
+            keys = split(fold_in(key, index), num_envs)
             run = jax.vmap(script, in_axes=(0, 0, None, 0))
             mine = slots.player == self.first_script + index
 

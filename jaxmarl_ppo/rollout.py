@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.faults import INFINITE, NAN, check, health
+from jaxmarl_ppo.grouping import invert
 from jaxmarl_ppo.lanes import assign_lanes, put, take
 from jaxmarl_ppo.lives import Followed, follow, start_following
 from jaxmarl_ppo.mapping import Draw
@@ -25,6 +26,8 @@ from jaxmarl_ppo.types import (
     PyTree,
     Slots,
 )
+
+MIN_ENVS_AT_ONCE = 16  # of which final observations are valued; fewer would not be cheaper
 
 
 class Rollout(NamedTuple):
@@ -319,10 +322,31 @@ def _final_value(
     obs: Observation,
     truncated: jax.Array,
 ) -> jax.Array:
-    """V(final observation) where a life was truncated, else 0; costs nothing on other ticks."""
+    """V(final observation) where a life was truncated, else 0; costs nothing on other ticks.
+
+    Where episodes begin staggered, few end at a time: computed are a few environments at once, for
+    as long as there are more.
+    """
+    num_envs = truncated.shape[0]
+    size = min(max(num_envs // 8, MIN_ENVS_AT_ONCE), num_envs)
+    seen = slots.replace(env_state=()), obs, truncated
+
+    def values(slots: Slots, obs: Observation, truncated: jax.Array) -> jax.Array:
+        return jnp.where(truncated, _value(players, population, slots, obs, truncated), 0.0)
 
     def compute() -> jax.Array:
-        value = _value(players, population, slots, obs, truncated)
-        return jnp.where(truncated, value, 0.0)
+        if size == num_envs:
+            return values(*seen)
+        concerned = truncated.any(axis=1)
+        rank = jnp.cumsum(concerned)
+        order = invert(rank - 1, concerned, -(-num_envs // size) * size)
+
+        def some_envs(index: jax.Array, total: jax.Array) -> jax.Array:
+            ids = jax.lax.dynamic_slice(order, (index * size,), (size,))
+            some = values(*jax.tree.map(lambda x: x[ids], seen))
+            return total.at[ids].set(some, mode="drop")
+
+        zeros = jnp.zeros_like(slots.last_reward)
+        return jax.lax.fori_loop(0, -(-rank[-1] // size), some_envs, zeros)
 
     return jax.lax.cond(truncated.any(), compute, lambda: jnp.zeros_like(slots.last_reward))

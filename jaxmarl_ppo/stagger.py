@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.threefry import split, unrolled
+from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.recurrence import where_rows
 from jaxmarl_ppo.scripted import make_random_script
 from jaxmarl_ppo.types import PyTree, Slots
@@ -32,7 +32,7 @@ def stagger_episodes(
 
     def tick(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
         obs, env_state = carry
-        key_act, key_env = split(jax.random.fold_in(unrolled(key), index))
+        key_act, key_env = split(fold_in(key, index))
         action = random(env_state, obs, env_params, split(key_act, num_envs))
         keys = split(key_env, num_envs)
         stepped = env.step_batch(keys, env_state, action, env_params)[:2]

@@ -21,15 +21,21 @@ from probe_envs import (
 import jaxmarl_envs
 from jaxmarl_ppo.rollout import rollout
 
-TICKS, ENVS = 16, 3
+TICKS = 16
+AT_ONCE = 2  # environments whose final observations are valued at once, where there are many
 
 
-@pytest.fixture(scope="module", params=["shared", "per_agent"])
+@pytest.fixture(
+    scope="module",
+    params=[("shared", 3), ("per_agent", 3), ("per_agent", 9)],
+    ids=lambda param: f"{param[0]}-{param[1]}",
+)
 def played(request):
     """A learner with memory, and one rollout."""
+    policies, num_envs = request.param
     env = Ledger(RandomLives(), TICKS)
     learner = tiny_learner(
-        env, env.default_params, memory=True, policies=request.param, num_envs=ENVS
+        env, env.default_params, memory=True, policies=policies, num_envs=num_envs
     )
 
     @quick_jit
@@ -38,7 +44,10 @@ def played(request):
         args = (env, state.env_params, learner.players, state.population)
         return state, *rollout(*args, state.slots, state.episode_stats, key, TICKS)
 
-    state, slots, record = jax.device_get(play(jax.random.key(5)))
+    with pytest.MonkeyPatch.context() as patch:
+        if num_envs > 3:
+            patch.setattr("jaxmarl_ppo.rollout.MIN_ENVS_AT_ONCE", AT_ONCE)
+        state, slots, record = jax.device_get(play(jax.random.key(5)))
     return learner, state, slots, record
 
 
@@ -63,6 +72,8 @@ def test_record_is_the_environments_log(played):
     assert joined.any()
     assert (~acted.any(-1)).any()
     assert (record.outcomes.episode_over).any()
+    if learner.num_envs > 3:
+        assert (record.outcomes.truncated.any(-1).sum(-1) > AT_ONCE).any()
 
 
 def test_memory_and_values_equal_an_explicit_loop(played):
@@ -75,7 +86,7 @@ def test_memory_and_values_equal_an_explicit_loop(played):
         quick_jit(lambda params, hidden, x, net=net: net.apply({"params": params}, hidden, x))
         for net in networks
     ]
-    for e, a in np.ndindex(ENVS, learner.env.num_agents):
+    for e, a in np.ndindex(learner.num_envs, learner.env.num_agents):
         index, _ = bank_of(learner, a)
         apply, params = applies[index], params_of(learner, state.banks, a)
         zeros = jax.tree.map(lambda h: np.array(h)[0], networks[index].initial_hidden((1,)))

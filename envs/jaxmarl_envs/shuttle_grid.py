@@ -29,7 +29,7 @@ from jaxmarl_envs.shuttle_routes import (
     is_int,
 )
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_envs.threefry import split, unrolled
+from jaxmarl_envs.threefry import fold_in, split, unrolled
 
 HOLD, LEAVE_BY_ROW, LEAVE_BY_COLUMN = 0, 1, 2
 MAX_SHUTTLES = 64
@@ -172,7 +172,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         key_cells, key_jobs = split(key)
         num = self.num_agents
         cell = _distinct_cells(key_cells, num, self.guidepath.num_cells)
-        job_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_jobs, jnp.arange(num))
+        job_keys = jax.vmap(fold_in, in_axes=(None, 0))(key_jobs, jnp.arange(num))
         zeros = jnp.zeros(num, jnp.int32)
         storage, port = jax.vmap(self._draw_job)(job_keys, zeros)
         has_row_exit = jnp.asarray(self.guidepath.exits[:, ROW] != NO_EXIT)[cell]
@@ -288,7 +288,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         """
         storage_cells = jnp.asarray(self.guidepath.storage_cells)
         port_cells = jnp.asarray(self.guidepath.port_cells)
-        bits = jax.random.bits(jax.random.fold_in(unrolled(job_key), index), dtype=jnp.uint32)
+        bits = jax.random.bits(unrolled(fold_in(job_key, index)), dtype=jnp.uint32)
         storage = storage_cells[bits % len(storage_cells)]
         port = port_cells[bits // len(storage_cells) % len(port_cells)]
         return storage, port

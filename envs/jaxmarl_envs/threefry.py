@@ -9,7 +9,7 @@ rounds are written out; the numbers are the same to the bit.
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +24,9 @@ _WORDS = {8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32, 64: jnp.uint64}
 def unrolled(key: jax.Array) -> jax.Array:
     """The same key, of a type whose draws by `jax.random` have their rounds written out.
 
-    Keys of another generator, and all keys off the CPU, come back as they are. Use the result on
-    the spot and hand nobody a key made from it: its type is not that of `jax.random.key`.
+    Keys of another generator, and all keys off the CPU, come back as they are. Draw from the result
+    on the spot and keep no key made from it, since its type is not that of `jax.random.key`: keys
+    are made by `split` and `fold_in` below.
     """
     partitionable = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
     if jax.default_backend() != "cpu" or not partitionable:
@@ -39,11 +40,20 @@ def unrolled(key: jax.Array) -> jax.Array:
 
 def split(key: jax.Array, num: int | tuple[int, ...] = 2) -> jax.Array:
     """`jax.random.split` to the bit, with keys of the type of `key`."""
+    return _retyped(key, lambda key: jax.random.split(key, num))
+
+
+def fold_in(key: jax.Array, data: jax.Array | int) -> jax.Array:
+    """`jax.random.fold_in` to the bit, with a key of the type of `key`."""
+    return _retyped(key, lambda key: jax.random.fold_in(key, data))
+
+
+def _retyped(key: jax.Array, derive: Callable[[jax.Array], jax.Array]) -> jax.Array:
     fast = unrolled(key)
     if fast is key:
-        return jax.random.split(key, num)
+        return derive(key)
     # Without the barrier what draws with these keys would compute them again for every number.
-    words = jax.lax.optimization_barrier(jax.random.key_data(jax.random.split(fast, num)))
+    words = jax.lax.optimization_barrier(jax.random.key_data(derive(fast)))
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return words
     return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
