@@ -79,7 +79,8 @@ def _hash(
 def _hash_places(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     """The hash of the place, of 64 bits, of every entry of an array of this shape."""
     size = math.prod(shape)
-    if size > np.iinfo(np.uint32).max:
+    # In an exported function the size may be a symbol.
+    if isinstance(size, int) and size > 2**32:
         raise ValueError(f"draws more than 2^32 numbers at once, of shape {shape}")
     low = jax.lax.iota(np.uint32, size).reshape(shape)
     return _hash((key[0], key[1]), (jnp.zeros_like(low), low))
