@@ -4,9 +4,12 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
+from statistics import NormalDist
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.bank_learner import BankLearner
@@ -35,9 +38,8 @@ MICRO_BATCH_ROWS_ELSEWHERE = 65536
 # Rows that are shuffled together, and how many such blocks a minibatch should at least have.
 MAX_BLOCK_ROWS = 32
 MIN_BLOCKS_PER_MINIBATCH = 32
-# Policies that are drawn differ in how many rows they get; one with this many times its share still
-# needs no more gradients than the others.
-UNEVEN_DRAW = 1.25
+# What every gradient costs, in rows: some forty small operations.
+ROWS_PER_GRADIENT = 40
 
 
 def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> Learner:
@@ -55,13 +57,14 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
             f"none of the policies {', '.join(players.policies)} is trainable; there is nothing to "
             "train"
         )
+    num_episodes = _episodes_per_rollout(env, env_params, envs_per_device, config.num_steps)
     return Learner(
         loaded=_load_players(players, plans),
         env=env,
         env_params=env_params,
         players=players,
         banks=tuple(
-            _bank_learner(config, players, seats, plan, envs_per_device)
+            _bank_learner(config, players, seats, plan, envs_per_device, num_episodes)
             if plan.num_trainable
             else None
             for seats, plan in zip(players.banks, plans, strict=True)
@@ -123,6 +126,7 @@ def _bank_learner(
     seats: BankSeats,
     plan: BankPlan,
     envs_per_device: int,
+    num_episodes: float,
 ) -> BankLearner:
     configs = [member.spec.ppo or config.ppo for member in plan.members if member.spec.trainable]
     first = configs[0]  # what shapes the update is the same for all policies of a bank
@@ -143,9 +147,9 @@ def _bank_learner(
             micro_batch_blocks=_micro_batch_blocks(
                 config,
                 seats.bank.is_recurrent,
-                num_rows if players.is_fixed else math.ceil(UNEVEN_DRAW * num_rows),
-                len(configs) * num_minibatches * block_size,
                 block_size,
+                num_rows / (len(configs) * num_minibatches * block_size),
+                _spread_of_draws(players, seats, len(configs), num_episodes),
             ),
             value_clip=first.value_clip,
             kl_control=first.kl_control,
@@ -226,18 +230,48 @@ def _block_size(ppo: PPOConfig, seats: BankSeats, num_rows: int, num_minibatches
     return max(1, min(MAX_BLOCK_ROWS, num_rows // shares))
 
 
+def _spread_of_draws(
+    players: Players, seats: BankSeats, num_policies: int, episodes_per_rollout: float
+) -> float:
+    """Standard deviation of a policy's rows, relative to its share of them.
+
+    It is that of a count of lives, each of which draws one of the policies.
+    """
+    if players.is_fixed:
+        return 0.0
+    lives_of_each = episodes_per_rollout * seats.num_lanes / num_policies
+    return math.sqrt((1.0 - 1.0 / num_policies) / lives_of_each)
+
+
+def _episodes_per_rollout(
+    env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int
+) -> float:
+    """At least so many, as far as is known here."""
+    horizon = env.horizon(env_params)
+    if horizon is None or isinstance(horizon, Tracer):
+        return num_envs
+    return num_envs * max(1.0, num_steps / max(1, int(horizon)))
+
+
 def _micro_batch_blocks(
     config: TrainConfig,
     is_recurrent: bool,
-    num_rows: int,
-    rows_per_block_of_all: int,
     block_size: int,
+    blocks_per_minibatch: float,
+    spread: float,
 ) -> int:
-    """Blocks per gradient: an even part of a full minibatch, at most the wanted rows."""
+    """Blocks per gradient, at most the wanted rows, so that a minibatch costs least on average.
+
+    Larger ones are fewer, smaller ones are filled better. `spread` is the standard deviation of a
+    policy's blocks, relative to `blocks_per_minibatch`.
+    """
     default = RECURRENT_MICRO_BATCH_ROWS if is_recurrent else MICRO_BATCH_ROWS
     wanted = config.micro_batch_rows or default.get(
         jax.default_backend(), MICRO_BATCH_ROWS_ELSEWHERE
     )
-    full = -(-num_rows // rows_per_block_of_all)
-    parts = -(-full * block_size // wanted)
-    return max(1, -(-full // parts))
+    most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
+    size = np.arange(1, most + 1)
+    share = 1.0 + spread * np.array(NormalDist().quantiles(32))
+    num_blocks = np.ceil(blocks_per_minibatch * share)
+    num_gradients = np.ceil(num_blocks[:, None] / size).mean(axis=0)
+    return int(size[np.argmin(num_gradients * (size * block_size + ROWS_PER_GRADIENT))])

@@ -7,8 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo import minibatches
+import jaxmarl_envs
+from jaxmarl_ppo import build, minibatches
+from jaxmarl_ppo.build import make_learner
+from jaxmarl_ppo.config import PolicySpec, TrainConfig
 from jaxmarl_ppo.minibatches import TrainingRows
+from jaxmarl_ppo.networks import MLP
 from jaxmarl_ppo.types import Decisions
 
 K = 3
@@ -172,3 +176,35 @@ def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
         for leaf in jax.tree.leaves(taken.rows):
             if jnp.issubdtype(leaf.dtype, jnp.floating):
                 assert jnp.isfinite(leaf).all()
+
+
+@pytest.mark.parametrize("blocks_per_minibatch", [2.5, 11.0, 17.0, 33.0, 42.7, 128.0])
+@pytest.mark.parametrize("spread", [0.0, 0.06, 0.2])
+def test_micro_batches_are_as_large_as_is_cheapest(blocks_per_minibatch, spread):
+    config = TrainConfig(micro_batch_rows=512)
+    chosen = build._micro_batch_blocks(config, False, 32, blocks_per_minibatch, spread)
+    assert 1 <= chosen <= 16
+    rng = np.random.default_rng(0)
+    drawn = np.ceil(blocks_per_minibatch * (1 + spread * rng.standard_normal(4000)))
+
+    def rows(size):
+        num_gradients = np.ceil(np.maximum(drawn, 0) / size).mean()
+        return num_gradients * (32 * size + build.ROWS_PER_GRADIENT)
+
+    assert rows(chosen) <= 1.03 * min(map(rows, range(1, 17)))
+
+
+def test_draws_spread_by_the_lives_that_draw():
+    env, env_params = jaxmarl_envs.make("crypto")
+
+    def spread(num_envs, policies):
+        policy = PolicySpec(network=MLP(hidden_sizes=(8,)))
+        config = TrainConfig(
+            num_envs=num_envs, num_steps=25, policies=policies, policy=policy, num_devices=1
+        )
+        players = make_learner(env, env_params, config).players
+        return build._spread_of_draws(players, players.banks[0], len(players.policies), num_envs)
+
+    assert spread(8, "per_agent") == 0.0
+    # Of nine policies each is drawn for a ninth of 3 x 8 lives: binomial counts.
+    np.testing.assert_allclose(spread(8, "ensemble:3"), np.sqrt(24 * 8 / 81) / (24 / 9))

@@ -23,7 +23,8 @@ NOT_THE_SAME = (
     "package steps its own compiled ones, all at once.",
     "Each side has the number of parallel environments and the length of rollout that suit it; "
     "networks, passes, rows of a minibatch and the constants of PPO are the same. Where the "
-    "machine is virtual, its cores are kept awake for both.",
+    "machine is virtual, its cores are kept awake for ours; RLlib's processes, of which there are "
+    "more than cores, are slower with it.",
     "Ours trains every decision exactly once per pass. RLlib goes on until every policy has had "
     "all its passes, so that one with fewer rows gets more, pads sequences with zeros, and trains "
     "on an extra row at the end of each piece of an episode whose loss is masked; see the rows "
