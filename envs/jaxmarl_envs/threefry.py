@@ -1,8 +1,8 @@
 """JAX's default random numbers, compiled on a CPU to one kernel a draw instead of a loop of many.
 
-On CPUs JAX compiles the twenty rounds of Threefry to a loop over some twenty kernels, which is
-quick to compile for one draw of many numbers and dear where small draws are frequent. Here the
-rounds are written out; the numbers are the same to the bit.
+On CPUs JAX compiles the twenty rounds of Threefry to a loop of many kernels, which costs little for
+one draw of many numbers and much where small draws are frequent. Here the rounds are written out;
+the numbers are the same to the bit.
 
 >>> noise = jax.random.uniform(unrolled(key), (8,))
 >>> key_first, key_second = split(key)
@@ -52,7 +52,7 @@ def _retyped(key: jax.Array, derive: Callable[[jax.Array], jax.Array]) -> jax.Ar
     fast = unrolled(key)
     if fast is key:
         return derive(key)
-    # Without the barrier what draws with these keys would compute them again for every number.
+    # A barrier, lest the rounds become part of whatever draws with these keys, once for each.
     words = jax.lax.optimization_barrier(jax.random.key_data(derive(fast)))
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return words

@@ -23,7 +23,7 @@ NUM_TARGETS = 4
 def draw_targets(key: jax.Array, num_agents: int) -> jax.Array:
     """A uniform target for every slot, `[A]` int32."""
     # Four targets are two bits, and a random word has 32.
-    # Not by `unrolled`: rounds over so few words an environment are not compiled to vectors.
+    # Not by `unrolled`, which was slower for these few words: see docs/performance.md.
     words = jax.random.bits(key, (-(-num_agents // 16), 1), jnp.uint32)
     targets = (words >> jnp.arange(0, 32, 2, dtype=jnp.uint32)) % NUM_TARGETS
     return targets.ravel()[:num_agents].astype(jnp.int32)
