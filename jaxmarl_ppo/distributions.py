@@ -67,12 +67,23 @@ class MaskedCategorical:
         return jnp.where(mask, outputs, jnp.finfo(outputs.dtype).min)
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """Standard Gumbel, `[*shape, N]`."""
-        return jax.random.gumbel(unrolled(key), (*shape, self.num_actions))
+        """Uniform on [0, 1) in steps of 2^-23, `[*shape]`."""
+        return jax.random.uniform(unrolled(key), shape)
 
     def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Draw a legal action per row: the largest of logit plus noise (Gumbel 1954)."""
-        return jnp.argmax(self._logits(outputs, mask) + noise, axis=-1)
+        """Draw a legal action per row: the first whose cumulative probability exceeds the noise.
+
+        One number per row instead of one per action, since numbers are dear.
+        """
+        sums = self.cumulative(outputs, mask)
+        exceeds = sums > noise[..., None] * sums[..., -1:]
+        # Sums are rounded: where none exceeds it is a legal action all the same.
+        return jnp.argmax(jnp.where(mask, exceeds.astype(jnp.int8), -1), axis=-1)
+
+    def cumulative(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Sums of the probabilities of all actions up to each, `[..., N]`, up to a factor."""
+        logits = self._logits(outputs, mask)
+        return jnp.cumsum(jnp.exp(logits - logits.max(-1, keepdims=True)), axis=-1)
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """The most likely legal action per row."""

@@ -5,6 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+# A layer with so few outputs takes the gradient of its kernel output by output, see `_backward`.
+FEW_OUTPUTS = 6
+
 
 def dense_dot_general(
     x: jax.Array, kernel: jax.Array, dimension_numbers: Any, precision: Any = None
@@ -35,8 +38,13 @@ def _backward(
     saved: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     x, kernel = saved
-    if kernel.shape[1] == 1:  # a product with a column would be a plain loop, one with a row is not
-        return gradient * kernel.T, (gradient[:, 0] @ x)[:, None]
+    if kernel.shape[1] <= FEW_OUTPUTS:
+        # Products with a row read `x` as it is, and cost less than its copy.
+        by_output = [gradient[:, i] @ x for i in range(kernel.shape[1])]
+        of_kernel = jnp.stack(by_output, axis=1)
+        # With a single column it would be a plain loop.
+        of_x = gradient * kernel.T if kernel.shape[1] == 1 else gradient @ kernel.T
+        return of_x, of_kernel
     # Without the barrier the transposition would become part of the product again.
     transposed = jax.lax.optimization_barrier(jnp.transpose(x))
     return gradient @ kernel.T, transposed @ gradient

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxmarl_ppo import __version__
 from jaxmarl_ppo.acting import Rows, pad_rows
+from jaxmarl_ppo.distributions import MaskedCategorical
 from jaxmarl_ppo.exported import ExportedPolicy, pack, unpack
 from jaxmarl_ppo.population_file import write_atomically
 
@@ -175,9 +176,16 @@ def _prefers(
     rows = {name: jnp.asarray(x) for name, x in inputs.items()}
     _, outputs, _ = policy.forward(policy.params, rows, [jnp.asarray(h) for h in hidden])
     mask = pad_rows(rows["action_mask"], outputs.shape[1:])
-    scores = jnp.where(mask, outputs, -jnp.inf)
-    if key is not None:
-        scores += policy.bank.distribution.noise(key, (len(ours),))
-    each, scores = np.arange(len(ours)), np.asarray(scores)
-    largest = np.max(np.abs(scores), axis=-1, where=np.asarray(mask), initial=0.0)
-    return ~(scores[each, ours] - scores[each, theirs] <= rounding * largest)
+    each, legal = np.arange(len(ours)), np.asarray(mask)
+    scores = np.where(legal, outputs, -np.inf)
+    largest = np.max(np.abs(scores), axis=-1, where=legal, initial=0.0)
+    if key is None:
+        return ~(scores[each, ours] - scores[each, theirs] <= rounding * largest)
+    distribution = policy.bank.distribution
+    assert isinstance(distribution, MaskedCategorical)  # as actions are discrete
+    sums = np.asarray(distribution.cumulative(outputs, mask))
+    sums = np.insert(sums / sums[:, -1:], 0, 0.0, axis=1)
+    drawn = np.asarray(distribution.noise(key, (len(ours),)))
+    # By how much the number drawn lies outside the share of the second.
+    outside = np.maximum(sums[each, theirs] - drawn, drawn - sums[each, theirs + 1])
+    return ~(legal[each, theirs] & (outside <= rounding * np.maximum(largest, 1.0)))

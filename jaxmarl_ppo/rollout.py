@@ -27,7 +27,7 @@ from jaxmarl_ppo.types import (
     Slots,
 )
 
-MIN_ENVS_AT_ONCE = 16  # of which final observations are valued; fewer would not be cheaper
+MIN_ENVS_AT_ONCE = 8  # of which final observations are valued; fewer would not be cheaper
 
 
 class Rollout(NamedTuple):
@@ -328,7 +328,7 @@ def _final_value(
     as long as there are more.
     """
     num_envs = truncated.shape[0]
-    size = min(max(num_envs // 8, MIN_ENVS_AT_ONCE), num_envs)
+    size = min(max(num_envs // 16, MIN_ENVS_AT_ONCE), num_envs)
     seen = slots.replace(env_state=()), obs, truncated
 
     def values(slots: Slots, obs: Observation, truncated: jax.Array) -> jax.Array:

@@ -39,6 +39,29 @@ def test_masked_actions_are_never_drawn(masked):
     np.testing.assert_allclose(counts, probs, atol=0.12)
 
 
+def test_every_action_has_its_share_of_the_noise(masked):
+    logits, mask, probs = masked
+    grid = (np.arange(10_000) + 0.5) / 10_000
+    draws = MaskedCategorical(6).sample(grid[:, None], logits, mask)
+    counts = np.stack([(draws == action).mean(0) for action in range(6)], -1)
+    np.testing.assert_allclose(counts, probs, atol=2e-4)
+
+
+def test_rounded_sums_never_yield_an_illegal_action():
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0.0, 5.0, (4_000, 37)).astype(np.float32)
+    mask = rng.random(logits.shape) < 0.2
+    mask[np.arange(4_000), rng.integers(0, 37, 4_000)] = True
+    distribution = MaskedCategorical(37)
+    sums = np.asarray(distribution.cumulative(logits, mask))
+    at_edges = sums[np.arange(4_000), rng.integers(0, 37, 4_000)] / sums[:, -1]
+    for noise in (at_edges, np.nextafter(at_edges, 0), np.zeros(4_000), np.full(4_000, 1 - 2**-23)):
+        draws = distribution.sample(np.clip(noise, 0, 1 - 2**-23), logits, mask)
+        assert mask[np.arange(4_000), draws].all()
+    none_exceeds = distribution.sample(np.ones(4_000), logits, mask)
+    assert mask[np.arange(4_000), none_exceeds].all()
+
+
 def test_an_illegal_action_that_the_network_loves_is_not_drawn():
     logits, mask = jnp.array([1e30, -1e30, 0.0]), jnp.array([False, True, False])
     distribution = MaskedCategorical(3)

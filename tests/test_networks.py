@@ -17,6 +17,7 @@ import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
 from jaxmarl_ppo.build import make_learner
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.matmul import FEW_OUTPUTS, dense_dot_general
 from jaxmarl_ppo.networks import CNN, LSTM, MLP, update_cell
 from jaxmarl_ppo.rollout import init_slots
 
@@ -134,6 +135,23 @@ def test_critic_and_actor_share_nothing_when_separate(lstm_params):
         grads = gradient(lstm_params, index)
         for name in (f"{other}_torso", f"{other}_lstm"):
             assert all((g == 0).all() for g in jax.tree.leaves(grads[name]))
+
+
+@pytest.mark.parametrize("num_outputs", [1, 2, FEW_OUTPUTS, FEW_OUTPUTS + 1])
+def test_a_layer_and_its_gradients_equal_numpy(num_outputs):
+    rng = np.random.default_rng(num_outputs)
+    x, kernel = rng.normal(size=(3, 5, 7)), rng.normal(size=(7, num_outputs))
+    of_y = rng.normal(size=(3, 5, num_outputs))
+
+    def layer(x, kernel):
+        return dense_dot_general(x, kernel, (((2,), (0,)), ((), ())))
+
+    y, backward = jax.vjp(layer, jnp.float32(x), jnp.float32(kernel))
+    of_x, of_kernel = backward(jnp.float32(of_y))
+    np.testing.assert_allclose(y, x @ kernel, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(of_x, of_y @ kernel.T, rtol=1e-4, atol=1e-5)
+    expected = np.einsum("abi,abo->io", x, of_y)
+    np.testing.assert_allclose(of_kernel, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -709,6 +709,21 @@ def test_actions_that_are_liked_alike_may_be_swapped():
     np.testing.assert_array_equal(wrong, [True, True, False])
 
 
+def test_a_number_drawn_on_the_edge_of_two_actions_may_mean_either(monkeypatch):
+    case = the_case("mlp")
+    bank = case.population.banks[0]
+    head = jax.tree.map(jnp.zeros_like, bank.params["policy_head"])
+    bank = bank.replace(params={**bank.params, "policy_head": head})
+    policy = Policy.of(case.learner, case.population.replace(banks=(bank,)))
+    inputs = {"features": np.zeros((4, 27), np.float32), "action_mask": np.ones((4, 9), bool)}
+    inputs["action_mask"][3, 3] = False  # of eight actions each has an eighth
+    drawn = np.array([3 / 9 - 1e-7, 3 / 9 + 1e-7, 3 / 9 + 1e-3, 3 / 8])
+    monkeypatch.setattr(type(policy.bank.distribution), "noise", lambda *_: drawn)
+    call = (inputs, (), jax.random.key(0))
+    wrong = policy_export._prefers(policy, call, (np.full(4, 5), np.array([3, 2, 2, 3])), 1e-5)
+    np.testing.assert_array_equal(wrong, [False, False, True, True])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
