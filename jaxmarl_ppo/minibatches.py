@@ -65,8 +65,8 @@ def pack_rows(
     fill = jnp.clip(counts // num_minibatches, 1, block_size)  # [K]: rows per block
     num_blocks = -(-counts // fill)
     first_block = jnp.cumsum(num_blocks) - num_blocks
-    block = first_block[policy] + rank // fill[policy]
-    position = block * block_size + rank % fill[policy]
+    filled = jax.lax.div(rank, fill[policy])  # cheaper than `//`; a negative rank is not wanted
+    position = (first_block[policy] + filled) * block_size + rank - filled * fill[policy]
     # A policy that does not fill its blocks has fewer than 2 num_minibatches of them.
     capacity = -(-num_rows // block_size) + 2 * num_policies * max_minibatches
     order = invert(position, trainable, capacity * block_size)

@@ -9,8 +9,6 @@ padded than that, each network is sized for the agents that it can play.
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.agent_inputs import AgentInputs, make_agent_inputs
 from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
@@ -20,15 +18,10 @@ from jaxmarl_ppo.network_check import check_network, make_network, named_network
 from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.scripted import Scripted, make_script
+from jaxmarl_ppo.tiles import choose_tiles
 from jaxmarl_ppo.types import PyTree
 
 AnySpec = PolicySpec | Snapshots | Scripted
-# Rows that one matrix product of a tick has; few policies with many rows each want large ones.
-MIN_TILE_ROWS, MAX_TILE_ROWS = 16, {"cpu": 512}
-MAX_TILE_ROWS_ELSEWHERE = 16384
-# Rows of small products that are computed together: a CPU saves some of what starting them costs,
-# an accelerator has room for all.
-BATCH_ROWS = {"cpu": 64}
 # Inputs whose widths round up to the same multiple share a bank, as wide as the widest of them. One
 # vector instruction computes that many numbers, so the padding costs next to nothing.
 INPUT_GRANULE = 16
@@ -141,8 +134,8 @@ def _bank_seats(
     """The bank of a plan, whose players are those from `first_player` to before `end`."""
     encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
     num_policies = end - first_player
-    tile_rows = _tile_rows(env, envs_per_device, encoder, num_policies)
-    batch_rows = BATCH_ROWS.get(jax.default_backend(), MAX_TILE_ROWS_ELSEWHERE)
+    num_lanes = _num_lanes(env, encoder)
+    tile_rows, tiles_at_once = choose_tiles(envs_per_device * num_lanes, num_policies)
     bank = PolicyBank(
         network=make_network(spec.network, encoder, spec.central_critic),
         distribution=encoder.distribution,
@@ -151,7 +144,7 @@ def _bank_seats(
         normalise_observations=spec.normalise_observations,
         normalise_rewards=spec.normalise_rewards,
         tile_rows=tile_rows,
-        tiles_at_once=max(1, batch_rows // tile_rows),
+        tiles_at_once=tiles_at_once,
     )
     _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
     return BankSeats(
@@ -288,10 +281,3 @@ def _member_inputs(
 def _encoder(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInputs:
     slots = sorted({slot for member in plan.members for slot in member.slots})
     return _member_inputs(env, env_params, plan.members[0].spec, tuple(slots))
-
-
-def _tile_rows(env: MultiAgentEnv, num_envs: int, encoder: AgentInputs, num_policies: int) -> int:
-    """Rows of a policy at a tick, were they shared out evenly; a power of two."""
-    share = max(num_envs * _num_lanes(env, encoder) // num_policies, 1)
-    most = MAX_TILE_ROWS.get(jax.default_backend(), MAX_TILE_ROWS_ELSEWHERE)
-    return min(max(1 << (share.bit_length() - 1), MIN_TILE_ROWS), most)

@@ -13,7 +13,7 @@ import jaxmarl_ppo
 
 # From the ground up; modules of one layer do not import each other.
 LAYERS = (
-    ("types", "mapping", "grouping", "matmul", "awake"),
+    ("types", "mapping", "grouping", "matmul", "awake", "tiles"),
     ("collectives",),
     (
         "networks",

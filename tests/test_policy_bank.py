@@ -11,6 +11,7 @@ from probe_envs import quick_jit
 from jaxmarl_ppo.distributions import MaskedCategorical
 from jaxmarl_ppo.networks import LSTM
 from jaxmarl_ppo.policy_bank import PolicyBank
+from jaxmarl_ppo.tiles import MAX_PASS_ROWS, MAX_TILE_ROWS, MIN_TILE_ROWS, choose_tiles
 
 K, TILE = 3, 4
 
@@ -113,3 +114,25 @@ def test_memory_is_told_from_no_memory(bank_and_policies):
     shapes = {h.shape for h in jax.tree.leaves(bank.initial_hidden((2, 3)))}
     assert shapes == {(2, 3, 5)}
     assert all((h == 0).all() for h in jax.tree.leaves(bank.initial_hidden((2, 3))))
+
+
+@pytest.mark.parametrize(("num_rows", "num_policies"), [(384, 9), (1536, 6), (384, 30), (1, 2)])
+def test_tiles_hold_the_rows_of_their_policies_without_much_room(num_rows, num_policies):
+    size, at_once = choose_tiles(num_rows, num_policies)
+    assert MIN_TILE_ROWS <= size <= MAX_TILE_ROWS
+    assert size & (size - 1) == 0
+    assert 1 <= at_once <= MAX_PASS_ROWS // size
+    if num_rows > num_policies:
+        rng = np.random.default_rng(1)
+        counts = rng.multinomial(num_rows, np.full(num_policies, 1 / num_policies), 100)
+        passes = -(-(-(-counts // size)).sum(1) // at_once)
+        assert (passes * at_once * size).mean() < 2.0 * num_rows
+
+
+def test_all_policies_take_one_pass_where_each_has_a_few_rows():
+    assert choose_tiles(384, 9) == (64, 9)
+
+
+def test_an_accelerator_computes_all_tiles_at_once(monkeypatch):
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert choose_tiles(384, 9) == (32, 512)

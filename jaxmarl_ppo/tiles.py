@@ -1,0 +1,57 @@
+"""Rows of policies that are drawn, cut into tiles of one policy each: how large, how many at once.
+
+At a tick each policy has about its share of the rows, now more, now fewer. Its last tile is partly
+empty, and so may be the tiles of the last pass; but every pass has its price.
+"""
+
+import jax
+import numpy as np
+
+# A CPU keeps what a pass works on in its cache.
+MIN_TILE_ROWS, MAX_TILE_ROWS, MAX_PASS_ROWS = 16, 512, 1024
+# A tile and a pass each cost as much as so many more rows would.
+ROWS_PER_TILE, ROWS_PER_PASS = 13, 25
+# An accelerator has room for all of them at once.
+MAX_ROWS_ELSEWHERE = 16384
+NUM_DRAWS = 64
+
+
+def choose_tiles(num_rows: int, num_policies: int) -> tuple[int, int]:
+    """Rows of a tile, and tiles that are computed at once.
+
+    Args:
+        num_rows: that can act at a tick.
+        num_policies: that are drawn for them, each as often as the others.
+    """
+    if jax.default_backend() != "cpu":
+        share = max(num_rows // num_policies, 1)
+        size = min(max(_power_of_two(share), MIN_TILE_ROWS), MAX_ROWS_ELSEWHERE)
+        return size, max(1, MAX_ROWS_ELSEWHERE // size)
+    rng = np.random.default_rng(0)
+    some_rows = max(num_rows // 16, 1)  # whose final observations are valued
+    shares = np.full(num_policies, 1.0 / num_policies)
+    counts = {rows: rng.multinomial(rows, shares, NUM_DRAWS) for rows in (num_rows, some_rows)}
+
+    def cost(size: int, at_once: int) -> float:
+        total = 0.0
+        for rows, drawn in counts.items():
+            fitting = min(size, rows)
+            num_tiles = (-(-drawn // fitting)).sum(axis=1)
+            of_pass = at_once * (fitting + ROWS_PER_TILE) + ROWS_PER_PASS
+            total += (-(-num_tiles // at_once)).mean() * of_pass
+        return total
+
+    sizes = [MIN_TILE_ROWS]
+    while sizes[-1] < min(num_rows, MAX_TILE_ROWS):
+        sizes.append(2 * sizes[-1])
+    choices = [
+        (size, at_once)
+        for size in sizes
+        for at_once in range(1, min(MAX_PASS_ROWS // size, num_rows // size + num_policies) + 1)
+    ]
+    return min(choices, key=lambda choice: cost(*choice))
+
+
+def _power_of_two(x: int) -> int:
+    """The greatest that is not above `x`."""
+    return 1 << (x.bit_length() - 1)
