@@ -22,7 +22,7 @@ class Preset:
 # The variant of every environment: the defaults of RLlib 2.60's PPO.
 RLLIB = "rllib"
 _TIC_TAC_TOE_PPO = PPOConfig(
-    learning_rate=Linear(2e-3, 0.0), entropy_coef=0.4, num_epochs=2, gamma=1.0, gae_lambda=0.9
+    learning_rate=Linear(2e-3, 0.0), entropy_coef=0.6, num_epochs=2, gamma=1.0, gae_lambda=0.9
 )
 _CRYPTO_PPO = PPOConfig(
     learning_rate=Linear(2e-3, 1e-4), entropy_coef=Linear(0.06, 0.003), gamma=0.7, gae_lambda=0.9
