@@ -144,10 +144,9 @@ class Devices:
             out_specs: where the results lie.
             donate: arguments whose memory may be reused.
         """
-        on_cpu = jax.default_backend() == "cpu"
+        options = WIDE_VECTORS if jax.default_backend() == "cpu" else None
         if self.num_devices == 1:
             alone = partial(function, axis_name=None)
-            options = WIDE_VECTORS if on_cpu else None
             return jax.jit(alone, donate_argnums=donate, compiler_options=options)
         spread = jax.shard_map(
             partial(function, axis_name=AXIS),
@@ -156,7 +155,8 @@ class Devices:
             out_specs=out_specs,
             check_vma=False,
         )
-        options = WIDE_VECTORS | ONE_CORE_EACH if on_cpu else None
+        if options is not None:
+            options = options | ONE_CORE_EACH
         return jax.jit(spread, donate_argnums=donate, compiler_options=options)
 
 

@@ -15,6 +15,7 @@ from jaxmarl_ppo.mapping import Draw
 from jaxmarl_ppo.noise import Noise, draw_noise
 from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.recurrence import where_rows
+from jaxmarl_ppo.tiles import envs_valued_at_once
 from jaxmarl_ppo.types import (
     Decisions,
     EpisodeStats,
@@ -26,8 +27,6 @@ from jaxmarl_ppo.types import (
     PyTree,
     Slots,
 )
-
-MIN_ENVS_AT_ONCE = 8  # of which final observations are valued; fewer would not be cheaper
 
 
 class Rollout(NamedTuple):
@@ -328,7 +327,7 @@ def _final_value(
     as long as there are more.
     """
     num_envs = truncated.shape[0]
-    size = min(max(num_envs // 16, MIN_ENVS_AT_ONCE), num_envs)
+    size = envs_valued_at_once(num_envs)
     seen = slots.replace(env_state=()), obs, truncated
 
     def values(slots: Slots, obs: Observation, truncated: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ from jaxmarl_ppo.network_check import check_network, make_network, named_network
 from jaxmarl_ppo.players import BankSeats, Players
 from jaxmarl_ppo.policy_bank import PolicyBank
 from jaxmarl_ppo.scripted import Scripted, make_script
-from jaxmarl_ppo.tiles import choose_tiles
+from jaxmarl_ppo.tiles import choose_tiles, envs_valued_at_once
 from jaxmarl_ppo.types import PyTree
 
 AnySpec = PolicySpec | Snapshots | Scripted
@@ -134,8 +134,9 @@ def _bank_seats(
     """The bank of a plan, whose players are those from `first_player` to before `end`."""
     encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
     num_policies = end - first_player
-    num_lanes = _num_lanes(env, encoder)
-    tile_rows, tiles_at_once = choose_tiles(envs_per_device * num_lanes, num_policies)
+    num_rows = envs_per_device * _num_lanes(env, encoder)
+    valued_rows = envs_valued_at_once(envs_per_device) * len(encoder.slots)
+    tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_policies)
     bank = PolicyBank(
         network=make_network(spec.network, encoder, spec.central_critic),
         distribution=encoder.distribution,

@@ -14,23 +14,30 @@ ROWS_PER_TILE, ROWS_PER_PASS = 13, 25
 # An accelerator has room for all of them at once.
 MAX_ROWS_ELSEWHERE = 16384
 NUM_DRAWS = 64
+MIN_ENVS_VALUED = 8  # at once; fewer would not be cheaper
 
 
-def choose_tiles(num_rows: int, num_policies: int) -> tuple[int, int]:
+def envs_valued_at_once(num_envs: int) -> int:
+    """Environments whose final observations are valued together; few end at a tick."""
+    return min(max(num_envs // 16, MIN_ENVS_VALUED), num_envs)
+
+
+def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[int, int]:
     """Rows of a tile, and tiles that are computed at once.
 
     Args:
         num_rows: that can act at a tick.
+        valued_rows: of the environments that are valued at once.
         num_policies: that are drawn for them, each as often as the others.
     """
     if jax.default_backend() != "cpu":
         share = max(num_rows // num_policies, 1)
-        size = min(max(_power_of_two(share), MIN_TILE_ROWS), MAX_ROWS_ELSEWHERE)
+        power_of_two = 1 << (share.bit_length() - 1)
+        size = min(max(power_of_two, MIN_TILE_ROWS), MAX_ROWS_ELSEWHERE)
         return size, max(1, MAX_ROWS_ELSEWHERE // size)
     rng = np.random.default_rng(0)
-    some_rows = max(num_rows // 16, 1)  # whose final observations are valued
     shares = np.full(num_policies, 1.0 / num_policies)
-    counts = {rows: rng.multinomial(rows, shares, NUM_DRAWS) for rows in (num_rows, some_rows)}
+    counts = {rows: rng.multinomial(rows, shares, NUM_DRAWS) for rows in (num_rows, valued_rows)}
 
     def cost(size: int, at_once: int) -> float:
         total = 0.0
@@ -50,8 +57,3 @@ def choose_tiles(num_rows: int, num_policies: int) -> tuple[int, int]:
         for at_once in range(1, min(MAX_PASS_ROWS // size, num_rows // size + num_policies) + 1)
     ]
     return min(choices, key=lambda choice: cost(*choice))
-
-
-def _power_of_two(x: int) -> int:
-    """The greatest that is not above `x`."""
-    return 1 << (x.bit_length() - 1)

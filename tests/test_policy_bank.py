@@ -118,7 +118,7 @@ def test_memory_is_told_from_no_memory(bank_and_policies):
 
 @pytest.mark.parametrize(("num_rows", "num_policies"), [(384, 9), (1536, 6), (384, 30), (1, 2)])
 def test_tiles_hold_the_rows_of_their_policies_without_much_room(num_rows, num_policies):
-    size, at_once = choose_tiles(num_rows, num_policies)
+    size, at_once = choose_tiles(num_rows, max(num_rows // 16, 1), num_policies)
     assert MIN_TILE_ROWS <= size <= MAX_TILE_ROWS
     assert size & (size - 1) == 0
     assert 1 <= at_once <= MAX_PASS_ROWS // size
@@ -130,9 +130,9 @@ def test_tiles_hold_the_rows_of_their_policies_without_much_room(num_rows, num_p
 
 
 def test_all_policies_take_one_pass_where_each_has_a_few_rows():
-    assert choose_tiles(384, 9) == (64, 9)
+    assert choose_tiles(384, 24, 9) == (64, 9)
 
 
 def test_an_accelerator_computes_all_tiles_at_once(monkeypatch):
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    assert choose_tiles(384, 9) == (32, 512)
+    assert choose_tiles(384, 24, 9) == (32, 512)
