@@ -1,0 +1,289 @@
+"""Print a hash of what a dozen small runs learn and report, to show that a change changes nothing.
+
+    python scripts/fingerprint.py --record before.json     # before the change
+    python scripts/fingerprint.py --check before.json      # after it, on the same machine
+
+Each line covers parameters, the log and an evaluation, to the bit. A hash depends on the processor
+and on the versions of JAX and XLA, so it means nothing on another machine.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import jaxmarl_envs
+from jaxmarl_ppo import (
+    CNN,
+    LSTM,
+    MLP,
+    Ensemble,
+    Linear,
+    Matchups,
+    PolicySpec,
+    PPOConfig,
+    Scripted,
+    Snapshots,
+    TrainConfig,
+    Trainer,
+    use_cpu_cores,
+)
+from jaxmarl_ppo.cross_play import cross_play
+from jaxmarl_ppo.evaluate import evaluate_policies
+
+NOT_HASHED = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
+SMALL_MLP = PolicySpec(network=MLP(hidden_sizes=(16, 16)))
+SMALL_LSTM = LSTM(hidden_sizes=(16,), lstm_size=16)
+SHORT = PPOConfig(num_epochs=2, num_minibatches=2)
+
+Run = tuple[str, dict[str, Any], TrainConfig]
+
+
+def runs() -> dict[str, Run]:
+    """Environment, its arguments and configuration by name: every kind of thing there is."""
+
+    def config(num_iterations: int, num_envs: int, num_steps: int, **kwargs: Any) -> TrainConfig:
+        kwargs = {"policy": SMALL_MLP, "ppo": SHORT, "num_devices": 1, **kwargs}
+        total = num_iterations * num_envs * num_steps
+        return TrainConfig(
+            total_env_steps=total, num_envs=num_envs, num_steps=num_steps, log_interval=2, **kwargs
+        )
+
+    return {
+        "per_agent": ("crypto", {}, config(4, 16, 16, policies="per_agent", num_devices=2)),
+        "ensemble": ("crypto", {}, config(4, 16, 16, policies="ensemble:3")),
+        "normalised": (
+            "tic_tac_toe",
+            {},
+            config(
+                4,
+                16,
+                16,
+                policy=PolicySpec(
+                    network=MLP(hidden_sizes=(16,), separate_critic=True),
+                    normalise_observations=True,
+                    normalise_rewards=True,
+                    central_critic=True,
+                ),
+            ),
+        ),
+        "league": (
+            "tic_tac_toe",
+            {},
+            config(
+                8,
+                32,
+                16,
+                policies=Matchups(
+                    (
+                        {"x": "main", "o": "main"},
+                        {"x": "main", "o": "past"},
+                        {"x": "frozen", "o": "main"},
+                        {"x": "random", "o": "main"},
+                    ),
+                    weights=(0.3, 0.3, 0.2, 0.2),
+                ),
+                specs={
+                    "past": Snapshots("main", size=3, add_every=2, draw="prioritised"),
+                    "frozen": PolicySpec(network=MLP(hidden_sizes=(16, 16)), trainable=False),
+                    "random": Scripted("random"),
+                },
+                num_devices=2,
+            ),
+        ),
+        "cnn": (
+            "tic_tac_toe",
+            {"planes": True},
+            config(
+                3,
+                8,
+                8,
+                policies="per_agent",
+                policy=PolicySpec(network=CNN(hidden_sizes=(16,), channels=(4,))),
+            ),
+        ),
+        "one_tick": (
+            "tic_tac_toe",
+            {},
+            config(
+                12,
+                8,
+                1,
+                policies="per_agent",
+                policy=PolicySpec(network=SMALL_LSTM, prev_action=True, prev_reward=True),
+                ppo=PPOConfig(num_epochs=2, num_minibatches=1, bptt_length=3),
+            ),
+        ),
+        "shuttle_lstm": (
+            "shuttle_grid",
+            {},
+            config(
+                4,
+                8,
+                24,
+                policy=PolicySpec(network=SMALL_LSTM, append_agent_id=True),
+                ppo=PPOConfig(
+                    num_epochs=2,
+                    num_minibatches=2,
+                    bptt_length=6,
+                    discount_by="tick",
+                    learning_rate=Linear(2e-3, 1e-4),
+                ),
+                num_devices=2,
+            ),
+        ),
+        "unequal_ppo": (
+            "asymmetric_play",
+            {},
+            config(
+                4,
+                16,
+                16,
+                policies="per_agent",
+                specs={
+                    "alice": PolicySpec(
+                        network=MLP(hidden_sizes=(16, 16)),
+                        ppo=PPOConfig(num_epochs=3, num_minibatches=1, gamma=0.9, gae_lambda=0.8),
+                    )
+                },
+            ),
+        ),
+        "kl_penalty": (
+            "crypto",
+            {},
+            config(
+                4,
+                8,
+                16,
+                ppo=PPOConfig(
+                    num_epochs=2,
+                    num_minibatches=2,
+                    value_clip="ppo2",
+                    value_clip_eps=0.2,
+                    kl_control="penalty",
+                    target_kl=0.01,
+                ),
+            ),
+        ),
+        "early_stop": (
+            "early_done",
+            {},
+            config(
+                4,
+                8,
+                8,
+                policies="ensemble:2",
+                ppo=PPOConfig(
+                    num_epochs=4,
+                    num_minibatches=1,
+                    learning_rate=3e-2,
+                    value_clip="squared_error",
+                    value_clip_eps=0.5,
+                    kl_control="early_stop",
+                    target_kl=1e-3,
+                ),
+            ),
+        ),
+        "continuous": (
+            "gymnax",
+            {"env_id": "Pendulum-v1", "num_agents": 2},
+            config(3, 8, 16, policy=PolicySpec(network=SMALL_LSTM, prev_action=True)),
+        ),
+        "lives": (
+            "flex_agents",
+            {},
+            config(4, 16, 16, policies=Ensemble(2, weights=(0.7, 0.3), joint=True)),
+        ),
+        "two_banks": ("multi_spaces", {}, config(3, 16, 8, policies="ensemble:2")),
+    }
+
+
+def fingerprint(run: Run, folder: Path) -> dict[str, str]:
+    """Hashes of one run: of what it learnt, logged and evaluated to."""
+    name, env_kwargs, config = run
+    env, params = jaxmarl_envs.make(name, **env_kwargs)
+    trainer = Trainer(env, params, config, folder, progress=False, keep_cores_awake=False)
+    result = trainer.train()
+    history = [{k: v for k, v in e.items() if k not in NOT_HASHED} for e in result.history]
+    hashes = {
+        "parameters": hash_leaves(jax.tree.leaves(result.population.banks)),
+        "state": hash_leaves(sorted(jax.tree.leaves(result.state), key=sort_key)),
+        "log": hash_text(history),
+    }
+    population = jax.device_get(result.population)
+    report = evaluate_policies(env, params, trainer.learner, population, episodes=16, seed=1)
+    hashes["evaluation"] = hash_text(report)
+    if trainer.learner.rated:
+        table = cross_play(trainer.learner, population, episodes=8, seed=2)
+        hashes["cross_play"] = hash_text(table)
+    return hashes
+
+
+def sort_key(leaf: Any) -> tuple[str, str]:
+    """An order of leaves that does not depend on where they stand in a tree."""
+    array = as_numpy(leaf)
+    return f"{array.dtype}{array.shape}", hash_leaves([leaf])
+
+
+def hash_leaves(leaves: list[Any]) -> str:
+    """Of the bits of arrays."""
+    digest = hashlib.sha256()
+    for leaf in leaves:
+        array = as_numpy(leaf)
+        digest.update(
+            f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+        )
+    return digest.hexdigest()[:16]
+
+
+def as_numpy(leaf: Any) -> np.ndarray:
+    """An array, keys as their data."""
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(leaf)
+
+
+def hash_text(data: Any) -> str:
+    """Of plain data; Python writes floats so that no bit is lost."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def main() -> int:
+    """Compare or record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--record", type=Path, help="write the hashes to this file")
+    group.add_argument("--check", type=Path, help="compare with the hashes in this file")
+    parser.add_argument("--only", nargs="*", help="some of the runs")
+    options = parser.parse_args()
+    use_cpu_cores(2)
+    chosen = {name: run for name, run in runs().items() if name in (options.only or runs())}
+    found: dict[str, dict[str, str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, run in chosen.items():
+            found[name] = fingerprint(run, Path(folder) / name)
+            print(name, *(f"{part} {value}" for part, value in found[name].items()), flush=True)
+    if options.record:
+        options.record.write_text(json.dumps(found, indent=2) + "\n")
+    if options.check:
+        before = json.loads(options.check.read_text())
+        changed = [
+            f"{name}: {part}"
+            for name in found
+            for part in found[name]
+            if before.get(name, {}).get(part) != found[name][part]
+        ]
+        print("changed: " + ("; ".join(changed) or "nothing"))
+        return int(bool(changed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
