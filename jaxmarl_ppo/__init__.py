@@ -10,49 +10,54 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxmarl_ppo.build import make_learner
-    from jaxmarl_ppo.checkpoint import LoadedRun, load_run
-    from jaxmarl_ppo.config import Linear, PolicySpec, PPOConfig, TrainConfig
-    from jaxmarl_ppo.exported import ExportedPolicy, load_exported
-    from jaxmarl_ppo.league import Snapshots
-    from jaxmarl_ppo.mapping import Draw, Ensemble, MappingFunction, Matchups
-    from jaxmarl_ppo.networks import CNN, LSTM, MLP
-    from jaxmarl_ppo.parallel import use_cpu_cores
-    from jaxmarl_ppo.policy import Policy
-    from jaxmarl_ppo.presets import PRESETS, Preset, preset
-    from jaxmarl_ppo.scripted import Scripted
-    from jaxmarl_ppo.trainer import EnvironmentFault, Trainer, TrainingDiverged, TrainResult
+    from jaxmarl_ppo.config.presets import PRESETS, Preset, preset
+    from jaxmarl_ppo.config.train import Linear, PolicySpec, PPOConfig, TrainConfig
+    from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
+    from jaxmarl_ppo.deploy.policy import Policy
+    from jaxmarl_ppo.devices.sharding import use_cpu_cores
+    from jaxmarl_ppo.learner.build import make_learner
+    from jaxmarl_ppo.learner.league_results import Snapshots
+    from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+    from jaxmarl_ppo.policies.mapping import Draw, Ensemble, MappingFunction, Matchups
+    from jaxmarl_ppo.policies.scripted import Scripted
+    from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
+    from jaxmarl_ppo.training.trainer import (
+        EnvironmentFault,
+        Trainer,
+        TrainingDiverged,
+        TrainResult,
+    )
 
 __version__ = "0.1.0"
 
 _MODULES = {
-    "CNN": "networks",
-    "Draw": "mapping",
-    "Ensemble": "mapping",
-    "EnvironmentFault": "trainer",
-    "ExportedPolicy": "exported",
-    "LSTM": "networks",
-    "Linear": "config",
-    "LoadedRun": "checkpoint",
-    "MLP": "networks",
-    "MappingFunction": "mapping",
-    "Matchups": "mapping",
-    "PPOConfig": "config",
-    "PRESETS": "presets",
-    "Policy": "policy",
-    "PolicySpec": "config",
-    "Preset": "presets",
-    "Scripted": "scripted",
-    "Snapshots": "league",
-    "TrainConfig": "config",
-    "TrainResult": "trainer",
-    "Trainer": "trainer",
-    "TrainingDiverged": "trainer",
-    "load_exported": "exported",
-    "load_run": "checkpoint",
-    "make_learner": "build",
-    "preset": "presets",
-    "use_cpu_cores": "parallel",
+    "CNN": "networks.actor_critic",
+    "Draw": "policies.mapping",
+    "Ensemble": "policies.mapping",
+    "EnvironmentFault": "training.trainer",
+    "ExportedPolicy": "deploy.exported",
+    "LSTM": "networks.actor_critic",
+    "Linear": "config.train",
+    "LoadedRun": "runs.run_folder",
+    "MLP": "networks.actor_critic",
+    "MappingFunction": "policies.mapping",
+    "Matchups": "policies.mapping",
+    "PPOConfig": "config.train",
+    "PRESETS": "config.presets",
+    "Policy": "deploy.policy",
+    "PolicySpec": "config.train",
+    "Preset": "config.presets",
+    "Scripted": "policies.scripted",
+    "Snapshots": "learner.league_results",
+    "TrainConfig": "config.train",
+    "TrainResult": "training.trainer",
+    "Trainer": "training.trainer",
+    "TrainingDiverged": "training.trainer",
+    "load_exported": "deploy.exported",
+    "load_run": "runs.run_folder",
+    "make_learner": "learner.build",
+    "preset": "config.presets",
+    "use_cpu_cores": "devices.sharding",
 }
 
 __all__ = [

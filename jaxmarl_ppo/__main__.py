@@ -1,5 +1,5 @@
 """`python -m jaxmarl_ppo` is `jaxmarl-ppo`."""
 
-from jaxmarl_ppo.cli import main
+from jaxmarl_ppo.cli.main import main
 
 main()

@@ -6,7 +6,7 @@ python scripts/benchmark.py --env crypto --policies per_agent --num-envs 256 --n
 import sys
 
 from jaxmarl_ppo import use_cpu_cores
-from jaxmarl_ppo.bench_cli import main
+from jaxmarl_ppo.cli.bench import main
 
 if __name__ == "__main__":
     use_cpu_cores()

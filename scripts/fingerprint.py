@@ -12,7 +12,6 @@ import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,8 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
-from jaxmarl_ppo.cross_play import cross_play
-from jaxmarl_ppo.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation.cross_play import cross_play
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 
 NOT_HASHED = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
 SMALL_MLP = PolicySpec(network=MLP(hidden_sizes=(16, 16)))
@@ -245,7 +244,7 @@ def hash_leaves(leaves: list[Any]) -> str:
 
 def as_numpy(leaf: Any) -> np.ndarray:
     """An array, keys as their data."""
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
@@ -257,7 +256,7 @@ def hash_text(data: Any) -> str:
 
 def main() -> int:
     """Compare or record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--record", type=Path, help="write the hashes to this file")
     group.add_argument("--check", type=Path, help="compare with the hashes in this file")

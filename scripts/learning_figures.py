@@ -20,9 +20,9 @@ from typing import Any
 
 import jaxmarl_envs
 from jaxmarl_ppo import PRESETS, Trainer, preset, use_cpu_cores
-from jaxmarl_ppo.evaluate import evaluate_policies, format_report
-from jaxmarl_ppo.hardware import describe_hardware
-from jaxmarl_ppo.trainer import TrainResult
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, format_report
+from jaxmarl_ppo.machine.hardware import describe_hardware
+from jaxmarl_ppo.training.trainer import TrainResult
 
 ROOT = Path(__file__).resolve().parent.parent
 # What tells the progress of a scenario, and of whom; of others, the returns do.

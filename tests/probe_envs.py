@@ -12,11 +12,11 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_ppo.bank_learner import BankLearner
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.learner import Learner
-from jaxmarl_ppo.networks import LSTM, MLP
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.ppo.bank_learner import BankLearner
 
 # Tests compile many small functions and run each a few times.
 quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})

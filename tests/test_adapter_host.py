@@ -25,8 +25,8 @@ from jaxmarl_envs.adapters.pettingzoo_in import MAX_TICKS, from_pettingzoo
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.groups import Grouped
 from jaxmarl_ppo import PPOConfig, Scripted, TrainConfig, Trainer
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.learner.build import make_learner
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.host.SlowEnvironmentWarning")
 CRYPTO, SPREAD = "mpe2.simple_crypto_v3", "mpe2.simple_spread_v3"

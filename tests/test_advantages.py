@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import rlax
 
-from jaxmarl_ppo.advantages import (
+from jaxmarl_ppo.credit.advantages import (
     Timeline,
     discounted_returns,
     own_timeline_gae,
     rollout_end,
     standardise_own,
 )
-from jaxmarl_ppo.lanes import make_rows
-from jaxmarl_ppo.pending import Factors, estimate, open_decisions
+from jaxmarl_ppo.credit.pending import Factors, estimate, open_decisions
+from jaxmarl_ppo.ops.lanes import make_rows
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 

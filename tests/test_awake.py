@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from jaxmarl_envs import make
-from jaxmarl_ppo import TrainConfig, Trainer, awake, trainer
+from jaxmarl_ppo import TrainConfig, Trainer
+from jaxmarl_ppo.machine import awake
+from jaxmarl_ppo.training import trainer
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux's idle priority")
 

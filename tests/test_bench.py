@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo import bench, bench_cli, bench_peers
-from jaxmarl_ppo.bench import Workload, measure
-from jaxmarl_ppo.bench_flops import matmul_shapes
-from jaxmarl_ppo.bench_peers import PEERS, Peer, Share, compare, play_ticks, time_in_turn
-from jaxmarl_ppo.bench_scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.cli import main
+from jaxmarl_ppo.bench import peers as bench_peers
+from jaxmarl_ppo.bench import training as bench
+from jaxmarl_ppo.bench.flops import matmul_shapes
+from jaxmarl_ppo.bench.peers import PEERS, Peer, Share, compare, play_ticks, time_in_turn
+from jaxmarl_ppo.bench.scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
+from jaxmarl_ppo.bench.training import Workload, measure
+from jaxmarl_ppo.cli import bench as bench_cli
+from jaxmarl_ppo.cli.main import main
+from jaxmarl_ppo.learner.build import make_learner
 
 SMALL = Workload("tic_tac_toe", network_kwargs={"hidden_sizes": (8,)}, num_envs=2, num_steps=2)
 TINY = Workload(policies="per_agent", num_envs=4, num_steps=3, num_epochs=2, num_minibatches=2)

@@ -13,13 +13,16 @@ import jax
 import pytest
 from rich.console import Console
 
-from jaxmarl_ppo import cli, cli_options, cli_values, progress, trainer
-from jaxmarl_ppo.checkpoint import load_run
-from jaxmarl_ppo.config import Linear, PPOConfig
-from jaxmarl_ppo.exported import load_exported
-from jaxmarl_ppo.mapping import Ensemble, Matchups
-from jaxmarl_ppo.networks import CNN, LSTM, MLP
-from jaxmarl_ppo.presets import preset
+from jaxmarl_ppo.cli import main as cli
+from jaxmarl_ppo.cli import options as cli_options
+from jaxmarl_ppo.cli import values as cli_values
+from jaxmarl_ppo.config.presets import preset
+from jaxmarl_ppo.config.train import Linear, PPOConfig
+from jaxmarl_ppo.deploy.exported import load_exported
+from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.policies.mapping import Ensemble, Matchups
+from jaxmarl_ppo.runs.run_folder import load_run
+from jaxmarl_ppo.training import progress, trainer
 
 TINY = ["--num-envs", "4", "--num-steps", "8", "--hidden-sizes", "4", "--ppo.num-minibatches", "2"]
 

@@ -14,24 +14,11 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo import (
-    Ensemble,
-    MappingFunction,
-    Matchups,
-    Scripted,
-    TrainConfig,
-    cli_options,
-    preset,
-)
-from jaxmarl_ppo.build import make_hyperparams, make_learner
-from jaxmarl_ppo.compat.rllib import (
-    RLlibTranslationWarning,
-    from_rllib_config,
-    rllib_ppo_defaults,
-    translate_rllib_config,
-)
-from jaxmarl_ppo.compat.rllib_defaults import NO_DEFAULT, is_default
-from jaxmarl_ppo.compat.rllib_keys import (
+from jaxmarl_ppo import Ensemble, MappingFunction, Matchups, Scripted, TrainConfig, preset
+from jaxmarl_ppo.cli import options as cli_options
+from jaxmarl_ppo.config.as_json import config_from_dict, config_to_dict
+from jaxmarl_ppo.config.rllib.defaults import NO_DEFAULT, is_default
+from jaxmarl_ppo.config.rllib.keys import (
     INTERNAL,
     LOST,
     MODEL,
@@ -40,10 +27,16 @@ from jaxmarl_ppo.compat.rllib_keys import (
     RENAMED,
     TRANSLATED,
 )
-from jaxmarl_ppo.compat.rllib_machinery import MACHINERY
-from jaxmarl_ppo.config_io import config_from_dict, config_to_dict
-from jaxmarl_ppo.networks import LSTM, MLP
-from jaxmarl_ppo.ppo import UpdateShape, value_loss
+from jaxmarl_ppo.config.rllib.machinery import MACHINERY
+from jaxmarl_ppo.config.rllib.translate import (
+    RLlibTranslationWarning,
+    from_rllib_config,
+    rllib_ppo_defaults,
+    translate_rllib_config,
+)
+from jaxmarl_ppo.learner.build import make_hyperparams, make_learner
+from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.ppo.update import UpdateShape, value_loss
 
 # A batch that needs no rounding and a count that is said: nothing is left to tell.
 EXACT = {"train_batch_size": 4096, "num_env_runners": 4}
@@ -595,7 +588,7 @@ def test_keys_of_other_versions_are_told_where_they_are_set():
 def test_nothing_of_ray_is_imported():
     code = (
         "import sys, warnings; warnings.simplefilter('ignore')\n"
-        "from jaxmarl_ppo.compat.rllib import from_rllib_config\n"
+        "from jaxmarl_ppo.config.train.rllib.translate import from_rllib_config\n"
         "from_rllib_config({'lr': 1e-3})\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('ray', 'torch')])\n"
     )

@@ -27,8 +27,7 @@ from jaxmarl_ppo import (
     TrainConfig,
     preset,
 )
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.config_io import (
+from jaxmarl_ppo.config.as_json import (
     config_from_dict,
     config_to_dict,
     dump_json,
@@ -39,6 +38,7 @@ from jaxmarl_ppo.config_io import (
     params_to_json,
     with_explicit_network,
 )
+from jaxmarl_ppo.learner.build import make_learner
 
 
 def through_json(config: TrainConfig, **kwargs) -> TrainConfig:

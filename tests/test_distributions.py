@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo.distributions import (
+from jaxmarl_ppo.networks.distributions import (
     MAX_LOG_STD,
     MIN_LOG_STD,
     BoundedGaussian,

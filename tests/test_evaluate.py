@@ -16,24 +16,29 @@ import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
 from jaxmarl_envs.shuttle_dispatchers import DISPATCHERS
 from jaxmarl_envs.tic_tac_toe_solver import GameTable
-from jaxmarl_ppo import evaluate, tic_tac_toe_report
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.checkpoint import CONFIG_FILE, run_record
-from jaxmarl_ppo.config import PolicySpec, TrainConfig
-from jaxmarl_ppo.evaluate import (
+from jaxmarl_ppo.config.train import PolicySpec, TrainConfig
+from jaxmarl_ppo.evaluation import evaluate
+from jaxmarl_ppo.evaluation.evaluate import (
     evaluate_policies,
     evaluate_run,
     format_report,
     play_episodes,
 )
-from jaxmarl_ppo.evaluation import Evaluation
-from jaxmarl_ppo.league import Snapshots
-from jaxmarl_ppo.mapping import Matchups
-from jaxmarl_ppo.networks import CNN, LSTM, MLP
-from jaxmarl_ppo.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.scenario_reports import SCENARIOS, find_scenario
-from jaxmarl_ppo.scripted import Scripted, make_random_script
-from jaxmarl_ppo.tic_tac_toe_report import move_probabilities, report_tic_tac_toe, why_not_exact
+from jaxmarl_ppo.evaluation.scenarios import tic_tac_toe as tic_tac_toe_report
+from jaxmarl_ppo.evaluation.scenarios.base import Evaluation
+from jaxmarl_ppo.evaluation.scenarios.registry import SCENARIOS, find_scenario
+from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import (
+    move_probabilities,
+    report_tic_tac_toe,
+    why_not_exact,
+)
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.league_results import Snapshots
+from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.policies.mapping import Matchups
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
+from jaxmarl_ppo.policies.scripted import Scripted, make_random_script
+from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
 from jaxmarl_ppo.types import Moments
 
 MLP8, LSTM8 = MLP(hidden_sizes=(8,)), LSTM(hidden_sizes=(8,), lstm_size=8)

@@ -108,7 +108,7 @@ def test_importing_the_package_loads_nothing_heavy():
         "print(sorted(m for m in sys.modules if m.startswith('jaxmarl_ppo.')))\n"
         "print([m for m in ('jax', 'flax', 'numpy', 'jaxmarl_envs') if m in sys.modules])\n"
         "jaxmarl_ppo.Snapshots\n"
-        "print('jaxmarl_ppo.league' in sys.modules, 'jaxmarl_ppo.trainer' in sys.modules)\n"
+        "print('jaxmarl_ppo.learner.league_results' in sys.modules, 'jaxmarl_ppo.training.trainer' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "[]", "True False"]
@@ -134,5 +134,5 @@ def test_this_test_reads_imports(tmp_path):
     path.write_text(
         "def f():\n    from jaxmarl_ppo import trainer\n    import jaxmarl_envs.crypto\n"
     )
-    assert imported(path, "jaxmarl_ppo") == {"jaxmarl_ppo.trainer", "jaxmarl_envs.crypto"}
+    assert imported(path, "jaxmarl_ppo") == {"jaxmarl_ppo.training.trainer", "jaxmarl_envs.crypto"}
     assert ours(path) == {"trainer"}

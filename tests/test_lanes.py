@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from probe_envs import FewAct, quick_jit, tiny_learner
 
-from jaxmarl_ppo import MLP, Matchups, PolicySpec, PPOConfig, faults
-from jaxmarl_ppo.lanes import assign_lanes, make_rows, put, take
+from jaxmarl_ppo import MLP, Matchups, PolicySpec, PPOConfig
+from jaxmarl_ppo.ops.lanes import assign_lanes, make_rows, put, take
+from jaxmarl_ppo.rollout import faults
 from jaxmarl_ppo.types import Decisions
 
 E, S, T = 4, 5, 6

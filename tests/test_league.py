@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo import league as league_lib
-from jaxmarl_ppo.league import PoolSeats, Snapshots, elo_ratings
+from jaxmarl_ppo.learner import league_results as league_lib
+from jaxmarl_ppo.learner.league_results import PoolSeats, Snapshots, elo_ratings
 from jaxmarl_ppo.types import FrozenBank, Outcomes, Policies
 
 Q, SIZE = 6, 3

@@ -18,8 +18,8 @@ from probe_envs import (
     tiny_learner,
 )
 
-from jaxmarl_ppo.config import Linear
-from jaxmarl_ppo.faults import FAULT_FIELDS
+from jaxmarl_ppo.config.train import Linear
+from jaxmarl_ppo.rollout.faults import FAULT_FIELDS
 
 
 def assert_equal(x, y):

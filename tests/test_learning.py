@@ -6,7 +6,7 @@ import pytest
 
 import jaxmarl_envs
 from jaxmarl_ppo import Trainer, preset
-from jaxmarl_ppo.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo.mapping import Draw, Ensemble, MappingFunction, Matchups, make_mapping
+from jaxmarl_ppo.policies.mapping import Draw, Ensemble, MappingFunction, Matchups, make_mapping
 
 AGENTS = ("a", "b", "c")
 CARS = ("car_0", "car_1", "bike_0")

@@ -12,11 +12,12 @@ from probe_envs import FewAct, Ledger, RandomLives, of_slot, quick_jit, read_all
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
-from jaxmarl_ppo import Matchups, Scripted, ppo
-from jaxmarl_ppo import metrics as metrics_lib
-from jaxmarl_ppo.faults import FAULT_FIELDS, check, find_fault
-from jaxmarl_ppo.lives import count_lives, follow, start_following
-from jaxmarl_ppo.summary import summarise
+from jaxmarl_ppo import Matchups, Scripted
+from jaxmarl_ppo.learner import metrics as metrics_lib
+from jaxmarl_ppo.learner.summary import summarise
+from jaxmarl_ppo.ppo import update as ppo
+from jaxmarl_ppo.rollout.episode_stats import count_lives, follow, start_following
+from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, find_fault
 from jaxmarl_ppo.types import EpisodeStats, Outcomes
 
 TICKS, ENVS = 30, 4

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo import build, minibatches
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.config import PolicySpec, TrainConfig
-from jaxmarl_ppo.minibatches import TrainingRows
-from jaxmarl_ppo.networks import MLP
+from jaxmarl_ppo.config.train import PolicySpec, TrainConfig
+from jaxmarl_ppo.learner import build
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.ppo import minibatches
+from jaxmarl_ppo.ppo.minibatches import TrainingRows
 from jaxmarl_ppo.types import Decisions
 
 K = 3

@@ -15,11 +15,11 @@ from probe_envs import RandomLives, Reach, quick_jit
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.matmul import FEW_OUTPUTS, dense_dot_general
-from jaxmarl_ppo.networks import CNN, LSTM, MLP, update_cell
-from jaxmarl_ppo.rollout import init_slots
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, update_cell
+from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
+from jaxmarl_ppo.rollout.rollout import init_slots
 
 
 def learner_for(network, env="tic_tac_toe", policies="shared", spec=None, **kwargs):

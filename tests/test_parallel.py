@@ -13,12 +13,13 @@ import pytest
 from probe_envs import FAULTS, Faulty, FaultyParams, RandomLives, quick_jit, tiny_learner
 
 import jaxmarl_envs
-from jaxmarl_ppo import Matchups, Snapshots, TrainConfig, Trainer, load_run, parallel, use_cpu_cores
-from jaxmarl_ppo import metrics as metrics_lib
-from jaxmarl_ppo.checkpoint import CONFIG_FILE
-from jaxmarl_ppo.collectives import split_key
-from jaxmarl_ppo.faults import find_fault
-from jaxmarl_ppo.parallel import BY_ENV, SAME, Devices, choose_num_devices, rollout_specs
+from jaxmarl_ppo import Matchups, Snapshots, TrainConfig, Trainer, load_run, use_cpu_cores
+from jaxmarl_ppo.devices import sharding as parallel
+from jaxmarl_ppo.devices.sharding import BY_ENV, SAME, Devices, choose_num_devices, rollout_specs
+from jaxmarl_ppo.learner import metrics as metrics_lib
+from jaxmarl_ppo.ops.collectives import split_key
+from jaxmarl_ppo.rollout.faults import find_fault
+from jaxmarl_ppo.runs.run_folder import CONFIG_FILE
 
 pytestmark = pytest.mark.skipif(
     not parallel.can_spread(), reason="the compiler of JAX 0.11 crashes on several devices"

@@ -16,21 +16,22 @@ import pytest
 from probe_envs import RandomLives, Reach, tiny_learner
 
 import jaxmarl_envs
-from jaxmarl_ppo import config_io, policy_export
-from jaxmarl_ppo.acting import Seat
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.checkpoint import CONFIG_FILE, run_record
-from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.episodes import play_episodes
-from jaxmarl_ppo.exported import load_exported
-from jaxmarl_ppo.league import Snapshots, init_league
-from jaxmarl_ppo.mapping import Matchups
-from jaxmarl_ppo.networks import CNN, LSTM, MLP
-from jaxmarl_ppo.noise import draw_noise
-from jaxmarl_ppo.policy import Policy
-from jaxmarl_ppo.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.rollout import act, begin_lives, init_slots, step
-from jaxmarl_ppo.scripted import Scripted
+from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.deploy import export as policy_export
+from jaxmarl_ppo.deploy.actor import Seat
+from jaxmarl_ppo.deploy.exported import load_exported
+from jaxmarl_ppo.deploy.policy import Policy
+from jaxmarl_ppo.evaluation.episodes import play_episodes
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.league_results import Snapshots, init_league
+from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.policies.mapping import Matchups
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
+from jaxmarl_ppo.policies.scripted import Scripted
+from jaxmarl_ppo.rollout.noise import draw_noise
+from jaxmarl_ppo.rollout.rollout import act, begin_lives, init_slots, step
+from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
 from jaxmarl_ppo.types import Population
 
 T, E = 9, 5

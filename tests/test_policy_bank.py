@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from probe_envs import quick_jit
 
-from jaxmarl_ppo.distributions import MaskedCategorical
-from jaxmarl_ppo.networks import LSTM
-from jaxmarl_ppo.policy_bank import PolicyBank
-from jaxmarl_ppo.tiles import MAX_PASS_ROWS, MAX_TILE_ROWS, MIN_TILE_ROWS, choose_tiles
+from jaxmarl_ppo.networks.actor_critic import LSTM
+from jaxmarl_ppo.networks.distributions import MaskedCategorical
+from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.tiles import MAX_PASS_ROWS, MAX_TILE_ROWS, MIN_TILE_ROWS, choose_tiles
 
 K, TILE = 3, 4
 

@@ -9,12 +9,13 @@ import optax
 import pytest
 from probe_envs import quick_jit
 
-from jaxmarl_ppo import minibatches, ppo
-from jaxmarl_ppo.distributions import MaskedCategorical
-from jaxmarl_ppo.minibatches import TrainingRows
-from jaxmarl_ppo.networks import LSTM, MLP
-from jaxmarl_ppo.policy_bank import PolicyBank
-from jaxmarl_ppo.ppo import Coefficients, UpdateShape
+from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.networks.distributions import MaskedCategorical
+from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.ppo import minibatches
+from jaxmarl_ppo.ppo import update as ppo
+from jaxmarl_ppo.ppo.minibatches import TrainingRows
+from jaxmarl_ppo.ppo.update import Coefficients, UpdateShape
 from jaxmarl_ppo.types import Decisions
 
 K, SLOTS, ENTRIES, D, N, CHUNK = 3, 5, 7, 4, 3, 3

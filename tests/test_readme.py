@@ -10,8 +10,9 @@ from probe_envs import quick_jit
 import jaxmarl_envs
 import jaxmarl_ppo
 from jaxmarl_envs import registry
-from jaxmarl_ppo import TrainConfig, build
-from jaxmarl_ppo.compat.rllib import RLlibTranslationWarning
+from jaxmarl_ppo import TrainConfig
+from jaxmarl_ppo.config.rllib.translate import RLlibTranslationWarning
+from jaxmarl_ppo.learner import build
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo.networks import LSTM
-from jaxmarl_ppo.recurrence import advance, unroll, where_rows
+from jaxmarl_ppo.networks.actor_critic import LSTM
+from jaxmarl_ppo.networks.recurrence import advance, unroll, where_rows
 
 
 def recur(hidden, x):

@@ -19,7 +19,7 @@ from probe_envs import (
 )
 
 import jaxmarl_envs
-from jaxmarl_ppo.rollout import rollout
+from jaxmarl_ppo.rollout.rollout import rollout
 
 TICKS = 16
 AT_ONCE = 2  # environments whose final observations are valued at once, where there are many
@@ -46,7 +46,7 @@ def played(request):
 
     with pytest.MonkeyPatch.context() as patch:
         if num_envs > 3:
-            patch.setattr("jaxmarl_ppo.tiles.MIN_ENVS_VALUED", AT_ONCE)
+            patch.setattr("jaxmarl_ppo.policies.tiles.MIN_ENVS_VALUED", AT_ONCE)
         state, slots, record = jax.device_get(play(jax.random.key(5)))
     return learner, state, slots, record
 

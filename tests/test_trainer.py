@@ -19,16 +19,18 @@ from flax import serialization, struct
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_ppo import checkpoint, compilation, trainer
-from jaxmarl_ppo.checkpoint import load_run
-from jaxmarl_ppo.config import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.league import Snapshots
-from jaxmarl_ppo.loggers import WALL_CLOCK_FIELDS
-from jaxmarl_ppo.mapping import MappingFunction
-from jaxmarl_ppo.networks import MLP
-from jaxmarl_ppo.population_file import POLICIES_FILE, save_population, write_atomically
-from jaxmarl_ppo.scripted import Scripted
-from jaxmarl_ppo.trainer import EnvironmentFault, Trainer, TrainingDiverged
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.devices import compilation
+from jaxmarl_ppo.learner.league_results import Snapshots
+from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.policies.mapping import MappingFunction
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population, write_atomically
+from jaxmarl_ppo.policies.scripted import Scripted
+from jaxmarl_ppo.runs import run_folder as checkpoint
+from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
+from jaxmarl_ppo.runs.run_folder import load_run
+from jaxmarl_ppo.training import trainer
+from jaxmarl_ppo.training.trainer import EnvironmentFault, Trainer, TrainingDiverged
 
 OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
 FAULT_AGENT = 1

@@ -13,9 +13,9 @@ from probe_envs import Constant, ConstantParams, quick_jit, tiny_learner, with_s
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
-from jaxmarl_ppo.config import PolicySpec, PPOConfig
-from jaxmarl_ppo.mapping import MappingFunction
-from jaxmarl_ppo.networks import MLP
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig
+from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.policies.mapping import MappingFunction
 
 
 def start(*args, **kwargs):

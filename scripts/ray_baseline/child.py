@@ -12,7 +12,7 @@ import sys
 import time
 from contextlib import closing
 
-from jaxmarl_ppo import awake
+from jaxmarl_ppo.machine import awake
 from ray_baseline.processes import session_cpu_s
 from ray_baseline.scenarios import SCENARIOS
 

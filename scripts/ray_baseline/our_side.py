@@ -10,10 +10,10 @@ import numpy as np
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import LSTM, MLP, Ensemble, Matchups, PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.build import make_learner
-from jaxmarl_ppo.compilation import compile_run
-from jaxmarl_ppo.parallel import Devices
-from jaxmarl_ppo.summary import summarise
+from jaxmarl_ppo.devices.compilation import compile_run
+from jaxmarl_ppo.devices.sharding import Devices
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.summary import summarise
 from ray_baseline.noise import Noise
 from ray_baseline.scenarios import Scenario
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_ppo.hardware import processor_name
-from jaxmarl_ppo.parallel import usable_cores
+from jaxmarl_ppo.devices.sharding import usable_cores
+from jaxmarl_ppo.machine.hardware import processor_name
 from ray_baseline.scenarios import Scenario
 
 # What is compiled, loaded or touched for the first time is no part of the rates.

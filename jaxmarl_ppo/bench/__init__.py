@@ -1,0 +1,1 @@
+"""How fast training is, and what fraction of the machine that is."""

@@ -1,0 +1,105 @@
+"""The arithmetic of a workload, and the rate at which this machine could do it."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_ppo.bench.peers import time_calls
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.policies.agent_interface import make_agent_inputs
+from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.network_check import make_network
+from jaxmarl_ppo.policies.players import BankSeats
+from jaxmarl_ppo.types import PyTree
+
+# Rows of the matrix product that the machine's rate is taken from.
+LIMIT_ROWS = 32768
+# Forward passes that a gradient is worth: one forward, two of the same size backward.
+GRADIENT_PASSES = 3
+
+
+def step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> float:
+    """One forward pass per decision, and one gradient per decision and epoch."""
+    total, policy_of = 0.0, np.array(learner.players.policy_of)
+    for seats, bank in zip(learner.players.banks, learner.banks, strict=True):
+        rows = policy_of[seats.first_player : seats.first_player + seats.bank.num_policies]
+        passes = np.zeros(len(decisions))
+        passes[rows] = np.asarray(decisions)[rows]
+        if bank is not None:
+            policies, epochs = np.array(bank.policies), np.asarray(bank.hyperparams.num_epochs)
+            passes[policies] += GRADIENT_PASSES * epochs * np.asarray(trained)[policies]
+        for policy in np.unique(rows):
+            shapes = matmul_shapes(_unpadded(learner, seats, policy))
+            total += passes[policy] * sum(2.0 * m * k * n for m, k, n in shapes)
+    return float(total)
+
+
+def _unpadded(learner: Learner, seats: BankSeats, policy: int) -> PolicyBank:
+    """A bank as wide as what one of its policies is shown, since padding is no work."""
+    encoder, candidates = seats.encoder, enumerate(learner.players.mapping.candidates)
+    slots = tuple(slot for slot, policies in candidates if policy in policies) or encoder.slots
+    own = make_agent_inputs(
+        learner.env,
+        learner.env_params,
+        slots,
+        encoder.prev_action,
+        encoder.prev_reward,
+        encoder.agent_id,
+        encoder.joint_width > 0,
+    )
+    network = make_network(seats.bank.network, own, encoder.joint_width > 0)
+    return replace(seats.bank, network=network, input_shape=own.input_shape)
+
+
+def matmul_shapes(bank: PolicyBank) -> list[tuple[int, int, int]]:
+    """`(M, K, N)` of every matrix product that one row of a bank's network takes."""
+    policies = jax.eval_shape(lambda: bank.init(jax.random.key(0)).params)
+    inputs = jax.ShapeDtypeStruct((1, *bank.input_shape), jnp.float32)
+    hidden = jax.eval_shape(lambda: bank.initial_hidden((1,)))
+
+    def forward(params: PyTree, hidden: PyTree, inputs: jax.Array) -> Any:
+        params = jax.tree.map(lambda x: x[0], params)
+        return bank.network.apply({"params": params}, hidden, inputs)
+
+    return _products(jax.make_jaxpr(forward)(policies, hidden, inputs).jaxpr)
+
+
+def _products(jaxpr: Any) -> list[tuple[int, int, int]]:
+    found = []
+    for equation in jaxpr.eqns:
+        out = equation.outvars[0].aval
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            k = int(np.prod([equation.invars[0].aval.shape[axis] for axis in contracted]))
+            found.append((out.size // out.shape[-1], k, out.shape[-1]))
+        elif equation.primitive.name == "conv_general_dilated":
+            kernel = equation.invars[1].aval.shape
+            features = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
+            found.append((out.size // features, int(np.prod(kernel)) // features, features))
+        for param in equation.params.values():
+            inner = getattr(param, "jaxpr", param)
+            if hasattr(inner, "eqns"):
+                found += _products(inner)
+    return found
+
+
+def matmul_gflops(learner: Learner) -> float:
+    """Rate of a square product over many rows, as wide as what takes most of the arithmetic and in
+    the numbers that the network computes in.
+
+    Square even where the network's is not: one with more outputs than inputs can be bound by
+    memory at so many rows, which no training step is, and would make the limit too low.
+    """
+    products = [
+        (m * k * n, k, getattr(seats.bank.network, "dtype", "float32"))
+        for seats in learner.players.banks
+        for m, k, n in matmul_shapes(seats.bank)
+    ]
+    _, width, dtype = max(products)
+    x, kernel = jnp.ones((LIMIT_ROWS, width), dtype), jnp.ones((width, width), dtype)
+    product = jax.jit(jnp.dot)
+    seconds = time_calls(lambda: product(x, kernel), 30).median
+    return 2e-9 * LIMIT_ROWS * width**2 / seconds

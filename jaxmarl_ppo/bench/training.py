@@ -1,0 +1,282 @@
+"""How fast a workload trains, and what fraction of the machine's arithmetic that is.
+
+Everything is measured in one process and one run, with the machine's own rate of matrix products
+between the other measurements, so that ratios hold on a machine whose speed changes.
+"""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmarl_envs
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.bench.flops import matmul_gflops, step_flops
+from jaxmarl_ppo.bench.peers import Share, time_calls, time_env
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.devices.sharding import (
+    BY_ENV,
+    SAME,
+    Devices,
+    rollout_specs,
+    state_specs,
+)
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.machine import awake
+from jaxmarl_ppo.machine.hardware import describe_hardware
+from jaxmarl_ppo.networks.actor_critic import NETWORKS
+from jaxmarl_ppo.ops.collectives import split_key
+from jaxmarl_ppo.rollout.rollout import Rollout
+from jaxmarl_ppo.types import PyTree, Slots, TrainState
+
+# Training steps before the timing: the second one is still slow, for it touches new memory.
+WARM_UP_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is to be measured.
+
+    Attributes:
+        env: name of the environment.
+        env_kwargs: its arguments.
+        network: `"mlp"`, `"lstm"` or `"cnn"`.
+        network_kwargs: fields of the network other than its defaults.
+        policies: who plays whom, as `TrainConfig.policies`.
+        num_envs: parallel environments.
+        num_steps: ticks per rollout.
+        num_epochs: passes over a rollout.
+        num_minibatches: optimiser steps per pass.
+        micro_batch_rows: as `TrainConfig.micro_batch_rows`.
+        num_devices: as `TrainConfig.num_devices`.
+    """
+
+    env: str = "crypto"
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    network: str = "mlp"
+    network_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    policies: str = "shared"
+    num_envs: int = 256
+    num_steps: int = 128
+    num_epochs: int = 4
+    num_minibatches: int = 4
+    micro_batch_rows: int | None = None
+    num_devices: int | None = None
+
+    def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
+        """The environment, its parameters and the configuration of a run.
+
+        Raises:
+            ValueError: what is unknown or does not fit together.
+        """
+        if self.network not in NETWORKS:
+            raise ValueError(f"unknown network {self.network!r}; valid: {', '.join(NETWORKS)}")
+        # JSON knows no tuples, and modules take no lists.
+        network_kwargs: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in self.network_kwargs.items()
+        }
+        env, env_params = jaxmarl_envs.make(self.env, **self.env_kwargs)
+        config = TrainConfig(
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            policies=self.policies,
+            policy=PolicySpec(network=NETWORKS[self.network](**network_kwargs)),
+            ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
+            micro_batch_rows=self.micro_batch_rows,
+            num_devices=self.num_devices,
+        )
+        return env, env_params, config
+
+
+def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[str, Any]:
+    """Measure a workload.
+
+    Args:
+        workload: what to train.
+        repeats: runs of everything that is timed in this process, after one that is not.
+        startup: also start it in fresh processes, with an empty compilation cache and with a full
+            one.
+
+    Returns:
+        Steps and decisions per second as medians, with `*_range` for the slowest and the fastest
+        run; `time_shares` of a training step; `fraction_of_limit`, the arithmetic done per second
+        over the rate of `matmul_gflops`; and with `startup` seconds and memory of a fresh process.
+
+    Raises:
+        ValueError: no repeats, or what `Workload.make` refuses.
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    env, env_params, config = workload.make()
+    learner = make_learner(env, env_params, config)
+    # First, since what this process holds slows another one.
+    fresh_process = measure_startup(workload) if startup else {}
+    # As in a run.
+    with awake.cores_awake(awake.decide(None, learner.num_devices)):
+        here = _measure_here(learner, env, env_params, config, repeats)
+    return {
+        "workload": asdict(workload),
+        **here,
+        "hardware": describe_hardware(),
+        **fresh_process,
+    }
+
+
+def _measure_here(
+    learner: Learner, env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, repeats: int
+) -> dict[str, Any]:
+    """What `measure` takes in this process."""
+    devices = Devices(learner.num_devices)
+    state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
+    machine = [matmul_gflops(learner)]
+    parts = {
+        name: time_calls(call, repeats)
+        for name, call in training_parts(learner, devices, state).items()
+    }
+    machine.append(matmul_gflops(learner))
+    steps = TrainingSteps(learner, devices, state)
+    step = time_calls(steps, repeats, WARM_UP_STEPS)
+    decisions, flops = steps.work(repeats)
+    machine.append(matmul_gflops(learner))
+    share = Share(learner.num_devices, config.num_envs // learner.num_devices)
+    env_only = time_env(env, env_params, share, config.num_steps, repeats)
+    ticks = config.num_envs * config.num_steps
+    gflops = float(np.median(machine))
+    rollout, learn = parts["rollout"].median, parts["learn"].median
+    # A part cannot take longer than the whole; beside much else it can seem to.
+    advantages = min(parts["advantages"].median, learn)
+    update, whole = learn - advantages, rollout + learn
+    return {
+        "env_steps_per_s": step.rate(ticks)["median"],
+        "env_steps_per_s_range": step.rate(ticks),
+        "decisions_per_s": step.rate(decisions)["median"],
+        "env_only_steps_per_s": env_only.rate(ticks)["median"],
+        "rollout_steps_per_s": parts["rollout"].rate(ticks)["median"],
+        "update_ns_per_decision": 1e9 * update / max(decisions, 1.0),
+        "time_shares": {
+            "rollout": rollout / whole,
+            "advantages_and_packing": advantages / whole,
+            "update": update / whole,
+        },
+        "gflop_per_step": flops / 1e9,
+        "matmul_gflops": gflops,
+        "fraction_of_limit": flops / step.median / 1e9 / gflops,
+    }
+
+
+def training_parts(
+    learner: Learner, devices: Devices, state: TrainState
+) -> dict[str, Callable[[], Any]]:
+    """The halves of a training step, each compiled by itself: calls that run them.
+
+    `advantages` is `learn` without any epochs, so the difference of the two is the update.
+    """
+
+    def play_own(state: TrainState, key: jax.Array, axis_name: str | None) -> tuple[Slots, Rollout]:
+        return learner.play(state, split_key(key, 1, axis_name)[1][0])
+
+    key, specs = jax.random.key(1), state_specs(state)
+    record_specs = (BY_ENV, rollout_specs())
+    play = devices.jit(play_own, (specs, SAME), record_specs)
+    slots, record = play(state, key)
+    banks = (specs.banks, SAME)
+    learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), banks)
+    idle = _without_epochs(state)
+    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.banks))
+    return {
+        "rollout": lambda: play(state, key),
+        "learn": lambda: learn(state, slots, record, usable, keys),
+        "advantages": lambda: learn(idle, slots, record, usable, keys),
+    }
+
+
+def _without_epochs(state: TrainState) -> TrainState:
+    """A state that is not updated: what is left are acting, advantages, packing, bookkeeping."""
+
+    def idle(bank: Any) -> Any:
+        if not hasattr(bank, "hyperparams"):
+            return bank
+        none = jnp.zeros_like(bank.hyperparams.num_epochs)
+        return bank.replace(hyperparams=bank.hyperparams.replace(num_epochs=none))
+
+    return state.replace(banks=tuple(idle(bank) for bank in state.banks))
+
+
+class TrainingSteps:
+    """Training steps one after the other, one at each call, and what they did.
+
+    Args:
+        learner: whose steps.
+        devices: what they run on.
+        state: where to begin; it is copied.
+    """
+
+    def __init__(self, learner: Learner, devices: Devices, state: TrainState) -> None:
+        specs = state_specs(state)
+        self._learner = learner
+        self._step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,))
+        self._state = jax.tree.map(jnp.copy, state)
+        self._sums: list[Any] = []
+
+    def __call__(self) -> TrainState:
+        """Take a step; the state that it returns is used up by the next."""
+        self._state, metrics = self._step(self._state)
+        self._sums.append(metrics.sums)
+        return self._state
+
+    def without_epochs(self) -> "TrainingSteps":
+        """The same program from the same state, but without any epochs: all but the update."""
+        other = copy.copy(self)
+        other._state = jax.tree.map(jnp.copy, _without_epochs(self._state))
+        other._sums = []
+        return other
+
+    def work(self, num_steps: int) -> tuple[float, float]:
+        """Decisions and floating-point operations of one step, medians of the last `num_steps`."""
+        last = self._sums[-num_steps:]
+        decisions = [float(sums.decisions.sum()) for sums in last]
+        flops = [step_flops(self._learner, sums.decisions, sums.trained) for sums in last]
+        return float(np.median(decisions)), float(np.median(flops))
+
+
+def measure_startup(workload: Workload) -> dict[str, float]:
+    """A fresh process up to its first update, without and with a full compilation cache.
+
+    Returns:
+        `import_s` of the trainer beyond that of jax; `compile_s`, tracing included;
+        `first_update_s` from the command to the end of the first update; the last two again with a
+        full cache, `*_warm_s`; and `peak_memory_mb` of a process that did nothing else.
+    """
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = (_start(workload, cache) for _ in range(2))
+    return {
+        "import_s": float(np.median([cold["import_s"], warm["import_s"]])),
+        "trace_s": warm["trace_s"],
+        "compile_s": cold["compile_s"],
+        "compile_warm_s": warm["compile_s"],
+        "first_update_s": cold["total_s"],
+        "first_update_warm_s": warm["total_s"],
+        "peak_memory_mb": cold["peak_memory_mb"],
+    }
+
+
+def _start(workload: Workload, cache: str) -> dict[str, float]:
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache}
+    request = json.dumps({"workload": asdict(workload), "started": time.time()})
+    command = [sys.executable, "-m", "jaxmarl_ppo.bench.startup", request]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the fresh process failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])

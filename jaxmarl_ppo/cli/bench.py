@@ -1,0 +1,276 @@
+"""`jaxmarl-ppo bench` and `scripts/benchmark.py`: options, and the results as a table."""
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from jaxmarl_ppo.bench.peers import NUM_ENVS, compare
+from jaxmarl_ppo.bench.scaling import (
+    STEP,
+    UPDATE,
+    check_picture_path,
+    plot_scaling,
+    scaling,
+)
+from jaxmarl_ppo.bench.training import Workload, measure
+from jaxmarl_ppo.cli.values import Count, Dtype, parse_env_kwargs
+from jaxmarl_ppo.machine import awake
+from jaxmarl_ppo.machine.hardware import describe_hardware
+
+# What has an effect beside the options that measure something else than one workload.
+_EFFECTIVE = {
+    "compare": ("compare", "num_envs", "num_steps", "repeats", "json"),
+    "scaling": ("scaling", "repeats", "json"),
+}
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Measure how fast a workload trains here, and what fraction of the machine's limit that is.
+
+    The limit is the rate at which this machine multiplies matrices of the network's shapes.
+
+    Attributes:
+        env: name of the environment.
+        env_kwargs: its arguments, as KEY=VALUE.
+        network: kind of network.
+        hidden_sizes: widths of the dense layers; None for the network's own.
+        lstm_size: width of the LSTM; only with `--network lstm`; None for the network's own.
+        separate_critic: a tower of its own for the critic; None for yes, or for no with an LSTM.
+        dtype: what layers are computed in; None for float32. bfloat16 is for accelerators.
+        policies: who plays whom: `shared`, `per_agent` or `ensemble:K`.
+        num_envs: parallel environments; None for 256, or for 8192 with `--compare`.
+        num_steps: ticks per rollout.
+        num_epochs: passes over a rollout.
+        num_minibatches: optimiser steps per pass.
+        micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        num_devices: devices, on a CPU cores, that environments are spread over; None as in
+            training.
+        repeats: runs that medians are taken over.
+        startup: also time a fresh process, without and with a compilation cache.
+        json: print one JSON object instead of a table.
+        compare: instead, step environments against the same games of these packages, in turn:
+            `pgx`, `jaxmarl`, `gymnax`.
+        scaling: instead, sweep sizes one by one and draw how the cost of a decision grows, as PNG;
+            takes minutes.
+    """
+
+    env: str = "crypto"
+    env_kwargs: tuple[str, ...] = ()
+    network: Literal["mlp", "lstm", "cnn"] = "mlp"
+    hidden_sizes: tuple[int, ...] | None = None
+    lstm_size: int | None = None
+    separate_critic: bool | None = None
+    dtype: Dtype | None = None
+    policies: str = "shared"
+    num_envs: Count | None = None
+    num_steps: Count = 128
+    num_epochs: int = 4
+    num_minibatches: int = 4
+    micro_batch_rows: int | None = None
+    num_devices: int | None = None
+    repeats: int = 5
+    startup: bool = True
+    json: bool = False
+    compare: tuple[str, ...] | None = None
+    scaling: Path | None = None
+
+    def check_effects(self) -> None:
+        """Refuse what would change nothing.
+
+        Raises:
+            ValueError: `--compare` and `--scaling`, or another option that has no effect with them.
+        """
+        if self.compare is not None and self.scaling is not None:
+            raise ValueError("--compare and --scaling measure different things; give one of them")
+        for mode, effective in _EFFECTIVE.items():
+            if getattr(self, mode) is None:
+                continue
+            ignored = [
+                "--" + option.name.replace("_", "-")
+                for option in fields(self)
+                if option.name not in effective and getattr(self, option.name) != option.default
+            ]
+            if ignored:
+                verb = "has" if len(ignored) == 1 else "have"
+                valid = ", ".join("--" + name.replace("_", "-") for name in effective[1:])
+                raise ValueError(
+                    f"{', '.join(ignored)} {verb} no effect with --{mode}; options that do: {valid}"
+                )
+
+    def to_workload(self) -> Workload:
+        """What the options say.
+
+        Raises:
+            ValueError: options that do not fit together.
+        """
+        if self.lstm_size is not None and self.network != "lstm":
+            raise ValueError(
+                f"lstm_size={self.lstm_size} has no effect with network {self.network!r}; "
+                "use --network lstm or drop it"
+            )
+        separate = self.network != "lstm" if self.separate_critic is None else self.separate_critic
+        network = {
+            "hidden_sizes": self.hidden_sizes,
+            "lstm_size": self.lstm_size,
+            "separate_critic": separate,
+            "dtype": self.dtype,
+        }
+        return Workload(
+            env=self.env,
+            env_kwargs=parse_env_kwargs(self.env_kwargs),
+            network=self.network,
+            network_kwargs={name: value for name, value in network.items() if value is not None},
+            policies=self.policies,
+            num_envs=Workload.num_envs if self.num_envs is None else self.num_envs,
+            num_steps=self.num_steps,
+            num_epochs=self.num_epochs,
+            num_minibatches=self.num_minibatches,
+            micro_batch_rows=self.micro_batch_rows,
+            num_devices=self.num_devices,
+        )
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
+    """Measure and print.
+
+    Raises:
+        ValueError: options that do not fit together.
+    """
+    options = tyro.cli(BenchOptions, args=args, prog=prog)
+    options.check_effects()
+    if options.compare is not None:
+        num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
+        with _cores_awake():
+            result = compare(options.compare, num_envs, options.num_steps, options.repeats)
+        result |= {"hardware": describe_hardware()}
+        table = format_comparison(result)
+    elif options.scaling is not None:
+        check_picture_path(options.scaling)
+        with _cores_awake():
+            result = scaling(repeats=options.repeats)
+        result |= {"hardware": describe_hardware()}
+        plot_scaling(result, options.scaling)
+        table = format_scaling(result)
+    else:
+        result = measure(options.to_workload(), options.repeats, options.startup)
+        table = format_result(result)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        Console().print(table)
+    return 0
+
+
+def _cores_awake() -> AbstractContextManager[None]:
+    """As in a run over all devices."""
+    return awake.cores_awake(awake.decide(None, jax.local_device_count()))
+
+
+def format_comparison(result: dict[str, Any]) -> Table:
+    """What `compare` found, for people."""
+    size = f"{result['num_envs']:,} environments x {result['num_steps']} ticks"
+    table = Table(title=f"environment steps, {size}\n{_machine(result['hardware'])}")
+    for heading in ("pair", "ours/s", "theirs/s", "ratio"):
+        table.add_column(heading, justify="left" if heading == "pair" else "right")
+    for pair in result["pairs"]:
+        theirs = f"{pair['peer']} {result['versions'][pair['peer']]} {pair['game']}"
+        between = f"({pair['ratio_range']['min']:.2f} to {pair['ratio_range']['max']:.2f})"
+        table.add_row(
+            f"{pair['env']} : {theirs}",
+            f"{pair['ours_per_s']['median']:,.0f}",
+            f"{pair['theirs_per_s']['median']:,.0f}",
+            f"{pair['ratio']:.2f} {between}",
+        )
+    for own in result["alone"]:
+        table.add_row(own["env"], f"{own['ours_per_s']['median']:,.0f}", "", "")
+    return table
+
+
+def format_scaling(result: dict[str, Any]) -> Table:
+    """What `scaling` found, for people."""
+    table = Table(title=f"cost per decision\n{_machine(result['hardware'])}")
+    table.add_column("sweep")
+    for heading in ("value", "decisions", "step, ns", "update, ns", "dearest/cheapest"):
+        table.add_column(heading, justify="right")
+    for sweep in result["sweeps"]:
+        growth = f"{sweep['growth']:.2f}"
+        if sweep["per_flop"]:
+            growth += f", per operation {sweep['growth_per_flop']:.2f}"
+        for point in sweep["points"]:
+            first = point is sweep["points"][0]
+            table.add_row(
+                sweep["label"] if first else "",
+                f"{point['value']:,}",
+                f"{point['decisions']:,.0f}",
+                f"{point[STEP]:,.0f}",
+                f"{point[UPDATE]:,.0f}",
+                growth if first else "",
+                end_section=point is sweep["points"][-1],
+            )
+    return table
+
+
+def _machine(hardware: dict[str, Any]) -> str:
+    return (
+        f"{hardware['device']} ({hardware['processor']}), {hardware['cpus']} CPUs, "
+        f"JAX {hardware['jax']}"
+    )
+
+
+def format_result(result: dict[str, Any]) -> Table:
+    """What `measure` found, for people."""
+    workload, hardware = result["workload"], result["hardware"]
+    title = (
+        f"{workload['env']}, {workload['network']}, {workload['policies']}, "
+        f"{workload['num_envs']} environments x {workload['num_steps']} ticks\n"
+        f"{_machine(hardware)}"
+    )
+    table = Table(title=title, show_header=False)
+    rates = result["env_steps_per_s_range"]
+    shares = result["time_shares"]
+    rows = [
+        (
+            "training",
+            f"{rates['median']:,.0f} environment steps/s ({rates['min']:,.0f} to "
+            f"{rates['max']:,.0f}), {result['decisions_per_s']:,.0f} decisions/s",
+        ),
+        ("rollout alone", f"{result['rollout_steps_per_s']:,.0f} environment steps/s"),
+        ("environment alone", f"{result['env_only_steps_per_s']:,.0f} steps/s"),
+        (
+            "time",
+            f"rollout {shares['rollout']:.0%}, advantages and packing "
+            f"{shares['advantages_and_packing']:.0%}, update {shares['update']:.0%}",
+        ),
+        (
+            "of the limit",
+            f"{result['fraction_of_limit']:.0%} (matrix products at "
+            f"{result['matmul_gflops']:,.0f} GFLOP/s)",
+        ),
+    ]
+    if "compile_s" in result:
+        rows += [
+            (
+                "to the first update",
+                f"{result['first_update_s']:.1f} s, with a compilation cache "
+                f"{result['first_update_warm_s']:.1f} s",
+            ),
+            (
+                "of it",
+                f"import {result['import_s']:.1f} s over jax, trace {result['trace_s']:.1f} s, "
+                f"compile {result['compile_s'] - result['trace_s']:.1f} s, with a cache "
+                f"{result['compile_warm_s'] - result['trace_s']:.1f} s",
+            ),
+            ("peak memory", f"{result['peak_memory_mb']:,.0f} MB"),
+        ]
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,74 @@
+"""The registered environments as a table for the terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+import jaxmarl_envs
+from jaxmarl_envs.spaces import Discrete
+from jaxmarl_ppo.config.as_json import network_kind
+from jaxmarl_ppo.config.presets import PRESETS, preset
+
+
+@dataclass(frozen=True)
+class EnvDescription:
+    """One line of `jaxmarl-ppo envs`."""
+
+    name: str
+    agents: tuple[str, ...]
+    observations: str
+    actions: str
+    horizon: str
+    preset: str
+
+
+def env_table() -> Table:
+    """What is there to train on: agents, the sizes of what they see and do, and the preset."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("environment", style="cyan", no_wrap=True)
+    for title in ("agents", "observation", "actions", "horizon", "preset"):
+        table.add_column(title)
+    for env in describe_envs():
+        agents = f"{len(env.agents)}: {_some(env.agents)}"
+        table.add_row(env.name, agents, env.observations, env.actions, env.horizon, env.preset)
+    return table
+
+
+def describe_envs() -> list[EnvDescription]:
+    """Every registered environment."""
+    return [_describe_env(name) for name in jaxmarl_envs.names()]
+
+
+def _describe_env(name: str) -> EnvDescription:
+    env, params = jaxmarl_envs.make(name, **preset(name).env_kwargs)
+    spaces = env.action_spaces(params)
+    shapes = [env.observation_space(agent, params).shape for agent in env.agents]
+    actions = [
+        f"{space.n}" if isinstance(space, Discrete) else f"box {_shape(space.shape)}"
+        for space in spaces.values()
+    ]
+    horizon = env.horizon(params)
+    network = PRESETS[name].config.policy.network if name in PRESETS else None
+    return EnvDescription(
+        name=name,
+        agents=env.agents,
+        observations=_distinct([_shape(shape) for shape in shapes]),
+        actions=_distinct(actions),
+        horizon="-" if horizon is None else str(int(horizon)),
+        preset="-" if network is None else network_kind(network),
+    )
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _distinct(values: Sequence[str]) -> str:
+    """One value where all agents have the same, else each agent's."""
+    return values[0] if len(set(values)) == 1 else ", ".join(values)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]}, … {names[-1]}"

@@ -1,0 +1,1 @@
+"""What a user says of a run, checked as soon as it is said."""

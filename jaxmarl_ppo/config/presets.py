@@ -1,0 +1,170 @@
+"""Configurations that train the shipped scenarios well."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxmarl_ppo.config.train import Linear, PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.learner.league_results import Snapshots
+from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.policies.mapping import Ensemble, Matchups
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How to make an environment and how to train on it."""
+
+    config: TrainConfig
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+# The variant of every environment: the defaults of RLlib 2.60's PPO.
+RLLIB = "rllib"
+_TIC_TAC_TOE_PPO = PPOConfig(
+    learning_rate=Linear(2e-3, 0.0), entropy_coef=0.6, num_epochs=2, gamma=1.0, gae_lambda=0.9
+)
+_CRYPTO_PPO = PPOConfig(
+    learning_rate=Linear(2e-3, 1e-4), entropy_coef=Linear(0.06, 0.003), gamma=0.7, gae_lambda=0.9
+)
+_CRYPTO_NETWORK = MLP(hidden_sizes=(64, 64), activation="relu")
+
+PRESETS: dict[str, Preset] = {
+    # Perfect play needs moves against mistakes that a good opponent never makes. Strong entropy
+    # keeps those lines in play; the greedy policy is what is perfect, not its samples.
+    "tic_tac_toe": Preset(
+        TrainConfig(
+            total_env_steps=16_000_000,
+            num_envs=512,
+            num_steps=32,
+            policies="shared",
+            policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            ppo=_TIC_TAC_TOE_PPO,
+        )
+    ),
+    # A policy of its own for each seat, which in a fifth of the games meets a past version of the
+    # other's. Each learns from half of the moves, so there are more than twice as many. Snapshots
+    # are so far apart that the pool spans the whole run: early ones make the mistakes that a policy
+    # must have met to be perfect.
+    "tic_tac_toe/league": Preset(
+        TrainConfig(
+            total_env_steps=24_000_000,
+            num_envs=512,
+            num_steps=32,
+            policies=Matchups(
+                ({"x": "p1", "o": "p2"}, {"x": "p3", "o": "p2"}, {"x": "p1", "o": "p4"}),
+                weights=(0.6, 0.2, 0.2),
+            ),
+            specs={
+                "p3": Snapshots("p1", size=8, add_every=150),
+                "p4": Snapshots("p2", size=8, add_every=150),
+            },
+            policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            ppo=dataclasses.replace(_TIC_TAC_TOE_PPO, entropy_coef=0.5),
+        )
+    ),
+    # Bob reads [key, message] and alice [goal, key]: one function can be both cipher and decipher,
+    # so sharing it lets them agree on a code before eve has learnt to read along. Too little
+    # entropy, and they settle on plain text, which gains nothing once eve reads it too. An
+    # utterance is answered one tick later and nothing reaches further, so the horizon is short:
+    # alice's signal has weight gamma lambda, and each further tick would add eve's coin flips.
+    "crypto": Preset(
+        TrainConfig(
+            total_env_steps=3_000_000,
+            num_envs=256,
+            num_steps=50,
+            policies={"eve_0": "eve", "bob_0": "good", "alice_0": "good"},
+            policy=PolicySpec(network=_CRYPTO_NETWORK),
+            ppo=_CRYPTO_PPO,
+        )
+    ),
+    # Three policies for every agent, drawn anew for each episode. Nobody shares a network, so they
+    # have to find a code that all pairs of bob and alice can use.
+    "crypto/ensemble": Preset(
+        TrainConfig(
+            total_env_steps=3_000_000,
+            num_envs=256,
+            num_steps=50,
+            policies=Ensemble(3),
+            policy=PolicySpec(network=_CRYPTO_NETWORK),
+            ppo=dataclasses.replace(_CRYPTO_PPO, entropy_coef=0.01, num_epochs=15),
+        )
+    ),
+    # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock. Entropy
+    # stays up until late, or all settle early for what a greedy dispatcher does.
+    "shuttle_grid": Preset(
+        TrainConfig(
+            total_env_steps=6_000_000,
+            num_envs=128,
+            num_steps=64,
+            policies="shared",
+            policy=PolicySpec(network=LSTM(hidden_sizes=(128,), lstm_size=64)),
+            ppo=PPOConfig(
+                learning_rate=Linear(2e-3, 2e-4),
+                entropy_coef=Linear(0.04, 0.0),
+                num_epochs=3,
+                gamma=0.99,
+                gae_lambda=0.95,
+                discount_by="tick",
+                bptt_length=16,
+            ),
+            # Less than half of the slots act at a tick, so minibatches are small.
+            micro_batch_rows=2048,
+        )
+    ),
+    # Alice's entropy stays up, or she settles on what bob fails at now; his comes down, since a
+    # sure bob is what leaves her nothing but longer tasks. She slows down at the end, which leaves
+    # him the time to learn what she found last.
+    "asymmetric_play": Preset(
+        TrainConfig(
+            total_env_steps=4_000_000,
+            num_envs=256,
+            num_steps=64,
+            policies="per_agent",
+            ppo=PPOConfig(learning_rate=Linear(1e-3, 3e-4), entropy_coef=Linear(0.1, 0.01)),
+            specs={
+                "alice": PolicySpec(
+                    ppo=PPOConfig(learning_rate=Linear(1e-3, 1e-4), entropy_coef=Linear(0.05, 0.02))
+                )
+            },
+        )
+    ),
+    # Four games of CartPole side by side; small rollouts, as episodes soon get long.
+    "gymnax": Preset(
+        TrainConfig(
+            total_env_steps=600_000,
+            num_envs=64,
+            num_steps=64,
+            ppo=PPOConfig(learning_rate=Linear(3e-3, 1e-4)),
+        ),
+        env_kwargs={"env_id": "CartPole-v1", "num_agents": 4},
+    ),
+}
+
+
+def preset(env: str, variant: str | None = None) -> Preset:
+    """The preset of an environment, or a variant of it such as `league`.
+
+    `TrainConfig()` where an environment has none. Every environment has the variant `rllib`, the
+    defaults of RLlib 2.60's PPO.
+
+    Raises:
+        ValueError: an unknown variant.
+    """
+    if variant is None:
+        return PRESETS.get(env, Preset(TrainConfig()))
+    if variant == RLLIB:
+        from jaxmarl_ppo.config.rllib.translate import rllib_ppo_defaults
+
+        return dataclasses.replace(preset(env), config=rllib_ppo_defaults())
+    if f"{env}/{variant}" not in PRESETS:
+        known = [name.partition("/")[2] for name in PRESETS if name.startswith(f"{env}/")]
+        raise ValueError(
+            f"environment {env!r} has no preset {variant!r}; valid: {', '.join([*known, RLLIB])}"
+        )
+    return PRESETS[f"{env}/{variant}"]
+
+
+def variants() -> list[tuple[str, str]]:
+    """Environments and the variants of their presets."""
+    return [(env, variant) for env, slash, variant in (n.partition("/") for n in PRESETS) if slash]

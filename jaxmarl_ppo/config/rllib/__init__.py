@@ -1,0 +1,1 @@
+"""Configurations of RLlib's PPO, translated into this package's."""

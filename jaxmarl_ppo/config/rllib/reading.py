@@ -1,0 +1,182 @@
+"""RLlib's configuration as one table by the names of 2.60, and what is to be told of it."""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxmarl_ppo.config.rllib.defaults import DEPRECATED, is_default
+from jaxmarl_ppo.config.rllib.hints import hint
+from jaxmarl_ppo.config.rllib.keys import (
+    INTERNAL,
+    LOST,
+    MODEL,
+    MODEL_LOST,
+    MODEL_MACHINERY,
+    RENAMED,
+    TRANSLATED,
+)
+from jaxmarl_ppo.config.rllib.machinery import MACHINERY
+from jaxmarl_ppo.networks.actor_critic import ACTIVATIONS
+
+_LONGEST = 60  # characters of a value in a message
+
+
+@dataclass
+class Findings:
+    """What there is to tell about a translation.
+
+    Attributes:
+        notes: what is not quite the same, in sentences.
+        lost: by key, what changes what is learnt and has no counterpart.
+    """
+
+    notes: list[str] = field(default_factory=list)
+    lost: dict[str, str] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        """Tell it once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def lose(self, key: str, value: Any, why: str | None = None) -> None:
+        """A key without a counterpart."""
+        advice = hint(key) if why is None else why
+        self.lost[key] = f"{key}={show(value)}" + (f": {advice}" if advice else "")
+
+
+def show(value: Any) -> str:
+    """A value, short."""
+    text = getattr(value, "__qualname__", None) or repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def read_config(config: Any) -> dict[str, Any]:
+    """All settings of a configuration by RLlib 2.60's names, without those it no longer reads.
+
+    Raises:
+        ValueError: not a configuration of PPO, or a key twice under two names.
+    """
+    if isinstance(config, Mapping):
+        return _renamed(config)
+    if not callable(getattr(config, "to_dict", None)):
+        raise ValueError(f"config must be RLlib's PPOConfig or a dict, got {show(config)}")
+    algorithm = getattr(getattr(config, "algo_class", None), "__name__", "PPO")
+    if algorithm != "PPO":
+        raise ValueError(f"config is one of {algorithm}; only PPO's can be translated")
+    values = _renamed(config.to_dict())
+    if set(values) - _known_keys():
+        # Another version of RLlib: what it has at its own defaults need not be told.
+        defaults = _renamed(type(config)().to_dict())
+        for key in set(values) - _known_keys():
+            if key in defaults and is_default(values[key], defaults[key]):
+                del values[key]
+    return values
+
+
+def changes(config: Any) -> dict[str, Any]:
+    """The settings of one policy: a dict, or a whole configuration in which some are changed."""
+    values = read_config(config or {})
+    if isinstance(config, Mapping) or not config:
+        return values
+    return {
+        key: value
+        for key, value in values.items()
+        if key not in INTERNAL and not is_default(value, _all_defaults().get(key))
+    }
+
+
+def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
+    """Tell of every setting that is not translated and not at its default."""
+    for key, value in values.items():
+        if key in TRANSLATED or key in INTERNAL:
+            continue
+        if key == "exploration_config" and entry(value, "type") == "StochasticSampling":
+            continue
+        if key not in _known_keys():
+            findings.lose(key, value, _unknown(key, _known_keys()))
+        elif key in LOST and not is_default(value, LOST[key]):
+            findings.lose(key, value)
+        elif key in MACHINERY and not is_default(value, MACHINERY[key]):
+            advice = hint(key)
+            findings.note(
+                f"{key}={show(value)} has no counterpart" + (f": {advice}" if advice else "")
+            )
+
+
+def sort_out_model(
+    given: Mapping[str, Any], where: str, use_lstm: bool, new_stack: bool, findings: Findings
+) -> None:
+    """Tell of settings of a network that are not translated, or that RLlib would not heed."""
+    for key, value in given.items():
+        name = f"{where}.{key}"
+        if key in MODEL:
+            if key == "fcnet_activation" and activation_name(value) is None:
+                findings.lose(name, value, hint("model.fcnet_activation"))
+            elif key in _OF_LSTM and not is_default(value, MODEL[key]):
+                if not use_lstm:
+                    findings.note(f"{name}={show(value)} has no effect without use_lstm")
+                elif new_stack and key.startswith("lstm_use_prev"):
+                    findings.note(f"{name} is honoured here; RLlib's new API stack ignores it")
+        elif key in MODEL_MACHINERY:
+            if not is_default(value, MODEL_MACHINERY[key]):
+                findings.note(f"{name}={show(value)} has no counterpart: features come as they are")
+        elif key not in MODEL_LOST:
+            findings.lose(name, value, _unknown(key, {*MODEL, *MODEL_LOST, *MODEL_MACHINERY}))
+        elif not is_default(value, MODEL_LOST[key]):
+            findings.lose(name, value, hint(f"model.{key}"))
+
+
+def activation_name(value: Any) -> str | None:
+    """Our name of an activation, if there is one."""
+    name = value.lower() if isinstance(value, str) else None
+    name = "silu" if name == "swish" else name
+    return name if name in ACTIVATIONS else None
+
+
+_OF_LSTM = ("lstm_cell_size", "max_seq_len", "lstm_use_prev_action", "lstm_use_prev_reward")
+
+
+def model_table(model: Any) -> dict[str, Any]:
+    """RLlib's model settings, given as a dict, as `DefaultModelConfig`, or not at all."""
+    if model is None or isinstance(model, Mapping):
+        return dict(model or {})
+    return dataclasses.asdict(model)
+
+
+def entry(spec: Any, name: str, default: Any = None) -> Any:
+    """A field of an object of RLlib's, or of the dict that stands for it."""
+    if isinstance(spec, Mapping):
+        return spec.get(name, default)
+    return getattr(spec, name, default)
+
+
+def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {key: value for key, value in config.items() if key != "multiagent"}
+    values: dict[str, Any] = {}
+    source: dict[str, str] = {}
+    for key, value in [*flat.items(), *dict(config.get("multiagent") or {}).items()]:
+        name = str(RENAMED.get(key, key))
+        if key in RENAMED and is_default(value, DEPRECATED):
+            continue
+        if name in values and not is_default(value, values[name]):
+            raise ValueError(
+                f"{source[name]}={show(values[name])} and {key}={show(value)} are the same "
+                "setting; give one of them"
+            )
+        values[name], source[name] = value, key
+    return values
+
+
+def _all_defaults() -> dict[str, Any]:
+    return {**TRANSLATED, **LOST, **MACHINERY}
+
+
+def _known_keys() -> set[str]:
+    return {*TRANSLATED, *LOST, *MACHINERY, *INTERNAL}
+
+
+def _unknown(key: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(key, [*known, *RENAMED], n=1)
+    return "PPO of RLlib 2.60 has no such key" + (f"; did you mean {close[0]!r}?" if close else "")

@@ -1,0 +1,255 @@
+"""RLlib's PPO configurations as ours, and RLlib's defaults.
+
+Nothing of Ray is imported: a `PPOConfig` brings its own, and a dict needs none.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxmarl_ppo.config.rllib.defaults import is_default
+from jaxmarl_ppo.config.rllib.keys import TRANSLATED
+from jaxmarl_ppo.config.rllib.policies import (
+    RLlibPolicy,
+    base_model,
+    choose_mapping,
+    read_policies,
+)
+from jaxmarl_ppo.config.rllib.reading import (
+    Findings,
+    model_table,
+    read_config,
+    sort_out,
+    sort_out_model,
+)
+from jaxmarl_ppo.config.rllib.values import (
+    Batch,
+    check_grad_clip,
+    read_batch,
+    read_network,
+    read_ppo,
+)
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.policies.mapping import MappingSpec
+from jaxmarl_ppo.policies.scripted import Scripted
+
+DecisionsPerStep = float | Mapping[str, float]
+
+
+class RLlibTranslationWarning(UserWarning):
+    """What is not quite the same after a translation."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated configuration.
+
+    Attributes:
+        config: ours.
+        notes: what is not quite the same, or has no counterpart but does not change what is learnt.
+        lost: by key, what changes what is learnt and has no counterpart.
+    """
+
+    config: TrainConfig
+    notes: tuple[str, ...]
+    lost: Mapping[str, str]
+
+
+def from_rllib_config(
+    config: Any,
+    *,
+    total_env_steps: int = TrainConfig.total_env_steps,
+    policies: MappingSpec | None = None,
+    decisions_per_step: DecisionsPerStep | None = None,
+    num_envs: int | None = None,
+    ignore: Collection[str] = (),
+    strict: bool = True,
+) -> TrainConfig:
+    """Translate an RLlib PPO configuration.
+
+    What is translated exactly needs no word. What is not quite the same, such as a batch that has
+    to be rounded, and settings that only say how RLlib runs are told in one warning. Settings that
+    change what is learnt and have no counterpart are refused in one error that lists them all.
+
+    Args:
+        config: a `PPOConfig`, or a dict with any of its keys under their present or former names.
+        total_env_steps: how long to train; RLlib's configuration does not say.
+        policies: who plays whom, see `jaxmarl_ppo.policies.mapping`; in the place of RLlib's
+            `policy_mapping_fn`. Needed where there are several policies.
+        decisions_per_step: decisions that each policy takes per environment step, or a table by
+            policy: RLlib counts a minibatch in these. None for 1 each.
+        num_envs: parallel environments, instead of RLlib's; the batch of an iteration stays.
+        ignore: settings without a counterpart to go without.
+        strict: whether settings without a counterpart are an error.
+
+    Raises:
+        ValueError: settings without a counterpart, a value that is refused, several policies and no
+            mapping, or a name in `ignore` that is no such setting.
+    """
+    translation = translate_rllib_config(
+        config,
+        total_env_steps=total_env_steps,
+        policies=policies,
+        decisions_per_step=decisions_per_step,
+        num_envs=num_envs,
+    )
+    needless = [key for key in ignore if key not in translation.lost]
+    if needless:
+        raise ValueError(
+            f"ignore names {', '.join(needless)}; settings without a counterpart are "
+            f"{', '.join(translation.lost) or 'none'}"
+        )
+    refused = {key: text for key, text in translation.lost.items() if key not in ignore}
+    if refused and strict:
+        raise ValueError(
+            f"RLlib's configuration has no counterpart for {', '.join(refused)}:\n"
+            + "\n".join(f"- {text}" for text in refused.values())
+            + f"\nTo go without: ignore={tuple(refused)!r}"
+        )
+    notes = [*translation.notes, *(f"without {text}" for text in translation.lost.values())]
+    if notes:
+        lines = "\n".join(f"- {note}" for note in notes)
+        warnings.warn(f"translated from RLlib:\n{lines}", RLlibTranslationWarning, stacklevel=2)
+    return translation.config
+
+
+def translate_rllib_config(
+    config: Any,
+    *,
+    total_env_steps: int = TrainConfig.total_env_steps,
+    policies: MappingSpec | None = None,
+    decisions_per_step: DecisionsPerStep | None = None,
+    num_envs: int | None = None,
+) -> Translation:
+    """Translate an RLlib PPO configuration and tell what is not the same, instead of refusing it.
+
+    The arguments are those of `from_rllib_config`.
+
+    Raises:
+        ValueError: a value that is refused, or several policies and no mapping.
+    """
+    findings = Findings()
+    values = {**TRANSLATED, **read_config(config)}
+    sort_out(values, findings)
+    members = read_policies(values, findings)
+    only_default = is_default(values["policies"], TRANSLATED["policies"]) and len(members) == 1
+    mapping, playing = choose_mapping(list(members), policies, only_default, findings)
+    members = {name: policy for name, policy in members.items() if name in playing}
+    rates = _rates(decisions_per_step, members)
+    total_rate = None if decisions_per_step is None else sum(rates.values())
+    values["model"] = base_model(values, findings)
+    _sort_out_model(values, values["model"], "model", findings)
+    batch = read_batch(values, num_envs, total_rate, findings)
+    if decisions_per_step is None and batch.minibatch_rows is not None:
+        findings.note(
+            "decisions_per_step: every policy is taken to decide once per environment step, which "
+            "sizes its minibatches"
+        )
+    policy, ppo, specs = _specs(members, values, batch, rates, total_rate, findings)
+    if only_default:
+        policy, specs = specs.pop(next(iter(members)), policy), {}
+    seed = values["seed"]
+    return Translation(
+        TrainConfig(
+            total_env_steps=total_env_steps,
+            num_envs=batch.num_envs,
+            num_steps=batch.num_steps,
+            seed=TrainConfig.seed if seed is None else seed,
+            policies=mapping,
+            policy=policy,
+            ppo=ppo,
+            specs=specs,
+        ),
+        tuple(findings.notes),
+        findings.lost,
+    )
+
+
+def rllib_ppo_defaults() -> TrainConfig:
+    """The defaults of RLlib 2.60's PPO."""
+    return translate_rllib_config({}).config
+
+
+def _rates(given: DecisionsPerStep | None, members: Mapping[str, RLlibPolicy]) -> dict[str, float]:
+    """Decisions of each policy per environment step."""
+    if given is None:
+        return dict.fromkeys(members, 1.0)
+    if not isinstance(given, Mapping):
+        given = dict.fromkeys(members, given)
+    if set(given) != set(members):
+        raise ValueError(
+            f"decisions_per_step must name the policies {', '.join(members)}, "
+            f"got {', '.join(given)}"
+        )
+    if not all(rate > 0 for rate in given.values()):
+        raise ValueError(f"decisions_per_step must be positive, got {dict(given)}")
+    return {name: float(rate) for name, rate in given.items()}
+
+
+def _specs(
+    members: Mapping[str, RLlibPolicy],
+    values: Mapping[str, Any],
+    batch: Batch,
+    rates: Mapping[str, float],
+    total_rate: float | None,
+    findings: Findings,
+) -> tuple[PolicySpec, PPOConfig, dict[str, Any]]:
+    """What policies are and how they are trained, and those that differ from it, by name."""
+    first = next((name for name in members if members[name].trainable), next(iter(members)))
+    count = batch.num_minibatches(first, rates[first], findings)
+    check_grad_clip(values, "grad_clip_by", findings)
+    base = (
+        PolicySpec(**read_network(values, findings)),
+        read_ppo(values, count, total_rate, findings),
+    )
+    specs = {
+        name: _spec(name, member, values, batch, rates[name], total_rate, base, findings)
+        for name, member in members.items()
+    }
+    return *base, {name: spec for name, spec in specs.items() if spec != base[0]}
+
+
+def _spec(
+    name: str,
+    member: RLlibPolicy,
+    values: Mapping[str, Any],
+    batch: Batch,
+    rate: float,
+    total_rate: float | None,
+    base: tuple[PolicySpec, PPOConfig],
+    findings: Findings,
+) -> PolicySpec | Scripted:
+    """One policy: in what it differs from `base`."""
+    if member.is_random:
+        return Scripted("random")
+    policy, base_ppo = base
+    own = {**values, **member.settings}
+    own_model = model_table(member.settings.get("model"))
+    own["model"] = {**values["model"], **own_model}
+    _sort_out_model(own, own_model, f"policies.{name}.model", findings)
+    if member.settings:
+        policy = PolicySpec(**read_network(own, findings))
+    if not member.trainable:
+        useless = [key for key in member.settings if key not in ("model", "observation_filter")]
+        if useless:
+            findings.note(
+                f"policies.{name}: {', '.join(useless)} has no effect on a policy that is not "
+                "trained"
+            )
+        return dataclasses.replace(policy, trainable=False)
+    if "minibatch_size" in member.settings:
+        batch = read_batch(own, batch.num_envs, total_rate, findings)
+    if {"grad_clip", "grad_clip_by"} & set(member.settings):
+        check_grad_clip(own, f"policies.{name}.grad_clip_by", findings)
+    count = batch.num_minibatches(name, rate, findings)
+    ppo = read_ppo(own, count, total_rate, findings, name)
+    return policy if ppo == base_ppo else dataclasses.replace(policy, ppo=ppo)
+
+
+def _sort_out_model(
+    values: Mapping[str, Any], given: Mapping[str, Any], where: str, findings: Findings
+) -> None:
+    new_stack = bool(values["enable_rl_module_and_learner"])
+    sort_out_model(given, where, bool(values["model"]["use_lstm"]), new_stack, findings)

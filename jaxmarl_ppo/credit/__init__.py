@@ -1,0 +1,1 @@
+"""Which decision earned what."""

@@ -1,0 +1,1 @@
+"""A policy taken out of its run, to act with."""

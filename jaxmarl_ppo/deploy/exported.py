@@ -1,0 +1,161 @@
+"""Policies that act: on batches of any shape, and from one file that needs nothing but JAX.
+
+>>> bob = load_exported("bob.jaxexport")
+>>> action, hidden = bob.act(observation, bob.initial_hidden(len(observation)))
+
+This module imports JAX and NumPy alone. The file can be read without it too, being a zip archive of
+`header.json` and of two programs that `jax.export` serialised, `greedy` and `sampled`, each with
+its parameters inside:
+
+>>> import json, zipfile
+>>> import jax.export, numpy as np
+>>> with zipfile.ZipFile("bob.jaxexport") as file:
+...     header = json.loads(file.read("header.json"))
+...     program = jax.export.deserialize(bytearray(file.read("greedy")))
+>>> hidden = [np.zeros((5, *leaf["shape"][1:]), leaf["dtype"]) for leaf in header["hidden"]]
+>>> inputs = {"features": ..., "action_mask": ...}  # [5, ...] each, as header["inputs"] says
+>>> action, hidden = jax.jit(program.call)(inputs, hidden)
+
+`sampled` takes a third argument, `jax.random.key_data(key)`. Both return what to hold until the
+agent's next decision. `jax.export` itself needs the package `flatbuffers`.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+
+from jaxmarl_ppo.deploy.actor import Actor, Rows, Seat, Signature
+
+FORMAT = 1
+HEADER, PROGRAMS = "header.json", ("greedy", "sampled")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExportedPolicy(Actor):
+    """A policy out of a file; the actions are those of the `Policy` that it was exported from.
+
+    Attributes:
+        signature: what it takes and returns.
+        programs: `greedy`, and `sampled`, by name.
+        header: all that the file says of it.
+    """
+
+    signature: Signature
+    programs: Mapping[str, jax.export.Exported]
+    header: Mapping[str, Any]
+    params: tuple[()] = ()
+
+    @property
+    def batch(self) -> str | int:
+        """How many rows it takes at once, or what any number of them is called."""
+        return self.header["inputs"]["features"]["shape"][0]
+
+    def decide(
+        self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
+    ) -> Any:
+        """See `Actor.decide`."""
+        del params  # they are inside the programs
+        num_rows, batch = inputs["features"].shape[0], self.batch
+        if isinstance(batch, int) and num_rows != batch:
+            raise ValueError(
+                f"this policy was exported for batches of {batch}, got {num_rows} observations"
+            )
+        if key is None:
+            return self.programs["greedy"].call(inputs, hidden)
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            key = jax.random.key_data(key)
+        if key.shape != (2,):
+            raise ValueError(
+                f"an exported policy draws by threefry keys, of shape (2,), got {key.shape}; "
+                "make one by jax.random.key(seed, impl='threefry2x32')"
+            )
+        return self.programs["sampled"].call(inputs, hidden, key)
+
+
+def load_exported(path: str | Path) -> ExportedPolicy:
+    """Read what `Policy.export` wrote.
+
+    Raises:
+        ValueError: the file is missing, damaged or of another format.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{str(path)!r} does not exist: no exported policy")
+    return unpack(path.read_bytes(), str(path))
+
+
+def pack(
+    signature: Signature,
+    programs: Mapping[str, jax.export.Exported],
+    versions: Mapping[str, str],
+) -> bytes:
+    """The content of a file."""
+    batch = programs[PROGRAMS[0]].in_avals[0].shape[0]
+    batch = batch if isinstance(batch, int) else str(batch)
+    header = {
+        "format": FORMAT,
+        "policy": signature.policy,
+        "env": signature.env,
+        "agents": {name: seat._asdict() for name, seat in signature.seats.items()},
+        "inputs": {
+            name: {"shape": [batch, *shape], "dtype": dtype}
+            for name, (shape, dtype) in signature.inputs.items()
+        },
+        "hidden": [{"shape": [batch, *x.shape], "dtype": x.dtype.name} for x in signature.hidden],
+        "action": {
+            "shape": [batch, *[signature.num_actions] * signature.continuous],
+            "dtype": "float32" if signature.continuous else "int32",
+        },
+        "platforms": list(programs[PROGRAMS[0]].platforms),
+        "versions": dict(versions),
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        # Without a date, so that the same policy gives the same bytes.
+        file.writestr(zipfile.ZipInfo(HEADER), json.dumps(header, indent=2))
+        for name, program in programs.items():
+            file.writestr(zipfile.ZipInfo(name), bytes(program.serialize()))
+    return content.getvalue()
+
+
+def unpack(content: bytes, where: str) -> ExportedPolicy:
+    """The inverse of `pack`; `where` it comes from is told in errors."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            header = json.loads(file.read(HEADER))
+            blobs = {name: bytearray(file.read(name)) for name in PROGRAMS}
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ValueError(f"{where!r} is damaged or no exported policy ({error})") from error
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"{where!r} has format {header.get('format')!r}; this version reads {FORMAT}"
+        )
+    inputs = {name: tuple(spec["shape"]) for name, spec in header["inputs"].items()}
+    signature = Signature(
+        policy=header["policy"],
+        env=header["env"],
+        seats={
+            name: Seat(seat["slot"], tuple(seat["feature_shape"]), seat["num_actions"])
+            for name, seat in header["agents"].items()
+        },
+        feature_shape=inputs["features"][1:],
+        num_actions=inputs["action_mask"][1],
+        continuous=header["action"]["dtype"] == "float32",
+        asks_agent="agent" in inputs,
+        prev_action="prev_action" in inputs,
+        prev_reward="prev_reward" in inputs,
+        hidden=tuple(
+            jax.ShapeDtypeStruct(tuple(leaf["shape"][1:]), leaf["dtype"])
+            for leaf in header["hidden"]
+        ),
+    )
+    programs = {name: jax.export.deserialize(blob) for name, blob in blobs.items()}
+    return ExportedPolicy(signature, programs, header)

@@ -1,0 +1,343 @@
+"""A trained policy taken out of its run: to act with, and to export.
+
+>>> bob = Policy.load("runs/secret", "bob_0")
+>>> hidden = bob.initial_hidden(len(observation))
+>>> action, hidden = bob.act(observation, hidden)
+>>> bob.export("bob.jaxexport")
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from numpy.typing import ArrayLike
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.deploy.actor import Actor, Rows, Seat, Signature, pad_rows
+from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
+from jaxmarl_ppo.deploy.exported import ExportedPolicy
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.networks.distributions import squash
+from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.policies.agent_interface import AgentInputs, space_width
+from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.runs.run_folder import load_run
+from jaxmarl_ppo.types import Policies, Population, PyTree
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Policy(Actor):
+    """One policy, with its parameters and normalisers; `load` or `of` make it.
+
+    Attributes:
+        signature: what it takes and returns.
+        bank: a bank of this policy alone.
+        encoder: how the bank sees the environment.
+        bounds: of continuous actions, low and high, `[slots, N]` each, by slot.
+    """
+
+    signature: Signature
+    bank: PolicyBank
+    encoder: AgentInputs
+    bounds: tuple[np.ndarray, np.ndarray]
+    params: Policies  # [1, ...]
+
+    @classmethod
+    def load(
+        cls,
+        run_dir: str | Path,
+        policy: str | None = None,
+        agent: str | None = None,
+        *,
+        env: MultiAgentEnv | None = None,
+        env_params: PyTree | None = None,
+        network: nn.Module | None = None,
+        config: TrainConfig | None = None,
+    ) -> "Policy":
+        """One policy of a finished run.
+
+        Args:
+            run_dir: the run's folder.
+            policy: its name, `past@3` for a snapshot; None where there is only one, or where only
+                one plays `agent`.
+            agent: the agent that it is to play, in whose widths it then takes and returns
+                everything; None for all that it can play.
+            env: as `load_run` needs it, like all that follow.
+            env_params: see `load_run`.
+            network: see `load_run`.
+            config: see `load_run`.
+
+        Raises:
+            ValueError: no such run, policy or agent, or more than one policy to choose from.
+        """
+        run = load_run(run_dir, env=env, env_params=env_params, network=network, config=config)
+        return cls.of(run.learner, run.population, policy, agent)
+
+    @classmethod
+    def of(
+        cls,
+        learner: Learner,
+        population: Population,
+        policy: str | None = None,
+        agent: str | None = None,
+    ) -> "Policy":
+        """The same out of memory, such as of `TrainResult.population`; see `load`."""
+        env, players = learner.env, learner.players
+        slot = None if agent is None else env.agent_index(agent)
+        player = _find_player(learner, population, policy, slot)
+        index = next(
+            index
+            for index, seats in enumerate(players.banks)
+            if 0 <= player - seats.first_player < seats.bank.num_policies
+        )
+        seats = players.banks[index]
+        row = player - seats.first_player
+        bank = dataclasses.replace(seats.bank, num_policies=1)
+        slots = _slots(learner, player) if slot is None else (slot,)
+        bounds = _bounds(seats.encoder)
+        hidden = jax.tree.leaves(jax.eval_shape(lambda: bank.initial_hidden((1,))))
+        agents = {env.agents[slot]: _seat(learner, seats.encoder, slot) for slot in slots}
+        shapes = [seat.feature_shape for seat in agents.values()]
+        signature = Signature(
+            policy=players.names[player],
+            env=env.name,
+            seats=agents,
+            feature_shape=tuple(max(sizes) for sizes in zip(*shapes, strict=True)),
+            num_actions=max(seat.num_actions for seat in agents.values()),
+            continuous=seats.encoder.continuous,
+            asks_agent=_asks_agent(seats.encoder, list(agents.values()), bounds),
+            prev_action=seats.encoder.prev_action,
+            prev_reward=seats.encoder.prev_reward,
+            hidden=tuple(jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in hidden),
+        )
+        stack = jax.tree.map(lambda x: jnp.asarray(x[row : row + 1]), population.banks[index])
+        return cls(signature, bank, seats.encoder, bounds, stack)
+
+    def value(
+        self,
+        observation: ArrayLike,
+        hidden: tuple[Any, ...] | list[Any],
+        *,
+        agent: str | ArrayLike | None = None,
+        prev_action: ArrayLike | None = None,
+        prev_reward: ArrayLike | None = None,
+        reset: ArrayLike | None = None,
+    ) -> jax.Array:
+        """The discounted return that the critic expects at a decision, `[...]`.
+
+        Arguments are those of `act`; memory does not move. It was trained at decisions only.
+
+        Raises:
+            ValueError: as `act`, or the critic sees more than the policy is given.
+        """
+        if self.encoder.joint_width:
+            raise ValueError(
+                f"policy {self.signature.policy!r} has a centralised critic, which sees what all "
+                "agents see; it can act, but has no value of one observation"
+            )
+        given, held, seat = self._given(
+            observation, hidden, None, agent, prev_action, prev_reward, reset
+        )
+        return self._value(self.params, given, held, seat)
+
+    def export(
+        self,
+        path: str | Path,
+        platforms: Sequence[str] = PLATFORMS,
+        batch: str | int = "b",
+    ) -> ExportedPolicy:
+        """Write the policy into one file that acts with JAX alone; see `exported.load_exported`.
+
+        Before anything is written the programs are read back, and have to give the same actions on
+        random inputs, greedy and sampled.
+
+        Args:
+            path: a new file.
+            platforms: that it is to run on: `"cpu"`, `"cuda"`, `"rocm"`, `"tpu"`.
+            batch: what the number of rows is called, which any number can stand for, or a fixed
+                number of rows.
+
+        Returns:
+            What was read back.
+
+        Raises:
+            ValueError: the file exists, an unknown platform or batch, or other actions.
+        """
+        return export_policy(self, path, platforms, batch)
+
+    def decide(
+        self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """See `Actor.decide`."""
+        moved, outputs, _ = self.forward(params, inputs, hidden)
+        mask = pad_rows(inputs["action_mask"], (self.encoder.action_width,))
+        distribution = self.bank.distribution
+        if key is None:
+            action = distribution.mode(outputs, mask)
+        else:
+            action = distribution.sample(
+                distribution.noise(key, (outputs.shape[0],)), outputs, mask
+            )
+        if not self.encoder.continuous:
+            return action.astype(jnp.int32), moved
+        low, high = self._own_bounds(inputs)
+        return squash(action, low, high)[:, : self.signature.num_actions], moved
+
+    def forward(
+        self, params: Policies, inputs: Rows, hidden: list[jax.Array]
+    ) -> tuple[list[jax.Array], jax.Array, jax.Array]:
+        """What the network says about rows `[B, ...]`.
+
+        Args:
+            params: `[1, ...]`.
+            inputs: as `signature.inputs` says.
+            hidden: `[B, H]` each.
+
+        Returns:
+            `(hidden, distribution inputs [B, N], value [B])`.
+        """
+        num_rows = inputs["features"].shape[0]
+        fresh = inputs.get("reset", jnp.zeros(num_rows, bool))
+        shape = jax.eval_shape(lambda: self.bank.initial_hidden((1,)))
+        held = jax.tree.unflatten(jax.tree.structure(shape), [h[:, None] for h in hidden])
+        everyone, policy = jnp.ones((num_rows, 1), bool), jnp.zeros((num_rows, 1), jnp.int32)
+        x = self._encode(inputs, fresh)[:, None]
+        moved, _, outputs, value = self.bank.forward(
+            params, policy, held, x, fresh[:, None], everyone, fixed=(0,)
+        )
+        return [h[:, 0] for h in jax.tree.leaves(moved)], outputs[:, 0], value[:, 0]
+
+    def _encode(self, inputs: Rows, fresh: jax.Array) -> jax.Array:
+        """Network inputs `[B, D]`.
+
+        What a centralised critic sees besides is left at zero: the actor does not see it.
+        """
+        encoder = self.encoder
+        features = pad_rows(inputs["features"], encoder.feature_shape)
+        if len(encoder.feature_shape) > 1:
+            return features
+        prev_action = prev_reward = agent_id = joint = None
+        if encoder.prev_action:
+            prev_action = jnp.where(fresh[:, None], 0.0, self._encode_action(inputs))
+        if encoder.prev_reward:
+            prev_reward = jnp.where(fresh, 0.0, inputs["prev_reward"])[:, None]
+        if encoder.agent_id:
+            agent_id = jax.nn.one_hot(self._slot(inputs), encoder.num_agents)
+        if encoder.joint_width:
+            joint = jnp.zeros((features.shape[0], encoder.joint_width))
+        return encoder.join(features, prev_action, prev_reward, agent_id, joint)
+
+    def _encode_action(self, inputs: Rows) -> jax.Array:
+        """The previous action as one-hot, or from its bounds to [-1, 1]."""
+        action = inputs["prev_action"]
+        if not self.encoder.continuous:
+            return jax.nn.one_hot(action, self.encoder.action_width)
+        low, high = self._own_bounds(inputs)
+        action = pad_rows(action, (self.encoder.action_width,))
+        width = jnp.where(high > low, high - low, 1.0)
+        return jnp.where(high > low, 2.0 * (action - low) / width - 1.0, 0.0)
+
+    def _slot(self, inputs: Rows) -> jax.Array:
+        """`[B]` int."""
+        first = next(iter(self.signature.seats.values())).slot
+        num_rows = inputs["features"].shape[0]
+        return inputs.get("agent", jnp.full(num_rows, first, jnp.int32))
+
+    def _own_bounds(self, inputs: Rows) -> tuple[jax.Array, jax.Array]:
+        """`[B, N]` each."""
+        slot = self._slot(inputs)
+        low, high = (jnp.asarray(bound)[slot] for bound in self.bounds)
+        return low, high
+
+    @functools.cached_property
+    def _value(self) -> Any:
+        return jax.jit(self._value_batch, static_argnames=("seat",))
+
+    def _value_batch(
+        self,
+        params: Policies,
+        given: dict[str, jax.Array],
+        hidden: tuple[jax.Array, ...],
+        seat: Seat | None,
+    ) -> jax.Array:
+        inputs, flat, batch_shape = self._flatten(given, hidden, seat)
+        value = self.forward(params, inputs, flat)[2]
+        if params.return_moments is not None:
+            value *= jnp.sqrt(params.return_moments.var[0] + normalise.EPSILON)
+        return value.reshape(batch_shape)
+
+
+def _find_player(
+    learner: Learner, population: Population, policy: str | None, slot: int | None
+) -> int:
+    """The player of that name, or the only one."""
+    players = learner.players
+    empty, snapshots = set(), set()
+    for pool, state in zip(players.pools, population.league.pools, strict=True):
+        entries = range(players.num_players)[pool.players]
+        snapshots |= set(entries)
+        empty |= set(entries[int(state.count) :])
+    networks = [player for player in range(players.first_script) if player not in empty]
+    able = [player for player in networks if slot is None or slot in _slots(learner, player)]
+    if policy is None:
+        chosen = [player for player in able if player not in snapshots]
+    else:
+        chosen = [player for player in able if players.names[player] == policy]
+    if len(chosen) == 1:
+        return chosen[0]
+    plays = "" if slot is None else f" that plays agent {learner.env.agents[slot]!r}"
+    names = ", ".join(players.names[player] for player in able) or "none"
+    if policy is None:
+        raise ValueError(f"name the policy{plays}, since there is not just one; valid: {names}")
+    raise ValueError(f"unknown policy {policy!r}{plays}; valid: {names}")
+
+
+def _slots(learner: Learner, player: int) -> tuple[int, ...]:
+    """The slots that mappings give a policy, its snapshots or its origin."""
+    players = learner.players
+    policies = {players.policy_of[player]}
+    for pool in players.pools:
+        entries = range(players.num_players)[pool.players]
+        if player == pool.origin or player in entries:
+            policies |= {pool.policy, players.policy_of[pool.origin]}
+    candidates = enumerate(players.mapping.candidates)
+    return tuple(slot for slot, drawn in candidates if policies & set(drawn))
+
+
+def _seat(learner: Learner, encoder: AgentInputs, slot: int) -> Seat:
+    env, env_params = learner.env, learner.env_params
+    agent, shape = env.agents[slot], encoder.feature_shape
+    space = env.observation_space(agent, env_params)
+    own = (space.size,) if len(shape) == 1 else shape
+    if len(space.shape) == len(shape):
+        own = tuple(space.shape)
+    return Seat(slot, own, space_width(env.action_space(agent, env_params)))
+
+
+def _bounds(encoder: AgentInputs) -> tuple[np.ndarray, np.ndarray]:
+    """Low and high by slot; zeros for discrete actions and slots that the bank does not cover."""
+    tables = []
+    for bound in (encoder.action_low, encoder.action_high):
+        table = np.zeros((encoder.num_agents, encoder.action_width), np.float32)
+        if bound is not None:
+            table[np.array(encoder.slots)] = bound
+        tables.append(table)
+    return tables[0], tables[1]
+
+
+def _asks_agent(
+    encoder: AgentInputs, seats: list[Seat], bounds: tuple[np.ndarray, np.ndarray]
+) -> bool:
+    """Whether the agents differ in anything that the policy depends on."""
+    slots = [seat.slot for seat in seats]
+    alike = all(seat[1:] == seats[0][1:] for seat in seats)
+    same_bounds = all((bound[slots] == bound[slots[0]]).all() for bound in bounds)
+    return len(seats) > 1 and (encoder.agent_id or not alike or not same_bounds)

@@ -1,0 +1,72 @@
+"""The compiled functions of a run: one that begins it, one that trains."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_ppo.devices.sharding import SAME, Devices, state_specs
+from jaxmarl_ppo.learner import metrics as metrics_lib
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.learner.metrics import Metrics
+from jaxmarl_ppo.types import TrainState
+
+# Compiler options for what runs once, on a CPU: half the compilation, for code that is slower. The
+# compiler of JAX 0.11 no longer takes them.
+RUNS_ONCE: dict[str, Any] = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 1,
+}
+
+InitFn = Callable[[jax.Array], tuple[TrainState, Metrics]]
+TrainFn = Callable[[TrainState, np.int32, Metrics], tuple[TrainState, Metrics]]
+
+
+class CompiledRun(NamedTuple):
+    """What `compile_run` made.
+
+    Attributes:
+        init: from a key to a state on all devices and to metrics of nothing.
+        train: `Learner.train_steps`; it takes the memory of the state and of the metrics.
+        trace_s: seconds that tracing took.
+    """
+
+    init: InitFn
+    train: TrainFn
+    trace_s: float
+
+
+def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledRun:
+    """Compile both functions of a run."""
+    began = time.perf_counter()
+
+    def start(key: jax.Array) -> tuple[TrainState, Metrics]:
+        state = learner.init(key)
+        # Copied, since leaves that share a buffer could not be donated.
+        metrics = metrics_lib.empty(learner.players, state.episode_stats, state.league)
+        return state, jax.tree.map(jnp.copy, metrics)
+
+    takes_options = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)
+    options = RUNS_ONCE if takes_options else None
+    init = jax.jit(start, compiler_options=options).lower(key)
+    state, metrics = init.out_info
+    specs = state_specs(state)
+    with ThreadPoolExecutor(1) as beside:
+        # The compiler leaves Python free to trace the other function.
+        compilation = beside.submit(init.compile)
+        # The number of iterations is an argument, so slices of any size share one compilation.
+        train = devices.jit(learner.train_steps, (specs, SAME, SAME), (specs, SAME), donate=(0, 2))
+        lowered = train.lower(state, np.int32(1), metrics)
+        trace_s = time.perf_counter() - began
+        compiled = lowered.compile()
+        begin = compilation.result()
+
+    def place(key: jax.Array) -> tuple[TrainState, Metrics]:
+        state, metrics = begin(key)
+        return devices.place(state), metrics
+
+    return CompiledRun(place, compiled, trace_s)

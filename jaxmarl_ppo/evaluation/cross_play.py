@@ -1,0 +1,222 @@
+"""Everybody against everybody: a matrix of players in one side's seats against the other's.
+
+With two agents each is a side. With more, one side holds the agents that are named and the other
+the rest; a side of several agents is played by their first policies together, by their second, and
+so on.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_ppo.evaluation.episodes import check_num_episodes, play_episodes
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.policies.scripted import RANDOM, make_random_script
+from jaxmarl_ppo.types import Population
+
+CROSS_PLAY_FILE = "cross_play.png"
+DEFAULT_EPISODES = 256
+# Environments that are stepped at once.
+MAX_ENVS = 16_384
+# Half the width of a 95 % confidence interval, in standard errors.
+Z95 = 1.96
+
+Lineup = tuple[int, ...]  # one player for each agent of a side
+
+
+def cross_play(
+    learner: Learner,
+    population: Population,
+    episodes: int = DEFAULT_EPISODES,
+    seed: int = 0,
+    greedy: bool = False,
+    *,
+    row_agents: Sequence[str] | None = None,
+    baselines: bool = True,
+) -> dict[str, Any]:
+    """Play every pairing and report on it as plain data.
+
+    Args:
+        learner: gives the environment and who can play.
+        population: the players.
+        episodes: of each pairing.
+        seed: the same seed gives the same report.
+        greedy: networks take the most likely actions instead of samples.
+        row_agents: the agents of the first side; None for the first agent.
+        baselines: whether random play and the environment's scripted policies take part.
+
+    Returns:
+        `{"episodes", "acting", "seed", "rows": {"agents", "players"}, "columns": {...},
+        "returns": {agent: {"mean": [[...]], "ci95": [[...]]}}, "win_rate": {"mean", "ci95"}}`.
+        `ci95` is half the width of a 95 % confidence interval; `win_rate` is how often the first
+        row agent's return exceeds the first column agent's, half for equal ones. Snapshots of a
+        pool that is not full yet are left out.
+
+    Raises:
+        ValueError: no whole number of episodes, an unknown agent, or a side without agents.
+    """
+    episodes = check_num_episodes(episodes)
+    env = learner.env
+    rows = env.agents[:1] if row_agents is None else tuple(row_agents)
+    sides = [
+        [env.agent_index(agent) for agent in rows],
+        [slot for slot, agent in enumerate(env.agents) if agent not in rows],
+    ]
+    if not all(sides):
+        raise ValueError(
+            f"cross-play needs agents on both sides, got the row agents {', '.join(rows) or 'none'}"
+            f" of {', '.join(env.agents)}"
+        )
+    if baselines:
+        learner = _with_baselines(learner)
+    lineups = [_lineups(learner, population, side) for side in sides]
+    pairs = [(first, second) for first in lineups[0] for second in lineups[1]]
+    players = np.zeros((len(pairs), env.num_agents), np.int32)
+    for index, pair in enumerate(pairs):
+        for side, lineup in zip(sides, pair, strict=True):
+            players[index, side] = lineup
+    returns = _play_pairs(learner, population, players, episodes, greedy, seed)
+    shape = (len(lineups[0]), len(lineups[1]), episodes)
+    by_agent = {
+        agent: _mean_and_ci(returns[..., slot].reshape(shape))
+        for slot, agent in enumerate(env.agents)
+    }
+    ahead = np.sign(returns[..., sides[0][0]] - returns[..., sides[1][0]])
+    names = [[_lineup_name(learner, lineup) for lineup in side] for side in lineups]
+    return {
+        "episodes": episodes,
+        "acting": "greedy" if greedy else "sample",
+        "seed": int(seed),
+        "rows": {"agents": [env.agents[slot] for slot in sides[0]], "players": names[0]},
+        "columns": {"agents": [env.agents[slot] for slot in sides[1]], "players": names[1]},
+        "returns": by_agent,
+        "win_rate": _mean_and_ci((0.5 + 0.5 * ahead).reshape(shape)),
+    }
+
+
+def _with_baselines(learner: Learner) -> Learner:
+    scripts = {
+        RANDOM: make_random_script(learner.env, learner.env_params),
+        **learner.env.baselines,
+    }
+    new = {name: fn for name, fn in scripts.items() if name not in learner.players.names}
+    return dataclasses.replace(learner, players=learner.players.with_scripts(new))
+
+
+def _lineups(learner: Learner, population: Population, side: list[int]) -> list[Lineup]:
+    """Who can play a side: its agents' own policies in step, then every script in all its seats."""
+    players = learner.players
+    drawn = [
+        [q for q in players.drawn(slot, population.league) if q < players.first_script]
+        for slot in side
+    ]
+    longest = max(len(own) for own in drawn)
+    lineups = [
+        tuple(own[index % len(own)] for own in drawn) for index in range(longest) if all(drawn)
+    ]
+    return lineups + [
+        (script,) * len(side) for script in range(players.first_script, players.num_players)
+    ]
+
+
+def _lineup_name(learner: Learner, lineup: Lineup) -> str:
+    return " + ".join(dict.fromkeys(learner.players.names[player] for player in lineup))
+
+
+def _play_pairs(
+    learner: Learner,
+    population: Population,
+    players: np.ndarray,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+) -> np.ndarray:
+    """Returns `[pairs, episodes, A]`, so many pairs at once that the environments fit."""
+    at_once = max(1, min(len(players), MAX_ENVS // episodes))
+    key, results = jax.random.key(seed), []
+    for first in range(0, len(players), at_once):
+        # The last slice is filled up, so that all share one compilation.
+        chosen = np.resize(players[first : first + at_once], (at_once, players.shape[1]))
+        totals = play_episodes(
+            learner,
+            population,
+            jax.random.fold_in(key, first),
+            at_once * episodes,
+            greedy,
+            players=np.repeat(chosen, episodes, axis=0),
+        )
+        results.append(np.asarray(totals.returns).reshape(at_once, episodes, -1))
+    return np.concatenate(results)[: len(players)]
+
+
+def _mean_and_ci(values: np.ndarray) -> dict[str, list[list[float | None]]]:
+    """Of `[rows, columns, episodes]`."""
+    episodes = values.shape[-1]
+    mean = values.mean(-1, dtype=np.float64)
+    if episodes == 1:
+        return {"mean": mean.tolist(), "ci95": [[None] * mean.shape[1]] * mean.shape[0]}
+    error = values.std(-1, ddof=1, dtype=np.float64) / np.sqrt(episodes)
+    return {"mean": mean.tolist(), "ci95": (Z95 * error).tolist()}
+
+
+def format_cross_play(report: dict[str, Any]) -> str:
+    """The mean return of the first row agent in every pairing, as a table for people."""
+    agent = report["rows"]["agents"][0]
+    cells = report["returns"][agent]
+    header = ["", *report["columns"]["players"]]
+    lines = [header]
+    for name, means, widths in zip(
+        report["rows"]["players"], cells["mean"], cells["ci95"], strict=True
+    ):
+        pairs = zip(means, widths, strict=True)
+        lines.append([name, *(f"{m:.3g}" + (f" ± {w:.2g}" if w else "") for m, w in pairs)])
+    sizes = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    table = [
+        "  ".join(
+            cell.ljust(size) if column == 0 else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(line, sizes, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    rows, columns = (" + ".join(report[side]["agents"]) for side in ("rows", "columns"))
+    title = (
+        f"return of {agent} (mean ± 95 % interval over {report['episodes']:,} episodes): "
+        f"rows play {rows}, columns {columns}"
+    )
+    return "\n".join([title, *table])
+
+
+def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
+    """Draw the table of `format_cross_play` as a heat map, PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    agent = report["rows"]["agents"][0]
+    rows, columns = report["rows"]["players"], report["columns"]["players"]
+    means = np.array(report["returns"][agent]["mean"])
+    figure = Figure(
+        figsize=(3.5 + 0.75 * len(columns), 2.2 + 0.42 * len(rows)), dpi=150, layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    # White is an even result where some lose, else the middle.
+    centre = 0.0 if means.min() < 0.0 < means.max() else float(np.median(means))
+    bound = max(float(np.abs(means - centre).max()), 1e-9)
+    image = axes.imshow(means, cmap="RdBu", vmin=centre - bound, vmax=centre + bound, aspect="auto")
+    for (row, column), mean in np.ndenumerate(means):
+        dark = abs(mean - centre) > 0.6 * bound
+        axes.text(
+            column, row, f"{mean:.3g}", ha="center", va="center", fontsize=8,
+            color="white" if dark else "black",
+        )  # fmt: skip
+    axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right", fontsize=8)
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+    axes.set_xlabel(" + ".join(report["columns"]["agents"]))
+    axes.set_ylabel(" + ".join(report["rows"]["agents"]))
+    axes.set_title(title, fontsize=10)
+    figure.colorbar(image, label=f"mean return of {agent}")
+    figure.savefig(path)

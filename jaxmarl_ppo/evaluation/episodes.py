@@ -1,0 +1,168 @@
+"""Whole episodes of given players, exactly one per parallel environment.
+
+Taking the first so many episodes to end, over environments that begin anew, would count short ones
+too often. Here every environment counts its first episode and no other.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_envs.threefry import fold_in, split
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.rollout.noise import draw_noise
+from jaxmarl_ppo.rollout.rollout import Answer, act, begin_lives, init_slots, step
+from jaxmarl_ppo.types import Population, PyTree, Slots
+
+MAX_TICKS = 10_000  # of an episode in an environment that names no horizon
+
+
+class EpisodeTotals(struct.PyTreeNode):
+    """What each agent slot gathered in each episode."""
+
+    returns: jax.Array  # [episodes, A]: undiscounted
+    lengths: jax.Array  # [episodes, A] int: ticks alive
+    lives: jax.Array  # [episodes, A] int: agents that the slot held, one after the other
+    metrics: dict[str, jax.Array]  # [episodes, A] each: sums of the environment's own
+    finished: jax.Array  # [episodes] bool: False where the tick limit cut the episode off
+    num_ticks: jax.Array  # () int: until the last episode was over
+
+
+class _Progress(struct.PyTreeNode):
+    slots: Slots
+    totals: EpisodeTotals
+
+
+def check_num_episodes(episodes: Any) -> int:
+    """The number itself.
+
+    Raises:
+        ValueError: it is not a whole number of at least 1.
+    """
+    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
+        raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+    return int(episodes)
+
+
+def play_episodes(
+    learner: Learner,
+    population: Population,
+    key: jax.Array,
+    num_episodes: int,
+    greedy: bool = False,
+    *,
+    env_params: PyTree | None = None,
+    players: np.ndarray | None = None,
+    max_ticks: int = MAX_TICKS,
+) -> EpisodeTotals:
+    """Play fresh episodes, in step with each other, until the last one is over.
+
+    Actions, memory, previous actions and rewards are treated by the rollout's own functions.
+    Compiled once per learner, number of episodes and way of acting.
+
+    Args:
+        learner: gives the environment and who can play.
+        population: the players.
+        key: of everything random.
+        num_episodes: parallel environments, each of which counts one episode.
+        greedy: networks take the most likely actions instead of samples.
+        env_params: None for the learner's.
+        players: `[A]` or `[episodes, A]` int, who holds each slot, as an index into
+            `learner.players.names`; None to draw as in training.
+        max_ticks: where an environment without a horizon is cut off; an episode that goes on then
+            is not `finished`, and its totals are those up to there.
+
+    Raises:
+        ValueError: no whole number of episodes, or a player that cannot hold its slot.
+    """
+    num_episodes = check_num_episodes(num_episodes)
+    if players is not None:
+        shape = (num_episodes, learner.env.num_agents)
+        players = np.broadcast_to(np.asarray(players, np.int32), shape)
+        _check_players(learner, players)
+    env_params = learner.env_params if env_params is None else env_params
+    horizon = learner.env.horizon(env_params)
+    limit = jnp.asarray(max_ticks if horizon is None else horizon, jnp.int32)
+    return _play(learner, env_params, population, key, limit, num_episodes, bool(greedy), players)
+
+
+def _check_players(learner: Learner, players: np.ndarray) -> None:
+    for slot, agent in enumerate(learner.env.agents):
+        able = learner.players.able(slot)
+        for player in np.unique(players[:, slot]):
+            if player not in able:
+                names = learner.players.names
+                who = names[player] if 0 <= player < len(names) else f"number {player}"
+                raise ValueError(
+                    f"player {who} cannot play agent {agent!r}; "
+                    f"valid: {', '.join(names[q] for q in able)}"
+                )
+
+
+@partial(jax.jit, static_argnames=("learner", "num_episodes", "greedy"))
+def _play(
+    learner: Learner,
+    env_params: PyTree,
+    population: Population,
+    key: jax.Array,
+    limit: jax.Array,
+    num_episodes: int,
+    greedy: bool,
+    chosen: jax.Array | None,  # [episodes, A] int
+) -> EpisodeTotals:
+    env, players, league = learner.env, learner.players, population.league
+    key_reset, key_ticks = split(key)
+
+    def play_tick(slots: Slots, key: jax.Array) -> tuple[Slots, Answer]:
+        noise = draw_noise(players, (num_episodes,), key)
+        choice = act(players, population, slots, env_params, noise, greedy, chosen is None)
+        after, answer = step(env, env_params, slots, choice, noise)
+        after = begin_lives(players, league, slots.obs.alive, after, answer, noise)
+        return after if chosen is None else after.replace(player=chosen), answer
+
+    def advance(now: _Progress) -> _Progress:
+        slots, answer = play_tick(now.slots, fold_in(key_ticks, now.totals.num_ticks))
+        totals = _count(now.totals, now.slots.obs.alive, answer)
+        return _Progress(slots, totals)
+
+    def goes_on(now: _Progress) -> jax.Array:
+        return ~now.totals.finished.all() & (now.totals.num_ticks < limit)
+
+    slots = init_slots(env, env_params, players, league, key_reset, num_episodes)
+    if chosen is not None:
+        slots = slots.replace(player=chosen)
+    answer = jax.eval_shape(play_tick, slots, key_ticks)[1]
+    zeros = jnp.zeros(slots.fresh.shape)
+    none = jnp.zeros(slots.fresh.shape, jnp.int32)
+    totals = EpisodeTotals(
+        returns=zeros,
+        lengths=none,
+        lives=none,
+        metrics=dict.fromkeys(answer.info.get("metrics", {}), zeros),
+        finished=jnp.zeros(num_episodes, bool),
+        num_ticks=jnp.zeros((), jnp.int32),
+    )
+    end = jax.lax.while_loop(goes_on, advance, _Progress(slots, totals))
+    cut_off = end.slots.obs.alive & ~end.totals.finished[:, None]
+    return end.totals.replace(lives=end.totals.lives + cut_off)
+
+
+def _count(totals: EpisodeTotals, alive: jax.Array, answer: Answer) -> EpisodeTotals:
+    """Add a tick where the first episode is not over; `alive [E, A]` is from before the tick."""
+    playing = ~totals.finished[:, None]
+
+    def add(total: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.where(playing, total + x, total)
+
+    return EpisodeTotals(
+        returns=add(totals.returns, answer.reward),
+        lengths=add(totals.lengths, alive),
+        lives=add(totals.lives, answer.terminated | answer.truncated),
+        metrics=jax.tree.map(add, totals.metrics, answer.info.get("metrics", {})),
+        finished=totals.finished | answer.info["episode_over"],
+        num_ticks=totals.num_ticks + 1,
+    )

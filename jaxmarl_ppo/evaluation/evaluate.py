@@ -1,0 +1,206 @@
+"""How good trained policies are: returns of fresh episodes, and what the scenario's optimum says.
+
+>>> report = evaluate_run("runs/tic_tac_toe")
+>>> print(format_report(report))
+"""
+
+import dataclasses
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.evaluation.cross_play import (
+    CROSS_PLAY_FILE,
+    cross_play,
+    format_cross_play,
+    plot_cross_play,
+)
+from jaxmarl_ppo.evaluation.episodes import EpisodeTotals, check_num_episodes, play_episodes
+from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se, plus_minus
+from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.runs.run_folder import load_run
+from jaxmarl_ppo.types import Population, PyTree
+
+__all__ = [
+    "EpisodeTotals",
+    "evaluate_policies",
+    "evaluate_run",
+    "format_report",
+    "play_episodes",
+]
+
+DEFAULT_EPISODES = 256
+
+
+def evaluate_run(
+    run_dir: str | Path,
+    episodes: int | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    matrix: bool = False,
+    row_agents: Sequence[str] | None = None,
+) -> Report:
+    """Evaluate the newest policies of a run; see `evaluate_policies`.
+
+    With `matrix`, the report's `cross_play` is what `cross_play.cross_play` says with these
+    `row_agents`, and the run's folder gets a picture of it.
+
+    Raises:
+        ValueError: as `evaluate_policies`, or because there is no run in `run_dir`.
+    """
+    if episodes is not None:
+        check_num_episodes(episodes)
+    if row_agents is not None and not matrix:
+        raise ValueError(f"row_agents={row_agents} has no effect without cross-play")
+    run = load_run(run_dir)
+    report = evaluate_policies(
+        run.env, run.env_params, run.learner, run.population, episodes, seed, greedy
+    )
+    if matrix:
+        report["cross_play"] = cross_play(
+            run.learner, run.population, episodes or DEFAULT_EPISODES, seed, greedy,
+            row_agents=row_agents,
+        )  # fmt: skip
+        title = f"{run.env.name}: {report['cross_play']['acting']} play"
+        plot_cross_play(report["cross_play"], title, Path(run_dir) / CROSS_PLAY_FILE)
+    return report
+
+
+def evaluate_policies(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    learner: Learner,
+    population: Population,
+    episodes: int | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+) -> Report:
+    """Play fresh episodes and report on them as plain data, fit for JSON.
+
+    Args:
+        env: what is played; usually the learner's own, else one with the same agents and sizes.
+        env_params: its parameters.
+        learner: how the policies see it.
+        population: as in `TrainState.population`; who plays is drawn as in training.
+        episodes: how many; None for the scenario's default (crypto and tic_tac_toe 1,024, others
+            256).
+        seed: the same seed gives the same report.
+        greedy: take the most likely actions instead of samples.
+
+    Returns:
+        `{"env", "episodes", "acting": "sample" or "greedy", "seed", "agents": {name: {...}}}` and
+        what `scenario_reports` adds. An agent's entries are `return_mean`, `return_se` (standard
+        error; None for one episode), `return_min`, `return_max`, `length_mean` (ticks alive) and
+        the means of the environment's own metrics, all totals of an episode. They are over the
+        episodes in which the slot held an agent: where there were others, `episodes` counts them,
+        and there are no means if there were none. `lives_mean` is there if slots were reborn.
+        `unfinished` counts episodes that were cut off for want of an end.
+
+    Raises:
+        ValueError: `episodes` is no whole number of at least 1, or `env` has other agents than the
+            learner.
+    """
+    if env.agents != learner.env.agents:
+        raise ValueError(
+            f"the environment has the agents {', '.join(env.agents)}, but the policies were made "
+            f"for {', '.join(learner.env.agents)}"
+        )
+    scenario = find_scenario(env)
+    if episodes is None:
+        episodes = scenario.num_episodes if scenario else DEFAULT_EPISODES
+    episodes = check_num_episodes(episodes)
+    if env is not learner.env:
+        learner = dataclasses.replace(learner, env=env, env_params=env_params)
+    key_play, key_scenario = jax.random.split(jax.random.key(seed))
+    totals: EpisodeTotals = jax.device_get(
+        play_episodes(learner, population, key_play, episodes, greedy, env_params=env_params)
+    )
+    report: Report = {
+        "env": env.name,
+        "episodes": episodes,
+        "acting": "greedy" if greedy else "sample",
+        "seed": int(seed),
+        "agents": {name: _agent_report(totals, slot) for slot, name in enumerate(env.agents)},
+    }
+    if not totals.finished.all():
+        report["unfinished"] = int((~totals.finished).sum())
+        report["unfinished_note"] = (
+            f"were not over after {int(totals.num_ticks):,} ticks; their totals are up to there"
+        )
+    if scenario:
+        evaluation = Evaluation(learner, env_params, population, totals, greedy, key_scenario)
+        report |= scenario.report_fn(evaluation)
+    return report
+
+
+def _agent_report(totals: EpisodeTotals, slot: int) -> dict[str, Any]:
+    lived = totals.lives[:, slot] > 0
+    num_lived = int(lived.sum())
+    summary: dict[str, Any] = {} if lived.all() else {"episodes": num_lived}
+    if not num_lived:
+        return summary
+
+    def mean(totals: Any) -> float:
+        return float(np.mean(totals[lived, slot], dtype=np.float64))
+
+    returns = totals.returns[lived, slot]
+    stats = mean_and_se(returns)
+    summary |= {
+        "return_mean": stats["mean"],
+        "return_se": stats["se"],
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+        "length_mean": mean(totals.lengths),
+    }
+    if (totals.lives > 1).any():
+        summary["lives_mean"] = mean(totals.lives)
+    return summary | {name: mean(metric) for name, metric in totals.metrics.items()}
+
+
+def format_report(report: Report) -> str:
+    """A report for people: the scenario's headline, then a table of the agents."""
+    acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
+    lines = [
+        f"{report['env']}: {report['episodes']:,} episodes, {acting}, seed {report['seed']}",
+        *(f"  {line}" for line in report.get("headline", ())),
+    ]
+    if "exploitability_note" in report:
+        lines.append(f"  exploitability {report['exploitability_note']}")
+    if "unfinished" in report:
+        lines.append(f"  {report['unfinished']:,} episodes {report['unfinished_note']}")
+    # Wide enough never to fold a column; rich pads no further than the table needs.
+    console = Console(file=io.StringIO(), width=1000, color_system=None)
+    with console.capture() as capture:
+        console.print(_agents_table(report["agents"]))
+    table = [line.rstrip() for line in capture.get().splitlines()]
+    if "cross_play" in report:
+        table += ["", *format_cross_play(report["cross_play"]).splitlines()]
+    return "\n".join([*lines, *(line for line in table if line)])
+
+
+def _agents_table(agents: dict[str, dict[str, Any]]) -> Table:
+    shown = ("return_mean", "return_se", "return_min", "return_max", "length_mean")
+    extras = list(dict.fromkeys(name for row in agents.values() for name in row))
+    extras = [name for name in extras if name not in shown]
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("agent")
+    for heading in ("return", "min", "max", "ticks alive", *extras):
+        table.add_column(heading.removesuffix("_mean"), justify="right")
+    for name, row in agents.items():
+        cells = ["-"] * 4
+        if "return_mean" in row:
+            cells = [plus_minus(row["return_mean"], row["return_se"], 3)]
+            cells += [f"{row[key]:.3g}" for key in shown[2:4]] + [f"{row['length_mean']:.1f}"]
+        numbers = [row.get(key) for key in extras]
+        cells += ["-" if number is None else f"{number:.4g}" for number in numbers]
+        table.add_row(name, *cells)
+    return table

@@ -1,0 +1,1 @@
+"""What an evaluation says beyond returns, scenario by scenario."""

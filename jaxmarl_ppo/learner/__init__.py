@@ -1,0 +1,1 @@
+"""The algorithm as pure functions: `TrainState` in, `TrainState` out."""

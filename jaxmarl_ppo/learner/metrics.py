@@ -1,0 +1,224 @@
+"""On-device statistics of episodes, decisions and updates, per agent and per policy.
+
+Everything is kept as sums, minima and maxima, so that iterations merge exactly and only finished
+lives count. `summary.summarise` turns them into plain numbers on the host.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_ppo.ops.collectives import all_max, all_min, all_sum
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.ppo import update as ppo
+from jaxmarl_ppo.ppo.bank_learner import BankLearner, Lesson
+from jaxmarl_ppo.ppo.update import UpdateStats
+from jaxmarl_ppo.rollout.episode_stats import Extremes, LifeSums, count_lives, no_lives
+from jaxmarl_ppo.rollout.faults import Fault, no_fault
+from jaxmarl_ppo.rollout.rollout import Rollout
+from jaxmarl_ppo.types import EpisodeStats, League
+
+
+class Sums(struct.PyTreeNode):
+    """What adds up over iterations."""
+
+    agents: LifeSums  # [A]
+    policies: LifeSums  # [P]
+    update: UpdateStats  # [P]
+    decisions: jax.Array  # [P]: made by each policy
+    trained: jax.Array  # [P]: decisions that entered an update
+    explained_variance: jax.Array  # [P]
+    iterations: jax.Array  # [P]: with at least one trained decision
+    reward: jax.Array  # [A]: all that the environment paid
+    reward_trained: jax.Array  # [A]: of trained decisions
+    reward_uncredited: jax.Array  # [A]: earned before a life's first decision
+    episodes: jax.Array  # ()
+    ticks: jax.Array  # (): summed over environments
+
+
+class Latest(struct.PyTreeNode):
+    """Values of the newest iteration."""
+
+    learning_rate: jax.Array  # [P]
+    entropy_coef: jax.Array  # [P]
+    kl_coef: jax.Array  # [P]
+    league: League
+
+
+class Metrics(struct.PyTreeNode):
+    """One or several iterations."""
+
+    sums: Sums
+    minimum: Extremes
+    maximum: Extremes
+    latest: Latest
+    fault: Fault
+
+
+def measure(
+    players: Players,
+    banks: tuple[BankLearner | None, ...],
+    record: Rollout,
+    lessons: tuple[Lesson | None, ...],
+    league: League,
+    fault: Fault,
+    axis_name: str | None = None,
+) -> Metrics:
+    """Collect one iteration.
+
+    Args:
+        players: who could play.
+        banks: how each bank was trained.
+        record: of the rollout.
+        lessons: of the banks.
+        league: as it stands.
+        fault: from `find_fault`.
+        axis_name: of the devices that environments are spread over; lessons, league and fault are
+            those of all.
+    """
+    num_policies, num_agents = len(players.policies), record.outcomes.reward.shape[-1]
+    lives, episode_over = count_lives(players, record.followed), record.outcomes.episode_over
+    played = all_sum(
+        {
+            "agents": lives.agents,
+            "policies": lives.policies,
+            "decisions": _count_decisions(players, record),
+            "reward": lives.reward,
+            "reward_uncredited": lives.uncredited,
+            "episodes": episode_over.sum(dtype=jnp.float32),
+            "ticks": jnp.asarray(episode_over.size, jnp.float32),
+        },
+        axis_name,
+    )
+    learnt, latest = _collect_lessons(banks, lessons, num_policies, num_agents, league)
+    return Metrics(
+        sums=Sums(**played, **learnt),
+        minimum=all_min(lives.minimum, axis_name),
+        maximum=all_max(lives.maximum, axis_name),
+        latest=latest,
+        fault=fault,
+    )
+
+
+def _count_decisions(players: Players, record: Rollout) -> jax.Array:
+    """How many decisions every policy made, `[P]`."""
+    count = jnp.zeros(len(players.policies))
+    policy_of = np.array(players.policy_of)
+
+    def add(count: jax.Array, made: jax.Array, first_player: int, num_players: int) -> jax.Array:
+        policies = policy_of[first_player : first_player + num_players]
+        return count + made @ (policies[:, None] == np.arange(count.size))
+
+    for seats, decisions in zip(players.banks, record.decisions, strict=True):
+        rows = jnp.arange(seats.bank.num_policies)
+        mine = decisions.acted[..., None] & (decisions.policy[..., None] == rows)
+        made = mine.sum((0, 1, 2), dtype=jnp.float32)
+        count = add(count, made, seats.first_player, rows.size)
+    for player in range(players.first_script, players.num_players):
+        mine = record.outcomes.acted & (record.outcomes.player == player)
+        count = add(count, mine.sum(dtype=jnp.float32)[None], player, 1)
+    return count
+
+
+def _collect_lessons(
+    banks: tuple[BankLearner | None, ...],
+    lessons: tuple[Lesson | None, ...],
+    num_policies: int,
+    num_agents: int,
+    league: League,
+) -> tuple[dict[str, Any], Latest]:
+    """What all banks learnt, by policy and by agent: fields of `Sums`, and the newest values."""
+    update, latest = ppo.no_stats(num_policies), _no_latest(num_policies, league)
+    trained = explained = jnp.zeros(num_policies)
+    reward_trained = jnp.zeros(num_agents)
+    for bank, lesson in zip(banks, lessons, strict=True):
+        if bank is None or lesson is None:
+            continue
+        put = _Put(np.array(bank.policies))
+        update = jax.tree.map(put, update, lesson.update)
+        trained = put(trained, lesson.trained)
+        explained = put(explained, lesson.explained_variance)
+        latest = Latest(
+            learning_rate=put(latest.learning_rate, lesson.coefs.learning_rate),
+            entropy_coef=put(latest.entropy_coef, lesson.coefs.entropy_coef),
+            kl_coef=put(latest.kl_coef, lesson.coefs.kl_coef),
+            league=league,
+        )
+        slots = np.array(bank.seats.encoder.slots)
+        reward_trained = reward_trained.at[slots].add(lesson.reward_trained)
+    return {
+        "update": update,
+        "trained": trained,
+        "explained_variance": explained,
+        "iterations": (trained > 0).astype(jnp.float32),
+        "reward_trained": reward_trained,
+    }, latest
+
+
+class _Put:
+    """Writes what a bank says of its `[K]` policies into an array of all `[P]`."""
+
+    def __init__(self, policies: np.ndarray) -> None:
+        self._policies = policies
+
+    def __call__(self, everybody: jax.Array, own: jax.Array) -> jax.Array:
+        if np.array_equal(self._policies, np.arange(everybody.size)):
+            return own
+        return everybody.at[self._policies].set(own)
+
+
+def _no_latest(num_policies: int, league: League) -> Latest:
+    zeros = jnp.zeros(num_policies)
+    return Latest(zeros, zeros, zeros, league)
+
+
+def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
+    """The neutral element of `merge`.
+
+    Args:
+        players: who can play.
+        stats: `[E, A]`; which of the environment's own metrics there are.
+        league: of the same run; its values are not read.
+    """
+    num_policies, num_agents = len(players.policies), len(players.mapping.candidates)
+    by_agent, by_policy, none = jnp.zeros(num_agents), jnp.zeros(num_policies), jnp.zeros(())
+    lives = no_lives(players, stats.extras)
+    return Metrics(
+        sums=Sums(
+            agents=lives.agents,
+            policies=lives.policies,
+            update=ppo.no_stats(num_policies),
+            decisions=by_policy,
+            trained=by_policy,
+            explained_variance=by_policy,
+            iterations=by_policy,
+            reward=lives.reward,
+            reward_trained=by_agent,
+            reward_uncredited=lives.uncredited,
+            episodes=none,
+            ticks=none,
+        ),
+        minimum=lives.minimum,
+        maximum=lives.maximum,
+        latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
+        fault=no_fault(),
+    )
+
+
+def merge(first: Metrics, second: Metrics) -> Metrics:
+    """Metrics of both, the second being the later one."""
+    update = jax.tree.map(jnp.add, first.sums.update, second.sums.update)
+    update = update.replace(last_epoch_kl=second.sums.update.last_epoch_kl)
+    sums: Sums = jax.tree.map(jnp.add, first.sums, second.sums)
+    return Metrics(
+        sums=sums.replace(update=update),
+        minimum=jax.tree.map(jnp.minimum, first.minimum, second.minimum),
+        maximum=jax.tree.map(jnp.maximum, first.maximum, second.maximum),
+        latest=second.latest,
+        fault=jax.tree.map(
+            lambda x, y: jnp.where(first.fault.found, x, y), first.fault, second.fault
+        ),
+    )

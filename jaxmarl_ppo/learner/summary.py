@@ -1,0 +1,123 @@
+"""Metrics of an interval as plain numbers, for logs."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_ppo.learner.league_results import elo_ratings
+from jaxmarl_ppo.learner.metrics import LifeSums, Metrics
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.types import League
+
+
+def summarise(
+    metrics: Metrics, agents: tuple[str, ...], players: Players, rated: bool = False
+) -> dict[str, Any]:
+    """Plain numbers for logs.
+
+    Args:
+        metrics: of an interval.
+        agents: their names.
+        players: who could play.
+        rated: whether results between players were kept.
+
+    Returns:
+        `{"env_steps", "decisions", "decisions_per_tick", "episodes", "agents": {name: {...}},
+        "policies": {name: {...}}}`, counts of this interval alone. A group without finished lives
+        has no return, a policy without trained decisions no losses: the keys are absent. With
+        `rated` also `"league"`, see `summarise_league`.
+    """
+    metrics = jax.device_get(metrics)
+    sums = metrics.sums
+    result: dict[str, Any] = {
+        "env_steps": int(sums.ticks),
+        "decisions": int(sums.decisions.sum()),
+        "decisions_per_tick": float(sums.decisions.sum() / sums.ticks),
+        "episodes": int(sums.episodes),
+        "agents": {
+            name: _life_summary(sums.agents, metrics.minimum.agents, metrics.maximum.agents, i)
+            for i, name in enumerate(agents)
+        },
+        "policies": {},
+    }
+    for k, name in enumerate(players.policies):
+        lives = _life_summary(sums.policies, metrics.minimum.policies, metrics.maximum.policies, k)
+        result["policies"][name] = {
+            **lives,
+            "decisions": int(sums.decisions[k]),
+            **_update_summary(metrics, k),
+        }
+    if rated:
+        result["league"] = summarise_league(metrics.latest.league, players)
+    return result
+
+
+def summarise_league(league: League, players: Players) -> dict[str, Any]:
+    """Results between the players that have met somebody.
+
+    Returns:
+        `{"elo": {player: rating}, "players": [names], "win_rate": [[...]], "payoff": [[...]],
+        "games": [[...]], "pools": {policy: {"snapshots", "added_at"}}}`. Rows and columns stand in
+        the order of `players`; `win_rate` (a draw counts 1/2) and `payoff` (the mean return) are of
+        the row against the column, None where the two have not met. `games` fade with time, and so
+        do the results. Of a pool, `added_at` lists the iteration of each snapshot in it.
+    """
+    score, payoff, counts = (np.asarray(x) for x in (league.score, league.payoff, league.games))
+    met = np.nonzero(counts.sum(1))[0]
+    elo = elo_ratings(score, counts)
+    block = np.ix_(met, met)
+    games = counts[block]
+
+    def per_game(total: np.ndarray) -> list[list[float | None]]:
+        with np.errstate(invalid="ignore"):
+            mean = total[block] / games
+        return [[float(x) if np.isfinite(x) else None for x in row] for row in mean]
+
+    return {
+        "elo": {players.names[q]: float(elo[q]) for q in met},
+        "players": [players.names[q] for q in met],
+        "win_rate": per_game(score),
+        "payoff": per_game(payoff),
+        "games": games.tolist(),
+        "pools": {
+            players.policies[seats.policy]: {
+                "snapshots": int(pool.count),
+                "added_at": [int(x) for x in pool.added_at[: int(pool.count)]],
+            }
+            for seats, pool in zip(players.pools, league.pools, strict=True)
+        },
+    }
+
+
+def _life_summary(sums: LifeSums, least: Any, greatest: Any, i: int) -> dict[str, float]:
+    lives = float(sums.lives[i])
+    summary: dict[str, float] = {"episodes": int(lives)}
+    if lives:
+        summary["return_mean"] = float(sums.returns[i]) / lives
+        summary["return_min"] = float(least[i])
+        summary["return_max"] = float(greatest[i])
+        summary["length_mean"] = float(sums.lengths[i]) / lives
+        summary |= {name: float(x[i]) / lives for name, x in sums.extras.items()}
+    return summary
+
+
+def _update_summary(metrics: Metrics, k: int) -> dict[str, float]:
+    sums, latest = metrics.sums, metrics.latest
+    losses, count = sums.update.losses, float(sums.update.losses.count[k])
+    if not count:
+        return {}
+    return {
+        "trained_decisions": int(sums.trained[k]),
+        "policy_loss": float(losses.policy_loss[k]) / count,
+        "value_loss": float(losses.value_loss[k]) / count,
+        "entropy": float(losses.entropy[k]) / count,
+        "kl": float(losses.kl[k]) / count,
+        "clip_fraction": float(losses.clip_fraction[k]) / count,
+        "explained_variance": float(sums.explained_variance[k] / sums.iterations[k]),
+        "grad_norm": float(sums.update.grad_norm[k] / sums.update.num_steps[k]),
+        "optimiser_steps": int(sums.update.num_steps[k]),
+        "learning_rate": float(latest.learning_rate[k]),
+        "entropy_coef": float(latest.entropy_coef[k]),
+        "kl_coef": float(latest.kl_coef[k]),
+    }

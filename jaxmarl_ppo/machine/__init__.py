@@ -1,0 +1,1 @@
+"""This computer: its cores, its signals and its files."""

@@ -1,0 +1,32 @@
+"""What figures were taken on."""
+
+import platform
+import sys
+from typing import Any
+
+import jax
+
+from jaxmarl_ppo.machine.awake import usable_cores
+
+
+def describe_hardware() -> dict[str, Any]:
+    """What the figures were taken on."""
+    return {
+        "device": jax.devices()[0].device_kind,
+        "backend": jax.default_backend(),
+        "num_devices": jax.device_count(),
+        "cpus": usable_cores(),
+        "processor": processor_name(),
+        "jax": jax.__version__,
+        "python": sys.version.split()[0],
+    }
+
+
+def processor_name() -> str:
+    """What the CPU calls itself."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+        return names[0] if names else "unknown"
+    except OSError:
+        return platform.processor() or platform.machine()

@@ -1,0 +1,1 @@
+"""What computes: modules, their memory, and distributions of actions."""

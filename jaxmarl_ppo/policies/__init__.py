@@ -1,0 +1,1 @@
+"""Who can play, and what they answer when they are asked."""

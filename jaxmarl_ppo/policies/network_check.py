@@ -1,0 +1,116 @@
+"""Networks of a configuration, built for an environment and tried before anything is compiled."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxmarl_ppo.networks.actor_critic import ACTIVATIONS, DTYPES, NETWORKS, ActorCritic
+from jaxmarl_ppo.policies.agent_interface import AgentInputs
+from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.types import PyTree
+
+
+def named_network(network: str | nn.Module) -> nn.Module:
+    """The module that a specification means."""
+    return NETWORKS[network]() if isinstance(network, str) else network
+
+
+def make_network(
+    network: str | nn.Module, encoder: AgentInputs, central_critic: bool = False
+) -> nn.Module:
+    """The named or given module, told how many distribution inputs are needed."""
+    module = named_network(network)
+    if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
+        raise ValueError(
+            f"unknown activation {module.activation!r}; valid: {', '.join(ACTIVATIONS)}"
+        )
+    if isinstance(module, ActorCritic) and module.dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {module.dtype!r}; valid: {', '.join(DTYPES)}")
+    planes = len(encoder.input_shape) > 1
+    if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
+        wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
+        raise ValueError(
+            f"network {type(module).__name__} needs {wanted}, but the environment's features have "
+            f"shape {encoder.input_shape}; "
+            + (
+                "use network 'cnn'"
+                if planes
+                else "use 'mlp' or 'lstm', or an environment in planes"
+            )
+        )
+    fields = {field.name for field in dataclasses.fields(module)}
+    told: dict[str, Any] = {}
+    if "num_outputs" in fields:
+        told["num_outputs"] = encoder.distribution.num_outputs
+    if "continuous" in fields:
+        told["continuous"] = encoder.continuous
+    if central_critic:
+        if not ("actor_width" in fields and getattr(module, "separate_critic", False)):
+            raise ValueError(
+                f"central_critic needs a network with separate_critic=True, so that the actor is "
+                f"kept from what the critic sees; {type(module).__name__} shares its layers"
+            )
+        told["actor_width"] = encoder.actor_width
+    return module.clone(**told)
+
+
+def check_network(bank: PolicyBank) -> None:
+    """One abstract call, so that a module of the user's own fails here and not in a trace.
+
+    Raises:
+        ValueError: the module cannot be called, returns other shapes than it must, or starts lives
+            from a memory that is not zero.
+    """
+    name = type(bank.network).__name__
+    for batch_shape in ((3,), (3, 2)):
+        _check_call(bank, name, batch_shape)
+    if any(leaf.any() for leaf in jax.tree.leaves(bank.initial_hidden((1,)))):
+        raise ValueError(f"network {name}: initial_hidden must be all zeros")
+
+
+def _check_call(bank: PolicyBank, name: str, batch_shape: tuple[int, ...]) -> None:
+    inputs = jax.ShapeDtypeStruct((*batch_shape, *bank.input_shape), jnp.float32)
+    hidden = _try(name, "initial_hidden", lambda: bank.initial_hidden(batch_shape))
+    variables, returned = _try(
+        name,
+        f"the call with hidden {_shapes(hidden)} and inputs {inputs.shape}",
+        lambda key, hidden, inputs: (
+            (variables := bank.network.init(key, hidden, inputs)),
+            bank.network.apply(variables, hidden, inputs),
+        ),
+        jax.random.key(0),
+        hidden,
+        inputs,
+    )
+    if set(variables) - {"params"}:
+        raise ValueError(
+            f"network {name} has variables {sorted(variables)}; only 'params' are trained"
+        )
+    if not (isinstance(returned, tuple) and len(returned) == 3):
+        raise ValueError(
+            f"network {name} must return (hidden, distribution inputs, value), "
+            f"got {_shapes(returned)}"
+        )
+    expected = ((*batch_shape, bank.distribution.num_outputs), batch_shape)
+    same_hidden = _shapes(returned[0]) == _shapes(hidden)
+    if not same_hidden or tuple(getattr(x, "shape", None) for x in returned[1:]) != expected:
+        raise ValueError(
+            f"network {name} returned shapes {_shapes(returned)} for rows of shape {batch_shape}; "
+            f"it must return hidden {_shapes(hidden)}, distribution inputs {expected[0]} and "
+            f"value {expected[1]}"
+        )
+
+
+def _try(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return jax.eval_shape(function, *args)
+    except Exception as error:
+        raise ValueError(f"network {name}: {what} failed: {error}") from error
+
+
+def _shapes(tree: PyTree) -> Any:
+    return jax.tree.map(lambda x: getattr(x, "shape", x), tree)

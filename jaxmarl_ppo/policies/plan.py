@@ -1,0 +1,284 @@
+"""Who plays in a run: policies of a configuration stacked in banks, and players numbered.
+
+Policies go into one bank when their networks are alike in all that is compiled: module, actions,
+inputs, normalisers, and the form of their update. A second bank is compiled as long as the first,
+so inputs that differ in width by a few features are padded and share one; where more would be
+padded than that, each network is sized for the agents that it can play.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.learner.league_results import PoolSeats, Snapshots
+from jaxmarl_ppo.policies.agent_interface import AgentInputs, make_agent_inputs
+from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
+from jaxmarl_ppo.policies.network_check import check_network, make_network, named_network
+from jaxmarl_ppo.policies.players import BankSeats, Players
+from jaxmarl_ppo.policies.scripted import Scripted, make_script
+from jaxmarl_ppo.policies.tiles import choose_tiles, envs_valued_at_once
+from jaxmarl_ppo.types import PyTree
+
+AnySpec = PolicySpec | Snapshots | Scripted
+# Inputs whose widths round up to the same multiple share a bank, as wide as the widest of them. One
+# vector instruction computes that many numbers, so the padding costs next to nothing.
+INPUT_GRANULE = 16
+# Fields of PPOConfig that the compiled update depends on.
+UPDATE_SHAPE = (
+    "value_clip",
+    "kl_control",
+    "normalise_advantages",
+    "discount_by",
+    "bptt_length",
+    "adam_eps",
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network policy of a bank."""
+
+    name: str
+    spec: PolicySpec
+    slots: tuple[int, ...]  # that it, or a snapshot of it, can play
+    pools: tuple[str, ...]  # policies that are snapshots of it
+
+
+@dataclass
+class BankPlan:
+    """Policies that go into one bank, trainable ones first, and what they have in common."""
+
+    key: tuple[Any, ...]
+    members: list[Member]
+
+    @property
+    def num_trainable(self) -> int:
+        """Members that are trained."""
+        return sum(member.spec.trainable for member in self.members)
+
+
+def make_roster(
+    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, envs_per_device: int
+) -> tuple[Players, list[BankPlan]]:
+    """All players of a run.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        config: the run.
+        envs_per_device: how many environments are played at once.
+
+    Returns:
+        The players, and of each of their banks which policies it holds.
+
+    Raises:
+        ValueError: what does not fit together.
+    """
+    mapping = make_mapping(config.policies, env.agents)
+    specs = policy_specs(config, mapping)
+    has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
+    is_fixed = mapping.is_fixed and not has_pools
+    plans = _plan_banks(env, env_params, config, mapping, specs)
+    banks: list[BankSeats] = []
+    pools: list[PoolSeats] = []
+    names: list[str] = []
+    for index, plan in enumerate(plans):
+        first_player = len(names)
+        names += [member.name for member in plan.members]
+        for row, member in enumerate(plan.members):
+            for name in member.pools:
+                spec = specs[name]
+                assert isinstance(spec, Snapshots)
+                policy, first_row = mapping.names.index(name), len(names) - first_player
+                pools.append(
+                    PoolSeats(spec, policy, first_player + row, index, row, first_row, len(names))
+                )
+                names += [f"{name}@{entry}" for entry in range(spec.size)]
+        end = len(names)
+        banks.append(
+            _bank_seats(env, env_params, plan, first_player, end, is_fixed, envs_per_device)
+        )
+    scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
+    names += scripted
+    owner = {
+        pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
+    }
+    policy_of = [
+        owner[player] if player in owner else mapping.names.index(name)
+        for player, name in enumerate(names)
+    ]
+    players = Players(
+        mapping=mapping,
+        banks=tuple(banks),
+        pools=tuple(pools),
+        scripts=tuple(make_script(spec, env, env_params) for spec in scripted.values()),
+        names=tuple(names),
+        policy_of=tuple(policy_of),
+        action_dims=env.action_width(env_params) if env.is_continuous(env_params) else None,
+        first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
+    )
+    return players, plans
+
+
+def _bank_seats(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    plan: BankPlan,
+    first_player: int,
+    end: int,
+    is_fixed: bool,
+    envs_per_device: int,
+) -> BankSeats:
+    """The bank of a plan, whose players are those from `first_player` to before `end`."""
+    encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
+    num_policies = end - first_player
+    num_rows = envs_per_device * _num_lanes(env, encoder)
+    valued_rows = envs_valued_at_once(envs_per_device) * len(encoder.slots)
+    tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_policies)
+    bank = PolicyBank(
+        network=make_network(spec.network, encoder, spec.central_critic),
+        distribution=encoder.distribution,
+        input_shape=encoder.input_shape,
+        num_policies=num_policies,
+        normalise_observations=spec.normalise_observations,
+        normalise_rewards=spec.normalise_rewards,
+        tile_rows=tile_rows,
+        tiles_at_once=tiles_at_once,
+    )
+    _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
+    return BankSeats(
+        bank,
+        encoder,
+        first_player,
+        plan.num_trainable,
+        _num_lanes(env, encoder),
+        _fixed_rows(plan, encoder.slots) if is_fixed else None,
+    )
+
+
+def _num_lanes(env: MultiAgentEnv, encoder: AgentInputs) -> int:
+    """How many of the slots of a bank can act at once."""
+    return min(len(encoder.slots), env.max_actors)
+
+
+def _fixed_rows(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
+    """See `BankSeats.fixed_rows`, given that every slot has the same policy in every life."""
+    row_of = {slot: row for row, member in enumerate(plan.members) for slot in member.slots}
+    return tuple(row_of[slot] for slot in slots)
+
+
+def _check_bank(bank: PolicyBank, plan: BankPlan, agents: list[str]) -> None:
+    try:
+        check_network(bank)
+    except ValueError as error:
+        names = ", ".join(member.name for member in plan.members)
+        raise ValueError(f"policy {names}, which plays {', '.join(agents)}: {error}") from error
+
+
+def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySpec]:
+    """What every policy is.
+
+    Raises:
+        ValueError: an entry of `specs` that no policy matches, or snapshots of nothing trainable.
+    """
+    keys = {name: match_name(config.specs, name) for name in mapping.names}
+    for key in config.specs:
+        if key not in keys.values():
+            raise ValueError(
+                f"specs names the unknown policy {key!r}; "
+                f"the policies are {', '.join(mapping.names)}"
+            )
+    specs = {
+        name: config.policy if key is None else config.specs[key] for name, key in keys.items()
+    }
+    for name, spec in specs.items():
+        if not isinstance(spec, Snapshots):
+            continue
+        origin = specs.get(spec.of)
+        if not isinstance(origin, PolicySpec) or not origin.trainable:
+            trainable = [
+                other
+                for other, spec in specs.items()
+                if isinstance(spec, PolicySpec) and spec.trainable
+            ]
+            raise ValueError(
+                f"policy {name!r} is to be snapshots of {spec.of!r}, which is no trainable policy; "
+                f"valid: {', '.join(trainable) or 'none'}"
+            )
+    return specs
+
+
+def _plan_banks(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    config: TrainConfig,
+    mapping: PolicyMapping,
+    specs: dict[str, AnySpec],
+) -> list[BankPlan]:
+    plans: list[BankPlan] = []
+    for name, spec in specs.items():
+        if not isinstance(spec, PolicySpec):
+            continue
+        pools = tuple(
+            other
+            for other, pool in specs.items()
+            if isinstance(pool, Snapshots) and pool.of == name
+        )
+        played = {mapping.names.index(policy) for policy in (name, *pools)}
+        slots = tuple(
+            slot for slot, policies in enumerate(mapping.candidates) if played & set(policies)
+        )
+        if not slots:
+            raise ValueError(f"no agent can be played by policy {name!r}; drop it")
+        encoder = _member_inputs(env, env_params, spec, slots)
+        ppo = (spec.ppo or config.ppo) if spec.trainable else None
+        key = _bank_key(encoder, spec, ppo)
+        plan = next((plan for plan in plans if _same_bank(plan.key, key)), None)
+        if plan is None:
+            plan = BankPlan(key, [])
+            plans.append(plan)
+        elif ppo is not None:
+            plan.key = key
+        plan.members.append(Member(name, spec, slots, pools))
+    for plan in plans:
+        plan.members.sort(key=lambda member: not member.spec.trainable)
+    return plans
+
+
+def _bank_key(encoder: AgentInputs, spec: PolicySpec, ppo: PPOConfig | None) -> tuple[Any, ...]:
+    features: tuple[int, ...] = encoder.feature_shape
+    if len(features) == 1:
+        features = (-(-features[0] // INPUT_GRANULE),)
+    inputs = (spec.prev_action, spec.prev_reward, spec.append_agent_id, spec.central_critic)
+    normalisers = (spec.normalise_observations, spec.normalise_rewards)
+    update = None if ppo is None else tuple(getattr(ppo, name) for name in UPDATE_SHAPE)
+    module = named_network(spec.network)
+    return (module, features, encoder.action_width, *inputs, *normalisers, update)
+
+
+def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Frozen policies, whose update is None, go with any update."""
+    *alike, update = first
+    *other, other_update = second
+    return alike == other and (update == other_update or None in (update, other_update))
+
+
+def _member_inputs(
+    env: MultiAgentEnv, env_params: PyTree, spec: PolicySpec, slots: tuple[int, ...]
+) -> AgentInputs:
+    return make_agent_inputs(
+        env,
+        env_params,
+        slots,
+        spec.prev_action,
+        spec.prev_reward,
+        spec.append_agent_id,
+        spec.central_critic,
+    )
+
+
+def _encoder(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInputs:
+    slots = sorted({slot for member in plan.members for slot in member.slots})
+    return _member_inputs(env, env_params, plan.members[0].spec, tuple(slots))

@@ -1,0 +1,1 @@
+"""Proximal policy optimisation of a bank of policies: loss and update."""

@@ -1,0 +1,102 @@
+"""What cannot be trained on: numbers that are not finite, and masks that nobody can go by."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_envs.core import Observation
+from jaxmarl_ppo.ops.collectives import device_index, first_of
+
+FAULT_FIELDS = ("features", "action_mask", "agent_mask", "reward", "final_observation")
+# What can be wrong with a number.
+FINE, INFINITE, NAN = range(3)
+
+
+class Fault(struct.PyTreeNode):
+    """The first thing from the environment that cannot be trained on."""
+
+    found: jax.Array  # () bool
+    iteration: jax.Array  # () int
+    tick: jax.Array  # () int: within the rollout; `T` for the observation after its last tick
+    env: jax.Array  # () int
+    agent: jax.Array  # () int
+    field: jax.Array  # () int: index into FAULT_FIELDS
+    is_nan: jax.Array  # () bool: not-a-number rather than infinite
+
+
+def no_fault() -> Fault:
+    """Nothing was found."""
+    no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    return Fault(no, zero, zero, zero, zero, zero, no)
+
+
+def health(x: jax.Array) -> jax.Array:
+    """`FINE`, `INFINITE` or `NAN` of the numbers `[E, A, ...]` of each slot, `[E, A]`."""
+    x = x.reshape(*x.shape[:2], -1)
+    return jnp.where(jnp.isnan(x).any(-1), NAN, jnp.where(jnp.isinf(x).any(-1), INFINITE, FINE))
+
+
+def check(
+    obs: Observation, reward: jax.Array, final_value: jax.Array, max_actors: int
+) -> jax.Array:
+    """What is wrong on a tick, `[E, A]` uint8: 0 for nothing, else a number for `find_fault`.
+
+    Args:
+        obs: `[E, A, ...]`, before the tick.
+        reward: `[E, A]`.
+        final_value: `[E, A]`, V(final observation), which is as its features are.
+        max_actors: how many the environment says can act at once; of more all are at fault.
+    """
+    acts = obs.agent_mask
+    crowded = acts.sum(-1, dtype=jnp.int32, keepdims=True) > max_actors
+    kinds = (
+        health(obs.features),
+        jnp.where(obs.action_mask.any(-1), FINE, INFINITE),
+        jnp.where(acts & crowded, INFINITE, FINE),
+        health(reward),
+        health(final_value),
+    )
+    code = jnp.zeros(reward.shape, jnp.uint8)
+    for field, kind in reversed(list(enumerate(kinds))):
+        code = jnp.where(kind == FINE, code, (2 * field + kind).astype(jnp.uint8))
+    return code
+
+
+def find_fault(
+    codes: jax.Array,
+    bootstrap_value: jax.Array,
+    iteration: jax.Array,
+    axis_name: str | None = None,
+) -> Fault:
+    """The first fault of a rollout, earliest tick first and then in the order of the fields.
+
+    Environments spread over the devices of an axis are counted device by device.
+
+    Args:
+        codes: `[T, E, A]`, from `check`.
+        bootstrap_value: `[E, A]`, V of the observation after the last tick.
+        iteration: of the rollout.
+        axis_name: of the devices.
+    """
+    num_steps, num_envs, num_agents = codes.shape
+    last = health(bootstrap_value).astype(jnp.uint8)  # which is how its features are
+    found = codes.any() | last.any()
+
+    def look() -> Fault:
+        tick = jnp.argmax(jnp.append(codes.any((1, 2)), True))
+        row = jnp.where(tick < num_steps, codes[jnp.minimum(tick, num_steps - 1)], last).ravel()
+        field = jnp.where(row > 0, (row - 1) // 2, len(FAULT_FIELDS))
+        place = jnp.argmin(field)
+        return Fault(
+            found=found,
+            iteration=iteration,
+            tick=tick,
+            env=place // num_agents + num_envs * device_index(axis_name),
+            agent=place % num_agents,
+            field=field[place].astype(jnp.int32),
+            is_nan=row[place] % 2 == 0,
+        )
+
+    # Where it is takes long to find, and hardly ever anything is wrong.
+    fault = jax.lax.cond(found, look, lambda: no_fault().replace(iteration=iteration))
+    return first_of(jnp.where(found, fault.tick, num_steps + 1), fault, axis_name)

@@ -1,0 +1,35 @@
+"""Everything random about a rollout, drawn before it begins."""
+
+from typing import NamedTuple
+
+import jax
+
+from jaxmarl_envs.threefry import split
+from jaxmarl_ppo.policies.players import Players
+
+
+class Noise(NamedTuple):
+    """Everything random about one tick, or with a leading axis `T` about many.
+
+    It depends on nothing that happens, so a rollout draws it for all ticks at once: a draw has a
+    price of its own, on a CPU that of a small network.
+    """
+
+    actions: tuple[jax.Array, ...]  # per bank [E, M, ...], of its action distribution
+    env: jax.Array  # [E] keys
+    scripts: jax.Array | None  # () key, of scripted players; None where there are none
+    lives: jax.Array | None  # () key, of who plays the lives that begin; None where that is fixed
+
+
+def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
+    """The noise of one tick, `shape (E,)`, or of many, `(T, E)`."""
+    key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.banks))
+    return Noise(
+        actions=tuple(
+            seats.bank.distribution.noise(key, (*shape, seats.num_lanes))
+            for seats, key in zip(players.banks, keys, strict=True)
+        ),
+        env=split(key_env, shape),
+        scripts=split(key_scripts, shape[:-1]) if players.scripts else None,
+        lives=None if players.is_fixed else split(key_lives, shape[:-1]),
+    )

@@ -1,0 +1,332 @@
+"""The host's side of training: compile once, call, log, save, and stop well."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.compilation import TrainFn, compile_run
+from jaxmarl_ppo.devices.sharding import Devices
+from jaxmarl_ppo.learner.build import check_env_and_params, make_learner
+from jaxmarl_ppo.learner.metrics import Metrics
+from jaxmarl_ppo.learner.summary import summarise
+from jaxmarl_ppo.machine import awake
+from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly, wait_until_ready
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population, write_atomically
+from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, Fault
+from jaxmarl_ppo.runs import run_folder as checkpoint
+from jaxmarl_ppo.runs.curve import CURVE_FILE, plot_curve
+from jaxmarl_ppo.runs.log import RunLog, peak_memory_mb
+from jaxmarl_ppo.training.progress import Progress, make_progress
+from jaxmarl_ppo.types import Population, PyTree, TrainState
+
+# A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
+SLICE_S = 0.5
+# The next slice may have at most this many times the iterations of the last one.
+SLICE_GROWTH = 8
+LOG_ENTRIES = 100
+
+
+class EnvironmentFault(ValueError):  # noqa: N818
+    """The environment gave something that cannot be trained on.
+
+    Attributes:
+        field: what was wrong: one of `faults.FAULT_FIELDS`.
+        agent: whose.
+        iteration: in which, counted from 0.
+        tick: within that iteration's rollout, counted from 0.
+        env_index: in which of the parallel environments.
+    """
+
+    def __init__(self, env_name: str, agent: str, fault: Fault, num_steps: int, run_dir: Path):
+        self.field = FAULT_FIELDS[int(fault.field)]
+        self.agent = agent
+        self.iteration, self.tick = int(fault.iteration), int(fault.tick)
+        self.env_index = int(fault.env)
+        what = "NaN" if fault.is_nan else "an infinite value"
+        masks = {
+            "action_mask": "no legal action",
+            "agent_mask": "one more to act than its max_actors allows",
+        }
+        what = masks.get(self.field, what)
+        super().__init__(
+            f"environment {env_name!r} gave {what} in {self.field!r} of agent {agent!r} at tick "
+            f"{self.tick} of iteration {self.iteration} (environment {self.env_index}, its tick "
+            f"{self.iteration * num_steps + self.tick} since training began, all counted from 0); "
+            f"the parameters from before it are saved in {run_dir}"
+        )
+
+
+class TrainingDiverged(ValueError):  # noqa: N818
+    """A policy's parameters are no longer finite."""
+
+    def __init__(self, env_steps: int, saved_env_steps: int, run_dir: Path):
+        super().__init__(
+            f"training diverged: after {env_steps:,} environment steps there are parameters that "
+            "are not finite; try a lower learning_rate or max_grad_norm. The parameters of "
+            f"{saved_env_steps:,} environment steps are saved in {run_dir}"
+        )
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run came to.
+
+    Attributes:
+        state: the final training state.
+        population: the players in it, as saved.
+        history: the entries of `metrics.jsonl`; see `loggers.RunLog`.
+        run_dir: the run's folder.
+        env_steps: environment steps done.
+        interrupted: whether it was stopped before its end.
+    """
+
+    state: TrainState
+    population: Population
+    history: list[dict[str, Any]]
+    run_dir: Path
+    env_steps: int
+    interrupted: bool
+
+
+@dataclass
+class _Run:
+    """What changes while a run goes on."""
+
+    state: TrainState
+    good: Population  # the newest that is known to be finite, on the host
+    no_metrics: Metrics  # the neutral element, on the host, where no donation uses it up
+    folder: Path
+    log: RunLog
+    progress: Progress
+    interruption: Interruption
+    began: float  # by time.perf_counter: when training began, compilation included
+    logged_at: float  # when the last entry was made, or compilation ended
+    good_env_steps: int = 0
+    iteration: int = 0
+    decisions: int = 0
+    slice_iterations: int = 1
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains policies on an environment and keeps a record in a folder.
+
+    Everything that is wrong with the configuration shows here, before anything is compiled.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        config: the run.
+        run_dir: where to keep the record; it must not exist or be empty. None for
+            `runs/<env>-<network>-seed<seed>-<timestamp>`.
+        progress: whether to show progress on standard output.
+        keep_cores_awake: whether processes of the lowest priority keep the CPU's cores from falling
+            asleep in the short waits of training; None for where that helps, see `awake.decide`.
+
+    Raises:
+        ValueError: what does not fit together, or a run folder in use.
+    """
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        env_params: PyTree,
+        config: TrainConfig | None = None,
+        run_dir: str | Path | None = None,
+        *,
+        progress: bool = True,
+        keep_cores_awake: bool | None = None,
+    ) -> None:
+        check_env_and_params(env, env_params)
+        self.env = env
+        self.env_params = env_params
+        self.config = TrainConfig() if config is None else config
+        self._run_dir = run_dir
+        self._show_progress = progress
+        self._claim_run_dir()
+        self.learner = make_learner(env, env_params, self.config)
+        self._keep_awake = awake.decide(keep_cores_awake, self.learner.num_devices)
+
+    def train(self) -> TrainResult:
+        """Train to the end, or until Ctrl-C, and save.
+
+        A first Ctrl-C ends the run after the present slice of about half a second (an iteration is
+        never cut), with everything learnt saved; a second one raises `KeyboardInterrupt` at once.
+        So does the first one while nothing is learnt yet, during compilation.
+
+        Raises:
+            EnvironmentFault: the environment gave NaN, infinity or no legal action. The parameters
+                from before are saved.
+            TrainingDiverged: parameters are not finite any more. The last finite ones are saved.
+            ValueError: the run folder has come into use meanwhile.
+        """
+        began = time.perf_counter()
+        folder = self._claim_run_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        progress = self._make_progress(folder)
+        with (
+            awake.cores_awake(self._keep_awake),
+            progress,
+            Interruption(lambda: progress.set_phase("stopping")) as interruption,
+        ):
+            with _removed_unless_used(folder):
+                progress.set_phase("compiling")
+                key = jax.random.key(self.config.seed)
+                compiled = call_interruptibly(
+                    lambda: compile_run(self.learner, Devices(self.learner.num_devices), key),
+                    interruption,
+                )
+                state, no_metrics = compiled.init(key)
+                self._write_record(folder)
+            with RunLog(folder) as log:
+                population, no_metrics = jax.device_get((state.population, no_metrics))
+                now = time.perf_counter()
+                run = _Run(
+                    state, population, no_metrics, folder, log, progress, interruption, began, now
+                )
+                progress.set_phase("training")
+                try:
+                    self._loop(run, compiled.train)
+                except Exception:
+                    self._save(run)
+                    raise
+                self._save(run)
+        return TrainResult(
+            state=run.state,
+            population=run.state.population,
+            history=run.history,
+            run_dir=folder,
+            env_steps=self._env_steps(run.iteration),
+            interrupted=run.iteration < self.config.num_iterations,
+        )
+
+    def _loop(self, run: _Run, train: TrainFn) -> None:
+        interval = self.log_interval
+        total = self.config.num_iterations
+        while run.iteration < total and not run.interruption.requested:
+            # Entries fall on multiples of the interval, whatever the slices were.
+            metrics = self._interval(run, train, min(run.iteration + interval, total))
+            self._check(run, metrics)
+            self._log(run, metrics)
+
+    def _interval(self, run: _Run, train: TrainFn, target: int) -> Metrics:
+        """Train up to iteration `target`, in slices; an interruption ends it early.
+
+        A slice adds its iterations to the metrics one by one, so how many there are to a slice
+        changes no bit of them.
+        """
+        first = run.iteration
+        metrics = run.no_metrics
+        while run.iteration < target and not run.interruption.requested:
+            count = min(run.slice_iterations, target - run.iteration)
+            started = time.perf_counter()
+            run.state, metrics = train(run.state, np.int32(count), metrics)
+            wait_until_ready(metrics.sums.ticks)
+            now = time.perf_counter()
+            wanted = int(SLICE_S * count / (now - started))
+            run.slice_iterations = max(1, min(wanted, SLICE_GROWTH * run.slice_iterations))
+            run.iteration = int(run.state.iteration)
+            rate = self._env_steps(run.iteration - first) / (now - run.logged_at)
+            run.progress.advance(self._env_steps(run.iteration), rate)
+            if metrics.fault.found:
+                break
+        return metrics
+
+    def _check(self, run: _Run, metrics: Metrics) -> None:
+        """Take the players as the ones to save, unless something is wrong with them."""
+        population = jax.device_get(run.state.population)
+        env_steps = self._env_steps(run.iteration)
+        # Looked at first: parameters that are not finite make values that look like a fault.
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
+            raise TrainingDiverged(env_steps, run.good_env_steps, run.folder)
+        run.good, run.good_env_steps = population, env_steps
+        if metrics.fault.found:
+            fault = jax.device_get(metrics.fault)
+            agent = self.env.agents[int(fault.agent)]
+            raise EnvironmentFault(self.env.name, agent, fault, self.config.num_steps, run.folder)
+
+    def _log(self, run: _Run, metrics: Metrics) -> None:
+        summary = summarise(metrics, self.env.agents, self.learner.players, self.learner.rated)
+        now = time.perf_counter()
+        seconds = now - run.logged_at
+        run.logged_at = now
+        run.decisions += summary["decisions"]
+        entry = {
+            "env_steps": self._env_steps(run.iteration),
+            "decisions": run.decisions,
+            "iteration": run.iteration,
+            "wall_s": now - run.began,
+            "env_steps_per_s": summary["env_steps"] / seconds,
+            "decisions_per_s": summary["decisions"] / seconds,
+            "decisions_per_tick": summary["decisions_per_tick"],
+            "episodes": summary["episodes"],
+            "policies": summary["policies"],
+            "agents": summary["agents"],
+            "peak_memory_mb": peak_memory_mb(),
+        }
+        if "league" in summary:
+            entry["league"] = summary["league"]
+        run.history.append(entry)
+        run.log.write(entry)
+        run.progress.show_entry(entry)
+
+    def _save(self, run: _Run) -> None:
+        run.progress.set_phase("saving")
+        path = run.folder / POLICIES_FILE
+        save_population(path, self.learner.players.names, run.good)
+        title = f"{self._name}, seed {self.config.seed}"
+        plot_curve(run.history, self.env.agents, title, run.folder / CURVE_FILE)
+        run.progress.set_phase("stopped" if run.iteration < self.config.num_iterations else "done")
+
+    def _write_record(self, folder: Path) -> None:
+        config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
+        record = checkpoint.run_record(self.env, self.env_params, config)
+        content = config_io.dump_json(record, indent=2) + "\n"
+        write_atomically(folder / checkpoint.CONFIG_FILE, content.encode())
+
+    def _claim_run_dir(self) -> Path:
+        return checkpoint.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
+
+    def _make_progress(self, folder: Path) -> Progress:
+        config = self.config
+        title = (
+            f"{self.env.name} | {config_io.network_kind(config.policy.network)} | "
+            f"{config.num_envs} envs x {config.num_steps} ticks | "
+            f"seed {config.seed} | {jax.default_backend()} | {folder}"
+        )
+        policies = self.learner.players.policies
+        total = self._env_steps(config.num_iterations)
+        return make_progress(self._show_progress, title, total, self.env.agents, policies)
+
+    @property
+    def log_interval(self) -> int:
+        """Iterations per entry of the log: as configured, or for about a hundred entries."""
+        return self.config.log_interval or max(1, self.config.num_iterations // LOG_ENTRIES)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.env.name}-{config_io.network_kind(self.config.policy.network)}"
+
+    def _env_steps(self, num_iterations: int) -> int:
+        return num_iterations * self.config.num_envs * self.config.num_steps
+
+
+@contextlib.contextmanager
+def _removed_unless_used(folder: Path) -> Iterator[None]:
+    """Leave no empty run folder behind if the body fails or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
