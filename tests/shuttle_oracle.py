@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.shuttle_dispatchers import other_exit
+from jaxmarl_envs.shuttle_grid.dispatchers import other_exit
 
 
 def put(env, state, cells, **fields):

@@ -14,8 +14,8 @@ from hosting_oracle import by_rule, decisions, play
 from probe_envs import Duel, LivesParams, RandomLives
 
 import jaxmarl_envs
-from jaxmarl_envs.adapters.gymnasium import to_gymnasium, to_gymnasium_vector
-from jaxmarl_envs.lift import make_multi_agent
+from jaxmarl_envs.adapters.incoming.gymnax import make_multi_agent
+from jaxmarl_envs.adapters.outgoing.gymnasium import to_gymnasium, to_gymnasium_vector
 
 SEED = 11
 

@@ -19,16 +19,18 @@ from host_envs import Camera, Endless, Leavers, Rounds
 from probe_envs import quick_jit, tiny_learner
 
 from jaxmarl_envs import check_env, make
-from jaxmarl_envs.adapters.host import SlowEnvironmentWarning
-from jaxmarl_envs.adapters.host_pool import HostPool
-from jaxmarl_envs.adapters.pettingzoo_in import MAX_TICKS, from_pettingzoo
-from jaxmarl_envs.check import EnvContractError
-from jaxmarl_envs.groups import Grouped
+from jaxmarl_envs.adapters.incoming.host import SlowEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.host_pool import HostPool
+from jaxmarl_envs.adapters.incoming.pettingzoo import MAX_TICKS, from_pettingzoo
+from jaxmarl_envs.check.check_env import EnvContractError
+from jaxmarl_envs.wrappers.groups import Grouped
 from jaxmarl_ppo import PPOConfig, Scripted, TrainConfig, Trainer
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.learner.build import make_learner
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.host.SlowEnvironmentWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning"
+)
 CRYPTO, SPREAD = "mpe2.simple_crypto_v3", "mpe2.simple_spread_v3"
 TIC_TAC_TOE = "classic/tictactoe_v3"
 # JAX hands an error on as one or the other.
@@ -596,7 +598,7 @@ import os, sys, time, warnings
 warnings.simplefilter("ignore")
 import jax
 from host_envs import Leavers
-from jaxmarl_envs.adapters.pettingzoo_in import from_pettingzoo
+from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 env = from_pettingzoo(lambda: Leavers(), num_workers=2)
 keys = jax.random.split(jax.random.key(0))
 jax.vmap(env.reset_env, (0, None))(keys, ())

@@ -11,7 +11,7 @@ import pytest
 from probe_envs import quick_jit
 
 from jaxmarl_envs import Box, Discrete, check_env, make
-from jaxmarl_envs.adapters.jaxmarl import JaxMARL
+from jaxmarl_envs.adapters.incoming.jaxmarl import JaxMARL
 
 UP, DOWN, RIGHT, LEFT, STAY, INTERACT = range(6)  # Overcooked
 EAST, STOP, FIRST_TARGET = 1, 4, 5  # SMAX
@@ -474,7 +474,7 @@ def test_a_missing_library_is_named(monkeypatch):
 def test_jaxmarl_waits_until_it_is_needed_and_prints_and_warns_of_nothing():
     program = """
 import sys
-from jaxmarl_envs.adapters.jaxmarl import JaxMARL
+from jaxmarl_envs.adapters.incoming.jaxmarl import JaxMARL
 assert "jaxmarl" not in sys.modules and "matplotlib" not in sys.modules
 print(JaxMARL("overcooked").agents)
 """

@@ -18,7 +18,7 @@ from pettingzoo.utils.wrappers import TerminateIllegalWrapper
 from probe_envs import Duel, LivesParams, RandomLives
 
 import jaxmarl_envs
-from jaxmarl_envs.adapters.pettingzoo import to_aec, to_parallel
+from jaxmarl_envs.adapters.outgoing.pettingzoo import to_aec, to_parallel
 
 with warnings.catch_warnings():
     # PettingZoo's checks import one of its games in a way that it advises against.
@@ -399,8 +399,8 @@ def test_what_cannot_be_is_refused_by_name():
 
 
 def test_where_the_library_is_missing_the_import_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.pettingzoo")
+    monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.outgoing.pettingzoo")
     for module in [m for m in sys.modules if m.split(".")[0] == "pettingzoo"]:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[pettingzoo\]'"):
-        importlib.import_module("jaxmarl_envs.adapters.pettingzoo")
+        importlib.import_module("jaxmarl_envs.adapters.outgoing.pettingzoo")

@@ -18,7 +18,7 @@ from probe_envs import quick_jit
 
 import jaxmarl_envs
 from jaxmarl_envs import Discrete, check_env
-from jaxmarl_envs.adapters.pgx import Pgx
+from jaxmarl_envs.adapters.incoming.pgx import Pgx
 
 # Ticks to play, enough for games to end on some of them.
 TICKS = {
@@ -460,7 +460,7 @@ def test_the_contract_is_kept_by_slower_games(env_id):
 def test_pgx_waits_until_it_is_needed():
     program = """
 import sys
-import jaxmarl_envs.adapters.pgx
+import jaxmarl_envs.adapters.incoming.pgx
 assert "pgx" not in sys.modules
 env, params = __import__("jaxmarl_envs").make("pgx", env_id="kuhn_poker")
 print(env.agents, "pgx" in sys.modules)

@@ -23,8 +23,8 @@ from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from ray.tune import register_env
 
 import jaxmarl_envs
-from jaxmarl_envs.adapters.hosting import slot_name
-from jaxmarl_envs.adapters.rllib import RLlibEnv, rllib_env
+from jaxmarl_envs.adapters.outgoing.rllib import RLlibEnv, rllib_env
+from jaxmarl_envs.adapters.outgoing.stepper import slot_name
 
 pytestmark = [
     # Every runner registers its environment with gymnasium anew, under one name.
@@ -320,11 +320,11 @@ def test_actions_are_those_of_the_agents_that_were_asked():
 
 
 def test_where_the_library_is_missing_the_import_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.rllib")
+    monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.outgoing.rllib")
     for module in [m for m in sys.modules if m.split(".")[0] == "ray"]:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[ray\]'"):
-        importlib.import_module("jaxmarl_envs.adapters.rllib")
+        importlib.import_module("jaxmarl_envs.adapters.outgoing.rllib")
 
 
 # ---- Training ------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import pytest
 from flax import struct
 
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation, check_env, make, names
-from jaxmarl_envs.check import EnvContractError, EnvReport
-from jaxmarl_envs.check_rules import BEGUN, DECLARED, OBSERVED, STEPPED, TRACED
+from jaxmarl_envs.check.check_env import EnvContractError, EnvReport
+from jaxmarl_envs.check.rules import BEGUN, DECLARED, OBSERVED, STEPPED, TRACED
 
 A, B, LATE = range(3)
 WIDTHS = (2, 3, 2)

@@ -14,8 +14,8 @@ from probe_envs import RandomLives
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
-from jaxmarl_envs.shuttle_dispatchers import DISPATCHERS
-from jaxmarl_envs.tic_tac_toe_solver import GameTable
+from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS
+from jaxmarl_envs.tic_tac_toe.solver import GameTable
 from jaxmarl_ppo.config.train import PolicySpec, TrainConfig
 from jaxmarl_ppo.evaluation import evaluate
 from jaxmarl_ppo.evaluation.evaluate import (

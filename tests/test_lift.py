@@ -15,7 +15,7 @@ from probe_envs import quick_jit
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, check_env
-from jaxmarl_envs.lift import Lifted, make_multi_agent
+from jaxmarl_envs.adapters.incoming.gymnax import Lifted, make_multi_agent
 
 TIME_LIMIT = 40
 
@@ -438,7 +438,7 @@ def test_an_environment_of_ones_own_with_a_key_and_a_grid_of_actions(register):
 def test_gymnax_waits_until_it_is_needed_and_warns_of_nothing():
     program = """
 import sys
-from jaxmarl_envs.lift import Lifted
+from jaxmarl_envs.adapters.incoming.gymnax import Lifted
 assert "gymnax" not in sys.modules and "matplotlib" not in sys.modules
 print(Lifted("CartPole-v1", num_agents=2).agents)
 """

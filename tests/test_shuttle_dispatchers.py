@@ -6,14 +6,14 @@ import jax
 import pytest
 from shuttle_oracle import put, trace
 
-from jaxmarl_envs.shuttle_dispatchers import (
+from jaxmarl_envs.shuttle_grid.dispatchers import (
     DISPATCHERS,
     blocked_penalty,
     evaluate_dispatcher,
     greedy,
     other_exit,
 )
-from jaxmarl_envs.shuttle_grid import LEAVE_BY_COLUMN, LEAVE_BY_ROW, ShuttleGrid
+from jaxmarl_envs.shuttle_grid.env import LEAVE_BY_COLUMN, LEAVE_BY_ROW, ShuttleGrid
 
 
 @pytest.fixture(scope="module")

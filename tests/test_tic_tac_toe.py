@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_envs.tic_tac_toe import State, TicTacToe, winning_lines
-from jaxmarl_envs.tic_tac_toe_solver import GameTable, Outcome
+from jaxmarl_envs.tic_tac_toe.env import State, TicTacToe, winning_lines
+from jaxmarl_envs.tic_tac_toe.solver import GameTable, Outcome
 
 BOARDS = {"3x3": (3, 3), "5x5": (5, 4), "4x9": ((4, 9), 4), "7x7": (7, 5)}  # the last two: 2 words
 

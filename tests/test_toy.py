@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from probe_envs import quick_jit
 
-from jaxmarl_envs import Box, Discrete, check_env, toy
-from jaxmarl_envs.toy import (
+from jaxmarl_envs import Box, Discrete, check_env
+from jaxmarl_envs.toy import small as toy
+from jaxmarl_envs.toy.small import (
     HOLD,
     THROW,
     MultiSpaces,

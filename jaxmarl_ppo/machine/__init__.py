@@ -1,1 +1,1 @@
-"""This computer: its cores, its signals and its files."""
+"""The computer: its cores, its signals and its files."""

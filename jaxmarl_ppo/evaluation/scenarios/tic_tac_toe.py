@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.tic_tac_toe import State, TicTacToe
-from jaxmarl_envs.tic_tac_toe_solver import MAX_CELLS, GameTable, Outcome
+from jaxmarl_envs.tic_tac_toe.env import State, TicTacToe
+from jaxmarl_envs.tic_tac_toe.solver import MAX_CELLS, GameTable, Outcome
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se
 from jaxmarl_ppo.learner.learner import Learner

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxmarl_envs.adapters.host_pool import HostPool
-from jaxmarl_envs.adapters.host_worker import Game
+from jaxmarl_envs.adapters.incoming.host_pool import HostPool
+from jaxmarl_envs.adapters.incoming.host_worker import Game
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
 

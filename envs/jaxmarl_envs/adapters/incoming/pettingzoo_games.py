@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_envs.adapters.host_worker import Frame, Outcome
-from jaxmarl_envs.adapters.pettingzoo_spaces import read_spaces
+from jaxmarl_envs.adapters.incoming.host_worker import Frame, Outcome
+from jaxmarl_envs.adapters.incoming.pettingzoo_spaces import read_spaces
 
 
 class SlotGame:

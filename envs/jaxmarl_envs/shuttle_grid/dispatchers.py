@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import Observation
-from jaxmarl_envs.shuttle_grid import (
+from jaxmarl_envs.shuttle_grid.env import (
     HOLD,
     LEAVE_BY_COLUMN,
     LEAVE_BY_ROW,
@@ -31,8 +31,8 @@ from jaxmarl_envs.shuttle_grid import (
     ShuttleParams,
     ShuttleState,
 )
-from jaxmarl_envs.shuttle_observation import EXIT_FREE
-from jaxmarl_envs.shuttle_routes import UNREACHABLE
+from jaxmarl_envs.shuttle_grid.observation import EXIT_FREE
+from jaxmarl_envs.shuttle_grid.routes import UNREACHABLE
 
 PATIENCE = 8  # waits after which `other_exit` gives up its first choice
 BLOCKED_PENALTY = 12  # ticks

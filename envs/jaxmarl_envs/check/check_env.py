@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_envs.check_rules import DECLARED, TRACED
-from jaxmarl_envs.check_run import Run, random_actions
-from jaxmarl_envs.check_types import (
+from jaxmarl_envs.check.rules import DECLARED, TRACED
+from jaxmarl_envs.check.run import Run, random_actions
+from jaxmarl_envs.check.types import (
     STEP_FIELDS,
     EnvContractError,
     EnvReport,

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.check_rules import BEGUN, OBSERVED, STEPPED
-from jaxmarl_envs.check_types import (
+from jaxmarl_envs.check.rules import BEGUN, OBSERVED, STEPPED
+from jaxmarl_envs.check.types import (
     STEP_FIELDS,
     EnvReport,
     Fault,

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxmarl_envs.core import Info, MultiAgentEnv, Observation, StepResult
-from jaxmarl_envs.shuttle_observation import feature_width, features, held_by_another
-from jaxmarl_envs.shuttle_routes import (
+from jaxmarl_envs.shuttle_grid.observation import feature_width, features, held_by_another
+from jaxmarl_envs.shuttle_grid.routes import (
     COLUMN,
     NO_EXIT,
     ROW,
@@ -146,7 +146,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     @property
     def baselines(self) -> Mapping[str, Any]:
         """The scripted dispatchers."""
-        return importlib.import_module("jaxmarl_envs.shuttle_dispatchers").DISPATCHERS
+        return importlib.import_module("jaxmarl_envs.shuttle_grid.dispatchers").DISPATCHERS
 
     @property
     def default_params(self) -> ShuttleParams:

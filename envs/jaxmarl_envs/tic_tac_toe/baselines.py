@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.core import Observation
-from jaxmarl_envs.tic_tac_toe import Params, State, TicTacToe
-from jaxmarl_envs.tic_tac_toe_solver import MAX_CELLS, GameTable
+from jaxmarl_envs.tic_tac_toe.env import Params, State, TicTacToe
+from jaxmarl_envs.tic_tac_toe.solver import MAX_CELLS, GameTable
 
 Script = Callable[[State, Observation, Params, jax.Array], jax.Array]
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxmarl_envs.adapters.jaxmarl_build import build
-from jaxmarl_envs.adapters.jaxmarl_rules import rules_of
+from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
+from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete, Space
 

@@ -116,7 +116,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
     @property
     def baselines(self) -> Mapping[str, Any]:
         """`minimax` and `win_block`, on boards that can be solved."""
-        return importlib.import_module("jaxmarl_envs.tic_tac_toe_baselines").scripts(self)
+        return importlib.import_module("jaxmarl_envs.tic_tac_toe.baselines").scripts(self)
 
     @property
     def default_params(self) -> Params:

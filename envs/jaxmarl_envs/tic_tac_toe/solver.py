@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.tic_tac_toe import State, TicTacToe, to_bitboard, winning_lines
+from jaxmarl_envs.tic_tac_toe.env import State, TicTacToe, to_bitboard, winning_lines
 
 MAX_CELLS = 12
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.check_types import STEP_FIELDS, Fault, Seen, Spec, Tick, Trace, describe
+from jaxmarl_envs.check.types import STEP_FIELDS, Fault, Seen, Spec, Tick, Trace, describe
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
 

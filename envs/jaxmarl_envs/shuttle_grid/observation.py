@@ -41,10 +41,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.shuttle_routes import NO_EXIT, WINDOW_CELLS, WINDOW_RADIUS, Guidepath
+from jaxmarl_envs.shuttle_grid.routes import NO_EXIT, WINDOW_CELLS, WINDOW_RADIUS, Guidepath
 
 if TYPE_CHECKING:
-    from jaxmarl_envs.shuttle_grid import ShuttleState
+    from jaxmarl_envs.shuttle_grid.env import ShuttleState
 
 EGO_WIDTH = 16
 MATE_WIDTH = 10

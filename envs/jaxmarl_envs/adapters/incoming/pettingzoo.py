@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.host import HostEnv, Layout
-from jaxmarl_envs.adapters.pettingzoo_games import AECGame, ParallelGame, SlotGame
+from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout
+from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, SlotGame
 
 MAX_TICKS = 1000  # of an episode where no horizon is named
 # By the name of the API: the function of a module that makes such an environment.

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.host_worker import Answer, Game, Games, Request
+from jaxmarl_envs.adapters.incoming.host_worker import Answer, Game, Games, Request
 
 # Games kept per place in a batch, so that resets and evaluations leave an episode as it stands.
 KEPT = 2
@@ -28,7 +28,7 @@ KEPT = 2
 PATIENCE_S = 5.0
 _WORKER = (
     "import sys; sys.path[:] = sys.argv[1:]; "
-    "from jaxmarl_envs.adapters.host_worker import serve; serve()"
+    "from jaxmarl_envs.adapters.incoming.host_worker import serve; serve()"
 )
 # Workers share the cores out among themselves, and leave accelerators alone.
 _WORKER_VARIABLES = {

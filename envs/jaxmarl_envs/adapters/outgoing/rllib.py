@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.hosting import (
+from jaxmarl_envs.adapters.outgoing.stepper import (
     Ended,
     Hosted,
     place_of_masks,

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.hosting import Hosted, place_of_masks, slot_name, with_masks
+from jaxmarl_envs.adapters.outgoing.stepper import Hosted, place_of_masks, slot_name, with_masks
 from jaxmarl_envs.core import MultiAgentEnv
 
 pettingzoo = import_extra("pettingzoo", "pettingzoo")

@@ -13,7 +13,7 @@ import gymnasium
 import jax
 import numpy as np
 
-from jaxmarl_envs.adapters.ticking import (
+from jaxmarl_envs.adapters.outgoing.programs import (
     ACTS,
     ALIVE,
     MOST_TICKS_WITHOUT_AN_AGENT,

@@ -15,8 +15,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from jaxmarl_envs.adapters.hosting import to_gymnasium_space
-from jaxmarl_envs.adapters.one_agent import (
+from jaxmarl_envs.adapters.outgoing.one_agent import (
     ACTS,
     MOST_TICKS_WITHOUT_THE_AGENT,
     REWARD,
@@ -29,6 +28,7 @@ from jaxmarl_envs.adapters.one_agent import (
     compiled_batch,
     game,
 )
+from jaxmarl_envs.adapters.outgoing.stepper import to_gymnasium_space
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.spaces import Discrete
 

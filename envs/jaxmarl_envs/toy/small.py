@@ -11,8 +11,8 @@ from flax import struct
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.threefry import split, unrolled
-from jaxmarl_envs.toy_lives import Basic, EarlyDone, FlexAgents, RoundRobin
-from jaxmarl_envs.toy_probes import DelayedReward, RememberCue, TruncationOnly, ValueOnly
+from jaxmarl_envs.toy.lives import Basic, EarlyDone, FlexAgents, RoundRobin
+from jaxmarl_envs.toy.probes import DelayedReward, RememberCue, TruncationOnly, ValueOnly
 
 __all__ = [
     "Basic",

@@ -1,0 +1,1 @@
+"""Environments of other libraries, brought into this contract."""

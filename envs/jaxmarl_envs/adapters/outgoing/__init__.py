@@ -1,0 +1,1 @@
+"""Environments of this contract, stepped as other libraries do."""

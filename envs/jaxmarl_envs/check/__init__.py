@@ -1,0 +1,1 @@
+"""Does an environment keep the contract? Every rule, in one sentence what is broken."""

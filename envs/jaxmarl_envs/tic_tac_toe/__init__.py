@@ -1,0 +1,1 @@
+"""(m, n, k) games: three in a row and larger boards."""
