@@ -18,7 +18,7 @@ slow: $(VENV)/.installed-dev
 
 # What needs Ray, a large library, is tested beside it.
 ray: $(VENV)/.installed-ray
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(wildcard tests/test_*rllib*.py)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell find tests -name 'test_*rllib*.py')
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ray.rllib")
 pytest.importorskip("torch")
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 from ray_baseline.processes import run_side  # noqa: E402
 from ray_baseline.rllib_config import make_config  # noqa: E402

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from probe_envs import quick_jit
-from test_toy import assert_uniform, compiled, naming, play, table
+from toy_play import assert_uniform, compiled, naming, play, table
 
 from jaxmarl_envs import Box, Discrete, check_env
 from jaxmarl_envs.toy.lives import FlexAgentsParams, FlexAgentsState

@@ -16,7 +16,7 @@ from shuttle_oracle import jobs_of, mixed, trace
 
 import jaxmarl_envs
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 from ray_baseline.crypto_twin import CryptoTwin  # noqa: E402
 from ray_baseline.noise import Noise  # noqa: E402

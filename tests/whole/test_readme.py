@@ -14,7 +14,7 @@ from jaxmarl_ppo import TrainConfig
 from jaxmarl_ppo.config.rllib.translate import RLlibTranslationWarning
 from jaxmarl_ppo.learner import build
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 
 

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from test_toy import assert_uniform, compiled, naming, play, table
+from toy_play import assert_uniform, compiled, naming, play, table
 
 from jaxmarl_envs import Box, Discrete, check_env
 from jaxmarl_envs.toy.small import DelayedReward, RememberCue, TruncationOnly, ValueOnly

@@ -396,7 +396,7 @@ def test_the_document_takes_a_policy_out(run_dir, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "secret").symlink_to(run_dir)
-    text = (Path(__file__).resolve().parent.parent / "docs" / "policies.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "policies.md").read_text()
     blocks = re.findall(r"```py\n(.*?)```", text, flags=re.DOTALL)
     namespace = {}
     for block in blocks:
