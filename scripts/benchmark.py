@@ -1,6 +1,6 @@
 """How fast a workload trains here: the same as `jaxmarl-ppo bench`.
 
-python scripts/benchmark.py --env crypto --policies per_agent --num-envs 256 --num-steps 128 --json
+python scripts/benchmark.py --env crypto --mapping per_agent --num-envs 256 --num-steps 128 --json
 """
 
 import sys

@@ -29,7 +29,7 @@ def ways() -> Mapping[str, TrainConfig]:
     ensemble = preset("crypto", "ensemble").config
     return {
         "ensemble": ensemble,
-        "single": dataclasses.replace(ensemble, policies="per_agent", specs={}),
+        "single": dataclasses.replace(ensemble, mapping="per_agent", policies={}),
     }
 
 
@@ -51,9 +51,9 @@ def against_best_response(config: TrainConfig, run_dir: Path, seed: int) -> Trai
     for agent, candidates in zip(("bob_0", "alice_0"), mapping.candidates[1:], strict=True):
         table[agent] = [mapping.names[policy] for policy in candidates]
         for name in table[agent]:
-            spec = dataclasses.replace(config.policy, ppo=None, trainable=False)
+            spec = dataclasses.replace(config.default_policy, ppo=None, trainable=False)
             specs[name] = dataclasses.replace(spec, load=f"{run_dir}:{name}")
-    return dataclasses.replace(config, policies=table, specs=specs, seed=1000 + seed)
+    return dataclasses.replace(config, mapping=table, policies=specs, seed=1000 + seed)
 
 
 def good_return(report: dict[str, Any]) -> float:

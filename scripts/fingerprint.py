@@ -56,8 +56,8 @@ def runs() -> dict[str, Run]:
         )
 
     return {
-        "per_agent": ("crypto", {}, config(4, 16, 16, policies="per_agent", num_devices=2)),
-        "ensemble": ("crypto", {}, config(4, 16, 16, policies="ensemble:3")),
+        "per_agent": ("crypto", {}, config(4, 16, 16, mapping="per_agent", num_devices=2)),
+        "ensemble": ("crypto", {}, config(4, 16, 16, mapping="ensemble:3")),
         "normalised": (
             "tic_tac_toe",
             {},
@@ -65,7 +65,7 @@ def runs() -> dict[str, Run]:
                 4,
                 16,
                 16,
-                policy=PolicySpec(
+                default_policy=PolicySpec(
                     network=MLP(hidden_sizes=(16,), separate_critic=True),
                     normalise_observations=True,
                     normalise_rewards=True,
@@ -80,7 +80,7 @@ def runs() -> dict[str, Run]:
                 8,
                 32,
                 16,
-                policies=Matchups(
+                mapping=Matchups(
                     (
                         {"x": "main", "o": "main"},
                         {"x": "main", "o": "past"},
@@ -89,7 +89,7 @@ def runs() -> dict[str, Run]:
                     ),
                     weights=(0.3, 0.3, 0.2, 0.2),
                 ),
-                specs={
+                policies={
                     "past": Snapshots("main", size=3, add_every=2, draw="prioritised"),
                     "frozen": PolicySpec(network=MLP(hidden_sizes=(16, 16)), trainable=False),
                     "random": Scripted("random"),
@@ -104,8 +104,8 @@ def runs() -> dict[str, Run]:
                 3,
                 8,
                 8,
-                policies="per_agent",
-                policy=PolicySpec(network=CNN(hidden_sizes=(16,), channels=(4,))),
+                mapping="per_agent",
+                default_policy=PolicySpec(network=CNN(hidden_sizes=(16,), channels=(4,))),
             ),
         ),
         "one_tick": (
@@ -115,9 +115,9 @@ def runs() -> dict[str, Run]:
                 12,
                 8,
                 1,
-                policies="per_agent",
-                policy=PolicySpec(network=SMALL_LSTM, prev_action=True, prev_reward=True),
-                ppo=PPOConfig(num_epochs=2, num_minibatches=1, bptt_length=3),
+                mapping="per_agent",
+                default_policy=PolicySpec(network=SMALL_LSTM, prev_action=True, prev_reward=True),
+                default_ppo=PPOConfig(num_epochs=2, num_minibatches=1, bptt_length=3),
             ),
         ),
         "shuttle_lstm": (
@@ -127,8 +127,8 @@ def runs() -> dict[str, Run]:
                 4,
                 8,
                 24,
-                policy=PolicySpec(network=SMALL_LSTM, append_agent_id=True),
-                ppo=PPOConfig(
+                default_policy=PolicySpec(network=SMALL_LSTM, append_agent_id=True),
+                default_ppo=PPOConfig(
                     num_epochs=2,
                     num_minibatches=2,
                     bptt_length=6,
@@ -145,8 +145,8 @@ def runs() -> dict[str, Run]:
                 4,
                 16,
                 16,
-                policies="per_agent",
-                specs={
+                mapping="per_agent",
+                policies={
                     "alice": PolicySpec(
                         network=MLP(hidden_sizes=(16, 16)),
                         ppo=PPOConfig(num_epochs=3, num_minibatches=1, gamma=0.9, gae_lambda=0.8),
@@ -161,7 +161,7 @@ def runs() -> dict[str, Run]:
                 4,
                 8,
                 16,
-                ppo=PPOConfig(
+                default_ppo=PPOConfig(
                     num_epochs=2,
                     num_minibatches=2,
                     value_clip="ppo2",
@@ -178,8 +178,8 @@ def runs() -> dict[str, Run]:
                 4,
                 8,
                 8,
-                policies="ensemble:2",
-                ppo=PPOConfig(
+                mapping="ensemble:2",
+                default_ppo=PPOConfig(
                     num_epochs=4,
                     num_minibatches=1,
                     learning_rate=3e-2,
@@ -193,14 +193,14 @@ def runs() -> dict[str, Run]:
         "continuous": (
             "gymnax",
             {"env_id": "Pendulum-v1", "num_agents": 2},
-            config(3, 8, 16, policy=PolicySpec(network=SMALL_LSTM, prev_action=True)),
+            config(3, 8, 16, default_policy=PolicySpec(network=SMALL_LSTM, prev_action=True)),
         ),
         "lives": (
             "flex_agents",
             {},
-            config(4, 16, 16, policies=Ensemble(2, weights=(0.7, 0.3), joint=True)),
+            config(4, 16, 16, mapping=Ensemble(2, weights=(0.7, 0.3), joint=True)),
         ),
-        "two_banks": ("multi_spaces", {}, config(3, 16, 8, policies="ensemble:2")),
+        "two_banks": ("multi_spaces", {}, config(3, 16, 8, mapping="ensemble:2")),
     }
 
 

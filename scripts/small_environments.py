@@ -51,8 +51,8 @@ def small(policies: str = "shared", steps: int = 300_000, **ppo: Any) -> TrainCo
         total_env_steps=steps,
         num_envs=64,
         num_steps=32,
-        policies=policies,
-        ppo=PPOConfig(**ppo),
+        mapping=policies,
+        default_ppo=PPOConfig(**ppo),
     )
 
 
@@ -63,8 +63,10 @@ def remembering(steps: int) -> TrainConfig:
         total_env_steps=steps,
         num_envs=64,
         num_steps=128,
-        policy=PolicySpec(network=network, normalise_observations=True, normalise_rewards=True),
-        ppo=PPOConfig(learning_rate=Linear(2e-3, 1e-4), gae_lambda=0.9),
+        default_policy=PolicySpec(
+            network=network, normalise_observations=True, normalise_rewards=True
+        ),
+        default_ppo=PPOConfig(learning_rate=Linear(2e-3, 1e-4), gae_lambda=0.9),
     )
 
 
@@ -74,8 +76,8 @@ def controlling(steps: int, gamma: float, entropy_coef: float) -> TrainConfig:
         total_env_steps=steps,
         num_envs=64,
         num_steps=128,
-        policy=PolicySpec(normalise_observations=True, normalise_rewards=True),
-        ppo=PPOConfig(
+        default_policy=PolicySpec(normalise_observations=True, normalise_rewards=True),
+        default_ppo=PPOConfig(
             learning_rate=Linear(1e-3, 1e-5),
             gamma=gamma,
             num_epochs=10,

@@ -76,16 +76,16 @@ CONFIG = TrainConfig(
     total_env_steps=20_000_000,
     num_envs=256,
     num_steps=32,
-    policies=Matchups(
+    mapping=Matchups(
         (
             {"player_0": "main", "player_1": "main"},
             {"player_0": "main", "player_1": "past"},
         ),
         weights=(0.7, 0.3),
     ),
-    specs={"past": Snapshots("main", size=8, add_every=200)},
-    policy=PolicySpec(network=Windows()),
-    ppo=PPOConfig(
+    policies={"past": Snapshots("main", size=8, add_every=200)},
+    default_policy=PolicySpec(network=Windows()),
+    default_ppo=PPOConfig(
         learning_rate=Linear(1e-3, 1e-5),
         entropy_coef=Linear(0.2, 0.03),
         num_epochs=2,

@@ -53,7 +53,7 @@ class Workload:
         env_kwargs: its arguments.
         network: `"mlp"`, `"lstm"` or `"cnn"`.
         network_kwargs: fields of the network other than its defaults.
-        policies: who plays whom, as `TrainConfig.policies`.
+        mapping: which policy plays which agent, as `TrainConfig.mapping`.
         num_envs: parallel environments.
         num_steps: ticks per rollout.
         num_epochs: passes over a rollout.
@@ -66,7 +66,7 @@ class Workload:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     network: str = "mlp"
     network_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    policies: str = "shared"
+    mapping: str = "shared"
     num_envs: int = 256
     num_steps: int = 128
     num_epochs: int = 4
@@ -91,9 +91,9 @@ class Workload:
         config = TrainConfig(
             num_envs=self.num_envs,
             num_steps=self.num_steps,
-            policies=self.policies,
-            policy=PolicySpec(network=NETWORKS[self.network](**network_kwargs)),
-            ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
+            mapping=self.mapping,
+            default_policy=PolicySpec(network=NETWORKS[self.network](**network_kwargs)),
+            default_ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
             micro_batch_rows=self.micro_batch_rows,
             num_devices=self.num_devices,
         )

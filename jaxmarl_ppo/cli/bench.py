@@ -46,7 +46,7 @@ class BenchOptions:
         lstm_size: width of the LSTM; only with `--network lstm`; None for the network's own.
         separate_critic: a tower of its own for the critic; None for yes, or for no with an LSTM.
         dtype: what layers are computed in; None for float32. bfloat16 is for accelerators.
-        policies: who plays whom: `shared`, `per_agent` or `ensemble:K`.
+        mapping: which policy plays which agent: `shared`, `per_agent` or `ensemble:K`.
         num_envs: parallel environments; None for 256, or for 8192 with `--compare`.
         num_steps: ticks per rollout.
         num_epochs: passes over a rollout.
@@ -70,7 +70,7 @@ class BenchOptions:
     lstm_size: int | None = None
     separate_critic: bool | None = None
     dtype: Dtype | None = None
-    policies: str = "shared"
+    mapping: str = "shared"
     num_envs: Count | None = None
     num_steps: Count = 128
     num_epochs: int = 4
@@ -129,7 +129,7 @@ class BenchOptions:
             env_kwargs=parse_env_kwargs(self.env_kwargs),
             network=self.network,
             network_kwargs={name: value for name, value in network.items() if value is not None},
-            policies=self.policies,
+            mapping=self.mapping,
             num_envs=Workload.num_envs if self.num_envs is None else self.num_envs,
             num_steps=self.num_steps,
             num_epochs=self.num_epochs,
@@ -230,7 +230,7 @@ def format_result(result: dict[str, Any]) -> Table:
     """What `measure` found, for people."""
     workload, hardware = result["workload"], result["hardware"]
     title = (
-        f"{workload['env']}, {workload['network']}, {workload['policies']}, "
+        f"{workload['env']}, {workload['network']}, {workload['mapping']}, "
         f"{workload['num_envs']} environments x {workload['num_steps']} ticks\n"
         f"{_machine(hardware)}"
     )

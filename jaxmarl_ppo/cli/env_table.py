@@ -50,7 +50,7 @@ def _describe_env(name: str) -> EnvDescription:
         for space in spaces.values()
     ]
     horizon = env.horizon(params)
-    network = PRESETS[name].config.policy.network if name in PRESETS else None
+    network = PRESETS[name].config.default_policy.network if name in PRESETS else None
     return EnvDescription(
         name=name,
         agents=env.agents,

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from tyro.constructors import ConstructorRegistry
 
 import jaxmarl_envs
-from jaxmarl_ppo.cli.values import Count, Dtype, Policies, schedule_rule
+from jaxmarl_ppo.cli.values import Count, Dtype, MappingOption, schedule_rule
 from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.presets import preset
 from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
@@ -64,8 +64,8 @@ class TrainOptions:
         activation: of all layers.
         separate_critic: actor and critic share no layer.
         dtype: what layers are computed in; parameters stay float32. bfloat16 is for accelerators.
-        policies: one for all, one per agent, so many per agent of which one is drawn for every
-            episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as `car_*=car`
+        mapping: one policy for all, one per agent, so many per agent of which one is drawn for
+            every episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as `car_*=car`
             stand for several agents. What the preset says about single policies goes with the
             preset's own mapping.
         prev_action: append the agent's previous action to its features.
@@ -101,7 +101,7 @@ class TrainOptions:
     activation: Activation
     separate_critic: bool
     dtype: Dtype
-    policies: Policies
+    mapping: MappingOption
     prev_action: bool
     prev_reward: bool
     append_agent_id: bool
@@ -133,10 +133,12 @@ class TrainOptions:
         base = preset(self.env, self.preset).config
         specs = {
             name: _follow(known, base, spec, ppo) if isinstance(known, PolicySpec) else known
-            for name, known in base.specs.items()
-            if self.policies == base.policies  # else they are about policies that there are not
+            for name, known in base.policies.items()
+            if self.mapping == base.mapping  # else they are about policies that there are not
         }
-        return dataclasses.replace(base, **{**own, "policy": spec, "ppo": ppo, "specs": specs})
+        return dataclasses.replace(
+            base, **{**own, "default_policy": spec, "default_ppo": ppo, "policies": specs}
+        )
 
     def _network(self) -> Any:
         sizes: dict[str, Any] = {}
@@ -250,8 +252,8 @@ def _follow(known: PolicySpec, base: TrainConfig, spec: PolicySpec, ppo: PPOConf
         names = [name for name in _names(type(new)) if getattr(new, name) != getattr(old, name)]
         return {name: getattr(new, name) for name in names}
 
-    own_ppo = known.ppo and dataclasses.replace(known.ppo, **changes(ppo, base.ppo))
-    changed = {**changes(spec, base.policy), "ppo": own_ppo}
+    own_ppo = known.ppo and dataclasses.replace(known.ppo, **changes(ppo, base.default_ppo))
+    changed = {**changes(spec, base.default_policy), "ppo": own_ppo}
     return dataclasses.replace(known, **changed)
 
 
@@ -286,15 +288,15 @@ def _argument(args: Sequence[str], name: str, known: Container[str] | None = Non
 
 def _default_options(env: str | None, variant: str | None, kind: str | None) -> TrainOptions:
     chosen = preset(env or "", variant if env else None)
-    config, spec = chosen.config, chosen.config.policy
+    config, spec = chosen.config, chosen.config.default_policy
     network = NETWORKS[spec.network]() if isinstance(spec.network, str) else spec.network
-    ppo = {name: getattr(config.ppo, name) for name in _names(PPOConfig)}
+    ppo = {name: getattr(config.default_ppo, name) for name in _names(PPOConfig)}
     if kind is not None and kind != network_kind(network):
         # The preset's sizes were chosen for another network.
         network = NETWORKS[kind]()
         ppo["bptt_length"] = None
     own = {name: getattr(config, name) for name in _names(TrainConfig)}
-    for name in ("policy", "ppo", "specs"):
+    for name in ("default_policy", "default_ppo", "policies"):
         del own[name]
     inputs = {name: getattr(spec, name) for name in _INPUT_OPTIONS}
     return TrainOptions(

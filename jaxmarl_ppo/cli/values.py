@@ -25,7 +25,7 @@ def _parse_count(args: list[str]) -> int:
     return int(number)
 
 
-def _parse_policies(args: list[str]) -> MappingSpec:
+def _parse_mapping(args: list[str]) -> MappingSpec:
     """`shared`, `per_agent`, `ensemble:K`, AGENT=POLICY,... or the JSON of `mapping_to_json`."""
     text = args[0]
     if text.startswith("{"):
@@ -36,14 +36,14 @@ def _parse_policies(args: list[str]) -> MappingSpec:
     return {agent.strip(): policy.strip() for agent, _, policy in pairs}
 
 
-def show_policies(policies: MappingSpec) -> list[str]:
-    """The inverse of `_parse_policies`."""
-    if isinstance(policies, str):
-        return [policies]
-    table = isinstance(policies, Mapping)
-    if table and all(isinstance(policy, str) for policy in policies.values()):
-        return [",".join(f"{agent}={policy}" for agent, policy in policies.items())]
-    return [json.dumps(mapping_to_json(policies))]
+def show_mapping(mapping: MappingSpec) -> list[str]:
+    """The inverse of `_parse_mapping`."""
+    if isinstance(mapping, str):
+        return [mapping]
+    table = isinstance(mapping, Mapping)
+    if table and all(isinstance(policy, str) for policy in mapping.values()):
+        return [",".join(f"{agent}={policy}" for agent, policy in mapping.items())]
+    return [json.dumps(mapping_to_json(mapping))]
 
 
 Count = Annotated[
@@ -56,14 +56,14 @@ Count = Annotated[
         str_from_instance=lambda x: [str(x)],
     ),
 ]
-Policies = Annotated[
+MappingOption = Annotated[
     Any,
     PrimitiveConstructorSpec(
         nargs=1,
         metavar="shared|per_agent|ensemble:K|AGENT=POLICY,...|JSON",
-        instance_from_str=_parse_policies,
+        instance_from_str=_parse_mapping,
         is_instance=lambda x: isinstance(x, str | Mapping | Ensemble | Matchups),
-        str_from_instance=show_policies,
+        str_from_instance=show_mapping,
     ),
 ]
 

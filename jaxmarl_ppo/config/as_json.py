@@ -36,10 +36,10 @@ _MAPPING_KINDS: dict[type, str] = {Ensemble: "ensemble", Matchups: "matchups"}
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
     """A configuration in terms of JSON."""
     result = _fields(config)
-    result["policies"] = mapping_to_json(config.policies)
-    result["policy"] = _spec_to_dict(config.policy)
-    result["ppo"] = _ppo_to_dict(config.ppo)
-    result["specs"] = {name: _any_spec_to_dict(spec) for name, spec in config.specs.items()}
+    result["mapping"] = mapping_to_json(config.mapping)
+    result["default_policy"] = _spec_to_dict(config.default_policy)
+    result["default_ppo"] = _ppo_to_dict(config.default_ppo)
+    result["policies"] = {name: _any_spec_to_dict(spec) for name, spec in config.policies.items()}
     return result
 
 
@@ -49,22 +49,23 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
     Args:
         data: what `config_to_dict` returned, or the same read from JSON. Absent keys take their
             defaults.
-        network: stands in for the recorded network of `policy`; needed where that is the user's
-            own module.
+        network: stands in for the recorded network of `default_policy`; needed where that is
+            the user's own module.
 
     Raises:
         ValueError: an unknown key, a value out of range, or something that cannot be rebuilt.
     """
     values = _known(data, TrainConfig, "the configuration")
-    if "policies" in values:
-        values["policies"] = mapping_from_json(values["policies"])
-    if "policy" in values or network is not None:
-        values["policy"] = _spec_from_dict(values.get("policy", {}), "policy", network)
-    if "ppo" in values:
-        values["ppo"] = _ppo_from_dict(values["ppo"], "ppo")
-    specs = _mapping(values.get("specs", {}), "specs")
-    values["specs"] = {
-        name: _any_spec_from_dict(spec, f"specs[{name!r}]") for name, spec in specs.items()
+    if "mapping" in values:
+        values["mapping"] = mapping_from_json(values["mapping"])
+    if "default_policy" in values or network is not None:
+        default = values.get("default_policy", {})
+        values["default_policy"] = _spec_from_dict(default, "default_policy", network)
+    if "default_ppo" in values:
+        values["default_ppo"] = _ppo_from_dict(values["default_ppo"], "default_ppo")
+    specs = _mapping(values.get("policies", {}), "policies")
+    values["policies"] = {
+        name: _any_spec_from_dict(spec, f"policies[{name!r}]") for name, spec in specs.items()
     }
     return TrainConfig(**values)
 
@@ -88,7 +89,7 @@ def mapping_from_json(data: Any) -> MappingSpec:
     """
     if isinstance(data, str):
         return data
-    fields = dict(_mapping(data, "policies"))
+    fields = dict(_mapping(data, "mapping"))
     kinds = {kind: cls for cls, kind in _MAPPING_KINDS.items()}
     kind = fields.get("kind")
     if kind == "custom" and "function" in fields:
@@ -98,7 +99,7 @@ def mapping_from_json(data: Any) -> MappingSpec:
     if not isinstance(kind, str) or kind not in kinds:
         return {agent: _hashable(choice) for agent, choice in fields.items()}
     del fields["kind"]
-    return kinds[kind](**_known(fields, kinds[kind], f"policies ({kind})"))
+    return kinds[kind](**_known(fields, kinds[kind], f"mapping ({kind})"))
 
 
 def with_explicit_network(config: TrainConfig) -> TrainConfig:
@@ -111,8 +112,10 @@ def with_explicit_network(config: TrainConfig) -> TrainConfig:
             return spec
         return dataclasses.replace(spec, network=NETWORKS[spec.network]())
 
-    specs = {name: explicit(spec) for name, spec in config.specs.items()}
-    return dataclasses.replace(config, policy=explicit(config.policy), specs=specs)
+    specs = {name: explicit(spec) for name, spec in config.policies.items()}
+    return dataclasses.replace(
+        config, default_policy=explicit(config.default_policy), policies=specs
+    )
 
 
 def network_kind(network: str | nn.Module) -> str:
@@ -258,7 +261,7 @@ def _spec_from_dict(data: Any, where: str, network: nn.Module | None = None) -> 
     if network is not None:
         values["network"] = network
     elif "network" in values:
-        how = CALL_FOR_NETWORK if where == "policy" else CALL_FOR_CONFIG
+        how = CALL_FOR_NETWORK if where == "default_policy" else CALL_FOR_CONFIG
         values["network"] = network_from_json(values["network"], how)
     if values.get("ppo") is not None:
         values["ppo"] = _ppo_from_dict(values["ppo"], f"{where}.ppo")

@@ -37,9 +37,9 @@ PRESETS: dict[str, Preset] = {
             total_env_steps=16_000_000,
             num_envs=512,
             num_steps=32,
-            policies="shared",
-            policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
-            ppo=_TIC_TAC_TOE_PPO,
+            mapping="shared",
+            default_policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            default_ppo=_TIC_TAC_TOE_PPO,
         )
     ),
     # A policy of its own for each seat, which in a fifth of the games meets a past version of the
@@ -51,16 +51,16 @@ PRESETS: dict[str, Preset] = {
             total_env_steps=24_000_000,
             num_envs=512,
             num_steps=32,
-            policies=Matchups(
+            mapping=Matchups(
                 ({"x": "p1", "o": "p2"}, {"x": "p3", "o": "p2"}, {"x": "p1", "o": "p4"}),
                 weights=(0.6, 0.2, 0.2),
             ),
-            specs={
+            policies={
                 "p3": Snapshots("p1", size=8, add_every=150),
                 "p4": Snapshots("p2", size=8, add_every=150),
             },
-            policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
-            ppo=dataclasses.replace(_TIC_TAC_TOE_PPO, entropy_coef=0.5),
+            default_policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            default_ppo=dataclasses.replace(_TIC_TAC_TOE_PPO, entropy_coef=0.5),
         )
     ),
     # Bob reads [key, message] and alice [goal, key]: one function can be both cipher and decipher,
@@ -73,9 +73,9 @@ PRESETS: dict[str, Preset] = {
             total_env_steps=3_000_000,
             num_envs=256,
             num_steps=50,
-            policies={"eve_0": "eve", "bob_0": "good", "alice_0": "good"},
-            policy=PolicySpec(network=_CRYPTO_NETWORK),
-            ppo=_CRYPTO_PPO,
+            mapping={"eve_0": "eve", "bob_0": "good", "alice_0": "good"},
+            default_policy=PolicySpec(network=_CRYPTO_NETWORK),
+            default_ppo=_CRYPTO_PPO,
         )
     ),
     # Three policies for every agent, drawn anew for each episode. Nobody shares a network, so they
@@ -85,9 +85,9 @@ PRESETS: dict[str, Preset] = {
             total_env_steps=3_000_000,
             num_envs=256,
             num_steps=50,
-            policies=Ensemble(3),
-            policy=PolicySpec(network=_CRYPTO_NETWORK),
-            ppo=dataclasses.replace(_CRYPTO_PPO, entropy_coef=0.01, num_epochs=15),
+            mapping=Ensemble(3),
+            default_policy=PolicySpec(network=_CRYPTO_NETWORK),
+            default_ppo=dataclasses.replace(_CRYPTO_PPO, entropy_coef=0.01, num_epochs=15),
         )
     ),
     # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock. Entropy
@@ -97,9 +97,9 @@ PRESETS: dict[str, Preset] = {
             total_env_steps=6_000_000,
             num_envs=128,
             num_steps=64,
-            policies="shared",
-            policy=PolicySpec(network=LSTM(hidden_sizes=(128,), lstm_size=64)),
-            ppo=PPOConfig(
+            mapping="shared",
+            default_policy=PolicySpec(network=LSTM(hidden_sizes=(128,), lstm_size=64)),
+            default_ppo=PPOConfig(
                 learning_rate=Linear(2e-3, 2e-4),
                 entropy_coef=Linear(0.04, 0.0),
                 num_epochs=3,
@@ -120,9 +120,9 @@ PRESETS: dict[str, Preset] = {
             total_env_steps=4_000_000,
             num_envs=256,
             num_steps=64,
-            policies="per_agent",
-            ppo=PPOConfig(learning_rate=Linear(1e-3, 3e-4), entropy_coef=Linear(0.1, 0.01)),
-            specs={
+            mapping="per_agent",
+            default_ppo=PPOConfig(learning_rate=Linear(1e-3, 3e-4), entropy_coef=Linear(0.1, 0.01)),
+            policies={
                 "alice": PolicySpec(
                     ppo=PPOConfig(learning_rate=Linear(1e-3, 1e-4), entropy_coef=Linear(0.05, 0.02))
                 )
@@ -135,7 +135,7 @@ PRESETS: dict[str, Preset] = {
             total_env_steps=600_000,
             num_envs=64,
             num_steps=64,
-            ppo=PPOConfig(learning_rate=Linear(3e-3, 1e-4)),
+            default_ppo=PPOConfig(learning_rate=Linear(3e-3, 1e-4)),
         ),
         env_kwargs={"env_id": "CartPole-v1", "num_agents": 4},
     ),

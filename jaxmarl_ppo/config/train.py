@@ -178,12 +178,13 @@ class TrainConfig:
         num_envs: parallel environments.
         num_steps: ticks per rollout.
         seed: of everything random.
-        policies: who plays whom: `"shared"`, `"per_agent"`, `"ensemble:3"`, a table from agent to
-            policy, `Ensemble`, `Matchups` or `MappingFunction`; see `mapping.make_mapping`.
-        policy: what a policy is unless `specs` says otherwise.
-        ppo: hyper-parameters of policies that have none of their own.
-        specs: what single policies are, by name or by a pattern such as `alice_*`: a `PolicySpec`,
-            `Snapshots` of another policy, or a `Scripted` one.
+        mapping: which policy plays which agent: `"shared"`, `"per_agent"`, `"ensemble:3"`, a table
+            from agent to policy, `Ensemble`, `Matchups` or `MappingFunction`; see
+            `jaxmarl_ppo.policies.mapping.make_mapping`.
+        policies: what single policies are, by name or by a pattern such as `alice_*`: a
+            `PolicySpec`, `Snapshots` of another policy, or a `Scripted` one.
+        default_policy: what a policy is unless `policies` says otherwise.
+        default_ppo: hyper-parameters of policies that have none of their own.
         stagger_starts: begin the first episodes at different phases.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
         num_devices: devices that environments are spread over, which must divide `num_envs`; None
@@ -196,10 +197,10 @@ class TrainConfig:
     num_envs: int = 256
     num_steps: int = 128
     seed: int = 0
-    policies: MappingSpec = "shared"
-    policy: PolicySpec = field(default_factory=PolicySpec)
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    specs: Mapping[str, PolicySpec | Snapshots | Scripted] = field(default_factory=dict)
+    mapping: MappingSpec = "shared"
+    policies: Mapping[str, PolicySpec | Snapshots | Scripted] = field(default_factory=dict)
+    default_policy: PolicySpec = field(default_factory=PolicySpec)
+    default_ppo: PPOConfig = field(default_factory=PPOConfig)
     stagger_starts: bool = True
     micro_batch_rows: int | None = None
     num_devices: int | None = None
@@ -217,20 +218,23 @@ class TrainConfig:
         )
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
-        if isinstance(self.policies, Mapping):
+        if isinstance(self.mapping, Mapping):
             table = {
                 agent: tuple(choice) if isinstance(choice, list) else choice
-                for agent, choice in self.policies.items()
+                for agent, choice in self.mapping.items()
             }
-            object.__setattr__(self, "policies", table)
-        if not isinstance(self.policy, PolicySpec):
-            raise ValueError(f"policy must be a PolicySpec, got {self.policy!r}")
-        if not isinstance(self.specs, Mapping):
-            raise ValueError(f"specs must be a table from policy to spec, got {self.specs!r}")
-        for name, spec in self.specs.items():
+            object.__setattr__(self, "mapping", table)
+        if not isinstance(self.default_policy, PolicySpec):
+            raise ValueError(f"default_policy must be a PolicySpec, got {self.default_policy!r}")
+        if not isinstance(self.policies, Mapping):
+            raise ValueError(
+                f"policies must be a table from policy to what it is, got {self.policies!r}; "
+                "which policy plays which agent is said by mapping="
+            )
+        for name, spec in self.policies.items():
             if not isinstance(spec, PolicySpec | Snapshots | Scripted):
                 raise ValueError(
-                    f"specs[{name!r}] must be a PolicySpec, Snapshots or Scripted, got {spec!r}"
+                    f"policies[{name!r}] must be a PolicySpec, Snapshots or Scripted, got {spec!r}"
                 )
 
     @property

@@ -98,9 +98,9 @@ def to_evaluate(config: TrainConfig) -> TrainConfig:
     def fresh(spec: AnySpec) -> AnySpec:
         return dataclasses.replace(spec, load=None) if isinstance(spec, PolicySpec) else spec
 
-    specs = {name: fresh(spec) for name, spec in config.specs.items()}
-    policy = dataclasses.replace(config.policy, load=None)
-    return dataclasses.replace(config, policy=policy, specs=specs, num_devices=1)
+    specs = {name: fresh(spec) for name, spec in config.policies.items()}
+    policy = dataclasses.replace(config.default_policy, load=None)
+    return dataclasses.replace(config, default_policy=policy, policies=specs, num_devices=1)
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedPlayer, ...]:
@@ -128,7 +128,9 @@ def _bank_learner(
     envs_per_device: int,
     num_episodes: float,
 ) -> BankLearner:
-    configs = [member.spec.ppo or config.ppo for member in plan.members if member.spec.trainable]
+    configs = [
+        member.spec.ppo or config.default_ppo for member in plan.members if member.spec.trainable
+    ]
     first = configs[0]  # what shapes the update is the same for all policies of a bank
     num_rows = envs_per_device * config.num_steps * seats.num_lanes
     num_minibatches = max(ppo.num_minibatches for ppo in configs)

@@ -76,7 +76,7 @@ def make_roster(
     Raises:
         ValueError: what does not fit together.
     """
-    mapping = make_mapping(config.policies, env.agents)
+    mapping = make_mapping(config.mapping, env.agents)
     specs = policy_specs(config, mapping)
     has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
     is_fixed = mapping.is_fixed and not has_pools
@@ -181,17 +181,19 @@ def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySp
     """What every policy is.
 
     Raises:
-        ValueError: an entry of `specs` that no policy matches, or snapshots of nothing trainable.
+        ValueError: an entry of `policies` that no policy matches, or snapshots of nothing
+            trainable.
     """
-    keys = {name: match_name(config.specs, name) for name in mapping.names}
-    for key in config.specs:
+    keys = {name: match_name(config.policies, name) for name in mapping.names}
+    for key in config.policies:
         if key not in keys.values():
             raise ValueError(
-                f"specs names the unknown policy {key!r}; "
-                f"the policies are {', '.join(mapping.names)}"
+                f"policies names the unknown policy {key!r}; "
+                f"those of the mapping are {', '.join(mapping.names)}"
             )
     specs = {
-        name: config.policy if key is None else config.specs[key] for name, key in keys.items()
+        name: config.default_policy if key is None else config.policies[key]
+        for name, key in keys.items()
     }
     for name, spec in specs.items():
         if not isinstance(spec, Snapshots):
@@ -233,7 +235,7 @@ def _plan_banks(
         if not slots:
             raise ValueError(f"no agent can be played by policy {name!r}; drop it")
         encoder = _member_inputs(env, env_params, spec, slots)
-        ppo = (spec.ppo or config.ppo) if spec.trainable else None
+        ppo = (spec.ppo or config.default_ppo) if spec.trainable else None
         key = _bank_key(encoder, spec, ppo)
         plan = next((plan for plan in plans if _same_bank(plan.key, key)), None)
         if plan is None:

@@ -300,7 +300,7 @@ class Trainer:
     def _make_progress(self, folder: Path) -> Progress:
         config = self.config
         title = (
-            f"{self.env.name} | {config_io.network_kind(config.policy.network)} | "
+            f"{self.env.name} | {config_io.network_kind(config.default_policy.network)} | "
             f"{config.num_envs} envs x {config.num_steps} ticks | "
             f"seed {config.seed} | {jax.default_backend()} | {folder}"
         )
@@ -315,7 +315,7 @@ class Trainer:
 
     @property
     def _name(self) -> str:
-        return f"{self.env.name}-{config_io.network_kind(self.config.policy.network)}"
+        return f"{self.env.name}-{config_io.network_kind(self.config.default_policy.network)}"
 
     def _env_steps(self, num_iterations: int) -> int:
         return num_iterations * self.config.num_envs * self.config.num_steps

@@ -37,10 +37,10 @@ def make_run(scenario: Scenario, seed: int) -> tuple[MultiAgentEnv, Any, TrainCo
         num_envs=settings.num_envs,
         num_steps=settings.num_steps,
         seed=seed,
-        policies=Matchups(scenario.tables, scenario.weights) if scenario.tables else Ensemble(3),
-        policy=PolicySpec(network=network),
-        specs={name: PolicySpec(network=network, trainable=False) for name in scenario.frozen},
-        ppo=PPOConfig(
+        mapping=Matchups(scenario.tables, scenario.weights) if scenario.tables else Ensemble(3),
+        default_policy=PolicySpec(network=network),
+        policies={name: PolicySpec(network=network, trainable=False) for name in scenario.frozen},
+        default_ppo=PPOConfig(
             learning_rate=scenario.learning_rate,
             num_epochs=scenario.num_epochs,
             num_minibatches=settings.num_minibatches,

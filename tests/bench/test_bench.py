@@ -21,7 +21,7 @@ from jaxmarl_ppo.cli.main import main
 from jaxmarl_ppo.learner.build import make_learner
 
 SMALL = Workload("tic_tac_toe", network_kwargs={"hidden_sizes": (8,)}, num_envs=2, num_steps=2)
-TINY = Workload(policies="per_agent", num_envs=4, num_steps=3, num_epochs=2, num_minibatches=2)
+TINY = Workload(mapping="per_agent", num_envs=4, num_steps=3, num_epochs=2, num_minibatches=2)
 # 64 x 64 and two heads on 8 inputs (bob, alice) and 4 actions; one trunk.
 BOB_FLOPS = 2 * (8 * 64 + 64 * 64 + 64 * 4 + 64)
 EVE_FLOPS = 2 * (4 * 64 + 64 * 64 + 64 * 4 + 64)
@@ -78,7 +78,7 @@ def test_the_table_and_the_json_object(tiny, monkeypatch, capsys):
         "crypto",
         "--network",
         "mlp",
-        "--policies",
+        "--mapping",
         "per_agent",
         "--num-envs",
         "8",
@@ -90,7 +90,7 @@ def test_the_table_and_the_json_object(tiny, monkeypatch, capsys):
             main(["bench", *options, *extra])
         assert ended.value.code == 0
     workload = Workload(
-        policies="per_agent", num_envs=8, num_steps=4, network_kwargs={"separate_critic": True}
+        mapping="per_agent", num_envs=8, num_steps=4, network_kwargs={"separate_critic": True}
     )
     assert asked == [(workload, 5, True)] * 2
     out = capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_a_fresh_process_is_timed():
         ("--env chess", "unknown environment 'chess'"),
         ("--lstm-size 8", "lstm_size=8 has no effect with network 'mlp'"),
         ("--repeats 0", "repeats must be at least 1, got 0"),
-        ("--policies ensemble:0", "ensemble"),
+        ("--mapping ensemble:0", "ensemble"),
         ("--num-minibatches 0", "num_minibatches must be a whole number of at least 1"),
         ("--compare chess", "cannot compare with 'chess'; valid packages: pgx, jaxmarl, gymnax"),
         ("--compare", "--compare needs at least one package; valid: pgx, jaxmarl, gymnax"),

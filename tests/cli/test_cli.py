@@ -54,7 +54,7 @@ def interrupted(tmp_path_factory, cache_dir):
     """A run in a process of its own that Ctrl-C stops: `(process, output, errors, run_dir)`."""
     run_dir = tmp_path_factory.mktemp("cli") / "run"
     command = [sys.executable, "-m", "jaxmarl_ppo", "train", "tic_tac_toe", *TINY]
-    command += ["--policies", "ensemble:2"]
+    command += ["--mapping", "ensemble:2"]
     command += ["--total-env-steps", "1e9", "--log-interval", "20", "--run-dir", str(run_dir)]
     # A test run in the background ignores SIGINT, and its children would inherit that.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -88,9 +88,9 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
     assert (run_dir / "curve.png").exists()
     loaded = load_run(run_dir)
     assert loaded.env.name == "tic_tac_toe"
-    assert loaded.config.policy.network == MLP(hidden_sizes=(4,))
+    assert loaded.config.default_policy.network == MLP(hidden_sizes=(4,))
     # Two policies for each agent, all of which have played.
-    assert loaded.config.policies == "ensemble:2"
+    assert loaded.config.mapping == "ensemble:2"
     assert loaded.learner.players.policies == ("x_0", "x_1", "o_0", "o_1")
     assert list(entries[-1]["policies"]) == ["x_0", "x_1", "o_0", "o_1"]
     assert all(policy["decisions"] > 0 for policy in entries[-1]["policies"].values())
@@ -173,16 +173,16 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --ppo.learning-rate linear:1", "[[step, value], ...], got 'linear:1'"),
         ("train tic_tac_toe --ppo.learning-rate True", "learning_rate must be a number, Linear"),
         ("train tic_tac_toe --num-envs 0", "num_envs must be a whole number of at least 1, got 0"),
-        ("train tic_tac_toe --policies both", "unknown policy mapping 'both'; valid: 'shared'"),
-        ("train tic_tac_toe --policies x=a", "gives no policy to o"),
-        ("train tic_tac_toe --policies x=a,z*=b", "unknown agent 'z*'; the agents are x, o"),
-        ("train tic_tac_toe --policies ensemble:0", "size must be a whole number from 1, got 0"),
+        ("train tic_tac_toe --mapping both", "unknown policy mapping 'both'; valid: 'shared'"),
+        ("train tic_tac_toe --mapping x=a", "gives no policy to o"),
+        ("train tic_tac_toe --mapping x=a,z*=b", "unknown agent 'z*'; the agents are x, o"),
+        ("train tic_tac_toe --mapping ensemble:0", "size must be a whole number from 1, got 0"),
         (
-            "train tic_tac_toe --policies ensemble:two",
+            "train tic_tac_toe --mapping ensemble:two",
             "unknown policy mapping 'ensemble:two'; valid",
         ),
         (
-            'train tic_tac_toe --policies {"x":3,"o":"a"}',
+            'train tic_tac_toe --mapping {"x":3,"o":"a"}',
             "list of policies or weights by policy, got 3",
         ),
         (
@@ -217,8 +217,8 @@ def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message)
         "export",
         "export . --platforms gpu",
         "envs now",
-        'train tic_tac_toe --policies {"x":',
-        'train tic_tac_toe --policies {"kind":"ensemble","sise":2}',
+        'train tic_tac_toe --mapping {"x":',
+        'train tic_tac_toe --mapping {"kind":"ensemble","sise":2}',
     ],
 )
 def test_usage_errors(capsys, args):
@@ -236,7 +236,7 @@ def test_help(capsys):
     assert status == 0
     config = preset("shuttle_grid").config
     assert f"(default: {config.total_env_steps})" in output
-    assert f"(default: {config.policy.network.lstm_size})" in output
+    assert f"(default: {config.default_policy.network.lstm_size})" in output
 
 
 @pytest.mark.parametrize(
@@ -279,14 +279,14 @@ def test_options_reach_the_configuration():
     options = """
         tic_tac_toe --seed 3 --total-env-steps 5e6 --num-envs 7 --num-steps 9
         --network lstm --hidden-sizes 8 9 --lstm-size 5 --activation relu
-        --separate-critic --dtype bfloat16 --policies x=red,o=blue --prev-action --prev-reward
+        --separate-critic --dtype bfloat16 --mapping x=red,o=blue --prev-action --prev-reward
         --append-agent-id --normalise-observations --normalise-rewards --central-critic
         --ppo.learning-rate linear:1e-3:0 --ppo.entropy-coef '[[0, 1e-3], [1e6, 0]]'
         --ppo.gamma 0.5 --ppo.max-grad-norm None --no-stagger-starts
         --micro-batch-rows 64 --log-interval 2
     """
     config = config_of(*shlex.split(options))
-    assert config.policy.network == LSTM(
+    assert config.default_policy.network == LSTM(
         hidden_sizes=(8, 9),
         lstm_size=5,
         activation="relu",
@@ -295,17 +295,17 @@ def test_options_reach_the_configuration():
     )
     assert (config.seed, config.total_env_steps) == (3, 5_000_000)
     assert (config.num_envs, config.num_steps) == (7, 9)
-    assert config.policies == {"x": "red", "o": "blue"}
-    spec = config.policy
+    assert config.mapping == {"x": "red", "o": "blue"}
+    spec = config.default_policy
     assert spec.prev_action
     assert spec.prev_reward
     assert spec.append_agent_id
     assert spec.normalise_observations
     assert spec.normalise_rewards
     assert spec.central_critic
-    assert config.ppo.learning_rate == Linear(1e-3, 0.0)
-    assert config.ppo.entropy_coef == ((0.0, 1e-3), (1e6, 0.0))
-    assert (config.ppo.gamma, config.ppo.max_grad_norm) == (0.5, None)
+    assert config.default_ppo.learning_rate == Linear(1e-3, 0.0)
+    assert config.default_ppo.entropy_coef == ((0.0, 1e-3), (1e6, 0.0))
+    assert (config.default_ppo.gamma, config.default_ppo.max_grad_norm) == (0.5, None)
     assert not config.stagger_starts
     assert (config.micro_batch_rows, config.log_interval) == (64, 2)
 
@@ -328,10 +328,10 @@ def test_options_reach_the_configuration():
     ],
 )
 def test_policies_as_a_word_a_table_or_json(text, policies):
-    assert config_of("tic_tac_toe", "--policies", text).policies == policies
+    assert config_of("tic_tac_toe", "--mapping", text).policies == policies
     # A default is shown as it would be typed.
     (shown,) = cli_values.show_policies(policies)
-    assert config_of("tic_tac_toe", "--policies", shown).policies == policies
+    assert config_of("tic_tac_toe", "--mapping", shown).policies == policies
 
 
 def test_another_network_than_the_presets_brings_its_own_sizes():
@@ -425,9 +425,9 @@ def test_short_numbers(function, value, text):
 def test_options_reach_the_presets_single_policies_too():
     args = ["asymmetric_play", "--network", "lstm", "--ppo.learning-rate", "1e-9"]
     config = cli_options.parse_train(args).to_config()
-    alice, chosen = config.specs["alice"], preset("asymmetric_play").config.specs["alice"]
+    alice, chosen = config.policies["alice"], preset("asymmetric_play").config.policies["alice"]
     assert isinstance(alice.network, LSTM)
-    assert alice.ppo.learning_rate == config.ppo.learning_rate == 1e-9
-    assert alice.ppo.entropy_coef == chosen.ppo.entropy_coef != config.ppo.entropy_coef
-    shared = cli_options.parse_train(["asymmetric_play", "--policies", "shared"]).to_config()
+    assert alice.ppo.learning_rate == config.default_ppo.learning_rate == 1e-9
+    assert alice.ppo.entropy_coef == chosen.ppo.entropy_coef != config.default_ppo.entropy_coef
+    shared = cli_options.parse_train(["asymmetric_play", "--mapping", "shared"]).to_config()
     assert shared.specs == {}

@@ -50,8 +50,8 @@ EVERYTHING = TrainConfig(
     num_envs=3,
     num_steps=7,
     seed=5,
-    policies={"x": "red", "o": "blue"},
-    policy=PolicySpec(
+    mapping={"x": "red", "o": "blue"},
+    default_policy=PolicySpec(
         network=LSTM(hidden_sizes=(8, 9), lstm_size=5, activation="relu", separate_critic=True),
         prev_action=True,
         prev_reward=True,
@@ -62,7 +62,7 @@ EVERYTHING = TrainConfig(
         ppo=PPOConfig(gae_lambda=0.5),
         load="runs/before:red",
     ),
-    ppo=PPOConfig(
+    default_ppo=PPOConfig(
         learning_rate=Linear(1e-3, 1e-5),
         num_epochs=5,
         num_minibatches=3,
@@ -82,7 +82,7 @@ EVERYTHING = TrainConfig(
         bptt_length=4,
         adam_eps=1e-7,
     ),
-    specs={
+    policies={
         "red": PolicySpec(
             network=MLP(hidden_sizes=(3,)),
             ppo=PPOConfig(learning_rate=Linear(0.1), gamma=0.5, num_epochs=9),
@@ -123,9 +123,9 @@ MAPPINGS = [
     [
         TrainConfig(),
         EVERYTHING,
-        *(TrainConfig(policies=mapping) for mapping in MAPPINGS),
-        TrainConfig(policy=PolicySpec(network="lstm")),
-        TrainConfig(policy=PolicySpec(network=CNN(channels=(4,), hidden_sizes=()))),
+        *(TrainConfig(mapping=mapping) for mapping in MAPPINGS),
+        TrainConfig(default_policy=PolicySpec(network="lstm")),
+        TrainConfig(default_policy=PolicySpec(network=CNN(channels=(4,), hidden_sizes=()))),
         *(chosen.config for chosen in PRESETS.values()),
     ],
 )
@@ -143,8 +143,8 @@ def test_every_field_is_written_and_differs_from_its_default():
             assert getattr(EVERYTHING.policy, f.name) != getattr(PolicySpec(), f.name), f.name
     for f in dataclasses.fields(PPOConfig):
         assert getattr(EVERYTHING.ppo, f.name) != getattr(PPOConfig(), f.name), f.name
-    assert not EVERYTHING.specs["bl*"].trainable
-    snapshots = [spec for spec in EVERYTHING.specs.values() if isinstance(spec, Snapshots)]
+    assert not EVERYTHING.policies["bl*"].trainable
+    snapshots = [spec for spec in EVERYTHING.policies.values() if isinstance(spec, Snapshots)]
     for f in dataclasses.fields(Snapshots):
         assert any(getattr(spec, f.name) != f.default for spec in snapshots), f.name
     for cls in (Ensemble, Matchups):
@@ -154,7 +154,7 @@ def test_every_field_is_written_and_differs_from_its_default():
 
 
 def test_explicit_network_says_every_size():
-    config = with_explicit_network(TrainConfig(policy=PolicySpec(network="lstm")))
+    config = with_explicit_network(TrainConfig(default_policy=PolicySpec(network="lstm")))
     network = config_to_dict(config)["policy"]["network"]
     sizes = {
         "kind": "lstm",
@@ -166,10 +166,10 @@ def test_explicit_network_says_every_size():
     }
     assert network == sizes
     explicit = with_explicit_network(EVERYTHING)
-    specs = config_to_dict(explicit)["specs"]
+    specs = config_to_dict(explicit)["policies"]
     assert specs["bl*"]["network"] == sizes
     assert specs["red"]["network"]["hidden_sizes"] == [3]
-    assert explicit.specs["grey"] == EVERYTHING.specs["grey"]
+    assert explicit.policies["grey"] == EVERYTHING.policies["grey"]
     assert explicit.policy == EVERYTHING.policy
 
 
@@ -180,11 +180,11 @@ def test_explicit_network_says_every_size():
         (("policy",), "policy"),
         (("ppo",), "ppo"),
         (("policy", "network"), "network 'lstm'"),
-        (("specs", "red"), r"specs\['red'\]"),
-        (("specs", "red", "ppo"), r"specs\['red'\].ppo"),
-        (("specs", "red", "network"), "network 'mlp'"),
-        (("specs", "green"), r"specs\['green'\]"),
-        (("specs", "white"), r"specs\['white'\]"),
+        (("policies", "red"), r"policies\['red'\]"),
+        (("policies", "red", "ppo"), r"policies\['red'\].ppo"),
+        (("policies", "red", "network"), "network 'mlp'"),
+        (("policies", "green"), r"policies\['green'\]"),
+        (("policies", "white"), r"policies\['white'\]"),
     ],
 )
 def test_unknown_key_is_refused_by_name(path, named):
@@ -224,23 +224,26 @@ def test_values_are_checked_when_read():
             {"policies": {"kind": "matchups", "tables": [{"x": "a"}], "weights": [1, 2]}},
             r"1 matchups need as many weights, got \(1.0, 2.0\)",
         ),
-        ({"specs": 3}, "specs must be a table, got 3"),
-        ({"specs": {"a": "mlp"}}, r"specs\['a'\] must be a table, got 'mlp'"),
+        ({"policies": 3}, "policies must be a table, got 3"),
+        ({"policies": {"a": "mlp"}}, r"policies\['a'\] must be a table, got 'mlp'"),
         (
-            {"specs": {"a": {"kind": "robot"}}},
-            r"specs\['a'\] has the kind 'robot'; valid: network, snapshots, scripted",
+            {"policies": {"a": {"kind": "robot"}}},
+            r"policies\['a'\] has the kind 'robot'; valid: network, snapshots, scripted",
         ),
-        ({"specs": {"a": {"network": "mlp"}}}, r"specs\['a'\] has the kind None; valid: network"),
         (
-            {"specs": {"a": {"kind": "network", "ppo": {"gamma": 2}}}},
+            {"policies": {"a": {"network": "mlp"}}},
+            r"policies\['a'\] has the kind None; valid: network",
+        ),
+        (
+            {"policies": {"a": {"kind": "network", "ppo": {"gamma": 2}}}},
             "gamma must be finite and lie in",
         ),
         (
-            {"specs": {"a": {"kind": "snapshots", "of": "b", "add_every": 0}}},
+            {"policies": {"a": {"kind": "snapshots", "of": "b", "add_every": 0}}},
             "add_every of snapshots must be a whole number from 1, got 0",
         ),
         (
-            {"specs": {"a": {"kind": "snapshots", "of": "b", "add_every": 1, "draw": "best"}}},
+            {"policies": {"a": {"kind": "snapshots", "of": "b", "add_every": 1, "draw": "best"}}},
             "unknown draw 'best'; valid: uniform, latest, prioritised",
         ),
     ],
@@ -255,8 +258,8 @@ def test_mappings_and_specs_are_checked_when_read(data, message):
     [
         ({"policies": {"kind": "ensemble"}}, r"policies \(ensemble\) lacks size"),
         ({"policies": {"kind": "matchups"}}, r"policies \(matchups\) lacks tables"),
-        ({"specs": {"a": {"kind": "snapshots", "size": 2}}}, r"specs\['a'\] lacks of"),
-        ({"specs": {"a": {"kind": "scripted"}}}, r"specs\['a'\] lacks script"),
+        ({"policies": {"a": {"kind": "snapshots", "size": 2}}}, r"policies\['a'\] lacks of"),
+        ({"policies": {"a": {"kind": "scripted"}}}, r"policies\['a'\] lacks script"),
     ],
 )
 def test_what_has_no_default_must_be_there_when_read(data, message):
@@ -269,7 +272,7 @@ class MyNetwork(nn.Module):
 
 
 def test_a_module_of_the_users_own_has_to_be_handed_in_again():
-    config = TrainConfig(policy=PolicySpec(network=MyNetwork(width=5), prev_action=True))
+    config = TrainConfig(default_policy=PolicySpec(network=MyNetwork(width=5), prev_action=True))
     recorded = config_to_dict(config)["policy"]["network"]
     assert recorded["kind"] == network_kind(MyNetwork()) == "custom"
     assert recorded["class"] == f"{__name__}:MyNetwork"
@@ -283,8 +286,8 @@ WHOLE = r"pass the whole configuration from Python: load_run\(run_dir, config=..
 
 
 def test_a_module_of_a_single_policy_takes_the_whole_configuration():
-    config = TrainConfig(specs={"red": PolicySpec(network=MyNetwork(width=5))})
-    assert config_to_dict(config)["specs"]["red"]["network"]["class"] == f"{__name__}:MyNetwork"
+    config = TrainConfig(policies={"red": PolicySpec(network=MyNetwork(width=5))})
+    assert config_to_dict(config)["policies"]["red"]["network"]["class"] == f"{__name__}:MyNetwork"
     for network in (None, MyNetwork(width=5)):  # which stands in for that of `policy` alone
         with pytest.raises(ValueError, match=f"MyNetwork; {WHOLE}"):
             through_json(config, network=network)
@@ -299,16 +302,16 @@ def move_first(state, obs, params, key):
 
 
 def test_functions_of_the_users_own_have_to_be_handed_in_again():
-    config = TrainConfig(policies=MappingFunction(draw_first, ("a", "b")))
+    config = TrainConfig(mapping=MappingFunction(draw_first, ("a", "b")))
     recorded = config_to_dict(config)["policies"]
     assert recorded == {"kind": "custom", "function": repr(draw_first)}
     with pytest.raises(ValueError, match=f"mapping of this run is a function of its own; {WHOLE}"):
         through_json(config)
-    config = TrainConfig(specs={"white": Scripted(move_first)})
-    recorded = config_to_dict(config)["specs"]["white"]
+    config = TrainConfig(policies={"white": Scripted(move_first)})
+    recorded = config_to_dict(config)["policies"]["white"]
     assert recorded == {"kind": "scripted", "script": {"custom": repr(move_first)}}
     with pytest.raises(
-        ValueError, match=rf"specs\['white'\] of this run is a function of its own; {WHOLE}"
+        ValueError, match=rf"policies\['white'\] of this run is a function of its own; {WHOLE}"
     ):
         through_json(config)
 
@@ -400,12 +403,12 @@ def test_without_a_preset_the_defaults_hold():
             "ppo has no effect on a policy with trainable=False; drop one of them",
         ),
         (
-            lambda: TrainConfig(specs={"x": 3}),
-            r"specs\['x'\] must be a PolicySpec, Snapshots or Scripted, got 3",
+            lambda: TrainConfig(policies={"x": 3}),
+            r"policies\['x'\] must be a PolicySpec, Snapshots or Scripted, got 3",
         ),
         (
-            lambda: TrainConfig(specs={"x": PPOConfig(gamma=0.5)}),
-            r"specs\['x'\] must be a PolicySpec, Snapshots or Scripted, got PPOConfig\(.*gamma=0.5",
+            lambda: TrainConfig(policies={"x": PPOConfig(gamma=0.5)}),
+            r"policies\['x'\] must be a PolicySpec, Snapshots or Scripted, got PPOConfig\(.*gamma",
         ),
     ],
 )
@@ -415,7 +418,7 @@ def test_bad_values_are_refused(make, message):
 
 
 def make_pool(past, **specs):
-    return TrainConfig(policies={"x": "main", "o": "past"}, specs={"past": past, **specs})
+    return TrainConfig(mapping={"x": "main", "o": "past"}, policies={"past": past, **specs})
 
 
 RECURRENT = PPOConfig(num_minibatches=7, bptt_length=4)
@@ -424,12 +427,12 @@ RECURRENT = PPOConfig(num_minibatches=7, bptt_length=4)
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (TrainConfig(policies="both"), "unknown policy mapping 'both'; valid: 'shared'"),
-        (TrainConfig(policies={"x": "a"}), "gives no policy to o"),
-        (TrainConfig(policies={"x": "a", "o": "a", "y": "a"}), "unknown agent 'y'"),
-        (TrainConfig(specs={"x": PolicySpec()}), "unknown policy 'x'; the policies are shared"),
+        (TrainConfig(mapping="both"), "unknown policy mapping 'both'; valid: 'shared'"),
+        (TrainConfig(mapping={"x": "a"}), "gives no policy to o"),
+        (TrainConfig(mapping={"x": "a", "o": "a", "y": "a"}), "unknown agent 'y'"),
+        (TrainConfig(policies={"x": PolicySpec()}), "unknown policy 'x'; the policies are shared"),
         (
-            TrainConfig(specs={"y*": PolicySpec()}, policies="per_agent"),
+            TrainConfig(policies={"y*": PolicySpec()}, mapping="per_agent"),
             r"unknown policy 'y\*'; the policies are x, o",
         ),
         (
@@ -449,15 +452,15 @@ RECURRENT = PPOConfig(num_minibatches=7, bptt_length=4)
             "'past' is to be snapshots of 'main', which is no trainable policy; valid: none$",
         ),
         (
-            TrainConfig(policies={"x": {"main": 1, "spare": 0}, "o": "main"}),
+            TrainConfig(mapping={"x": {"main": 1, "spare": 0}, "o": "main"}),
             "no agent can be played by policy 'spare'; drop it",
         ),
         (
-            TrainConfig(policies=MappingFunction(draw_first, ("a", "b"), {"*": ["a"]})),
+            TrainConfig(mapping=MappingFunction(draw_first, ("a", "b"), {"*": ["a"]})),
             "no agent can be played by policy 'b'; drop it",
         ),
         (
-            TrainConfig(policies="per_agent", policy=PolicySpec(trainable=False)),
+            TrainConfig(mapping="per_agent", default_policy=PolicySpec(trainable=False)),
             "none of the policies x, o is trainable",
         ),
         (make_pool(Scripted("best")), "unknown scripted policy 'best'; .*'tic_tac_toe' has random"),
@@ -466,29 +469,34 @@ RECURRENT = PPOConfig(num_minibatches=7, bptt_length=4)
             make_pool(Scripted(lambda state, obs, params, key: obs.action_mask)),
             r"<lambda> must return actions of shape \(2,\), got .*\(shape=\(2, 9\), dtype=bool",
         ),
-        (TrainConfig(ppo=PPOConfig(bptt_length=8)), "bptt_length=8 has no effect"),
-        (TrainConfig(policy=PolicySpec(network="cnn")), "needs planes"),
-        (TrainConfig(policy=PolicySpec(network=MyNetwork())), "network MyNetwork"),
+        (TrainConfig(default_ppo=PPOConfig(bptt_length=8)), "bptt_length=8 has no effect"),
+        (TrainConfig(default_policy=PolicySpec(network="cnn")), "needs planes"),
+        (TrainConfig(default_policy=PolicySpec(network=MyNetwork())), "network MyNetwork"),
         (
-            TrainConfig(num_envs=1, num_steps=1, ppo=PPOConfig(num_minibatches=3)),
+            TrainConfig(num_envs=1, num_steps=1, default_ppo=PPOConfig(num_minibatches=3)),
             "num_minibatches=3 exceeds the 2 rows",
         ),
         (
             TrainConfig(
                 num_envs=1,
                 num_steps=2,
-                policies="per_agent",
-                ppo=PPOConfig(num_minibatches=2),
-                specs={"o": PolicySpec(ppo=PPOConfig(num_minibatches=3))},
+                mapping="per_agent",
+                default_ppo=PPOConfig(num_minibatches=2),
+                policies={"o": PolicySpec(ppo=PPOConfig(num_minibatches=3))},
             ),
             "num_minibatches=3 exceeds the 2 rows of a rollout .*; set num_minibatches to at most",
         ),
         (
-            TrainConfig(num_envs=1, num_steps=9, ppo=RECURRENT, policy=PolicySpec(network="lstm")),
+            TrainConfig(
+                num_envs=1,
+                num_steps=9,
+                default_ppo=RECURRENT,
+                default_policy=PolicySpec(network="lstm"),
+            ),
             "num_minibatches=7 exceeds the 6 chunks of 4 decisions .* at most 6, or lower bptt_len",
         ),
         (
-            TrainConfig(policy=PolicySpec(network=MLP(activation="swish"))),
+            TrainConfig(default_policy=PolicySpec(network=MLP(activation="swish"))),
             "swish",
         ),
     ],
@@ -515,7 +523,7 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
 def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_banks):
     env, env_params = jaxmarl_envs.make("tic_tac_toe")
     specs = {"o": PolicySpec(ppo=PPOConfig(**own))}
-    config = TrainConfig(policies="per_agent", num_envs=2, num_steps=8, specs=specs)
+    config = TrainConfig(mapping="per_agent", num_envs=2, num_steps=8, policies=specs)
     learner = make_learner(env, env_params, config)
     assert len(learner.players.banks) == num_banks
     gammas = np.concatenate([bank.hyperparams.gamma for bank in learner.banks])

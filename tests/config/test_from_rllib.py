@@ -64,9 +64,9 @@ def lost(config, **kwargs):
 
 def test_defaults_are_those_of_the_algorithm():
     config = rllib_ppo_defaults()
-    assert (config.num_envs, config.num_steps, config.policies) == (2, 2000, "shared")
-    assert config.policy.network == MLP(hidden_sizes=(256, 256), separate_critic=True)
-    ppo = config.ppo
+    assert (config.num_envs, config.num_steps, config.mapping) == (2, 2000, "shared")
+    assert config.default_policy.network == MLP(hidden_sizes=(256, 256), separate_critic=True)
+    ppo = config.default_ppo
     assert (ppo.learning_rate, ppo.gamma, ppo.gae_lambda) == (5e-5, 0.99, 1.0)
     assert (ppo.num_epochs, ppo.num_minibatches) == (30, 31)  # 4000 / 128 = 31.25
     assert (ppo.clip_eps, ppo.value_clip, ppo.value_clip_eps) == (0.3, "squared_error", 10.0)
@@ -89,8 +89,12 @@ def test_the_command_line_knows_the_preset():
 
 def test_what_is_exact_needs_no_word():
     config = exact({"gamma": 0.9, "lambda": 0.8, "clip_param": 0.1, "seed": 7, "grad_clip": 40.0})
-    assert (config.ppo.gamma, config.ppo.gae_lambda, config.ppo.clip_eps) == (0.9, 0.8, 0.1)
-    assert (config.seed, config.ppo.max_grad_norm) == (7, 40.0)
+    assert (
+        config.default_ppo.gamma,
+        config.default_ppo.gae_lambda,
+        config.default_ppo.clip_eps,
+    ) == (0.9, 0.8, 0.1)
+    assert (config.seed, config.default_ppo.max_grad_norm) == (7, 40.0)
     assert notes() == ()
 
 
@@ -277,7 +281,7 @@ def test_dense_networks(stack):
 def test_lstm(stack, separate):
     config = exact(stack(use_lstm=True, lstm_cell_size=32, max_seq_len=8, fcnet_hiddens=[16]))
     network = LSTM(hidden_sizes=(16,), lstm_size=32, separate_critic=separate)
-    assert (config.policy.network, config.ppo.bptt_length) == (network, 8)
+    assert (config.default_policy.network, config.default_ppo.bptt_length) == (network, 8)
 
 
 def test_previous_inputs_of_an_lstm():
@@ -296,7 +300,7 @@ def test_previous_inputs_of_an_lstm():
 def test_an_lstm_that_rllib_would_not_train_is_trained_and_told():
     with pytest.warns(RLlibTranslationWarning, match="model: use_lstm is honoured here") as caught:
         config = exact({"model": {"use_lstm": True}})
-    assert isinstance(config.policy.network, LSTM)
+    assert isinstance(config.default_policy.network, LSTM)
     assert caught[0].filename == __file__
 
 
@@ -343,15 +347,15 @@ def test_a_policy_that_nobody_plays_is_left_out():
     assert notes(config, policies={"*": "p1"}) == (
         "policies.p2: no agent is ever played by it; left out",
     )
-    assert translate_rllib_config(config, policies={"*": "p1"}).config.specs == {}
+    assert translate_rllib_config(config, mapping={"*": "p1"}).config.policies == {}
     assert exact(TWO, policies=Ensemble(2)).policies == Ensemble(2)  # its names are the agents'
 
 
 @pytest.mark.parametrize("given", [["p1"], ("p1",), {"p1"}, lambda policy, batch: policy == "p1"])
 def test_policies_that_are_not_trained(given):
     config = exact({**TWO, "policies_to_train": given}, policies=SEATS)
-    assert set(config.specs) == {"p2"}
-    assert not config.specs["p2"].trainable
+    assert set(config.policies) == {"p2"}
+    assert not config.policies["p2"].trainable
     env, params = jaxmarl_envs.make("tic_tac_toe")
     assert make_learner(env, params, config).num_envs == 4
 
@@ -379,7 +383,7 @@ def test_settings_that_rllib_has_for_all_alone_are_told():
         "config",
         "policies.p2: its own lambda is honoured here; RLlib's learner has one for all",
     )
-    specs = translate_rllib_config(config, policies=SEATS, decisions_per_step=1.0).config.specs
+    specs = translate_rllib_config(config, mapping=SEATS, decisions_per_step=1.0).config.policies
     assert specs["p1"].ppo.learning_rate == 0.1
     assert (specs["p2"].ppo.gae_lambda, specs["p2"].ppo.clip_eps) == (0.5, 0.1)
 
@@ -396,8 +400,8 @@ def test_networks_of_single_policies():
 
 def test_random_policies_and_others():
     specs = {"p1": {"policy_class": "ray.rllib.RandomPolicy"}, "p2": {"policy_class": "Mine"}}
-    translation = translate_rllib_config({"policies": specs}, policies=SEATS)
-    assert translation.config.specs == {"p1": Scripted("random")}
+    translation = translate_rllib_config({"policies": specs}, mapping=SEATS)
+    assert translation.config.policies == {"p1": Scripted("random")}
     assert list(translation.lost) == ["policies.p2.policy_class"]
 
 
@@ -420,17 +424,17 @@ def test_settings_of_a_frozen_policy_are_told():
 def test_minibatches_and_clipping_of_single_policies():
     own = {"minibatch_size": 1024, "grad_clip": 1.0, "grad_clip_by": "norm"}
     config = {"policies": {"p1": {}, "p2": {"config": own}}, **old()}
-    translation = translate_rllib_config(config, policies=SEATS, decisions_per_step=1.024)
-    assert translation.config.ppo.num_minibatches == 32
-    assert translation.config.specs["p2"].ppo.num_minibatches == 4
+    translation = translate_rllib_config(config, mapping=SEATS, decisions_per_step=1.024)
+    assert translation.config.default_ppo.num_minibatches == 32
+    assert translation.config.policies["p2"].ppo.num_minibatches == 4
     assert list(translation.lost) == ["policies.p2.grad_clip_by"]
 
 
 def test_the_run_has_the_settings_of_a_policy_that_is_trained():
     said = {"policies": SEATS, "decisions_per_step": {"p1": 0.3, "p2": 1.0}}
     config = exact({**TWO, "policies_to_train": ["p2"]}, **said)
-    assert config.ppo.num_minibatches == 32
-    assert set(config.specs) == {"p1"}
+    assert config.default_ppo.num_minibatches == 32
+    assert set(config.policies) == {"p1"}
 
 
 def test_modules_that_are_no_networks_of_ours_are_lost():
@@ -558,7 +562,7 @@ def test_every_translated_key_is_tested():
 
 @pytest.mark.parametrize("config", [{}, EXACT, TWO])
 def test_a_translated_run_is_kept_in_json(config):
-    translated = translate_rllib_config(config, policies=SEATS).config
+    translated = translate_rllib_config(config, mapping=SEATS).config
     assert config_from_dict(json.loads(json.dumps(config_to_dict(translated)))) == translated
 
 
@@ -688,7 +692,7 @@ def test_a_league_of_the_new_api_stack(rllib):
         )
     )
     mapping = {"x": "p1", "o": ["p2", "p3"]}
-    translated = from_rllib_config(config, policies=mapping, decisions_per_step=0.5)
+    translated = from_rllib_config(config, mapping=mapping, decisions_per_step=0.5)
     specs = translated.specs
     assert (translated.num_envs, translated.num_steps) == (32, 128)
     assert specs["p1"].network == MLP(hidden_sizes=(32,))  # DefaultModelConfig shares layers
@@ -716,7 +720,7 @@ def test_networks_are_as_large_as_rllibs(rllib, model):
     spaces = (gym.spaces.Box(-1, 1, (5,), np.float32), gym.spaces.Discrete(3))
     spec = config.get_multi_rl_module_spec(spaces={"default_policy": spaces})
     theirs = sum(p.numel() for p in spec.build()["default_policy"].parameters())
-    network = translate_rllib_config(config).config.policy.network.clone(num_outputs=3)
+    network = translate_rllib_config(config).config.default_policy.network.clone(num_outputs=3)
     hidden = network.initial_hidden((1,))
     variables = network.init(jax.random.key(0), hidden, jnp.zeros((1, 5)))
     ours = sum(leaf.size for leaf in jax.tree.leaves(variables))
@@ -728,7 +732,7 @@ def test_networks_are_as_large_as_rllibs(rllib, model):
 def test_schedules_follow_rllibs(rllib):
     points = [[0, 1.0], [100, 0.25], [100, 0.5], [400, 0.1], [400, 0.0]]
     theirs = rllib.Schedule(points, outside_value=0.0, framework=None)
-    ppo = translate_rllib_config({"lr": points}).config.ppo
+    ppo = translate_rllib_config({"lr": points}).config.default_ppo
     ours = make_hyperparams([ppo], TrainConfig().total_env_steps).learning_rate
     for step in (0, 37, 99, 100, 101, 250, 399, 400, 5000):
         np.testing.assert_allclose(ours(step)[0], theirs.value(step), atol=1e-6)

@@ -134,7 +134,9 @@ def make_case(name):
     if name == "cnn":
         env, params = jaxmarl_envs.make("tic_tac_toe", planes=True)
         spec = PolicySpec(CNN(channels=(4,), hidden_sizes=(8,)), normalise_observations=True)
-        config = TrainConfig(num_envs=3, num_steps=5, policy=spec, ppo=PPOConfig(num_minibatches=1))
+        config = TrainConfig(
+            num_envs=3, num_steps=5, default_policy=spec, default_ppo=PPOConfig(num_minibatches=1)
+        )
         return make_learner(env, params, config)
     if name == "continuous":
         env, params = jaxmarl_envs.make("crypto", continuous_actions=True)
@@ -144,7 +146,7 @@ def make_case(name):
         return tiny_learner(Reach(), None)
     env, network = RandomLives(), {"separate_critic": True}
     spec = {"central_critic": True, "normalise_observations": True}
-    return tiny_learner(env, env.default_params, policies="per_agent", spec=spec, network=network)
+    return tiny_learner(env, env.default_params, mapping="per_agent", spec=spec, network=network)
 
 
 CASES = ("mlp", "lstm", "cnn", "continuous", "bounds", "central")
@@ -414,10 +416,10 @@ def league():
     config = TrainConfig(
         num_envs=4,
         num_steps=8,
-        policies=Matchups(({"x": "main", "o": "past"}, {"x": "random", "o": "main"})),
-        policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
-        ppo=PPOConfig(num_minibatches=1),
-        specs={"past": Snapshots("main", size=3, add_every=1), "random": Scripted("random")},
+        mapping=Matchups(({"x": "main", "o": "past"}, {"x": "random", "o": "main"})),
+        default_policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
+        default_ppo=PPOConfig(num_minibatches=1),
+        policies={"past": Snapshots("main", size=3, add_every=1), "random": Scripted("random")},
     )
     learner = make_learner(env, params, config)
     population = stirred(learner)
@@ -469,11 +471,11 @@ def test_one_of_several_policies_has_to_be_named():
 @pytest.fixture(scope="module")
 def crypto():
     config = TrainConfig(
-        policies="per_agent",
+        mapping="per_agent",
         num_envs=3,
         num_steps=5,
-        policy=PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=3)),
-        ppo=PPOConfig(num_minibatches=1),
+        default_policy=PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=3)),
+        default_ppo=PPOConfig(num_minibatches=1),
     )
     learner = make_learner(*jaxmarl_envs.make("crypto"), config)
     return learner, stirred(learner), config

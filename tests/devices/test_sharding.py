@@ -28,7 +28,7 @@ NUM_ENVS, NUM_STEPS = 6, 14
 NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
 LEAGUE = {
     "policies": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
-    "config": {"specs": {"past": Snapshots("main", size=2, add_every=1)}},
+    "config": {"policies": {"past": Snapshots("main", size=2, add_every=1)}},
 }
 CASES = {
     "banks": lambda: (jaxmarl_envs.make("crypto"), {"policies": "per_agent"}),

@@ -22,8 +22,8 @@ def board():
     learner = tiny_learner(
         env,
         params,
-        policies=Matchups(({"x": "p", "o": "q"}, {"x": "p", "o": "old"})),
-        config={"specs": {"old": Snapshots("q", size=3, add_every=1)}},
+        mapping=Matchups(({"x": "p", "o": "q"}, {"x": "p", "o": "old"})),
+        config={"policies": {"old": Snapshots("q", size=3, add_every=1)}},
     )
     population = quick_jit(learner.init_population)(jax.random.key(0))
     return learner, population, cross_play(learner, population, EPISODES, seed=1)
@@ -68,7 +68,7 @@ def test_greedy_networks_and_the_same_seed(board):
 
 def test_a_side_of_several_agents_plays_as_a_team():
     env, params = jaxmarl_envs.make("crypto")
-    learner = tiny_learner(env, params, policies="ensemble:2")
+    learner = tiny_learner(env, params, mapping="ensemble:2")
     population = quick_jit(learner.init_population)(jax.random.key(0))
     report = cross_play(learner, population, 4, row_agents=("bob_0", "alice_0"))
     assert report["rows"] == {

@@ -55,13 +55,13 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def make_config(network=MLP8, policies="shared", specs=None, **spec):
+def make_config(network=MLP8, mapping="shared", policies=None, **spec):
     return TrainConfig(
         num_envs=2,
         num_steps=8,
-        policies=policies,
-        policy=PolicySpec(network=network, **spec),
-        specs=specs or {},
+        mapping=policies,
+        default_policy=PolicySpec(network=network, **spec),
+        policies=policies or {},
     )
 
 
@@ -322,8 +322,8 @@ def test_all_members_of_an_ensemble_are_exploited(board, table):
 
 
 LEAGUE = {
-    "policies": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
-    "specs": {"past": Snapshots("main", size=2, add_every=1)},
+    "mapping": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
+    "policies": {"past": Snapshots("main", size=2, add_every=1)},
 }
 
 

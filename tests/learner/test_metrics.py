@@ -66,7 +66,7 @@ def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):
     env, params = scenario(name)
     monkeypatch.setattr(ppo, "update", no_update)
     learner = tiny_learner(
-        env, params, policies="per_agent", num_envs=ENVS, num_steps=num_steps,
+        env, params, mapping="per_agent", num_envs=ENVS, num_steps=num_steps,
         memory=num_steps == 2, normalise_advantages=False,
     )  # fmt: skip
     state = quick_jit(learner.init)(jax.random.key(3))
@@ -168,8 +168,8 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     env = RandomLives()
     tables = ({"*": "left"}, {"*": "right"}, {"*": "script"})
     learner = tiny_learner(
-        env, env.default_params, policies=Matchups(tables), num_envs=ENVS, num_steps=TICKS,
-        config={"specs": {"script": Scripted("random")}},
+        env, env.default_params, mapping=Matchups(tables), num_envs=ENVS, num_steps=TICKS,
+        config={"policies": {"script": Scripted("random")}},
     )  # fmt: skip
     players = learner.players
     assert not players.is_fixed
@@ -270,7 +270,7 @@ def test_the_observation_after_the_last_tick_can_be_at_fault():
 def trained():
     """Three iterations of a learner with a policy that never decides."""
     env = RandomLives()
-    learner = tiny_learner(env, env.default_params, policies="per_agent", num_envs=ENVS)
+    learner = tiny_learner(env, env.default_params, mapping="per_agent", num_envs=ENVS)
     state = quick_jit(learner.init)(jax.random.key(0))
     step = quick_jit(learner.train_step)
     each = []

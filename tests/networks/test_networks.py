@@ -30,9 +30,9 @@ def learner_for(network, env="tic_tac_toe", policies="shared", spec=None, **kwar
     config = TrainConfig(
         num_envs=2,
         num_steps=4,
-        policies=policies,
-        policy=PolicySpec(network=network, **(spec or {})),
-        ppo=PPOConfig(num_epochs=1, num_minibatches=1),
+        mapping=policies,
+        default_policy=PolicySpec(network=network, **(spec or {})),
+        default_ppo=PPOConfig(num_epochs=1, num_minibatches=1),
     )
     return make_learner(env, params, config)
 

@@ -25,7 +25,7 @@ def roster(env, config):
 
 
 def test_policies_of_equal_shape_share_a_bank_and_others_do_not():
-    players, plans = roster(RandomLives(), TrainConfig(policies="per_agent"))
+    players, plans = roster(RandomLives(), TrainConfig(mapping="per_agent"))
     assert [[member.name for member in plan.members] for plan in plans] == [["a", "b"], ["c"]]
     assert [seats.encoder.slots for seats in players.banks] == [(0, 1), (2,)]
     assert [seats.bank.distribution.num_outputs for seats in players.banks] == [3, 4]
@@ -35,7 +35,7 @@ def test_policies_of_equal_shape_share_a_bank_and_others_do_not():
 def test_a_few_features_more_or_less_share_a_bank():
     env, _ = jaxmarl_envs.make("crypto")  # eve sees 4 features, the others 8
     for policies in ("per_agent", "shared"):
-        players, _ = roster(env, TrainConfig(policies=policies))
+        players, _ = roster(env, TrainConfig(mapping=policies))
         assert [seats.bank.input_shape for seats in players.banks] == [(8,)]
         assert players.banks[0].encoder.slots == (0, 1, 2)
 
@@ -51,10 +51,10 @@ class Widths(RandomLives):
 
 
 def test_networks_are_sized_for_the_agents_that_they_can_play():
-    players, _ = roster(Widths(), TrainConfig(policies="per_agent"))
+    players, _ = roster(Widths(), TrainConfig(mapping="per_agent"))
     assert [seats.bank.input_shape for seats in players.banks] == [(16,), (17,)]
     mixed = {"a": ["one", "two"], "c": "two", "b": "three"}
-    players, plans = roster(Widths(), TrainConfig(policies=mixed))
+    players, plans = roster(Widths(), TrainConfig(mapping=mixed))
     widths = {
         member.name: seats.bank.input_shape[0]
         for seats, plan in zip(players.banks, plans, strict=True)
@@ -69,14 +69,14 @@ def test_unequal_networks_and_unequal_updates_make_banks():
         "first": PolicySpec(network=LSTM(lstm_size=4)),
         "second": PolicySpec(network=MLP(hidden_sizes=(4,)), ppo=PPOConfig(learning_rate=1.0)),
     }
-    config = TrainConfig(policies={"*": ["first", "second", "third", "fourth"]}, specs=specs)
+    config = TrainConfig(mapping={"*": ["first", "second", "third", "fourth"]}, policies=specs)
     players, plans = roster(env, config)
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first"], ["second"], ["third", "fourth"]]
     assert players.names == ("first", "second", "third", "fourth")
     tick = PPOConfig(discount_by="tick")
     specs = {"third": PolicySpec(ppo=tick), "fourth": PolicySpec(trainable=False)}
-    _, plans = roster(env, TrainConfig(policies=config.policies, specs=specs))
+    _, plans = roster(env, TrainConfig(mapping=config.mapping, policies=specs))
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first", "second", "fourth"], ["third"]]
     assert [plan.num_trainable for plan in plans] == [2, 1]
@@ -90,7 +90,7 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
         "still": PolicySpec(trainable=False),
     }
     mapping = {"*": ["dull", "old", "still", "new"]}
-    players, _ = roster(env, TrainConfig(policies=mapping, specs=specs))
+    players, _ = roster(env, TrainConfig(mapping=mapping, policies=specs))
     assert players.names == ("new", "still", "old@0", "old@1", "dull")
     assert [players.policies[k] for k in players.policy_of] == [
         "new",
@@ -109,7 +109,7 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
 
 
 def test_continuous_agents_have_their_own_dimensions():
-    players, _ = roster(Reach(), TrainConfig(policies="per_agent"))
+    players, _ = roster(Reach(), TrainConfig(mapping="per_agent"))
     assert [seats.bank.distribution.num_outputs for seats in players.banks] == [2, 4]
     np.testing.assert_array_equal(players.banks[0].encoder.action_high, [[3.0]])
     np.testing.assert_array_equal(players.banks[1].encoder.action_low, [[0.0, -2.0]])
@@ -140,7 +140,7 @@ def test_a_draw_is_held_for_a_life_and_made_anew_for_the_next(num_steps):
     env = RandomLives()
     mapping = Ensemble(3, weights=(2, 1, 1))
     learner = tiny_learner(
-        env, env.default_params, policies=mapping, num_envs=ENVS, network={"hidden_sizes": (2,)}
+        env, env.default_params, mapping=mapping, num_envs=ENVS, network={"hidden_sizes": (2,)}
     )
     (player, alive, ended, over), slots = play(learner, num_steps, -(-84 // num_steps))
     names = np.array(learner.players.names)
@@ -169,7 +169,7 @@ def test_a_rebirth_redraws_its_own_slot_alone():
     learner = tiny_learner(
         env,
         env.default_params,
-        policies=Ensemble(4, joint=True),
+        mapping=Ensemble(4, joint=True),
         num_envs=64,
         network={"hidden_sizes": (2,)},
     )
@@ -187,7 +187,7 @@ def test_a_function_sees_how_many_episodes_there_were():
 
     env = Duel()
     learner = tiny_learner(
-        env, None, policies=MappingFunction(every_third, ("often", "seldom")), num_envs=2
+        env, None, mapping=MappingFunction(every_third, ("often", "seldom")), num_envs=2
     )
     (player, _, _, over), _ = play(learner, 4, 8)
     before = np.concatenate([np.zeros((1, 2), int), np.cumsum(over, 0)[:-1]])
@@ -207,8 +207,8 @@ def test_scripted_actions_reach_the_environment_and_train_nothing():
     learner = tiny_learner(
         env,
         params,
-        policies={"eve_0": "fixed", "bob_0": "bob", "alice_0": "fixed"},
-        config={"specs": {"fixed": Scripted(says_two)}},
+        mapping={"eve_0": "fixed", "bob_0": "bob", "alice_0": "fixed"},
+        config={"policies": {"fixed": Scripted(says_two)}},
         num_envs=4,
         num_steps=6,
     )
@@ -226,8 +226,8 @@ def test_frozen_policies_do_not_change_by_a_bit():
     learner = tiny_learner(
         env,
         None,
-        policies={"*": ["learns", "frozen"]},
-        config={"specs": {"frozen": PolicySpec(network=MLP(hidden_sizes=(8,)), trainable=False,
+        mapping={"*": ["learns", "frozen"]},
+        config={"policies": {"frozen": PolicySpec(network=MLP(hidden_sizes=(8,)), trainable=False,
                                                normalise_observations=True)}},
         spec={"normalise_observations": True},
         num_envs=16,
@@ -264,14 +264,14 @@ class TwoActions(nn.Module):
 def test_a_network_of_another_shape_is_named_with_its_agents():
     specs = {"c": PolicySpec(network=TwoActions())}
     with pytest.raises(ValueError, match="policy c, which plays c: network TwoActions returned"):
-        roster(RandomLives(), TrainConfig(policies="per_agent", specs=specs))
+        roster(RandomLives(), TrainConfig(mapping="per_agent", policies=specs))
 
 
 def test_a_network_with_memory_and_one_without_train_side_by_side():
     env = RandomLives()
     specs = {"b": PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=4))}
     learner = tiny_learner(
-        env, env.default_params, policies="per_agent", config={"specs": specs}, num_envs=8
+        env, env.default_params, mapping="per_agent", config={"policies": specs}, num_envs=8
     )
     assert [seats.bank.is_recurrent for seats in learner.players.banks] == [False, True, False]
     state = quick_jit(learner.init)(jax.random.key(0))
@@ -294,8 +294,8 @@ def test_nothing_but_frozen_policies_is_refused():
     ("make", "words"),
     [
         (lambda: Scripted(["random"]), ["['random']", "baseline"]),
-        (lambda: TrainConfig(specs=3), ["specs", "3"]),
-        (lambda: TrainConfig(policy=3), ["PolicySpec", "3"]),
+        (lambda: TrainConfig(policies=3), ["specs", "3"]),
+        (lambda: TrainConfig(default_policy=3), ["PolicySpec", "3"]),
         (lambda: Ensemble(2, weights=3), ["ensemble", "3"]),
     ],
 )
@@ -319,7 +319,7 @@ def test_what_is_no_policy_is_refused_at_once(make, words):
 )
 def test_what_does_not_fit_is_said(specs, words):
     with pytest.raises(ValueError) as error:
-        roster(Duel(), TrainConfig(policies="per_agent", specs=specs))
+        roster(Duel(), TrainConfig(mapping="per_agent", policies=specs))
     for word in words:
         assert word in str(error.value)
 
@@ -330,8 +330,8 @@ def test_matchups_with_snapshots_make_the_next_rollout_play_them():
     learner = tiny_learner(
         env,
         None,
-        policies=mapping,
-        config={"specs": {"old": Snapshots("q", size=3, add_every=1)}},
+        mapping=mapping,
+        config={"policies": {"old": Snapshots("q", size=3, add_every=1)}},
         num_envs=64,
         num_steps=6,
         learning_rate=0.05,

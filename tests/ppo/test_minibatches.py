@@ -201,7 +201,7 @@ def test_draws_spread_by_the_lives_that_draw():
     def spread(num_envs, policies):
         policy = PolicySpec(network=MLP(hidden_sizes=(8,)))
         config = TrainConfig(
-            num_envs=num_envs, num_steps=25, policies=policies, policy=policy, num_devices=1
+            num_envs=num_envs, num_steps=25, mapping=policies, default_policy=policy, num_devices=1
         )
         players = make_learner(env, env_params, config).players
         return build._spread_of_draws(players, players.banks[0], len(players.policies), num_envs)

@@ -35,7 +35,7 @@ def played(request):
     policies, num_envs = request.param
     env = Ledger(RandomLives(), TICKS)
     learner = tiny_learner(
-        env, env.default_params, memory=True, policies=policies, num_envs=num_envs
+        env, env.default_params, memory=True, mapping=policies, num_envs=num_envs
     )
 
     @quick_jit

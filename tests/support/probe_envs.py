@@ -483,9 +483,9 @@ def tiny_learner(
         TrainConfig(
             num_envs=num_envs,
             num_steps=num_steps,
-            policies=policies,
-            policy=PolicySpec(network=module, **(spec or {})),
-            ppo=PPOConfig(**ppo),
+            mapping=policies,
+            default_policy=PolicySpec(network=module, **(spec or {})),
+            default_ppo=PPOConfig(**ppo),
             **{"stagger_starts": False, **(config or {})},
         ),
     )

@@ -107,9 +107,9 @@ CONFIG = TrainConfig(
     total_env_steps=10 * NUM_ENVS * NUM_STEPS,
     num_envs=NUM_ENVS,
     num_steps=NUM_STEPS,
-    policies="per_agent",
-    policy=PolicySpec(network=MLP(hidden_sizes=(4,)), normalise_observations=True),
-    ppo=PPOConfig(num_epochs=2, num_minibatches=2, learning_rate=STEADY),
+    mapping="per_agent",
+    default_policy=PolicySpec(network=MLP(hidden_sizes=(4,)), normalise_observations=True),
+    default_ppo=PPOConfig(num_epochs=2, num_minibatches=2, learning_rate=STEADY),
     log_interval=3,
 )
 
@@ -346,8 +346,8 @@ def test_load_run_refuses_what_does_not_fit(result, tmp_path):
 
 LEAGUE = {
     "env": Rounds(),
-    "policies": {"ann_0": "main", "bob_0": "past"},
-    "specs": {"past": Snapshots("main", size=3, add_every=2)},
+    "mapping": {"ann_0": "main", "bob_0": "past"},
+    "policies": {"past": Snapshots("main", size=3, add_every=2)},
     "stagger_starts": False,
 }
 

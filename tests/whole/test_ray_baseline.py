@@ -348,9 +348,9 @@ def test_our_side_trains_every_scenario_as_it_says():
     for name, scenario in SCENARIOS.items():
         env, _, config = make_run(scenario, seed=3)
         assert env.agents == scenario.agents
-        assert (config.seed, config.ppo.num_epochs) == (3, 4)
-        assert (config.policy.network.memory_size or None) == scenario.lstm_size, name
-        assert tuple(config.policy.network.hidden_sizes) == scenario.hidden_sizes
+        assert (config.seed, config.default_ppo.num_epochs) == (3, 4)
+        assert (config.default_policy.network.memory_size or None) == scenario.lstm_size, name
+        assert tuple(config.default_policy.network.hidden_sizes) == scenario.hidden_sizes
 
 
 @pytest.mark.slow

@@ -33,8 +33,8 @@ def run_blocks(path):
 
 def test_policies_are_made_as_the_document_says():
     specs = run_blocks(ROOT / "docs" / "policies.md")["specs"]
-    config = TrainConfig(policies={"*": list(specs)}, specs=specs)
-    assert config.specs["past"].of == "thinker"
+    config = TrainConfig(mapping={"*": list(specs)}, policies=specs)
+    assert config.policies["past"].of == "thinker"
 
 
 def test_what_rllib_users_ask_for_runs(tmp_path, monkeypatch):

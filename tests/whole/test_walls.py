@@ -43,7 +43,7 @@ def test_memory_agents_that_skip_ticks_and_rollouts_that_cut_games():
 def test_a_zero_sum_game_has_mean_return_zero_in_rollouts_of_one_tick():
     """The loser's last reward arrives on the winner's move, here always in another rollout."""
     env, params = jaxmarl_envs.make("tic_tac_toe")
-    _, state, step = start(env, params, policies="per_agent", num_envs=8, num_steps=1)
+    _, state, step = start(env, params, mapping="per_agent", num_envs=8, num_steps=1)
     sums = np.zeros(2)
     games, trained = 0.0, np.zeros(2)
     for _ in range(40):
@@ -61,7 +61,7 @@ def test_a_zero_sum_game_has_mean_return_zero_in_rollouts_of_one_tick():
 def test_a_life_that_ends_as_another_begins_is_one_episode_with_both():
     """A is gone for good before B has ever been seen; B's first decision is trained too."""
     env, params = jaxmarl_envs.make("relay")
-    _, state, step = start(env, params, policies="per_agent", num_envs=4, num_steps=4)
+    _, state, step = start(env, params, mapping="per_agent", num_envs=4, num_steps=4)
     episodes, lives, trained, rewards = 0.0, np.zeros(2), np.zeros(2), np.zeros(2)
     for _ in range(6):
         state, metrics = step(state)
@@ -104,8 +104,8 @@ def test_every_policy_has_its_own_gamma_lambda_and_learning_rate():
         "long": PolicySpec(network=network, ppo=PPOConfig(**ppo, gamma=0.9)),
     }
     learner = tiny_learner(
-        Pair(), ConstantParams(length=5, truncate=True), policies="per_agent", num_envs=8,
-        num_steps=10, config={"specs": specs},
+        Pair(), ConstantParams(length=5, truncate=True), mapping="per_agent", num_envs=8,
+        num_steps=10, config={"policies": specs},
     )  # fmt: skip
     assert len(learner.players.banks) == 1
     state = quick_jit(learner.init)(jax.random.key(0))
@@ -119,7 +119,7 @@ def test_every_policy_has_its_own_gamma_lambda_and_learning_rate():
 
 def test_advantages_are_standardised_over_ones_own_trained_rows_alone():
     env, params = jaxmarl_envs.make("crypto")
-    learner = tiny_learner(env, params, policies="per_agent", num_envs=6, num_steps=9)
+    learner = tiny_learner(env, params, mapping="per_agent", num_envs=6, num_steps=9)
     seen = []
 
     learner = with_spy(learner, lambda pack, *args: seen.append(pack(*args)))
@@ -153,8 +153,10 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
     _, state, step = start(
         env,
         params,
-        policies=MappingFunction(frozen_first, ("learns", "frozen")),
-        config={"specs": {"frozen": PolicySpec(network=MLP(hidden_sizes=(8,)), trainable=False)}},
+        mapping=MappingFunction(frozen_first, ("learns", "frozen")),
+        config={
+            "policies": {"frozen": PolicySpec(network=MLP(hidden_sizes=(8,)), trainable=False)}
+        },
         num_envs=4,
         num_steps=9,
     )
@@ -171,7 +173,7 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
 
 def test_random_ensembles_of_agents_of_unequal_spaces_train():
     env, params = jaxmarl_envs.make("multi_spaces")
-    learner, state, step = start(env, params, policies="ensemble:2", num_envs=16, num_steps=4)
+    learner, state, step = start(env, params, mapping="ensemble:2", num_envs=16, num_steps=4)
     widths = [seats.bank.input_shape for seats in learner.players.banks]
     assert widths == [(10,), (20,)]
     for _ in range(3):

@@ -34,7 +34,7 @@ _LEARNING = ("PPOTorchPolicy", "PPOTF1Policy", "PPOTF2Policy", "DefaultPPOTorchR
 _RANDOM = ("RandomPolicy", "RandomRLModule")
 _MAPPING_NEEDED = """\
 policy_mapping_fn is Python code that RLlib calls for every agent of every episode, and cannot be \
-translated; say with policies= who plays whom among {names}: a table such as {table}, in which a \
+translated; say with mapping= who plays whom among {names}: a table such as {table}, in which a \
 list of policies is drawn from, Matchups of several tables, or any other mapping of \
 jaxmarl_ppo.policies.mapping"""
 
@@ -102,49 +102,49 @@ def read_policies(values: Mapping[str, Any], findings: Findings) -> dict[str, RL
 
 
 def choose_mapping(
-    names: Sequence[str], policies: MappingSpec | None, only_default: bool, findings: Findings
+    names: Sequence[str], mapping: MappingSpec | None, only_default: bool, findings: Findings
 ) -> tuple[MappingSpec, set[str]]:
     """Who plays whom, and which of RLlib's policies have a part in it.
 
     Args:
         names: RLlib's policies.
-        policies: what the user says.
+        mapping: what the user says.
         only_default: whether RLlib's configuration names no policies of its own.
         findings: what there is to tell.
 
     Raises:
         ValueError: several policies and no mapping, or a mapping to policies that there are not.
     """
-    if policies is None and only_default:
+    if mapping is None and only_default:
         return "shared", set(names)
-    if policies is None and len(names) == 1:
+    if mapping is None and len(names) == 1:
         return {"*": names[0]}, set(names)
-    if policies is None:
+    if mapping is None:
         table = "{" + ", ".join(f"'agent_{i}': {n!r}" for i, n in enumerate(names[:2])) + "}"
         raise ValueError(_MAPPING_NEEDED.format(names=", ".join(names), table=table))
-    named = _named(policies)
+    named = _named(mapping)
     if only_default or named is None:
-        return policies, set(names)
+        return mapping, set(names)
     if named - set(names):
         raise ValueError(
-            f"policies= names {', '.join(sorted(named - set(names)))}; the policies of RLlib's "
+            f"mapping= names {', '.join(sorted(named - set(names)))}; the policies of RLlib's "
             f"configuration are {', '.join(names)}"
         )
     for name in names:
         if name not in named:
             findings.note(f"policies.{name}: no agent is ever played by it; left out")
-    return policies, named
+    return mapping, named
 
 
-def _named(policies: MappingSpec) -> set[str] | None:
+def _named(mapping: MappingSpec) -> set[str] | None:
     """The policies of a mapping; None where they depend on the agents."""
-    if isinstance(policies, MappingFunction):
-        return set(policies.policies)
-    if isinstance(policies, Matchups):
-        return {name for table in policies.tables for name in table.values()}
-    if isinstance(policies, str | Ensemble):
+    if isinstance(mapping, MappingFunction):
+        return set(mapping.policies)
+    if isinstance(mapping, Matchups):
+        return {name for table in mapping.tables for name in table.values()}
+    if isinstance(mapping, str | Ensemble):
         return None
-    choices = [[choice] if isinstance(choice, str) else choice for choice in policies.values()]
+    choices = [[choice] if isinstance(choice, str) else choice for choice in mapping.values()]
     return {name for choice in choices for name in choice}
 
 
@@ -194,8 +194,8 @@ def _is_random(cls: Any, key: str, findings: Findings) -> bool:
         findings.lose(
             key,
             cls,
-            "give the network: dataclasses.replace(config, specs={...: PolicySpec(network=...)}), "
-            "or a script: Scripted(function)",
+            "give the network: dataclasses.replace(config, policies={...: PolicySpec(network=...)})"
+            ", or a script: Scripted(function)",
         )
     return name in _RANDOM
 

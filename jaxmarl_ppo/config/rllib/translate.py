@@ -61,7 +61,7 @@ def from_rllib_config(
     config: Any,
     *,
     total_env_steps: int = TrainConfig.total_env_steps,
-    policies: MappingSpec | None = None,
+    mapping: MappingSpec | None = None,
     decisions_per_step: DecisionsPerStep | None = None,
     num_envs: int | None = None,
     ignore: Collection[str] = (),
@@ -76,8 +76,8 @@ def from_rllib_config(
     Args:
         config: a `PPOConfig`, or a dict with any of its keys under their present or former names.
         total_env_steps: how long to train; RLlib's configuration does not say.
-        policies: who plays whom, see `jaxmarl_ppo.policies.mapping`; in the place of RLlib's
-            `policy_mapping_fn`. Needed where there are several policies.
+        mapping: which policy plays which agent, see `jaxmarl_ppo.policies.mapping`; in the place of
+            RLlib's `policy_mapping_fn`. Needed where there are several policies.
         decisions_per_step: decisions that each policy takes per environment step, or a table by
             policy: RLlib counts a minibatch in these. None for 1 each.
         num_envs: parallel environments, instead of RLlib's; the batch of an iteration stays.
@@ -91,7 +91,7 @@ def from_rllib_config(
     translation = translate_rllib_config(
         config,
         total_env_steps=total_env_steps,
-        policies=policies,
+        mapping=mapping,
         decisions_per_step=decisions_per_step,
         num_envs=num_envs,
     )
@@ -119,7 +119,7 @@ def translate_rllib_config(
     config: Any,
     *,
     total_env_steps: int = TrainConfig.total_env_steps,
-    policies: MappingSpec | None = None,
+    mapping: MappingSpec | None = None,
     decisions_per_step: DecisionsPerStep | None = None,
     num_envs: int | None = None,
 ) -> Translation:
@@ -135,7 +135,7 @@ def translate_rllib_config(
     sort_out(values, findings)
     members = read_policies(values, findings)
     only_default = is_default(values["policies"], TRANSLATED["policies"]) and len(members) == 1
-    mapping, playing = choose_mapping(list(members), policies, only_default, findings)
+    mapping, playing = choose_mapping(list(members), mapping, only_default, findings)
     members = {name: policy for name, policy in members.items() if name in playing}
     rates = _rates(decisions_per_step, members)
     total_rate = None if decisions_per_step is None else sum(rates.values())
@@ -157,10 +157,10 @@ def translate_rllib_config(
             num_envs=batch.num_envs,
             num_steps=batch.num_steps,
             seed=TrainConfig.seed if seed is None else seed,
-            policies=mapping,
-            policy=policy,
-            ppo=ppo,
-            specs=specs,
+            mapping=mapping,
+            default_policy=policy,
+            default_ppo=ppo,
+            policies=specs,
         ),
         tuple(findings.notes),
         findings.lost,

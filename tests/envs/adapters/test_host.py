@@ -659,9 +659,9 @@ def test_tic_tac_toe_of_pettingzoo_is_learnt_against_a_random_player(tmp_path):
     config = TrainConfig(
         total_env_steps=80_000,
         num_envs=16,
-        policies={"player_1": "learner", "player_2": "random"},
-        specs={"random": Scripted("random")},
-        ppo=PPOConfig(learning_rate=2e-3, entropy_coef=0.02),
+        mapping={"player_1": "learner", "player_2": "random"},
+        policies={"random": Scripted("random")},
+        default_ppo=PPOConfig(learning_rate=2e-3, entropy_coef=0.02),
     )
     trainer = Trainer(env, params, config, tmp_path / "run", progress=False)
     result = trainer.train()
