@@ -10,16 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxmarl_ppo.config.mapping import Draw, Ensemble, MappingFunction, Matchups
+    from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+    from jaxmarl_ppo.config.ppo import PPOConfig
     from jaxmarl_ppo.config.presets import PRESETS, Preset, preset
-    from jaxmarl_ppo.config.train import Linear, PolicySpec, PPOConfig, TrainConfig
+    from jaxmarl_ppo.config.schedules import Linear
+    from jaxmarl_ppo.config.train import TrainConfig
     from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
     from jaxmarl_ppo.deploy.policy import Policy
-    from jaxmarl_ppo.devices.sharding import use_cpu_cores
     from jaxmarl_ppo.learner.build import make_learner
-    from jaxmarl_ppo.learner.league_results import Snapshots
+    from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-    from jaxmarl_ppo.policies.mapping import Draw, Ensemble, MappingFunction, Matchups
-    from jaxmarl_ppo.policies.scripted import Scripted
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
     from jaxmarl_ppo.training.trainer import (
         EnvironmentFault,
@@ -32,23 +33,23 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "CNN": "networks.actor_critic",
-    "Draw": "policies.mapping",
-    "Ensemble": "policies.mapping",
+    "Draw": "config.mapping",
+    "Ensemble": "config.mapping",
     "EnvironmentFault": "training.trainer",
     "ExportedPolicy": "deploy.exported",
     "LSTM": "networks.actor_critic",
-    "Linear": "config.train",
+    "Linear": "config.schedules",
     "LoadedRun": "runs.run_folder",
     "MLP": "networks.actor_critic",
-    "MappingFunction": "policies.mapping",
-    "Matchups": "policies.mapping",
-    "PPOConfig": "config.train",
+    "MappingFunction": "config.mapping",
+    "Matchups": "config.mapping",
+    "PPOConfig": "config.ppo",
     "PRESETS": "config.presets",
     "Policy": "deploy.policy",
-    "PolicySpec": "config.train",
+    "PolicySpec": "config.policies",
     "Preset": "config.presets",
-    "Scripted": "policies.scripted",
-    "Snapshots": "learner.league_results",
+    "Scripted": "config.policies",
+    "Snapshots": "config.policies",
     "TrainConfig": "config.train",
     "TrainResult": "training.trainer",
     "Trainer": "training.trainer",
@@ -57,7 +58,7 @@ _MODULES = {
     "load_run": "runs.run_folder",
     "make_learner": "learner.build",
     "preset": "config.presets",
-    "use_cpu_cores": "devices.sharding",
+    "use_cpu_cores": "machine.cores",
 }
 
 __all__ = [

@@ -49,7 +49,7 @@ def runs() -> dict[str, Run]:
     """Environment, its arguments and configuration by name: every kind of thing there is."""
 
     def config(num_iterations: int, num_envs: int, num_steps: int, **kwargs: Any) -> TrainConfig:
-        kwargs = {"policy": SMALL_MLP, "ppo": SHORT, "num_devices": 1, **kwargs}
+        kwargs = {"default_policy": SMALL_MLP, "default_ppo": SHORT, "num_devices": 1, **kwargs}
         total = num_iterations * num_envs * num_steps
         return TrainConfig(
             total_env_steps=total, num_envs=num_envs, num_steps=num_steps, log_interval=2, **kwargs

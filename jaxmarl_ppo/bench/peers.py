@@ -21,7 +21,8 @@ import numpy as np
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.devices.sharding import BY_ENV, Devices, can_spread, even_share
+from jaxmarl_ppo.devices.sharding import BY_ENV, Devices
+from jaxmarl_ppo.machine.cores import even_share
 from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import PyTree
 
@@ -59,7 +60,7 @@ class Share(NamedTuple):
     @classmethod
     def of(cls, num_envs: int) -> "Share":
         """Over as many devices as they can be shared out to evenly."""
-        num_devices = even_share(num_envs, jax.local_device_count() if can_spread() else 1)
+        num_devices = even_share(num_envs, jax.local_device_count())
         return cls(num_devices, num_envs // num_devices)
 
 

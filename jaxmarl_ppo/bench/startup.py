@@ -27,8 +27,9 @@ def main(request: str) -> None:
 
     from jaxmarl_ppo.bench.training import Workload
     from jaxmarl_ppo.devices.compilation import compile_run
-    from jaxmarl_ppo.devices.sharding import Devices, use_cpu_cores
+    from jaxmarl_ppo.devices.sharding import Devices
     from jaxmarl_ppo.machine import awake
+    from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.runs.log import peak_memory_mb
 
     asked = json.loads(request)

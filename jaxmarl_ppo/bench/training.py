@@ -23,7 +23,9 @@ import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.bench.flops import matmul_gflops, step_flops
 from jaxmarl_ppo.bench.peers import Share, time_calls, time_env
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.sharding import (
     BY_ENV,
     SAME,

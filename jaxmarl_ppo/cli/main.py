@@ -166,7 +166,7 @@ def _bench(args: list[str]) -> int:
 
 def _use_cpu_cores(num_cores: int | None = None) -> None:
     """Spread training over the CPU's cores, unless JAX runs already and has its devices."""
-    from jaxmarl_ppo.devices.sharding import use_cpu_cores
+    from jaxmarl_ppo.machine.cores import use_cpu_cores
 
     with contextlib.suppress(ValueError):
         use_cpu_cores(num_cores)

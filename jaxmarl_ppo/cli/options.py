@@ -13,8 +13,10 @@ from tyro.constructors import ConstructorRegistry
 import jaxmarl_envs
 from jaxmarl_ppo.cli.values import Count, Dtype, MappingOption, schedule_rule
 from jaxmarl_ppo.config.as_json import network_kind
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.presets import preset
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
 NetworkKind = Literal["mlp", "lstm", "cnn"]
@@ -65,9 +67,9 @@ class TrainOptions:
         separate_critic: actor and critic share no layer.
         dtype: what layers are computed in; parameters stay float32. bfloat16 is for accelerators.
         mapping: one policy for all, one per agent, so many per agent of which one is drawn for
-            every episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as `car_*=car`
-            stand for several agents. What the preset says about single policies goes with the
-            preset's own mapping.
+            every episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as
+            `car_*=car` stand for several agents. What the preset says about single policies goes
+            with the preset's own mapping.
         prev_action: append the agent's previous action to its features.
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot.

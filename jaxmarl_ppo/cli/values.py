@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from tyro.constructors import PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from jaxmarl_ppo.config.as_json import mapping_from_json, mapping_to_json
-from jaxmarl_ppo.config.train import Linear, ScheduleSpec
-from jaxmarl_ppo.policies.mapping import Ensemble, MappingSpec, Matchups
+from jaxmarl_ppo.config.mapping import Ensemble, MappingSpec, Matchups
+from jaxmarl_ppo.config.schedules import Linear, ScheduleSpec
 
 Dtype = Literal["float32", "bfloat16"]
 

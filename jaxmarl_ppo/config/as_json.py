@@ -18,11 +18,12 @@ import numpy as np
 from flax import linen as nn
 from flax import serialization
 
-from jaxmarl_ppo.config.train import Linear, PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.learner.league_results import Snapshots
+from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
+from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
-from jaxmarl_ppo.policies.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
-from jaxmarl_ppo.policies.scripted import Scripted
 from jaxmarl_ppo.types import PyTree
 
 # Fields of a network that the environment decides, and those of every flax module.

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxmarl_ppo.config.train import Linear, PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.learner.league_results import Snapshots
+from jaxmarl_ppo.config.mapping import Ensemble, Matchups
+from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
-from jaxmarl_ppo.policies.mapping import Ensemble, Matchups
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """From a policy to a file that acts with JAX alone, checked against the original."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import jax.export
@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo import __version__
-from jaxmarl_ppo.deploy.actor import Rows, pad_rows
+from jaxmarl_ppo.deploy.actor import Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
+from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.population_file import write_atomically
-
-if TYPE_CHECKING:
-    from jaxmarl_ppo.deploy.policy import Policy
+from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.types import Policies
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -26,8 +25,49 @@ NUM_CHECKED_ROWS = 33
 FINE_ROUNDING, COARSE_ROUNDING = 1e-5, 1e-2
 
 
+class ExportablePolicy(Protocol):
+    """What is needed of a `Policy` to export it."""
+
+    @property
+    def signature(self) -> Signature:
+        """What it takes and returns."""
+        ...
+
+    @property
+    def bank(self) -> PolicyBank:
+        """The network and its distribution."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of continuous actions, `[slots, N]` each."""
+        ...
+
+    @property
+    def params(self) -> Policies:
+        """Parameters and normalisers, `[1, ...]`."""
+        ...
+
+    def decide(
+        self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """See `Actor.decide`."""
+        ...
+
+    def forward(
+        self, params: Any, inputs: Rows, hidden: list[jax.Array]
+    ) -> tuple[list[jax.Array], jax.Array, jax.Array]:
+        """See `Policy.forward`."""
+        ...
+
+    @property
+    def act(self) -> Callable[..., Any]:
+        """See `Actor.act`."""
+        ...
+
+
 def export_policy(
-    policy: "Policy",
+    policy: ExportablePolicy,
     path: str | Path,
     platforms: Sequence[str] = PLATFORMS,
     batch: str | int = "b",
@@ -60,7 +100,7 @@ def check_new_file(path: str | Path) -> Path:
 
 
 def make_programs(
-    policy: "Policy", platforms: tuple[str, ...], batch: str | int
+    policy: ExportablePolicy, platforms: tuple[str, ...], batch: str | int
 ) -> dict[str, jax.export.Exported]:
     """The policy's two programs, with its parameters inside.
 
@@ -97,7 +137,7 @@ def make_programs(
     }
 
 
-def check_same(policy: "Policy", exported: ExportedPolicy) -> None:
+def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     """Compare greedy and sampled actions, and memory, on random inputs.
 
     Actions may differ only where the policy likes both alike, to within rounding.
@@ -135,7 +175,9 @@ def _far(a: jax.Array, b: jax.Array, rounding: float) -> np.ndarray:
     return np.array([not (row <= rounding).all() for row in gap])
 
 
-def random_inputs(policy: "Policy", num_rows: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def random_inputs(
+    policy: ExportablePolicy, num_rows: int
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Inputs by name, and memory: of any of the policy's agents, in full width."""
     signature, rng = policy.signature, np.random.default_rng(num_rows)
     seats = list(signature.seats.values())
@@ -167,7 +209,7 @@ def random_inputs(policy: "Policy", num_rows: int) -> tuple[dict[str, Any], tupl
 
 
 def _prefers(
-    policy: "Policy", call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
+    policy: ExportablePolicy, call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
 ) -> np.ndarray:
     """`[B]` bool: where the policy clearly prefers the first discrete action to the second."""
     (inputs, hidden, key), (ours, theirs) = call, map(np.asarray, actions)

@@ -5,7 +5,6 @@ step takes the sum. On a CPU a core is worth more as a device of its own than as
 products of this size take about as long as waking another thread for half of them.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,15 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.machine.awake import usable_cores
 from jaxmarl_ppo.rollout.rollout import Rollout
 from jaxmarl_ppo.types import BankState, FrozenBank, PyTree, TrainState
 
 AXIS = "devices"
-# Unless a configuration says otherwise, no device has fewer environments: with so few, exchanging
-# gradients costs more than another core gains.
-MIN_ENVS_PER_DEVICE = 8
 # Compiler options on a CPU. XLA keeps to vectors of 256 bits where a core has 512; others are not
 # affected.
 WIDE_VECTORS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
@@ -33,79 +27,6 @@ ONE_CORE_EACH: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 SAME: Any = PartitionSpec()
 BY_ENV: Any = PartitionSpec(AXIS)
 BY_TICK_AND_ENV: Any = PartitionSpec(None, AXIS)
-
-
-def use_cpu_cores(num_cores: int | None = None) -> None:
-    """Make every CPU core a device; to be called before anything else is done with JAX.
-
-    Training then spreads its environments over them. Where JAX runs on accelerators nothing
-    changes.
-
-    Args:
-        num_cores: how many; None for all that this process may use.
-
-    Raises:
-        ValueError: fewer than one, or JAX has started already.
-    """
-    if num_cores is not None and num_cores < 1:
-        raise ValueError(f"num_cores must be at least 1, got {num_cores}")
-    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return  # the user has said it already, and JAX takes only one of the two
-    try:
-        jax.config.update("jax_num_cpu_devices", num_cores or usable_cores())
-    except RuntimeError as error:
-        raise ValueError(
-            "use_cpu_cores must be called before JAX starts, which the first array or environment "
-            "makes it do; call it right after the imports"
-        ) from error
-
-
-def can_spread() -> bool:
-    """Whether this JAX compiles a training step for several devices; that of 0.11 crashes on it."""
-    return jax.__version_info__ < (0, 11)
-
-
-def even_share(num_envs: int, most: int) -> int:
-    """Devices, at most so many, over which environments can be spread evenly."""
-    return max(n for n in range(1, most + 1) if num_envs % n == 0)
-
-
-def choose_num_devices(config: TrainConfig, steps_on_host: bool = False) -> int:
-    """How many devices a run is spread over; one where environments are stepped on the host.
-
-    Raises:
-        ValueError: more than there are or than can be used, or environments that cannot be shared
-            out evenly.
-    """
-    if steps_on_host:
-        if config.num_devices not in (None, 1):
-            raise ValueError(
-                f"num_devices={config.num_devices}: an environment that is stepped in Python runs "
-                "beside one device; use num_devices=1"
-            )
-        return 1
-    available, num_envs = jax.local_device_count(), config.num_envs
-    if not can_spread():
-        if config.num_devices not in (None, 1):
-            raise ValueError(
-                f"num_devices={config.num_devices}: the compiler of JAX {jax.__version__} crashes "
-                "on several devices; use num_devices=1, or JAX 0.10"
-            )
-        return 1
-    if config.num_devices is None:
-        most = max(1, min(available, num_envs // MIN_ENVS_PER_DEVICE))
-        return even_share(num_envs, most)
-    if config.num_devices > available:
-        raise ValueError(
-            f"num_devices={config.num_devices} exceeds the {available} that JAX sees here"
-            + ("; call use_cpu_cores first" if jax.default_backend() == "cpu" else "")
-        )
-    if num_envs % config.num_devices:
-        raise ValueError(
-            f"num_envs={num_envs} cannot be shared out evenly over num_devices="
-            f"{config.num_devices}; make it a multiple"
-        )
-    return config.num_devices
 
 
 class Devices:

@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmarl_ppo.config.policies import RANDOM
 from jaxmarl_ppo.evaluation.episodes import check_num_episodes, play_episodes
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.policies.scripted import RANDOM, make_random_script
+from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import Population
 
 CROSS_PLAY_FILE = "cross_play.png"

@@ -12,15 +12,12 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config.train import (
-    PolicySpec,
-    PPOConfig,
-    ScheduleSpec,
-    TrainConfig,
-    schedule_points,
-)
-from jaxmarl_ppo.devices.sharding import choose_num_devices
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.schedules import ScheduleSpec, schedule_points
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.learner import Learner, LoadedPlayer
+from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.policies.plan import AnySpec, BankPlan, make_roster
 from jaxmarl_ppo.policies.players import BankSeats, Players
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, load_player
@@ -49,7 +46,7 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
         ValueError: what does not fit together, before anything is compiled.
     """
     check_env_and_params(env, env_params)
-    num_devices = choose_num_devices(config, env.steps_on_host)
+    num_devices = choose_num_devices(config.num_envs, config.num_devices, env.steps_on_host)
     envs_per_device = config.num_envs // num_devices
     players, plans = make_roster(env, env_params, config, envs_per_device)
     if not any(plan.num_trainable for plan in plans):

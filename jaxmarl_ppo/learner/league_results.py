@@ -4,100 +4,18 @@ A pool is a fixed number of rows in the bank of the policy that it keeps snapsho
 act like any other policy, from the very next rollout on, and cost nothing in the update.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.ops.collectives import all_any, all_sum
+from jaxmarl_ppo.policies.snapshot_pools import PoolSeats
 from jaxmarl_ppo.types import BankState, FrozenBank, Games, League, Outcomes, Policies, Pool
 
-OpponentDraw = Literal["uniform", "latest", "prioritised"]
-OPPONENT_DRAWS = ("uniform", "latest", "prioritised")
 # Results fade, so that ratings follow policies that learn: after this many iterations by e.
 MEMORY_ITERATIONS = 50.0
-# A pair that has played this little is taken to be even.
-PRIOR_GAMES = 2.0
 # A win rate over fewer games adds no snapshot.
 MIN_GAMES = 100.0
-
-
-@dataclass(frozen=True)
-class Snapshots:
-    """A policy that is a pool of frozen snapshots of another one.
-
-    It starts with one entry, the parameters that its origin starts from. Once the pool is full the
-    oldest entry makes way; one that a running life plays is not drawn any more, and replaced when
-    that life has ended.
-
-    Attributes:
-        of: the policy that snapshots are taken of.
-        size: entries that the pool can hold.
-        add_every: iterations from one snapshot to the next; None to go by `add_at_win_rate`.
-        add_at_win_rate: take one when the policy's score (a win counts 1, a draw 1/2) against all
-            snapshots of the run, since the last was taken and over at least 100 games, reaches
-            this.
-        draw: `"uniform"`, `"latest"`, or `"prioritised"`: the more often an entry beats the
-            opponents that it is drawn against, the more often it is drawn (prioritised fictitious
-            self-play, Vinyals et al. 2019).
-        priority: exponent of the priority.
-    """
-
-    of: str
-    size: int = 8
-    add_every: int | None = None
-    add_at_win_rate: float | None = None
-    draw: OpponentDraw = "uniform"
-    priority: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("size", "add_every"):
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < 1
-            ):
-                raise ValueError(
-                    f"{name} of snapshots must be a whole number from 1, got {value!r}"
-                )
-        if (self.add_every is None) == (self.add_at_win_rate is None):
-            raise ValueError(
-                "snapshots need either add_every or add_at_win_rate, got "
-                f"add_every={self.add_every} and add_at_win_rate={self.add_at_win_rate}"
-            )
-        if self.add_at_win_rate is not None and not 0.0 < self.add_at_win_rate < 1.0:
-            raise ValueError(
-                f"add_at_win_rate must lie between 0 and 1, got {self.add_at_win_rate}"
-            )
-        if self.draw not in OPPONENT_DRAWS:
-            raise ValueError(f"unknown draw {self.draw!r}; valid: {', '.join(OPPONENT_DRAWS)}")
-        if self.priority is not None and self.draw != "prioritised":
-            raise ValueError(
-                f"priority={self.priority} has no effect with draw={self.draw!r}; "
-                "set draw='prioritised' or drop it"
-            )
-        if self.priority is not None and not 0.0 < self.priority < np.inf:
-            raise ValueError(f"priority must be positive and finite, got {self.priority}")
-
-
-@dataclass(frozen=True)
-class PoolSeats:
-    """Where a pool stands: static."""
-
-    spec: Snapshots
-    policy: int  # its index among the policies
-    origin: int  # the player whose snapshots it holds
-    bank: int
-    origin_row: int  # of the bank
-    first_row: int  # of the bank
-    first_player: int
-
-    @property
-    def players(self) -> slice:
-        """Its entries among the players."""
-        return slice(self.first_player, self.first_player + self.spec.size)
 
 
 def init_league(num_players: int, pools: tuple[PoolSeats, ...]) -> League:
@@ -121,42 +39,6 @@ def init_league(num_players: int, pools: tuple[PoolSeats, ...]) -> League:
             for pool in pools
         ),
     )
-
-
-def win_rate(league: League) -> jax.Array:
-    """Score per game of the row against the column, `[Q, Q]`, drawn towards 1/2 by few games."""
-    return (league.score + 0.5 * PRIOR_GAMES) / (league.games + PRIOR_GAMES)
-
-
-def draw_entries(
-    key: jax.Array, league: League, seats: PoolSeats, index: int, player: jax.Array
-) -> jax.Array:
-    """An entry of one pool for every slot of one environment, `[A]` int.
-
-    Args:
-        key: of the draw.
-        league: results and pools.
-        seats: of the pool.
-        index: of the pool.
-        player: `[A]`, who holds the slots; slots of pools hold their first entry.
-    """
-    pool, spec = league.pools[index], seats.spec
-    entries = jnp.arange(spec.size)
-    available = entries < pool.count
-    # What is to be replaced is not drawn any more; with a single entry there is nothing else.
-    retires = pool.waiting & (pool.count == spec.size) & (entries == pool.oldest)
-    available &= ~retires | (pool.count == 1)
-    if spec.draw == "latest":
-        newest = jnp.argmax(jnp.where(available, pool.added_at, -1))
-        return jnp.full(player.shape, newest)
-    weight = jnp.ones((player.shape[0], spec.size))
-    if spec.draw == "prioritised":
-        beats = win_rate(league)[seats.players, :][:, player].T  # [A, size]: against each slot
-        others = ~np.eye(player.shape[0], dtype=bool)
-        weight = (others @ beats) / max(player.shape[0] - 1, 1)
-        weight = weight ** (1.0 if spec.priority is None else spec.priority)
-    logits = jnp.where(available, jnp.log(jnp.maximum(weight, 1e-6)), -jnp.inf)
-    return jax.random.categorical(unrolled(key), logits)
 
 
 def init_games(counted: jax.Array) -> Games:
@@ -304,33 +186,3 @@ def _copy_row(policies: Policies, source: int, target: jax.Array, wanted: jax.Ar
     return jax.tree.map(
         lambda x: x.at[target].set(jnp.where(wanted, x[source], x[target])), policies
     )
-
-
-def elo_ratings(score: np.ndarray, games: np.ndarray) -> np.ndarray:
-    """Elo ratings that explain the results best, with mean 1,000.
-
-    The maximum of the Bradley-Terry likelihood (Bradley & Terry 1952) in which every player has
-    also played one drawn game against an average one, so that nobody runs off to infinity. A
-    difference of 400 means odds of 10 to 1.
-
-    Args:
-        score: `[Q, Q]`, what the row won off the column; a draw is 1/2.
-        games: `[Q, Q]`.
-
-    Returns:
-        `[Q]`; NaN for players without a game.
-    """
-    played = games.sum(1) > 0
-    rating = np.zeros(len(games))
-    for _ in range(200):
-        expected = 1.0 / (1.0 + np.exp(rating[None, :] - rating[:, None]))
-        alone = 1.0 / (1.0 + np.exp(-rating))
-        gradient = (score - games * expected).sum(1) + 0.5 - alone
-        curvature = (games * expected * (1.0 - expected)).sum(1) + alone * (1.0 - alone)
-        step = gradient / curvature
-        # All players move at once, so each goes half of its own Newton step.
-        rating += np.clip(0.5 * step, -1.0, 1.0)
-        if np.abs(step[played]).max(initial=0.0) < 1e-6:
-            break
-    rating = 400.0 / np.log(10.0) * (rating - rating[played].mean() if played.any() else rating)
-    return np.where(played, 1000.0 + rating, np.nan)

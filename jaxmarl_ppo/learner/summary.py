@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_ppo.learner.league_results import elo_ratings
+from jaxmarl_ppo.learner.elo import elo_ratings
 from jaxmarl_ppo.learner.metrics import LifeSums, Metrics
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.types import League

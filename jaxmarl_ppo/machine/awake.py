@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from jaxmarl_ppo.machine.cores import usable_cores
+
 # Ends with the process that started it, however that ends. Ctrl-C is for that one alone.
 SPIN = """
 import os, signal, sys
@@ -55,13 +57,6 @@ def decide(wanted: bool | None, num_devices: int) -> bool:
         return wanted
     all_cores = num_devices == usable_cores() > 1
     return not obstacle and all_cores and is_virtual() and not has_cpu_quota()
-
-
-def usable_cores() -> int:
-    """CPU cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextlib.contextmanager

@@ -11,18 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import PyTree
 
 RecurFn = Callable[[PyTree, Any], tuple[PyTree, Any]]
-
-
-def where_rows(mask: jax.Array, on_true: PyTree, on_false: PyTree) -> PyTree:
-    """Choose rows of two pytrees; `mask` covers the leading axes of every leaf."""
-
-    def choose(x: jax.Array, y: jax.Array) -> jax.Array:
-        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, y)
-
-    return jax.tree.map(choose, on_true, on_false)
 
 
 def advance(

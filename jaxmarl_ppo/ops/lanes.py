@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_ppo.networks.recurrence import where_rows
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import Decisions, PyTree
 
 

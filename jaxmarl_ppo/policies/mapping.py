@@ -5,106 +5,28 @@ late, gets a new draw for its own slot alone, given what the others hold.
 """
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from jaxmarl_envs.threefry import unrolled
-
-SHARED, PER_AGENT, ENSEMBLE = "shared", "per_agent", "ensemble"
-
-# One agent's entry in a table: a policy, several drawn uniformly, or several with weights.
-Choice = str | Sequence[str] | Mapping[str, float]
-Table = Mapping[str, Choice]
-
-
-class Draw(struct.PyTreeNode):
-    """What a draw can go by, of one environment."""
-
-    episode: jax.Array  # () int: episodes that this environment has ended
-    needed: jax.Array  # [A] bool: slots that get a new policy; all of them as an episode begins
-    held: jax.Array  # [A] int: the policy of every other slot
-    occupied: jax.Array  # [A] bool: slots that hold an agent
-
-
-DrawFn = Callable[[jax.Array, Draw], jax.Array]
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """`size` policies for every agent, named `<agent>_0`, `<agent>_1`, ...
-
-    Attributes:
-        size: members.
-        weights: of the members, which need not add up to 1; None for equal ones.
-        joint: whether all agents draw the same member number, instead of one each.
-    """
-
-    size: int
-    weights: tuple[float, ...] | None = None
-    joint: bool = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise ValueError(f"an ensemble's size must be a whole number from 1, got {self.size!r}")
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _check_weights("ensemble", self.weights))
-            if len(self.weights) != self.size:
-                raise ValueError(
-                    f"an ensemble of {self.size} needs {self.size} weights, got {self.weights}"
-                )
-
-
-@dataclass(frozen=True)
-class Matchups:
-    """Whole tables from agent to policy, one of which is drawn for an episode.
-
-    An agent that is reborn draws among the tables that agree with what the others hold; where none
-    does, among all of them.
-
-    Attributes:
-        tables: each from agent (or pattern, such as `car_*`) to policy.
-        weights: of the tables, which need not add up to 1; None for equal ones.
-    """
-
-    tables: tuple[Mapping[str, str], ...]
-    weights: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tables", tuple(self.tables))
-        if not self.tables:
-            raise ValueError("matchups need at least one table from agent to policy, got none")
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _check_weights("matchups", self.weights))
-            if len(self.weights) != len(self.tables):
-                raise ValueError(
-                    f"{len(self.tables)} matchups need as many weights, got {self.weights}"
-                )
-
-
-@dataclass(frozen=True)
-class MappingFunction:
-    """A mapping of the user's own.
-
-    Attributes:
-        function: pure, `(key, Draw) -> [A]` indices into `policies`; only the slots that a draw
-            needs are read.
-        policies: names of all policies.
-        candidates: by agent (or pattern), which of them the function may give it; None for all.
-            Networks are sized by the agents that they can meet, so a shorter list can be smaller.
-    """
-
-    function: DrawFn
-    policies: tuple[str, ...]
-    candidates: Mapping[str, Sequence[str]] | None = None
-
-
-MappingSpec = str | Table | Ensemble | Matchups | MappingFunction
+from jaxmarl_ppo.config.mapping import (
+    ENSEMBLE,
+    PER_AGENT,
+    SHARED,
+    Draw,
+    DrawFn,
+    Ensemble,
+    MappingFunction,
+    MappingSpec,
+    Matchups,
+    Table,
+    check_weights,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +71,7 @@ def make_mapping(spec: MappingSpec, agents: tuple[str, ...]) -> PolicyMapping:
     if isinstance(spec, MappingFunction):
         return _function(spec, agents)
     if isinstance(spec, Mapping):
-        return _independent([_weights(choice) for choice in match_agents(spec, agents)], agents)
+        return _independent([weights_of(choice) for choice in match_agents(spec, agents)], agents)
     raise ValueError(f"a policy mapping cannot be made from {spec!r}; {_valid_words()}")
 
 
@@ -168,7 +90,7 @@ def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]
     keys = [match_name(table, agent) for agent in agents]
     missing = [agent for agent, key in zip(agents, keys, strict=True) if key is None]
     if missing:
-        named = sorted({name for choice in table.values() for name in _weights(choice)})
+        named = sorted({name for choice in table.values() for name in weights_of(choice)})
         raise ValueError(
             f"the policy mapping gives no policy to {', '.join(missing)}; name one of: "
             f"{', '.join(named) or 'any policy'}"
@@ -293,12 +215,12 @@ def _first_draw(episode: int, num_agents: int) -> Draw:
     return Draw(jnp.int32(episode), everyone, jnp.zeros(num_agents, jnp.int32), everyone)
 
 
-def _weights(choice: Any) -> Mapping[str, float]:
+def weights_of(choice: Any) -> Mapping[str, float]:
     """A table's entry as weights by policy."""
     if isinstance(choice, str):
         return {choice: 1.0}
     if isinstance(choice, Mapping):
-        _check_weights("a table's entry", tuple(choice.values()))
+        check_weights("a table's entry", tuple(choice.values()))
         return choice
     if isinstance(choice, Sequence) and choice and all(isinstance(name, str) for name in choice):
         return dict.fromkeys(choice, 1.0)
@@ -306,19 +228,6 @@ def _weights(choice: Any) -> Mapping[str, float]:
         f"a policy mapping's entry must be a policy, a list of policies or weights by policy, "
         f"got {choice!r}"
     )
-
-
-def _check_weights(what: str, weights: Any) -> tuple[float, ...]:
-    """The weights themselves."""
-    try:
-        values = np.asarray(tuple(weights), float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the weights of {what} must be numbers, got {weights!r}") from error
-    if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
-        raise ValueError(
-            f"the weights of {what} must be finite, not negative and not all 0, got {weights}"
-        )
-    return tuple(values.tolist())
 
 
 def _log(weights: np.ndarray) -> np.ndarray:

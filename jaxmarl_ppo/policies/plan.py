@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.learner.league_results import PoolSeats, Snapshots
+from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.policies.agent_interface import AgentInputs, make_agent_inputs
 from jaxmarl_ppo.policies.bank import PolicyBank
 from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
 from jaxmarl_ppo.policies.network_check import check_network, make_network, named_network
 from jaxmarl_ppo.policies.players import BankSeats, Players
-from jaxmarl_ppo.policies.scripted import Scripted, make_script
+from jaxmarl_ppo.policies.scripted import make_script
+from jaxmarl_ppo.policies.snapshot_pools import PoolSeats
 from jaxmarl_ppo.policies.tiles import choose_tiles, envs_valued_at_once
 from jaxmarl_ppo.types import PyTree
 

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.threefry import fold_in, split
-from jaxmarl_ppo.learner import league_results as league_lib
-from jaxmarl_ppo.learner.league_results import PoolSeats
+from jaxmarl_ppo.config.mapping import Draw
+from jaxmarl_ppo.config.policies import ScriptFn
 from jaxmarl_ppo.policies.agent_interface import AgentInputs
 from jaxmarl_ppo.policies.bank import PolicyBank
-from jaxmarl_ppo.policies.mapping import Draw, PolicyMapping
-from jaxmarl_ppo.policies.scripted import ScriptFn
+from jaxmarl_ppo.policies.mapping import PolicyMapping
+from jaxmarl_ppo.policies.snapshot_pools import PoolSeats, draw_entries
 from jaxmarl_ppo.types import League, PyTree, Slots
 
 
@@ -173,7 +173,7 @@ class Players:
             keys = split(key_entry, max(len(self.pools), 1))
             # Pools last, since whom they draw can depend on who the opponents are.
             for index, (key, pool) in enumerate(zip(keys, self.pools, strict=False)):
-                entry = league_lib.draw_entries(key, league, pool, index, player)
+                entry = draw_entries(key, league, pool, index, player)
                 chosen = draw.needed & (policy == pool.policy)
                 player = jnp.where(chosen, pool.first_player + entry, player)
             return player.astype(jnp.int32)

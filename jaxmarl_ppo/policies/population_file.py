@@ -1,12 +1,12 @@
 """The players of a run in a file, whole or one by one. Nothing read here executes."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import jax
 from flax import serialization, traverse_util
 
+from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.types import Policies, Population
 
 FORMAT = 1
@@ -85,21 +85,6 @@ def _read(path: Path) -> tuple[tuple[str, ...], Any]:
     except Exception as error:  # a damaged file can fail anywhere inside the decoder
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{path} is damaged or not a file of policies ({reason})") from error
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that is either absent or whole, whatever happens meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _check_shapes(path: Path, state: Any, expected: Any) -> None:

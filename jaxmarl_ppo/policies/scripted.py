@@ -1,7 +1,5 @@
 """Policies that are pure functions instead of networks: random play, an environment's baselines."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,34 +8,8 @@ import jax.numpy as jnp
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box
 from jaxmarl_envs.threefry import split, unrolled
+from jaxmarl_ppo.config.policies import RANDOM, Scripted, ScriptFn
 from jaxmarl_ppo.types import PyTree
-
-# Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
-# `[A, N]` float within the bounds.
-ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
-
-RANDOM = "random"
-
-
-@dataclass(frozen=True)
-class Scripted:
-    """A policy that is not learnt.
-
-    Attributes:
-        script: `"random"` (uniform over the legal actions, or within the bounds), the name of one
-            of the environment's `baselines`, or a pure function `(state, obs, params, key)` of one
-            environment that returns an action for every slot; only those of the slots that it
-            plays are used.
-    """
-
-    script: str | ScriptFn
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.script, str) and not callable(self.script):
-            raise ValueError(
-                f"script must be {RANDOM!r}, the name of a baseline or a function, "
-                f"got {self.script!r}"
-            )
 
 
 def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:

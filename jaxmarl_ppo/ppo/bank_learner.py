@@ -165,7 +165,11 @@ class BankLearner:
         return jax.tree.map(lambda x: x[: self.num_trainable], policies)
 
     def _with_trainable(self, policies: Policies, own: Policies) -> Policies:
-        return jax.tree.map(lambda x, y: x.at[: self.num_trainable].set(y), policies, own)
+        # Not an update of a slice: where that is the whole array, XLA's partitioner crashes on it
+        # under JAX 0.11.
+        return jax.tree.map(
+            lambda x, y: jnp.concatenate([y, x[self.num_trainable :]]), policies, own
+        )
 
     def _estimate(
         self, state: BankState, record: Rollout, index: int, acts_next: jax.Array

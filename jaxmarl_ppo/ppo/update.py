@@ -10,9 +10,9 @@ from flax import struct
 from jax.flatten_util import ravel_pytree
 
 from jaxmarl_envs.threefry import unrolled
-from jaxmarl_ppo.networks.recurrence import where_rows
 from jaxmarl_ppo.ops.collectives import all_sum
 from jaxmarl_ppo.ops.grouping import group_at
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.bank import PolicyBank
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo.minibatches import Blocks, Selection

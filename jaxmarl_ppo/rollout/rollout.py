@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.threefry import split
-from jaxmarl_ppo.networks.recurrence import where_rows
+from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.ops.grouping import invert
 from jaxmarl_ppo.ops.lanes import assign_lanes, put, take
-from jaxmarl_ppo.policies.mapping import Draw
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.players import BankSeats, Players
 from jaxmarl_ppo.policies.tiles import envs_valued_at_once
 from jaxmarl_ppo.rollout.episode_stats import Followed, follow, start_following

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.threefry import fold_in, split
-from jaxmarl_ppo.networks.recurrence import where_rows
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import PyTree, Slots
 

@@ -20,8 +20,9 @@ from jaxmarl_ppo.learner.build import check_env_and_params, make_learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine import awake
+from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly, wait_until_ready
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population, write_atomically
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, Fault
 from jaxmarl_ppo.runs import run_folder as checkpoint
 from jaxmarl_ppo.runs.curve import CURVE_FILE, plot_curve

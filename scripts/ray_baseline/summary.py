@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_ppo.devices.sharding import usable_cores
+from jaxmarl_ppo.machine.cores import usable_cores
 from jaxmarl_ppo.machine.hardware import processor_name
 from ray_baseline.scenarios import Scenario
 

@@ -160,11 +160,8 @@ def test_a_call_plays_the_ticks_that_it_should(share):
 
 
 def test_environments_are_spread_evenly(monkeypatch):
-    monkeypatch.setattr(bench_peers, "can_spread", lambda: True)
     monkeypatch.setattr(jax, "local_device_count", lambda: 4)
     assert [Share.of(n) for n in (8, 6, 3)] == [(4, 2), (3, 2), (3, 1)]
-    monkeypatch.setattr(bench_peers, "can_spread", lambda: False)
-    assert Share.of(8) == (1, 8)
 
 
 def test_legal_actions_are_drawn_evenly():

@@ -16,11 +16,12 @@ from rich.console import Console
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli import options as cli_options
 from jaxmarl_ppo.cli import values as cli_values
+from jaxmarl_ppo.config.mapping import Ensemble, Matchups
+from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.presets import preset
-from jaxmarl_ppo.config.train import Linear, PPOConfig
+from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.deploy.exported import load_exported
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.mapping import Ensemble, Matchups
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import progress, trainer
 
@@ -328,10 +329,10 @@ def test_options_reach_the_configuration():
     ],
 )
 def test_policies_as_a_word_a_table_or_json(text, policies):
-    assert config_of("tic_tac_toe", "--mapping", text).policies == policies
+    assert config_of("tic_tac_toe", "--mapping", text).mapping == policies
     # A default is shown as it would be typed.
-    (shown,) = cli_values.show_policies(policies)
-    assert config_of("tic_tac_toe", "--mapping", shown).policies == policies
+    (shown,) = cli_values.show_mapping(policies)
+    assert config_of("tic_tac_toe", "--mapping", shown).mapping == policies
 
 
 def test_another_network_than_the_presets_brings_its_own_sizes():
@@ -430,4 +431,4 @@ def test_options_reach_the_presets_single_policies_too():
     assert alice.ppo.learning_rate == config.default_ppo.learning_rate == 1e-9
     assert alice.ppo.entropy_coef == chosen.ppo.entropy_coef != config.default_ppo.entropy_coef
     shared = cli_options.parse_train(["asymmetric_play", "--mapping", "shared"]).to_config()
-    assert shared.specs == {}
+    assert shared.policies == {}

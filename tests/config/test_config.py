@@ -224,7 +224,6 @@ def test_values_are_checked_when_read():
             {"policies": {"kind": "matchups", "tables": [{"x": "a"}], "weights": [1, 2]}},
             r"1 matchups need as many weights, got \(1.0, 2.0\)",
         ),
-        ({"policies": 3}, "policies must be a table, got 3"),
         ({"policies": {"a": "mlp"}}, r"policies\['a'\] must be a table, got 'mlp'"),
         (
             {"policies": {"a": {"kind": "robot"}}},

@@ -17,18 +17,19 @@ from probe_envs import RandomLives, Reach, tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_ppo.config import as_json as config_io
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config.mapping import Matchups
+from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy import export as policy_export
 from jaxmarl_ppo.deploy.actor import Seat
 from jaxmarl_ppo.deploy.exported import load_exported
 from jaxmarl_ppo.deploy.policy import Policy
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.learner.league_results import Snapshots, init_league
+from jaxmarl_ppo.learner.league_results import init_league
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.mapping import Matchups
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.policies.scripted import Scripted
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.rollout import act, begin_lives, init_slots, step
 from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record

@@ -14,16 +14,14 @@ from probe_envs import FAULTS, Faulty, FaultyParams, RandomLives, quick_jit, tin
 
 import jaxmarl_envs
 from jaxmarl_ppo import Matchups, Snapshots, TrainConfig, Trainer, load_run, use_cpu_cores
-from jaxmarl_ppo.devices import sharding as parallel
-from jaxmarl_ppo.devices.sharding import BY_ENV, SAME, Devices, choose_num_devices, rollout_specs
+from jaxmarl_ppo.devices import sharding
+from jaxmarl_ppo.devices.sharding import BY_ENV, SAME, Devices, rollout_specs
 from jaxmarl_ppo.learner import metrics as metrics_lib
+from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.rollout.faults import find_fault
 from jaxmarl_ppo.runs.run_folder import CONFIG_FILE
 
-pytestmark = pytest.mark.skipif(
-    not parallel.can_spread(), reason="the compiler of JAX 0.11 crashes on several devices"
-)
 NUM_ENVS, NUM_STEPS = 6, 14
 NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
 LEAGUE = {
@@ -59,7 +57,7 @@ def after_play(learner, state, slots, record, axis_name):
 @pytest.fixture(autouse=True)
 def _quick_compilation(monkeypatch):
     quick = {"xla_backend_optimization_level": 0}
-    monkeypatch.setattr(parallel, "ONE_CORE_EACH", parallel.ONE_CORE_EACH | quick)
+    monkeypatch.setattr(sharding, "ONE_CORE_EACH", sharding.ONE_CORE_EACH | quick)
 
 
 class Both:
@@ -70,7 +68,7 @@ class Both:
             return after_play(learner, state, slots, record, axis_name)
 
         self.init, self.play = quick_jit(learner.init), quick_jit(learner.play)
-        specs = parallel.state_specs(jax.eval_shape(learner.init, jax.random.key(0)))
+        specs = sharding.state_specs(jax.eval_shape(learner.init, jax.random.key(0)))
         lie = (specs, BY_ENV, rollout_specs()), (specs, SAME)
         self.one = quick_jit(functools.partial(run, axis_name=None))
         self.two = Devices(2).jit(run, *lie)
@@ -145,7 +143,7 @@ def test_devices_explore_each_for_itself():
     def play(state, key, axis_name):
         return learner.play(state, split_key(key, 1, axis_name)[1][0])
 
-    devices, specs = Devices(2), parallel.state_specs(state)
+    devices, specs = Devices(2), sharding.state_specs(state)
     out = (BY_ENV, rollout_specs())
     _, record = devices.jit(play, (specs, SAME), out)(state, jax.random.key(1))
     action = np.asarray(record.decisions[0].action)
@@ -156,7 +154,7 @@ def test_parameters_stay_the_same_on_all_devices():
     env, params = jaxmarl_envs.make("tic_tac_toe")
     learner = tiny_learner(env, params, num_envs=4, num_minibatches=2, **LEAGUE)
     state = quick_jit(learner.init)(jax.random.key(0))
-    devices, specs = Devices(2), parallel.state_specs(state)
+    devices, specs = Devices(2), sharding.state_specs(state)
     step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,))
     state = devices.place(state)
     for _ in range(3):
@@ -192,7 +190,7 @@ def test_a_fault_is_found_where_it_is():
     [(None, 16, 2), (None, 15, 1), (None, 17, 1), (None, 400, 2), (1, 16, 1), (2, 2, 2)],
 )
 def test_number_of_devices(num_devices, num_envs, expected):
-    assert choose_num_devices(TrainConfig(num_devices=num_devices, num_envs=num_envs)) == expected
+    assert choose_num_devices(num_envs, num_devices) == expected
 
 
 @pytest.mark.parametrize(
@@ -204,13 +202,6 @@ def test_impossible_numbers_of_devices(num_devices, num_envs, message):
     config = TrainConfig(num_devices=num_devices, num_envs=num_envs, total_env_steps=10)
     with pytest.raises(ValueError, match=message):
         Trainer(env, params, config)
-
-
-def test_a_jax_that_cannot_spread(monkeypatch):
-    monkeypatch.setattr(parallel, "can_spread", lambda: False)
-    assert choose_num_devices(TrainConfig(num_envs=64)) == 1
-    with pytest.raises(ValueError, match=r"num_devices=2.* use num_devices=1, or JAX 0\.10"):
-        choose_num_devices(TrainConfig(num_devices=2))
 
 
 def test_use_cpu_cores_after_the_start_of_jax():

@@ -16,7 +16,9 @@ import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
 from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS
 from jaxmarl_envs.tic_tac_toe.solver import GameTable
-from jaxmarl_ppo.config.train import PolicySpec, TrainConfig
+from jaxmarl_ppo.config.mapping import Matchups
+from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation import evaluate
 from jaxmarl_ppo.evaluation.evaluate import (
     evaluate_policies,
@@ -33,11 +35,9 @@ from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import (
     why_not_exact,
 )
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.learner.league_results import Snapshots
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.mapping import Matchups
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.policies.scripted import Scripted, make_random_script
+from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
 from jaxmarl_ppo.types import Moments
 

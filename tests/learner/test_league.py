@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.learner import league_results as league_lib
-from jaxmarl_ppo.learner.league_results import PoolSeats, Snapshots, elo_ratings
+from jaxmarl_ppo.learner.elo import elo_ratings
+from jaxmarl_ppo.policies.snapshot_pools import PoolSeats, draw_entries
 from jaxmarl_ppo.types import FrozenBank, Outcomes, Policies
 
 Q, SIZE = 6, 3
@@ -92,9 +94,7 @@ def test_results_are_those_of_a_replay():
 
 def draw_shares(league, spec, player=(0, 2), num=20_000):
     keys = jax.random.split(jax.random.key(0), num)
-    draw = jax.vmap(
-        lambda key: league_lib.draw_entries(key, league, seats(spec), 0, jnp.array(player))
-    )
+    draw = jax.vmap(lambda key: draw_entries(key, league, seats(spec), 0, jnp.array(player)))
     entries = np.asarray(jax.jit(draw)(keys))[:, 1]
     return np.bincount(entries, minlength=SIZE) / num
 

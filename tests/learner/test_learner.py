@@ -18,7 +18,7 @@ from probe_envs import (
     tiny_learner,
 )
 
-from jaxmarl_ppo.config.train import Linear
+from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS
 
 

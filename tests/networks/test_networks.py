@@ -15,7 +15,9 @@ from probe_envs import RandomLives, Reach, quick_jit
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, update_cell
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general

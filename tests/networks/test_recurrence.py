@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxmarl_ppo.networks.actor_critic import LSTM
-from jaxmarl_ppo.networks.recurrence import advance, unroll, where_rows
+from jaxmarl_ppo.networks.recurrence import advance, unroll
+from jaxmarl_ppo.ops.trees import where_rows
 
 
 def recur(hidden, x):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo.policies.mapping import Draw, Ensemble, MappingFunction, Matchups, make_mapping
+from jaxmarl_ppo.config.mapping import Draw, Ensemble, MappingFunction, Matchups
+from jaxmarl_ppo.policies.mapping import make_mapping
 
 AGENTS = ("a", "b", "c")
 CARS = ("car_0", "car_1", "bike_0")

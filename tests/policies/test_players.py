@@ -9,12 +9,12 @@ from probe_envs import Duel, RandomLives, Reach, quick_jit, tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.learner.league_results import Snapshots
+from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, Matchups
+from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
-from jaxmarl_ppo.policies.mapping import Ensemble, MappingFunction, Matchups
 from jaxmarl_ppo.policies.plan import make_roster
-from jaxmarl_ppo.policies.scripted import Scripted
 from jaxmarl_ppo.rollout.rollout import rollout
 
 ENVS = 512

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo.config.train import PolicySpec, TrainConfig
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner import build
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP

@@ -12,7 +12,9 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP

@@ -19,13 +19,14 @@ from flax import serialization, struct
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
+from jaxmarl_ppo.config.mapping import MappingFunction
+from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices import compilation
-from jaxmarl_ppo.learner.league_results import Snapshots
+from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import MLP
-from jaxmarl_ppo.policies.mapping import MappingFunction
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population, write_atomically
-from jaxmarl_ppo.policies.scripted import Scripted
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
 from jaxmarl_ppo.runs import run_folder as checkpoint
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
 from jaxmarl_ppo.runs.run_folder import load_run

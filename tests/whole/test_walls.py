@@ -13,9 +13,10 @@ from probe_envs import Constant, ConstantParams, quick_jit, tiny_learner, with_s
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig
+from jaxmarl_ppo.config.mapping import MappingFunction
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.networks.actor_critic import MLP
-from jaxmarl_ppo.policies.mapping import MappingFunction
 
 
 def start(*args, **kwargs):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.rllib.defaults import is_default
 from jaxmarl_ppo.config.rllib.keys import MODEL, TRANSLATED
 from jaxmarl_ppo.config.rllib.reading import Findings, changes, entry, model_table
-from jaxmarl_ppo.policies.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 
 # Settings that a policy can have of its own.
 OWN_KEYS = {

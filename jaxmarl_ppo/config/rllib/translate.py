@@ -9,6 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jaxmarl_ppo.config.mapping import MappingSpec
+from jaxmarl_ppo.config.policies import PolicySpec, Scripted
+from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.rllib.defaults import is_default
 from jaxmarl_ppo.config.rllib.keys import TRANSLATED
 from jaxmarl_ppo.config.rllib.policies import (
@@ -31,9 +34,7 @@ from jaxmarl_ppo.config.rllib.values import (
     read_network,
     read_ppo,
 )
-from jaxmarl_ppo.config.train import PolicySpec, PPOConfig, TrainConfig
-from jaxmarl_ppo.policies.mapping import MappingSpec
-from jaxmarl_ppo.policies.scripted import Scripted
+from jaxmarl_ppo.config.train import TrainConfig
 
 DecisionsPerStep = float | Mapping[str, float]
 

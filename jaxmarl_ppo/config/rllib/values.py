@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.rllib.keys import MODEL
 from jaxmarl_ppo.config.rllib.reading import Findings, activation_name, show
-from jaxmarl_ppo.config.train import PPOConfig, ScheduleSpec
+from jaxmarl_ppo.config.schedules import ScheduleSpec
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 
 # Of Adam in torch, which RLlib leaves as it is.

@@ -1,0 +1,149 @@
+"""What a policy can be: a network, a pool of snapshots of another one, or a script."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from jaxmarl_envs.core import Observation
+from jaxmarl_ppo.config.checks import check_choice
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.types import PyTree
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """A policy that is a network: how it looks at the world and how it is trained.
+
+    Attributes:
+        network: `"mlp"`, `"lstm"`, `"cnn"`, a module of `jaxmarl_ppo.networks` with its own
+            sizes, or any flax module that keeps the call of that file.
+        prev_action: append the agent's previous action to its features.
+        prev_reward: append what the agent earned since its previous action.
+        append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.
+        normalise_observations: by running mean and variance of the policy's own decisions.
+        normalise_rewards: by the running standard deviation of the discounted return.
+        central_critic: the critic also sees what all agents see, or the `state` of the observation
+            if the environment offers one (MAPPO, Yu et al. 2022); needs a separate critic. The
+            actor does not.
+        ppo: the policy's own hyper-parameters; None for those of the run.
+        trainable: False for a policy that keeps the parameters it starts with.
+        load: start from a finished run, `RUN_DIR:POLICY`, or `RUN_DIR` for its policy of the same
+            name; None for fresh parameters.
+    """
+
+    network: str | nn.Module = "mlp"
+    prev_action: bool = False
+    prev_reward: bool = False
+    append_agent_id: bool = False
+    normalise_observations: bool = False
+    normalise_rewards: bool = False
+    central_critic: bool = False
+    ppo: PPOConfig | None = None
+    trainable: bool = True
+    load: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ppo is not None and not self.trainable:
+            raise ValueError("ppo has no effect on a policy with trainable=False; drop one of them")
+        if isinstance(self.network, str):
+            check_choice("network", self.network, ("mlp", "lstm", "cnn"))
+        elif not isinstance(self.network, nn.Module):
+            raise ValueError(
+                f"network must be 'mlp', 'lstm', 'cnn' or a flax.linen module, got {self.network!r}"
+            )
+
+
+OpponentDraw = Literal["uniform", "latest", "prioritised"]
+
+
+OPPONENT_DRAWS = ("uniform", "latest", "prioritised")
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """A policy that is a pool of frozen snapshots of another one.
+
+    It starts with one entry, the parameters that its origin starts from. Once the pool is full the
+    oldest entry makes way; one that a running life plays is not drawn any more, and replaced when
+    that life has ended.
+
+    Attributes:
+        of: the policy that snapshots are taken of.
+        size: entries that the pool can hold.
+        add_every: iterations from one snapshot to the next; None to go by `add_at_win_rate`.
+        add_at_win_rate: take one when the policy's score (a win counts 1, a draw 1/2) against all
+            snapshots of the run, since the last was taken and over at least 100 games, reaches
+            this.
+        draw: `"uniform"`, `"latest"`, or `"prioritised"`: the more often an entry beats the
+            opponents that it is drawn against, the more often it is drawn (prioritised fictitious
+            self-play, Vinyals et al. 2019).
+        priority: exponent of the priority.
+    """
+
+    of: str
+    size: int = 8
+    add_every: int | None = None
+    add_at_win_rate: float | None = None
+    draw: OpponentDraw = "uniform"
+    priority: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("size", "add_every"):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < 1
+            ):
+                raise ValueError(
+                    f"{name} of snapshots must be a whole number from 1, got {value!r}"
+                )
+        if (self.add_every is None) == (self.add_at_win_rate is None):
+            raise ValueError(
+                "snapshots need either add_every or add_at_win_rate, got "
+                f"add_every={self.add_every} and add_at_win_rate={self.add_at_win_rate}"
+            )
+        if self.add_at_win_rate is not None and not 0.0 < self.add_at_win_rate < 1.0:
+            raise ValueError(
+                f"add_at_win_rate must lie between 0 and 1, got {self.add_at_win_rate}"
+            )
+        if self.draw not in OPPONENT_DRAWS:
+            raise ValueError(f"unknown draw {self.draw!r}; valid: {', '.join(OPPONENT_DRAWS)}")
+        if self.priority is not None and self.draw != "prioritised":
+            raise ValueError(
+                f"priority={self.priority} has no effect with draw={self.draw!r}; "
+                "set draw='prioritised' or drop it"
+            )
+        if self.priority is not None and not 0.0 < self.priority < np.inf:
+            raise ValueError(f"priority must be positive and finite, got {self.priority}")
+
+
+# Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
+# `[A, N]` float within the bounds.
+ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
+
+
+RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A policy that is not learnt.
+
+    Attributes:
+        script: `"random"` (uniform over the legal actions, or within the bounds), the name of one
+            of the environment's `baselines`, or a pure function `(state, obs, params, key)` of one
+            environment that returns an action for every slot; only those of the slots that it
+            plays are used.
+    """
+
+    script: str | ScriptFn
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.script, str) and not callable(self.script):
+            raise ValueError(
+                f"script must be {RANDOM!r}, the name of a baseline or a function, "
+                f"got {self.script!r}"
+            )

@@ -1,0 +1,104 @@
+"""Hyper-parameters of one policy's updates."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from jaxmarl_ppo.config.checks import check_choice, check_counts, check_range
+from jaxmarl_ppo.config.schedules import ScheduleSpec, check_schedule
+
+ValueClip = Literal["off", "ppo2", "squared_error"]
+
+
+KLControl = Literal["off", "early_stop", "penalty"]
+
+
+DiscountBy = Literal["decision", "tick"]
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Hyper-parameters of one policy's updates.
+
+    Attributes:
+        learning_rate: of Adam; a constant, `Linear(start, end)` or `((step, value), ...)`.
+        num_epochs: passes over a rollout's decisions.
+        num_minibatches: optimiser steps per pass.
+        gamma: discount factor, per decision or per tick (`discount_by`).
+        gae_lambda: decay of the advantage trace per decision.
+        clip_eps: the ratio is clipped to `1 +- clip_eps`.
+        value_clip: `"off"`; `"ppo2"`, keep the value within `value_clip_eps` of the old one;
+            `"squared_error"`, cap the squared error at `value_clip_eps`.
+        value_clip_eps: see `value_clip`; to be given exactly if that is not `"off"`.
+        value_coef: weight of the value loss (half the squared error).
+        entropy_coef: weight of the entropy bonus; a schedule like `learning_rate`.
+        max_grad_norm: global norm at which gradients are clipped, or None.
+        kl_control: `"off"`; `"early_stop"`, a policy's steps of an iteration end when a minibatch's
+            KL divergence exceeds 1.5 `target_kl`; `"penalty"`, a KL term whose weight adapts
+            towards `target_kl`.
+        target_kl: see `kl_control`; to be given exactly if that is not `"off"`.
+        initial_kl_coef: first weight of the KL penalty.
+        normalise_advantages: to zero mean and unit variance over the policy's decisions.
+        discount_by: `"decision"`: one factor gamma from one decision of an agent to its next;
+            `"tick"`: one per tick that passed (semi-Markov).
+        bptt_length: decisions per chunk of backpropagation through time; None for 16, or for a
+            network without memory.
+        adam_eps: epsilon of Adam.
+    """
+
+    learning_rate: ScheduleSpec = 5e-4
+    num_epochs: int = 4
+    num_minibatches: int = 4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_eps: float = 0.2
+    value_clip: ValueClip = "off"
+    value_clip_eps: float | None = None
+    value_coef: float = 0.5
+    entropy_coef: ScheduleSpec = 0.01
+    max_grad_norm: float | None = 0.5
+    kl_control: KLControl = "off"
+    target_kl: float | None = None
+    initial_kl_coef: float | None = None
+    normalise_advantages: bool = True
+    discount_by: DiscountBy = "decision"
+    bptt_length: int | None = None
+    adam_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "entropy_coef"):
+            object.__setattr__(self, name, check_schedule(name, getattr(self, name)))
+        check_counts(self, "num_epochs", "num_minibatches", "bptt_length")
+        check_range(self, 0.0, 1.0, "gamma", "gae_lambda")
+        check_range(self, 0.0, np.inf, "value_coef", "initial_kl_coef")
+        for name in ("clip_eps", "value_clip_eps", "max_grad_norm", "target_kl", "adam_eps"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < np.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}")
+        check_choice("value_clip", self.value_clip, ("off", "ppo2", "squared_error"))
+        check_choice("kl_control", self.kl_control, ("off", "early_stop", "penalty"))
+        check_choice("discount_by", self.discount_by, ("decision", "tick"))
+        if self.kl_control != "off" and self.num_epochs * self.num_minibatches == 1:
+            raise ValueError(
+                f"kl_control={self.kl_control!r} has no effect on a single step per iteration, "
+                "before which the KL divergence is 0; raise num_epochs or num_minibatches"
+            )
+        self._check_pair("value_clip_eps", "value_clip", ("ppo2", "squared_error"))
+        self._check_pair("target_kl", "kl_control", ("early_stop", "penalty"))
+        if self.initial_kl_coef is not None and self.kl_control != "penalty":
+            raise ValueError(
+                f"initial_kl_coef={self.initial_kl_coef} has no effect with "
+                f"kl_control={self.kl_control!r}; set kl_control='penalty' or drop it"
+            )
+
+    def _check_pair(self, number: str, switch: str, needs: tuple[str, ...]) -> None:
+        """A number that belongs to a switch is given exactly when the switch is on."""
+        value, mode = getattr(self, number), getattr(self, switch)
+        if mode in needs and value is None:
+            raise ValueError(f"{switch}={mode!r} needs {number}; give a positive number")
+        if mode not in needs and value is not None:
+            raise ValueError(
+                f"{number}={value} has no effect with {switch}={mode!r}; "
+                f"set {switch} to one of {', '.join(needs)}, or drop {number}"
+            )

@@ -1,0 +1,82 @@
+"""Cores of the CPU as devices, and how many devices a run is spread over."""
+
+import os
+
+import jax
+
+# Unless a configuration says otherwise, no device has fewer environments: with so few, exchanging
+# gradients costs more than another core gains.
+MIN_ENVS_PER_DEVICE = 8
+
+
+def use_cpu_cores(num_cores: int | None = None) -> None:
+    """Make every CPU core a device; to be called before anything else is done with JAX.
+
+    Training then spreads its environments over them. Where JAX runs on accelerators nothing
+    changes.
+
+    Args:
+        num_cores: how many; None for all that this process may use.
+
+    Raises:
+        ValueError: fewer than one, or JAX has started already.
+    """
+    if num_cores is not None and num_cores < 1:
+        raise ValueError(f"num_cores must be at least 1, got {num_cores}")
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return  # the user has said it already, and JAX takes only one of the two
+    try:
+        jax.config.update("jax_num_cpu_devices", num_cores or usable_cores())
+    except RuntimeError as error:
+        raise ValueError(
+            "use_cpu_cores must be called before JAX starts, which the first array or environment "
+            "makes it do; call it right after the imports"
+        ) from error
+
+
+def even_share(num_envs: int, most: int) -> int:
+    """Devices, at most so many, over which environments can be spread evenly."""
+    return max(n for n in range(1, most + 1) if num_envs % n == 0)
+
+
+def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = False) -> int:
+    """Choose how many devices a run is spread over; one where environments are stepped on the host.
+
+    Args:
+        num_envs: parallel environments.
+        wanted: what the user says; None for as many as share `num_envs` evenly and leave each at
+            least `MIN_ENVS_PER_DEVICE`.
+        steps_on_host: whether environments are stepped in Python.
+
+    Raises:
+        ValueError: more than there are or than can be used, or environments that cannot be shared
+            out evenly.
+    """
+    if steps_on_host:
+        if wanted not in (None, 1):
+            raise ValueError(
+                f"num_devices={wanted}: an environment that is stepped in Python runs beside one "
+                "device; use num_devices=1"
+            )
+        return 1
+    available = jax.local_device_count()
+    if wanted is None:
+        return even_share(num_envs, max(1, min(available, num_envs // MIN_ENVS_PER_DEVICE)))
+    if wanted > available:
+        raise ValueError(
+            f"num_devices={wanted} exceeds the {available} that JAX sees here"
+            + ("; call use_cpu_cores first" if jax.default_backend() == "cpu" else "")
+        )
+    if num_envs % wanted:
+        raise ValueError(
+            f"num_envs={num_envs} cannot be shared out evenly over num_devices={wanted}; make it a "
+            "multiple"
+        )
+    return wanted
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

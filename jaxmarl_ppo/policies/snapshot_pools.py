@@ -1,0 +1,68 @@
+"""Pools of frozen snapshots: where each stands, and which entry is drawn."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_envs.threefry import unrolled
+from jaxmarl_ppo.config.policies import Snapshots
+from jaxmarl_ppo.types import League
+
+# A pair that has played this little is taken to be even.
+PRIOR_GAMES = 2.0
+
+
+@dataclass(frozen=True)
+class PoolSeats:
+    """Where a pool stands: static."""
+
+    spec: Snapshots
+    policy: int  # its index among the policies
+    origin: int  # the player whose snapshots it holds
+    bank: int
+    origin_row: int  # of the bank
+    first_row: int  # of the bank
+    first_player: int
+
+    @property
+    def players(self) -> slice:
+        """Its entries among the players."""
+        return slice(self.first_player, self.first_player + self.spec.size)
+
+
+def win_rate(league: League) -> jax.Array:
+    """Score per game of the row against the column, `[Q, Q]`, drawn towards 1/2 by few games."""
+    return (league.score + 0.5 * PRIOR_GAMES) / (league.games + PRIOR_GAMES)
+
+
+def draw_entries(
+    key: jax.Array, league: League, seats: PoolSeats, index: int, player: jax.Array
+) -> jax.Array:
+    """An entry of one pool for every slot of one environment, `[A]` int.
+
+    Args:
+        key: of the draw.
+        league: results and pools.
+        seats: of the pool.
+        index: of the pool.
+        player: `[A]`, who holds the slots; slots of pools hold their first entry.
+    """
+    pool, spec = league.pools[index], seats.spec
+    entries = jnp.arange(spec.size)
+    available = entries < pool.count
+    # What is to be replaced is not drawn any more; with a single entry there is nothing else.
+    retires = pool.waiting & (pool.count == spec.size) & (entries == pool.oldest)
+    available &= ~retires | (pool.count == 1)
+    if spec.draw == "latest":
+        newest = jnp.argmax(jnp.where(available, pool.added_at, -1))
+        return jnp.full(player.shape, newest)
+    weight = jnp.ones((player.shape[0], spec.size))
+    if spec.draw == "prioritised":
+        beats = win_rate(league)[seats.players, :][:, player].T  # [A, size]: against each slot
+        others = ~np.eye(player.shape[0], dtype=bool)
+        weight = (others @ beats) / max(player.shape[0] - 1, 1)
+        weight = weight ** (1.0 if spec.priority is None else spec.priority)
+    logits = jnp.where(available, jnp.log(jnp.maximum(weight, 1e-6)), -jnp.inf)
+    return jax.random.categorical(unrolled(key), logits)
