@@ -10,20 +10,20 @@ import pytest
 import rlax
 
 from jaxmarl_ppo.credit.advantages import (
-    Timeline,
+    TimelineEntry,
     discounted_returns,
     own_timeline_gae,
     rollout_end,
     standardise_own,
 )
-from jaxmarl_ppo.credit.pending import Factors, estimate, open_decisions
+from jaxmarl_ppo.credit.pending import CreditParams, estimate, open_decisions
 from jaxmarl_ppo.ops.lanes import make_rows
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 
 @functools.partial(jax.jit, static_argnums=3)
 def gae(timeline, bootstrap_value, acts_next, by_tick):
-    """Estimates of all entries of whole timelines, `[T, ...]` fields."""
+    """Credit of all entries of whole timelines, `[T, ...]` fields."""
 
     def back(tail, entry):
         return own_timeline_gae(tail, entry, by_tick)
@@ -51,10 +51,10 @@ def make(rewards, acted, values, **fields):
     fields = {**defaults, "reward": rewards, "acted": acted, "value": values, **fields}
     fields["gamma_held"] = fields["gamma"]
     kinds = {"ticks": np.int32, "acted": bool, "terminated": bool, "truncated": bool}
-    return Timeline(**{k: jnp.array(v, kinds.get(k, np.float32)) for k, v in fields.items()})
+    return TimelineEntry(**{k: jnp.array(v, kinds.get(k, np.float32)) for k, v in fields.items()})
 
 
-def reference(t: Timeline, bootstrap_value, acts_next, by_tick):
+def reference(t: TimelineEntry, bootstrap_value, acts_next, by_tick):
     """Compress the agent's own decisions, then textbook GAE over them, in float64."""
     num = len(t.acted)
     where = [i for i in range(num) if t.acted[i]]
@@ -119,7 +119,7 @@ def random_timelines(seed, count, num=12):
     ticks = np.ones(shape, np.int32)
     ticks[:, 0] = rng.integers(1, 6, count) * carried
     gamma = np.broadcast_to(rng.choice([0.0, 0.5, 0.99, 1.0], (count, 1)), shape)
-    timeline = Timeline(
+    timeline = TimelineEntry(
         reward=reward,
         reward_sum=reward_sum,
         reward_scale=np.broadcast_to(rng.uniform(0.2, 2.0, (count, 1)), shape),
@@ -248,7 +248,7 @@ def long_run(seed):
         log_prob=rng.normal(size=shape).astype(np.float32),
         value=rng.normal(size=shape).astype(np.float32),
         hidden=(rng.normal(size=(*shape, 2)).astype(np.float32),),
-        life_start=rng.random(shape) < 0.2,
+        is_first=rng.random(shape) < 0.2,
         acted=rng.random(shape) < 0.3,
         policy=rng.integers(0, 3, shape),
     )
@@ -272,7 +272,7 @@ def long_run(seed):
 def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
     decisions, outcomes = long_run(3)
     ones = np.ones((TOTAL, E, A), np.float32)
-    timeline = Timeline(
+    timeline = TimelineEntry(
         reward=outcomes.reward, reward_sum=outcomes.reward, reward_scale=ones,
         ticks=ones.astype(np.int32), acted=decisions.acted, value=decisions.value,
         terminated=outcomes.terminated, truncated=outcomes.truncated,
@@ -282,9 +282,11 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
     zeros = jnp.zeros((E, A))
     uncut = jax.device_get(gae(timeline, zeros, zeros > 0, by_tick))
     closed = np.asarray(uncut.closed) & decisions.acted
-    factors = Factors(gamma=jnp.full(3, 0.9), gae_lambda=jnp.zeros(3), reward_scale=jnp.ones(3))
+    factors = CreditParams(
+        gamma=jnp.full(3, 0.9), gae_lambda=jnp.zeros(3), reward_scale=jnp.ones(3)
+    )
     seats = SimpleNamespace(
-        encoder=SimpleNamespace(own=lambda x: x), rows=lambda player: (player, player >= 0)
+        interface=SimpleNamespace(own=lambda x: x), rows=lambda player: (player, player >= 0)
     )
 
     @jax.jit
@@ -321,7 +323,7 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
                 for name in ("reward", "reward_sum", "ticks", "advantage"):
                     expected = getattr(uncut, name)[at]
                     assert getattr(estimates, name)[t, e, a] == pytest.approx(expected, abs=1e-4)
-                for name in ("log_prob", "value", "action", "policy", "life_start"):
+                for name in ("log_prob", "value", "action", "policy", "is_first"):
                     assert getattr(rows, name)[t, e, a] == getattr(decisions, name)[at]
                 np.testing.assert_array_equal(rows.hidden[0][t, e, a], decisions.hidden[0][at])
         np.testing.assert_array_equal(count.reshape(TOTAL, E, A), closed.astype(int))
@@ -344,10 +346,10 @@ def test_standardise_own_counts_trainable_rows_only():
 
 def test_discounted_returns_restart_with_lives_and_skip_rows_that_train_nothing():
     reward = np.array([1.0, 2.0, 100.0, 3.0, 4.0])[:, None, None]
-    life_start = np.array([0, 0, 1, 1, 0], bool)[:, None, None]
+    is_first = np.array([0, 0, 1, 1, 0], bool)[:, None, None]
     trained = np.array([1, 1, 0, 1, 1], bool)[:, None, None]
     last, trace = discounted_returns(
-        jnp.full((1, 1), 10.0), life_start, trained, reward, np.full((5, 1, 1), 0.5)
+        jnp.full((1, 1), 10.0), is_first, trained, reward, np.full((5, 1, 1), 0.5)
     )
     np.testing.assert_allclose(np.asarray(trace).ravel()[[0, 1, 3, 4]], [11.0, 7.5, 3.0, 5.5])
     assert last[0, 0] == 2.75

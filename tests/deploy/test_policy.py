@@ -31,7 +31,7 @@ from jaxmarl_ppo.learner.league_results import init_league
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
 from jaxmarl_ppo.rollout.noise import draw_noise
-from jaxmarl_ppo.rollout.rollout import act, begin_lives, init_slots, step
+from jaxmarl_ppo.rollout.rollout import act, begin_lives, init_rollout_state, step
 from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
 from jaxmarl_ppo.types import Population
 
@@ -100,7 +100,7 @@ def watch(learner):
     @jax.jit
     def run(population, key):
         key_slots, key_ticks = jax.random.split(key)
-        slots = init_slots(env, env_params, players, population.league, key_slots, E)
+        slots = init_rollout_state(env, env_params, players, population.league, key_slots, E)
 
         def tick(slots, key):
             noise = draw_noise(players, (E,), key)
@@ -109,7 +109,7 @@ def watch(learner):
             value = jnp.zeros((E, env.num_agents))
             banks = zip(players.banks, choice.decisions, choice.lanes, strict=True)
             for seats, own, lanes in banks:
-                value = seats.encoder.spread(own.value, value, own.acted, lanes)
+                value = seats.interface.spread(own.value, value, own.acted, lanes)
             after, answer = step(env, env_params, slots, choice, noise)
             obs = slots.obs
             seen = (obs.features, obs.action_mask, obs.agent_mask, slots.fresh, slots.last_reward)

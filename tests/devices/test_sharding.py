@@ -42,12 +42,12 @@ def after_play(learner, state, slots, record, axis_name):
     """What `train_step` does once a rollout is there."""
     fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
     keys = jax.random.split(jax.random.key(3), len(learner.banks))
-    banks, lessons = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
+    banks, reports = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
     league, games, banks = learner._update_league(
         state, banks, slots, record, ~fault.found, axis_name
     )
     metrics = metrics_lib.measure(
-        learner.players, learner.banks, record, lessons, league, fault, axis_name
+        learner.players, learner.banks, record, reports, league, fault, axis_name
     )
     running = record.followed.running
     after = state.replace(banks=banks, league=league, games=games, episode_stats=running)

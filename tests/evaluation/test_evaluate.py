@@ -162,7 +162,7 @@ def unequal(board):
     """A network of its own shape for each seat, so that there are two banks."""
     specs = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
     player = make_player(*board, policies="per_agent", specs=specs)
-    assert [seats.encoder.slots for seats in player.learner.players.banks] == [(0,), (1,)]
+    assert [seats.interface.slots for seats in player.learner.players.banks] == [(0,), (1,)]
     return player
 
 
@@ -197,10 +197,10 @@ def by_hand(player, table, decision):
     seat, players = int(table.mover[decision]), player.learner.players
     name = players.policies[players.mapping.candidates[seat][0]]
     banks = zip(players.banks, player.population.banks, strict=True)
-    seats, stack = next((s, stack) for s, stack in banks if seat in s.encoder.slots)
+    seats, stack = next((s, stack) for s, stack in banks if seat in s.interface.slots)
     policy = jax.tree.map(lambda x: x[number_of(player, name) - seats.first_player], stack)
     inputs = features[decision]
-    if seats.encoder.agent_id:
+    if seats.interface.agent_id:
         inputs = np.concatenate([inputs, np.eye(2)[seat]])
     if policy.obs_moments is not None:
         moments = policy.obs_moments
@@ -495,7 +495,7 @@ def play_in_steps(player, reset_key, tick_keys, functions):
     """One greedy episode in plain Python, one agent at a time through `forward`."""
     reset, step, forward = functions
     (bank,), (stack,) = player.learner.players.banks, player.population.banks
-    num_agents, width = player.env.num_agents, bank.encoder.action_width
+    num_agents, width = player.env.num_agents, bank.interface.action_width
     only = np.zeros((1, 1), np.int32)
     obs, state = jax.device_get(reset(reset_key, player.params))
     hidden = [jax.device_get(bank.bank.initial_hidden((1, 1)))] * num_agents

@@ -8,7 +8,7 @@ import pytest
 from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.learner import league_results as league_lib
 from jaxmarl_ppo.learner.elo import elo_ratings
-from jaxmarl_ppo.policies.snapshot_pools import PoolSeats, draw_entries
+from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, draw_entries
 from jaxmarl_ppo.types import FrozenBank, Outcomes, Policies
 
 Q, SIZE = 6, 3
@@ -17,7 +17,9 @@ SPEC = Snapshots("main", size=SIZE, add_every=4)
 
 
 def seats(spec=SPEC):
-    return PoolSeats(spec, policy=2, origin=0, bank=0, origin_row=0, first_row=2, first_player=2)
+    return SnapshotPool(
+        spec, policy=2, origin=0, bank=0, origin_member=0, first_member=2, first_player=2
+    )
 
 
 def make_outcomes(reward, player, over, alive=None):

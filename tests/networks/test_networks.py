@@ -21,7 +21,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, update_cell
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
-from jaxmarl_ppo.rollout.rollout import init_slots
+from jaxmarl_ppo.rollout.rollout import init_rollout_state
 
 
 def learner_for(network, env="tic_tac_toe", policies="shared", spec=None, **kwargs):
@@ -286,11 +286,11 @@ def test_continuous_actions_get_means_and_a_free_deviation():
 def test_each_policy_gets_a_network_for_its_own_agents_actions():
     learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach(), policies="per_agent")
     narrow, wide = learner.players.banks
-    assert (narrow.encoder.slots, wide.encoder.slots) == ((0,), (1,))
+    assert (narrow.interface.slots, wide.interface.slots) == ((0,), (1,))
     assert narrow.bank.distribution.num_outputs == 2
     assert wide.bank.distribution.num_outputs == 4
-    np.testing.assert_array_equal(narrow.encoder.action_high, [[3.0]])
-    np.testing.assert_array_equal(wide.encoder.action_low, [[0.0, -2.0]])
+    np.testing.assert_array_equal(narrow.interface.action_high, [[3.0]])
+    np.testing.assert_array_equal(wide.interface.action_low, [[0.0, -2.0]])
 
 
 class Unbounded(Reach):
@@ -338,7 +338,7 @@ def central(network, env):
     @quick_jit
     def begin(key):
         population = learner.init_population(key)
-        slots = init_slots(env, env.default_params, players, population.league, key, 1)
+        slots = init_rollout_state(env, env.default_params, players, population.league, key, 1)
         return population.banks[0], slots
 
     stack, slots = begin(jax.random.key(2))
@@ -348,7 +348,7 @@ def central(network, env):
 
     @quick_jit
     def outputs(slots):
-        inputs, row = seats.encoder(slots.obs, slots), seats.rows(slots.player)[0]
+        inputs, row = seats.interface(slots.obs, slots), seats.rows(slots.player)[0]
         args = (row, slots.hidden[0], inputs, slots.fresh, everyone)
         _, _, outputs, value = seats.bank.forward(stack, *args)
         return outputs[0], value[0]

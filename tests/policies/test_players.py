@@ -27,7 +27,7 @@ def roster(env, config):
 def test_policies_of_equal_shape_share_a_bank_and_others_do_not():
     players, plans = roster(RandomLives(), TrainConfig(mapping="per_agent"))
     assert [[member.name for member in plan.members] for plan in plans] == [["a", "b"], ["c"]]
-    assert [seats.encoder.slots for seats in players.banks] == [(0, 1), (2,)]
+    assert [seats.interface.slots for seats in players.banks] == [(0, 1), (2,)]
     assert [seats.bank.distribution.num_outputs for seats in players.banks] == [3, 4]
     assert players.names == ("a", "b", "c")
 
@@ -37,7 +37,7 @@ def test_a_few_features_more_or_less_share_a_bank():
     for policies in ("per_agent", "shared"):
         players, _ = roster(env, TrainConfig(mapping=policies))
         assert [seats.bank.input_shape for seats in players.banks] == [(8,)]
-        assert players.banks[0].encoder.slots == (0, 1, 2)
+        assert players.banks[0].interface.slots == (0, 1, 2)
 
 
 class Widths(RandomLives):
@@ -101,7 +101,7 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
     ]
     assert players.first_player_of == (4, 2, 1, 0)
     (pool,) = players.pools
-    assert (pool.origin, pool.origin_row, pool.first_row, pool.first_player) == (0, 0, 2, 2)
+    assert (pool.origin, pool.origin_member, pool.first_member, pool.first_player) == (0, 0, 2, 2)
     assert players.banks[0].bank.num_policies == 4
     assert players.banks[0].num_trainable == 1
     assert players.able(0) == [0, 1, 2, 3, 4]
@@ -111,8 +111,8 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
 def test_continuous_agents_have_their_own_dimensions():
     players, _ = roster(Reach(), TrainConfig(mapping="per_agent"))
     assert [seats.bank.distribution.num_outputs for seats in players.banks] == [2, 4]
-    np.testing.assert_array_equal(players.banks[0].encoder.action_high, [[3.0]])
-    np.testing.assert_array_equal(players.banks[1].encoder.action_low, [[0.0, -2.0]])
+    np.testing.assert_array_equal(players.banks[0].interface.action_high, [[3.0]])
+    np.testing.assert_array_equal(players.banks[1].interface.action_low, [[0.0, -2.0]])
 
 
 def play(learner, num_steps, num_rollouts, key=0):
@@ -218,7 +218,7 @@ def test_scripted_actions_reach_the_environment_and_train_nothing():
     np.testing.assert_array_equal(metrics.sums.decisions, [48, 24])
     np.testing.assert_array_equal(metrics.sums.trained[0], 0)
     assert len(learner.players.banks) == 1
-    assert learner.players.banks[0].encoder.slots == (1,)
+    assert learner.players.banks[0].interface.slots == (1,)
 
 
 def test_frozen_policies_do_not_change_by_a_bit():
@@ -347,11 +347,11 @@ def test_matchups_with_snapshots_make_the_next_rollout_play_them():
         rows, old_rows = (x.population.banks[pool.bank] for x in (state, before))
         for entry in range(3):
             # The newest is what the policy has just become, the others are what they were.
-            source, row = (old_rows, pool.first_row + entry)
+            source, row = (old_rows, pool.first_member + entry)
             if entry == newest:
-                source, row = rows, pool.origin_row
+                source, row = rows, pool.origin_member
             jax.tree.map(
-                lambda x, y, at=pool.first_row + entry, row=row: np.testing.assert_array_equal(
+                lambda x, y, at=pool.first_member + entry, row=row: np.testing.assert_array_equal(
                     x[at], y[row]
                 ),
                 rows,

@@ -30,7 +30,7 @@ def make_rows(shape, policy, hidden=()):
         log_prob=index,
         value=index,
         hidden=hidden,
-        life_start=np.zeros(shape, bool),
+        is_first=np.zeros(shape, bool),
         acted=np.ones(shape, bool),
         policy=policy,
     )

@@ -11,7 +11,7 @@ from probe_envs import quick_jit
 
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo import update as ppo
 from jaxmarl_ppo.ppo.minibatches import TrainingRows
@@ -25,7 +25,7 @@ PLAIN = 1e4
 
 @functools.cache
 def make_bank(network):
-    return PolicyBank(network, MaskedCategorical(N), (D,), num_policies=K)
+    return StackedNetwork(network, MaskedCategorical(N), (D,), num_policies=K)
 
 
 @functools.cache
@@ -87,7 +87,7 @@ class Problem:
             log_prob=-1.0 + 0.3 * floats(*size),
             value=floats(*size),
             hidden=hidden,
-            life_start=rng.random(size) < 0.2,
+            is_first=rng.random(size) < 0.2,
             acted=rng.random(size) < 0.8,
             policy=rng.choice(K, size, p=probs).astype(np.int32),
         )
@@ -140,7 +140,7 @@ class Problem:
             for position, at in enumerate(chunk):
                 if position == 1 and chunk[0][0] == 0:
                     hidden = jax.tree.map(lambda h, at=at: h[at[1]], self.start_hidden)
-                if d.life_start[at]:
+                if d.is_first[at]:
                     hidden = jax.tree.map(jnp.zeros_like, hidden)
                 hidden, logits, value = self.bank.network.apply(
                     {"params": params}, hidden, d.inputs[at]
@@ -283,7 +283,7 @@ def unequal_counts(counts, block_size):
         log_prob=np.full(num, -1.1, np.float32),
         value=np.zeros(num, np.float32),
         hidden=(),
-        life_start=np.zeros(num, bool),
+        is_first=np.zeros(num, bool),
         acted=np.ones(num, bool),
         policy=policy,
     )

@@ -27,7 +27,7 @@ def test_lanes_hold_those_who_act_in_the_order_of_slots(num_lanes):
     rng = np.random.default_rng(num_lanes)
     acting = np.zeros((30, S), bool)
     for row in acting:
-        row[rng.choice(S, rng.integers(0, num_lanes + 1), replace=False)] = True
+        row[rng.act_output(S, rng.integers(0, num_lanes + 1), replace=False)] = True
     slot = np.asarray(assign_lanes(jnp.array(acting), num_lanes))
     assert slot.shape == (30, num_lanes)
     for lanes, row in zip(slot, acting, strict=True):
@@ -69,7 +69,7 @@ def numbered(shape, first):
     no = np.zeros(shape, bool)
     return Decisions(
         inputs=number[..., None], action_mask=no[..., None], action=number.astype(int),
-        log_prob=number, value=number, hidden=(), life_start=no, acted=no,
+        log_prob=number, value=number, hidden=(), is_first=no, acted=no,
         policy=number.astype(int),
     )  # fmt: skip
 
@@ -153,8 +153,8 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
         np.testing.assert_array_equal(found[0][0].pending.decisions.acted, acted)
         assert acted.any()
         expected, found = (
-            (bank.replace(pending=bank.pending.replace(decisions=open_rows(bank))), lessons)
-            for (bank,), lessons in (expected, found)
+            (bank.replace(pending=bank.pending.replace(decisions=open_rows(bank))), reports)
+            for (bank,), reports in (expected, found)
         )
         for x, y in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)

@@ -96,7 +96,7 @@ def test_memory_and_values_equal_an_explicit_loop(played):
         for t in range(TICKS):
             if d.acted[t]:
                 held = zeros if new_life else held
-                assert bool(d.life_start[t]) == new_life
+                assert bool(d.is_first[t]) == new_life
                 jax.tree.map(lambda x, y, t=t: close(x[t], y), d.hidden, held)
                 held, logits, value = apply(params, held, d.inputs[t])
                 legal = d.action_mask[t]

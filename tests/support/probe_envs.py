@@ -496,8 +496,8 @@ def tiny_learner(
 def bank_of(learner: Learner, slot: int) -> tuple[int, int]:
     """The first bank that can play a slot, and the slot's place among those of the bank."""
     for index, seats in enumerate(learner.players.banks):
-        if slot in seats.encoder.slots:
-            return index, seats.encoder.slots.index(slot)
+        if slot in seats.interface.slots:
+            return index, seats.interface.slots.index(slot)
     raise ValueError(f"no bank plays slot {slot}")
 
 

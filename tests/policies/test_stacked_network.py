@@ -10,7 +10,7 @@ from probe_envs import quick_jit
 
 from jaxmarl_ppo.networks.actor_critic import LSTM
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.policies.tiles import MAX_PASS_ROWS, MAX_TILE_ROWS, MIN_TILE_ROWS, choose_tiles
 
 K, TILE = 3, 4
@@ -18,7 +18,7 @@ K, TILE = 3, 4
 
 def make_bank(num_policies=K):
     network = LSTM(num_outputs=3, hidden_sizes=(4,), lstm_size=5)
-    return PolicyBank(
+    return StackedNetwork(
         network,
         MaskedCategorical(3),
         (2,),
