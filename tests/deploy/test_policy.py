@@ -40,15 +40,6 @@ EXTRAS = {"prev_action": True, "prev_reward": True, "append_agent_id": True}
 NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compile_quickly():
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
-
-
 class Log(NamedTuple):
     """What the rollout's own functions saw and did, `[T, E, A, ...]`."""
 

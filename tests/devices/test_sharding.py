@@ -54,12 +54,6 @@ def after_play(learner, state, slots, record, axis_name):
     return after, metrics
 
 
-@pytest.fixture(autouse=True)
-def _quick_compilation(monkeypatch):
-    quick = {"xla_backend_optimization_level": 0}
-    monkeypatch.setattr(sharding, "ONE_CORE_EACH", sharding.ONE_CORE_EACH | quick)
-
-
 class Both:
     """`after_play` on one device and on two, compiled once."""
 

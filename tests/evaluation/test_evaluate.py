@@ -47,14 +47,6 @@ SIGMAS = 4.5
 GAMES = 4096
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Nearly all the time here would go into optimising programs that run once."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def make_config(network=MLP8, mapping="shared", policies=None, **spec):
     return TrainConfig(
         num_envs=2,

@@ -21,7 +21,8 @@ from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 from jaxmarl_ppo.ppo.bank_learner import BankLearner
 
 # Tests compile many small functions and run each a few times.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+quick_jit = functools.partial(jax.jit, compiler_options=QUICK)
 
 SLEEPING_FEATURE = 50.0
 

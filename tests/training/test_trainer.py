@@ -115,22 +115,6 @@ CONFIG = TrainConfig(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _shared_compilations(tmp_path_factory):
-    """Trainers of equal shapes compile once; environment parameters are arguments."""
-    names = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("cache")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_disable_most_optimizations": True,
-    }
-    before = {name: jax.config.values[name] for name in names}
-    for name, value in names.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 def make_trainer(run_dir, params=None, env=None, **changes):
     env = env or Lamps()
     config = dataclasses.replace(CONFIG, **changes)
@@ -173,7 +157,7 @@ def test_record_of_a_run(result):
     assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((result.run_dir / "config.json").read_text())
     assert record["env"]["name"] == "lamps"
-    assert record["config"]["policy"]["network"]["hidden_sizes"] == [4]
+    assert record["config"]["default_policy"]["network"]["hidden_sizes"] == [4]
     assert record["versions"]["jax"] == jax.__version__
     assert record["platform"]["num_devices"] == jax.device_count()
 
