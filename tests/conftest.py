@@ -26,7 +26,7 @@ def pytest_configure(config):
 
     The process that makes it removes it.
     """
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+    if os.getenv("JAX_COMPILATION_CACHE_DIR"):
         return
     folder = config.stash[MADE_HERE] = tempfile.mkdtemp(prefix="jaxmarl-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
