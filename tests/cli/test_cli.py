@@ -336,10 +336,10 @@ def test_policies_as_a_word_a_table_or_json(text, policies):
 
 
 def test_another_network_than_the_presets_brings_its_own_sizes():
-    assert config_of("shuttle_grid", "--network", "mlp").policy.network == MLP()
-    assert config_of("shuttle_grid", "--network=mlp").ppo.bptt_length is None
+    assert config_of("shuttle_grid", "--network", "mlp").default_policy.network == MLP()
+    assert config_of("shuttle_grid", "--network=mlp").default_ppo.bptt_length is None
     cnn = config_of("tic_tac_toe", "--network", "cnn", "--channels", "4", "5")
-    assert cnn.policy.network == CNN(channels=(4, 5))
+    assert cnn.default_policy.network == CNN(channels=(4, 5))
 
 
 def test_an_environments_name_as_another_options_value():
