@@ -111,7 +111,7 @@ class TrainOptions:
     normalise_rewards: bool
     central_critic: bool
     ppo: PPOOptions
-    stagger_starts: bool
+    stagger_starts: bool | None
     micro_batch_rows: int | None
     num_devices: int | None
     log_interval: int | None

@@ -74,7 +74,7 @@ def load_run(
     if env_params is None:
         env_params = config_io.params_from_json(record["env"]["params"], env.default_params)
     # What the run started from and what it ran on are not needed any more, and may be gone.
-    learner = make_learner(env, env_params, to_evaluate(config))
+    learner = make_learner(env, env_params, to_evaluate(config), strict=False)
     expected = jax.eval_shape(learner.init_population, jax.random.key(0))
     path = folder / POLICIES_FILE
     population = load_population(path, learner.players.names, expected)

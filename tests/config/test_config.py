@@ -214,7 +214,7 @@ def test_values_are_checked_when_read():
         ({"policies": 3}, "policies must be a table, got 3"),
         (
             {"mapping": {"kind": "ensemble", "size": 0}},
-            "size must be a whole number from 1, got 0",
+            "size of an ensemble must be a whole number of at least 1, got 0",
         ),
         (
             {"mapping": {"kind": "ensemble", "sise": 2}},
@@ -239,11 +239,11 @@ def test_values_are_checked_when_read():
         ),
         (
             {"policies": {"a": {"kind": "snapshots", "of": "b", "add_every": 0}}},
-            "add_every of snapshots must be a whole number from 1, got 0",
+            "add_every of snapshots must be a whole number of at least 1, got 0",
         ),
         (
             {"policies": {"a": {"kind": "snapshots", "of": "b", "add_every": 1, "draw": "best"}}},
-            "unknown draw 'best'; valid: uniform, latest, prioritised",
+            "unknown draw of snapshots 'best'; valid: uniform, latest, prioritised",
         ),
     ],
 )
@@ -392,7 +392,7 @@ def test_without_a_preset_the_defaults_hold():
         (lambda: PolicySpec(network=3), "network must be 'mlp'"),
         (lambda: TrainConfig(num_envs=0), "num_envs must be a whole number of at least 1, got 0"),
         (lambda: TrainConfig(num_steps=True), "num_steps must be a whole number"),
-        (lambda: TrainConfig(seed=-1), "seed must not be negative, got -1"),
+        (lambda: TrainConfig(seed=-1), "seed must be a whole number of at least 0, got -1"),
         (
             lambda: PPOConfig(kl_control="penalty", target_kl=1, num_epochs=1, num_minibatches=1),
             "kl_control='penalty' has no effect on a single step .*; raise num_epochs or num_mini",

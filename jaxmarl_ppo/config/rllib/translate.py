@@ -151,6 +151,12 @@ def translate_rllib_config(
     policy, ppo, specs = _specs(members, values, batch, rates, total_rate, findings)
     if only_default:
         policy, specs = specs.pop(next(iter(members)), policy), {}
+    # What all have of their own, nobody takes from the defaults.
+    if set(specs) == set(members):
+        policy = PolicySpec()
+    trained = [specs.get(name, policy) for name in members]
+    if all(spec.ppo for spec in trained if isinstance(spec, PolicySpec) and spec.trainable):
+        ppo = PPOConfig()
     seed = values["seed"]
     return Translation(
         TrainConfig(
