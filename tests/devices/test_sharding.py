@@ -25,11 +25,11 @@ from jaxmarl_ppo.runs.run_folder import CONFIG_FILE
 NUM_ENVS, NUM_STEPS = 6, 14
 NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
 LEAGUE = {
-    "policies": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
+    "mapping": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
     "config": {"policies": {"past": Snapshots("main", size=2, add_every=1)}},
 }
 CASES = {
-    "banks": lambda: (jaxmarl_envs.make("crypto"), {"policies": "per_agent"}),
+    "banks": lambda: (jaxmarl_envs.make("crypto"), {"mapping": "per_agent"}),
     "memory": lambda: (
         (RandomLives(), RandomLives().default_params),
         {"memory": True, "spec": NORMALISERS},

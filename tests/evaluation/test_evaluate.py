@@ -59,15 +59,15 @@ def make_config(network=MLP8, mapping="shared", policies=None, **spec):
     return TrainConfig(
         num_envs=2,
         num_steps=8,
-        mapping=policies,
+        mapping=mapping,
         default_policy=PolicySpec(network=network, **spec),
         policies=policies or {},
     )
 
 
-def make_player(env, params, network=MLP8, policies="shared", head=100.0, **spec):
+def make_player(env, params, network=MLP8, mapping="shared", head=100.0, **spec):
     """A learner with fresh policies whose policy heads are multiplied by `head`."""
-    config = make_config(network, policies, **spec)
+    config = make_config(network, mapping, **spec)
     learner = make_learner(env, params, config)
     initial = jax.jit(learner.init_population)(jax.random.key(7))
     player = SimpleNamespace(
@@ -143,7 +143,7 @@ def shared(board):
 def seats(board):
     """A policy for each seat, its own identity among the inputs, and a normaliser at work."""
     player = make_player(
-        *board, policies="per_agent", append_agent_id=True, normalise_observations=True
+        *board, mapping="per_agent", append_agent_id=True, normalise_observations=True
     )
     shape = (2, *player.learner.players.banks[0].bank.input_shape)
     key_mean, key_var = jax.random.split(jax.random.key(1))
@@ -160,8 +160,8 @@ def seats(board):
 @pytest.fixture(scope="module")
 def unequal(board):
     """A network of its own shape for each seat, so that there are two banks."""
-    specs = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
-    player = make_player(*board, policies="per_agent", specs=specs)
+    policies = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
+    player = make_player(*board, mapping="per_agent", policies=policies)
     assert [seats.encoder.slots for seats in player.learner.players.banks] == [(0,), (1,)]
     return player
 
@@ -310,7 +310,7 @@ def exact_report(player):
 
 
 def test_all_members_of_an_ensemble_are_exploited(board, table):
-    player = make_player(*board, policies={"x": ["a", "b"], "o": "a"})
+    player = make_player(*board, mapping={"x": ["a", "b"], "o": "a"})
     report = exact_report(player)["exploitability"]
     a, b = moves_of(player, table, "a"), moves_of(player, table, "b")
     of_a, of_b = table.best_response_value(a, "o"), table.best_response_value(b, "o")
@@ -340,8 +340,8 @@ def test_snapshots_are_not_what_is_exploited(board, table):
 @pytest.fixture(scope="module")
 def against_script(board):
     """A network as x, random play as o."""
-    specs = {"dice": Scripted("random")}
-    return make_player(*board, policies={"x": "main", "o": "dice"}, specs=specs)
+    policies = {"dice": Scripted("random")}
+    return make_player(*board, mapping={"x": "main", "o": "dice"}, policies=policies)
 
 
 def test_a_seat_that_nobody_learns_is_left_out(against_script, table, monkeypatch):
@@ -653,9 +653,9 @@ def always(action):
 @pytest.fixture(scope="module")
 def scripted():
     """`steady` is a network's, the others do 1 all their life, or 0, three to one."""
-    specs = {"one": Scripted(always(1)), "zero": Scripted(always(0))}
-    policies = {"steady": "main", "*": {"one": 3.0, "zero": 1.0}}
-    return make_player(Timetable(), None, policies=policies, specs=specs)
+    policies = {"one": Scripted(always(1)), "zero": Scripted(always(0))}
+    mapping = {"steady": "main", "*": {"one": 3.0, "zero": 1.0}}
+    return make_player(Timetable(), None, mapping=mapping, policies=policies)
 
 
 def test_players_are_drawn_as_in_training_for_every_life(scripted):

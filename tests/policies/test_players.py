@@ -294,7 +294,7 @@ def test_nothing_but_frozen_policies_is_refused():
     ("make", "words"),
     [
         (lambda: Scripted(["random"]), ["['random']", "baseline"]),
-        (lambda: TrainConfig(policies=3), ["specs", "3"]),
+        (lambda: TrainConfig(policies=3), ["policies", "3", "mapping="]),
         (lambda: TrainConfig(default_policy=3), ["PolicySpec", "3"]),
         (lambda: Ensemble(2, weights=3), ["ensemble", "3"]),
     ],

@@ -287,9 +287,9 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
 
 def test_divergence_is_not_blamed_on_the_environment(tmp_path):
     run_dir = tmp_path / "diverged"
-    ppo = dataclasses.replace(CONFIG.ppo, learning_rate=EXPLODING)
+    ppo = dataclasses.replace(CONFIG.default_ppo, learning_rate=EXPLODING)
     with pytest.raises(TrainingDiverged, match=r"parameters of 96 environment steps are saved"):
-        make_trainer(run_dir, ppo=ppo).train()
+        make_trainer(run_dir, default_ppo=ppo).train()
     population = load(run_dir).population
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population))
     assert len(read_entries(run_dir)) == 1
@@ -392,14 +392,14 @@ def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
 def test_a_policy_starts_from_a_finished_run(league, tmp_path):
     origin = tmp_path / "origin"
     shutil.copytree(league.run_dir, origin)
-    spec = CONFIG.policy
+    spec = CONFIG.default_policy
 
     def make(network=spec.network, **loads):
-        specs = {
+        policies = {
             agent: dataclasses.replace(spec, network=network, load=f"{origin}:{name}")
             for agent, name in loads.items()
         }
-        return make_trainer(tmp_path / "new", specs=specs)
+        return make_trainer(tmp_path / "new", policies=policies)
 
     # The oldest snapshot, which is unlike its origin by now.
     (pool,) = league.population.league.pools
@@ -459,7 +459,7 @@ class Plain(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("policies", "specs"),
+    ("mapping", "policies"),
     [
         ("per_agent", {"ann_0": Scripted(light_ann)}),
         ("per_agent", {"ann_0": PolicySpec(network=Plain())}),
@@ -467,8 +467,8 @@ class Plain(nn.Module):
     ],
     ids=["script", "module", "mapping"],
 )
-def test_what_no_file_can_hold_is_handed_in_again(tmp_path, policies, specs):
-    made = make_trainer(tmp_path, policies=policies, specs=specs)
+def test_what_no_file_can_hold_is_handed_in_again(tmp_path, mapping, policies):
+    made = make_trainer(tmp_path, mapping=mapping, policies=policies)
     made._write_record(tmp_path)
     population = made.learner.init_population(jax.random.key(1))
     save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)
