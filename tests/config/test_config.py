@@ -31,6 +31,7 @@ from jaxmarl_ppo.config.as_json import (
     config_from_dict,
     config_to_dict,
     dump_json,
+    from_format_1,
     mapping_from_json,
     mapping_to_json,
     network_kind,
@@ -529,3 +530,44 @@ def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_b
     epochs = np.concatenate([bank.hyperparams.num_epochs for bank in learner.banks])
     np.testing.assert_allclose(gammas, [0.99, own.get("gamma", 0.99)], rtol=1e-6)
     np.testing.assert_array_equal(epochs, [4, own.get("num_epochs", 4)])
+
+
+# What version 0.1.0 wrote: `policies` was the mapping, `specs` what policies are.
+FORMAT_1 = """
+{
+  "total_env_steps": 640, "num_envs": 4, "num_steps": 8, "seed": 3,
+  "policies": {"x": "red", "o": ["red", "past"]},
+  "policy": {"network": {"kind": "mlp", "hidden_sizes": [4], "activation": "relu",
+                         "separate_critic": true, "dtype": "float32"}, "prev_action": true},
+  "ppo": {"learning_rate": {"linear": [0.001, 0.0]}, "gamma": 0.9},
+  "specs": {
+    "red": {"kind": "network", "network": "lstm", "ppo": {"gamma": 0.5}},
+    "past": {"kind": "snapshots", "of": "red", "size": 3, "add_every": 2}
+  },
+  "stagger_starts": true, "micro_batch_rows": null, "num_devices": 1, "log_interval": null
+}
+"""
+
+
+def test_a_configuration_of_the_first_format_is_read():
+    recorded = json.loads(FORMAT_1)
+    config = config_from_dict(from_format_1(recorded))
+    assert config == TrainConfig(
+        total_env_steps=640,
+        num_envs=4,
+        num_steps=8,
+        seed=3,
+        mapping={"x": "red", "o": ("red", "past")},
+        policies={
+            "red": PolicySpec(network="lstm", ppo=PPOConfig(gamma=0.5)),
+            "past": Snapshots("red", size=3, add_every=2),
+        },
+        default_policy=PolicySpec(
+            network=MLP(hidden_sizes=(4,), activation="relu", separate_critic=True),
+            prev_action=True,
+        ),
+        default_ppo=PPOConfig(learning_rate=Linear(1e-3, 0.0), gamma=0.9),
+        num_devices=1,
+    )
+    assert recorded == json.loads(FORMAT_1)
+    assert config_from_dict(from_format_1({"stagger_starts": False})).stagger_starts is False
