@@ -134,13 +134,14 @@ def refuse_repeated(name: str, values: Iterable[str]) -> None:
         seen.add(value)
 
 
+check_seed = whole_number(0, MAX_SEED)
 check_number = number("a finite number", lambda x: True)
 check_not_negative = number("finite and not negative", lambda x: x >= 0.0)
 check_positive = number("positive and finite", lambda x: x > 0.0)
 
 Count = Annotated[int, whole_number(1, MAX_INT)]
 StepCount = Annotated[int, whole_number(1, MAX_STEPS)]
-Seed = Annotated[int, whole_number(0, MAX_SEED)]
+Seed = Annotated[int, check_seed]
 Fraction = Annotated[float, number("finite and lie in [0.0, 1.0]", lambda x: 0.0 <= x <= 1.0)]
 Positive = Annotated[float, check_positive]
 NotNegative = Annotated[float, check_not_negative]

@@ -15,7 +15,7 @@ import pytest
 
 import jaxmarl_envs
 from jaxmarl_ppo import Ensemble, MappingFunction, Matchups, Scripted, TrainConfig, preset
-from jaxmarl_ppo.cli import options as cli_options
+from jaxmarl_ppo.cli.train import parse_train
 from jaxmarl_ppo.config.as_json import config_from_dict, config_to_dict
 from jaxmarl_ppo.config.rllib.defaults import NO_DEFAULT, is_default
 from jaxmarl_ppo.config.rllib.keys import (
@@ -83,7 +83,7 @@ def test_defaults_are_a_preset_of_every_environment():
 
 
 def test_the_command_line_knows_the_preset():
-    options = cli_options.parse_train(["tic_tac_toe", "--preset", "rllib", "--num-envs", "16"])
+    options = parse_train(["tic_tac_toe", "--preset", "rllib", "--num-envs", "16"])
     assert options.to_config() == dataclasses.replace(rllib_ppo_defaults(), num_envs=16)
 
 
