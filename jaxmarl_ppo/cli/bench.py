@@ -141,7 +141,7 @@ class BenchOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
-    """Measure and print.
+    """Measure what the options say and print the result.
 
     Raises:
         ValueError: options that do not fit together.

@@ -37,7 +37,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
 
 @dataclass(frozen=True)
 class EnvDescription:
-    """What one line of the table says."""
+    """Holds what one line of the table says."""
 
     name: str
     agents: tuple[str, ...]

@@ -45,7 +45,7 @@ class PPOOptions(PPOConfig):  # noqa: D101
     entropy_coef: ScheduleOption = PPOConfig.entropy_coef
 
     def __post_init__(self) -> None:
-        """Checked when it becomes a `PPOConfig`, so that an error is one plain line."""
+        """Leave the check to `PPOConfig`, so that an error is one plain line."""
 
 
 @dataclass(frozen=True)

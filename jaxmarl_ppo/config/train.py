@@ -84,5 +84,5 @@ class TrainConfig:
 
     @property
     def num_iterations(self) -> int:
-        """Iterations that reach `total_env_steps`."""
+        """Count the iterations that reach `total_env_steps`."""
         return -(-self.total_env_steps // (self.num_envs * self.num_steps))

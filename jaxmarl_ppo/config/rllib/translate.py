@@ -40,7 +40,7 @@ DecisionsPerStep = float | Mapping[str, float]
 
 
 class RLlibTranslationWarning(UserWarning):
-    """What is not quite the same after a translation."""
+    """Tells what is not quite the same after a translation."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,12 @@ def translate_rllib_config(
 
 
 def rllib_ppo_defaults() -> TrainConfig:
-    """The defaults of RLlib 2.60's PPO."""
+    """Translate the defaults of RLlib 2.60's PPO."""
     return translate_rllib_config({}).config
 
 
 def _rates(given: DecisionsPerStep | None, members: Mapping[str, RLlibPolicy]) -> dict[str, float]:
-    """Decisions of each policy per environment step."""
+    """Count the decisions of each policy per environment step."""
     if given is None:
         return dict.fromkeys(members, 1.0)
     if not isinstance(given, Mapping):
@@ -203,7 +203,7 @@ def _specs(
     total_rate: float | None,
     findings: Findings,
 ) -> tuple[PolicySpec, PPOConfig, dict[str, Any]]:
-    """What policies are and how they are trained, and those that differ from it, by name."""
+    """Translate what policies are and how they are trained, and those that differ, by name."""
     first = next((name for name in members if members[name].trainable), next(iter(members)))
     count = batch.num_minibatches(first, rates[first], findings)
     check_grad_clip(values, "grad_clip_by", findings)
@@ -228,7 +228,7 @@ def _spec(
     base: tuple[PolicySpec, PPOConfig],
     findings: Findings,
 ) -> PolicySpec | Scripted:
-    """One policy: in what it differs from `base`."""
+    """Translate one policy, as a change of `base`."""
     if member.is_random:
         return Scripted("random")
     policy, base_ppo = base
