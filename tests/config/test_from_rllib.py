@@ -1,8 +1,10 @@
 """RLlib's configurations translated; with Ray installed, RLlib itself is the oracle."""
 
+import contextlib
 import dataclasses
 import importlib
 import json
+import math
 import subprocess
 import sys
 import warnings
@@ -177,7 +179,7 @@ def test_a_jump_of_a_schedule_falls_between_two_steps():
         ({"gamma": True}, "gamma must be a number, got True"),
         ({"gamma": 1.5}, "RLlib's configuration is refused: gamma must"),
         ({"lr": [[10, 1.0], [5, 0.0]]}, r"the steps of lr must ascend, got \[10, 5\]"),
-        ({"minibatch_size": 0}, "minibatch_size must be positive, got 0"),
+        ({"minibatch_size": 0}, "minibatch_size must be positive and finite, got 0"),
         ({"train_batch_size_per_learner": 0}, "train_batch_size_per_learner must be positive"),
         ({"num_envs_per_worker": 0}, "num_envs_per_env_runner must be positive"),
         ({"rollout_fragment_length": "long"}, "rollout_fragment_length must be a number"),
@@ -195,7 +197,7 @@ def test_values_that_are_refused(config, message):
 
 
 def test_no_environments_are_refused():
-    with pytest.raises(ValueError, match="num_envs must be positive, got 0"):
+    with pytest.raises(ValueError, match="num_envs must be positive and finite, got 0"):
         exact(num_envs=0)
 
 
@@ -740,3 +742,33 @@ def test_schedules_follow_rllibs(rllib):
     ours = make_hyperparams([ppo], TrainConfig().total_env_steps).learning_rate
     for step in (0, 37, 99, 100, 101, 250, 399, 400, 5000):
         np.testing.assert_allclose(ours(step)[0], theirs.value(step), atol=1e-6)
+
+
+JUNK = [None, True, -1, 0, 3, 2.5, math.nan, math.inf, "x", "", [], [1], [[0, 1]], [[0, None]], {},
+        {"a": 1}, {"p1", 2}, b"x", object(), int]  # fmt: skip
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+def test_any_value_of_any_setting_is_translated_or_refused_by_name(junk):
+    for key in TRANSLATED:
+        if key == "policy_mapping_fn":
+            continue
+        try:
+            translate_rllib_config({**old(), key: junk})
+        except ValueError as error:
+            message = str(error)
+        else:
+            continue
+        ours = {
+            "lambda": "gae_lambda",
+            "clip_param": "clip_eps",
+            "lr": "learning_rate",
+            "_model_config": "model",
+        }
+        words = {key.lstrip("_"), ours.get(key, key), "RLlib", "config", "num_envs", "num_steps"}
+        assert any(word in message for word in words), (key, message)
+    for key in MODEL:
+        with contextlib.suppress(ValueError):
+            translate_rllib_config({"model": {key: junk}})
+        with contextlib.suppress(ValueError):
+            translate_rllib_config({"policies": {"p1": (None, None, None, {"model": {key: junk}})}})

@@ -142,6 +142,8 @@ def model_table(model: Any) -> dict[str, Any]:
     """Read RLlib's model settings, given as a dict, as `DefaultModelConfig`, or not at all."""
     if model is None or isinstance(model, Mapping):
         return dict(model or {})
+    if not dataclasses.is_dataclass(model) or isinstance(model, type):
+        raise ValueError(f"model must be a dict or a DefaultModelConfig, got {show(model)}")
     return dataclasses.asdict(model)
 
 

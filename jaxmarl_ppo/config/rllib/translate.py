@@ -13,7 +13,8 @@ from jaxmarl_ppo.config.mapping import MappingSpec
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.rllib.defaults import is_default
-from jaxmarl_ppo.config.rllib.keys import TRANSLATED
+from jaxmarl_ppo.config.rllib.keys import MODEL, TRANSLATED
+from jaxmarl_ppo.config.rllib.kinds import check_kinds
 from jaxmarl_ppo.config.rllib.policies import (
     RLlibPolicy,
     base_model,
@@ -133,6 +134,7 @@ def translate_rllib_config(
     """
     findings = Findings()
     values = {**TRANSLATED, **read_config(config)}
+    check_kinds(values, TRANSLATED)
     sort_out(values, findings)
     members = read_policies(values, findings)
     only_default = is_default(values["policies"], TRANSLATED["policies"]) and len(members) == 1
@@ -141,6 +143,7 @@ def translate_rllib_config(
     rates = _rates(decisions_per_step, members)
     total_rate = None if decisions_per_step is None else sum(rates.values())
     values["model"] = base_model(values, findings)
+    check_kinds(values["model"], MODEL, "model.")
     _sort_out_model(values, values["model"], "model", findings)
     batch = read_batch(values, num_envs, total_rate, findings)
     if decisions_per_step is None and batch.minibatch_rows is not None:
@@ -235,6 +238,8 @@ def _spec(
     own = {**values, **member.settings}
     own_model = model_table(member.settings.get("model"))
     own["model"] = {**values["model"], **own_model}
+    check_kinds(member.settings, TRANSLATED, f"policies.{name}.")
+    check_kinds(own_model, MODEL, f"policies.{name}.model.")
     _sort_out_model(own, own_model, f"policies.{name}.model", findings)
     if member.settings:
         policy = PolicySpec(**read_network(own, findings))

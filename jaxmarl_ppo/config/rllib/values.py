@@ -195,8 +195,8 @@ def number(values: Mapping[str, Any], key: str) -> float:
 
 def _positive(values: Mapping[str, Any], key: str) -> float:
     value = number(values, key)
-    if value <= 0:
-        raise ValueError(f"{key.lstrip('_')} must be positive, got {value}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{key.lstrip('_')} must be positive and finite, got {value}")
     return value
 
 
