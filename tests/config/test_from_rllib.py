@@ -16,7 +16,16 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo import Ensemble, MappingFunction, Matchups, Scripted, TrainConfig, preset
+from jaxmarl_ppo import (
+    Ensemble,
+    MappingFunction,
+    Matchups,
+    PolicySpec,
+    PPOConfig,
+    Scripted,
+    TrainConfig,
+    preset,
+)
 from jaxmarl_ppo.cli.train import parse_train
 from jaxmarl_ppo.config.as_json import config_from_dict, config_to_dict
 from jaxmarl_ppo.config.rllib.defaults import NO_DEFAULT, is_default
@@ -772,3 +781,11 @@ def test_any_value_of_any_setting_is_translated_or_refused_by_name(junk):
             translate_rllib_config({"model": {key: junk}})
         with contextlib.suppress(ValueError):
             translate_rllib_config({"policies": {"p1": (None, None, None, {"model": {key: junk}})}})
+
+
+def test_defaults_that_every_policy_overrules_are_left_out():
+    own = {"p1": {"config": {"lr": 0.1}}, "p2": {"config": {"lr": 0.2}}}
+    translated = exact({"policies": own, "lr": 0.3, **old()}, mapping=SEATS)
+    assert (translated.default_ppo, translated.default_policy) == (PPOConfig(), PolicySpec())
+    assert [translated.policies[name].ppo.learning_rate for name in ("p1", "p2")] == [0.1, 0.2]
+    make_learner(*jaxmarl_envs.make("tic_tac_toe"), translated)
