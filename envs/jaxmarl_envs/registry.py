@@ -56,7 +56,7 @@ def register(name: str, factory: EnvFactory) -> None:
     _ENTRY_POINTS[name] = factory
 
 
-def make(name: str, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
+def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
     """Build an environment and its default parameters.
 
     Args:
@@ -103,5 +103,6 @@ def _check_keywords(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> N
     for key in kwargs:
         if key not in parameters:
             raise ValueError(
-                f"{name!r} takes no option {key!r}; valid options: {', '.join(parameters)}"
+                f"{name!r} takes no option {key!r}; valid options: "
+                f"{', '.join(parameters) or 'none'}"
             )

@@ -13,10 +13,11 @@ import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn, compile_run
 from jaxmarl_ppo.devices.sharding import Devices
-from jaxmarl_ppo.learner.build import check_env_and_params, make_learner
+from jaxmarl_ppo.learner.build import check_arguments, make_learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine import awake
@@ -148,10 +149,16 @@ class Trainer:
         progress: bool = True,
         keep_cores_awake: bool | None = None,
     ) -> None:
-        check_env_and_params(env, env_params)
+        config = TrainConfig() if config is None else config
+        check_arguments(env, env_params, config)
+        if run_dir is not None:
+            check_path("run_dir", run_dir)
+        check_bool("progress", progress)
+        if keep_cores_awake is not None:
+            check_bool("keep_cores_awake", keep_cores_awake)
         self.env = env
         self.env_params = env_params
-        self.config = TrainConfig() if config is None else config
+        self.config = config
         self._run_dir = run_dir
         self._show_progress = progress
         self._claim_run_dir()

@@ -60,7 +60,7 @@ def make_config(network=MLP8, mapping="shared", policies=None, **spec):
 def make_player(env, params, network=MLP8, mapping="shared", head=100.0, **spec):
     """A learner with fresh policies whose policy heads are multiplied by `head`."""
     config = make_config(network, mapping, **spec)
-    learner = make_learner(env, params, config)
+    learner = make_learner(env, params, config, strict=False)
     initial = jax.jit(learner.init_population)(jax.random.key(7))
     player = SimpleNamespace(
         env=env, params=params, learner=learner, population=initial, config=config

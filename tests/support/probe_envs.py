@@ -491,6 +491,7 @@ def tiny_learner(
             default_ppo=PPOConfig(**ppo),
             **{"stagger_starts": False, **(config or {})},
         ),
+        strict=False,
     )
 
 

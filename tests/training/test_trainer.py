@@ -295,6 +295,29 @@ def test_run_of_an_unregistered_environment_needs_it_again(result):
         load_run(result.run_dir)
 
 
+def test_a_run_of_the_first_format_is_read_and_of_an_unknown_one_refused(result, tmp_path):
+    (tmp_path / "params").symlink_to(result.run_dir / "params")
+    record = json.loads((result.run_dir / "config.json").read_text())
+    assert record["format"] == 2
+    names = {
+        "mapping": "policies",
+        "policies": "specs",
+        "default_policy": "policy",
+        "default_ppo": "ppo",
+    }
+    former = {names.get(key, key): value for key, value in record["config"].items()}
+    (tmp_path / "config.json").write_text(json.dumps({**record, "format": 1, "config": former}))
+    loaded = load(tmp_path)
+    assert loaded.config == dataclasses.replace(CONFIG, num_devices=1)
+    assert_same(loaded.population, result.population)
+    later = {**record, "format": 3, "versions": {"jaxmarl-ppo": "9.9"}}
+    (tmp_path / "config.json").write_text(json.dumps(later))
+    with pytest.raises(
+        ValueError, match=r"has format 3, written by jaxmarl-ppo 9.9; this version reads .* 1, 2$"
+    ):
+        load(tmp_path)
+
+
 def test_load_run_refuses_what_does_not_fit(result, tmp_path):
     with pytest.raises(ValueError, match=r"run folder .* does not exist"):
         load_run(tmp_path / "nowhere")
@@ -418,9 +441,9 @@ def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypa
 
 
 def test_a_faulty_rollout_leaves_the_league_alone(tmp_path):
-    """Tick 10 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
-    params = LampParams(fault_time=10, life=13)
-    steps = NUM_ENVS * NUM_STEPS
+    """Tick 26 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
+    params = LampParams(fault_time=26, life=29)
+    steps = 3 * NUM_ENVS * NUM_STEPS
     before = make_trainer(tmp_path / "before", params, total_env_steps=steps, **LEAGUE).train()
     with pytest.raises(
         EnvironmentFault, match="gave NaN in 'reward' of agent 'bob_0' at tick 2 of"
