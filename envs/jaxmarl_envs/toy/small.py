@@ -1,8 +1,4 @@
-"""Small environments, each for one thing that agents can do; import all of them from here.
-
-Beside those below: lives of every kind from `toy_lives`, and from `toy_probes` the ones that ask
-one thing of a trainer. Their optima are known, and said in each class.
-"""
+"""Small environments, each for one thing that agents can do, with known optima."""
 
 import jax
 import jax.numpy as jnp
@@ -11,22 +7,6 @@ from flax import struct
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.threefry import split, unrolled
-from jaxmarl_envs.toy.lives import Basic, EarlyDone, FlexAgents, RoundRobin
-from jaxmarl_envs.toy.probes import DelayedReward, RememberCue, TruncationOnly, ValueOnly
-
-__all__ = [
-    "Basic",
-    "DelayedReward",
-    "EarlyDone",
-    "FlexAgents",
-    "MultiSpaces",
-    "PressYourLuck",
-    "Relay",
-    "RememberCue",
-    "RoundRobin",
-    "TruncationOnly",
-    "ValueOnly",
-]
 
 # ---- One after the other -------------------------------------------------------------------------
 
