@@ -10,6 +10,7 @@ the numbers are the same to the bit.
 
 import math
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,11 +60,11 @@ def _retyped(key: jax.Array, derive: Callable[[jax.Array], jax.Array]) -> jax.Ar
     return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
 
 
-@jax.jit
-def _hash(
-    key: tuple[jax.Array, jax.Array], count: tuple[jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """Threefry-2x32 with 20 rounds (Salmon et al., 2011, section 3.3); all words are uint32."""
+def threefry_rounds(key: tuple[Any, Any], count: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Hash `count` by Threefry-2x32 with 20 rounds (Salmon et al., 2011, section 3.3).
+
+    All words are uint32, scalars or arrays that broadcast, of JAX or of NumPy.
+    """
     schedule = (*key, key[0] ^ key[1] ^ _PARITY)
     left, right = count[0] + schedule[0], count[1] + schedule[1]
     for group in range(5):
@@ -74,6 +75,9 @@ def _hash(
         left = left + schedule[(group + 1) % 3]
         right = right + schedule[(group + 2) % 3] + np.uint32(group + 1)
     return left, right
+
+
+_hash = jax.jit(threefry_rounds)
 
 
 def _hash_places(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:

@@ -78,6 +78,7 @@ def _train(args: list[str]) -> int:
         options.run_dir,
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,
+        check_env=options.check_env,
     )
     result = trainer.train()
     total = config.num_iterations * config.num_envs * config.num_steps

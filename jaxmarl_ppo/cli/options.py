@@ -88,6 +88,7 @@ class TrainOptions:
         progress: show progress.
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; None for where that helps: on virtual machines.
+        check_env: look for what is wrong with the environment before anything is compiled.
     """
 
     env: Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
@@ -119,6 +120,7 @@ class TrainOptions:
     env_kwargs: tuple[str, ...] = ()
     progress: bool = True
     keep_cores_awake: bool | None = None
+    check_env: bool = True
 
     def to_config(self) -> TrainConfig:
         """The configuration that these options describe.
