@@ -36,12 +36,12 @@ _COMPOSED: dict[str, str] = {
 
 
 def names() -> tuple[str, ...]:
-    """All names that can be made without further options, in alphabetical order."""
+    """List all names that can be made without further options, in alphabetical order."""
     return tuple(sorted(_ENTRY_POINTS))
 
 
 def all_names() -> tuple[str, ...]:
-    """The same, and the names of what needs options: games of other libraries and `grouped`."""
+    """List all names, those that need options included: other libraries' games and `grouped`."""
     return tuple(sorted([*_ENTRY_POINTS, *_COMPOSED]))
 
 

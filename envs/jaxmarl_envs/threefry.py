@@ -23,7 +23,7 @@ _WORDS = {8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32, 64: jnp.uint64}
 
 
 def unrolled(key: jax.Array) -> jax.Array:
-    """The same key, of a type whose draws by `jax.random` have their rounds written out.
+    """Turn a key into one whose draws by `jax.random` have their rounds written out.
 
     Keys of another generator, and all keys off the CPU, come back as they are. Draw from the result
     on the spot and keep no key made from it, since its type is not that of `jax.random.key`: keys
@@ -40,12 +40,12 @@ def unrolled(key: jax.Array) -> jax.Array:
 
 
 def split(key: jax.Array, num: int | tuple[int, ...] = 2) -> jax.Array:
-    """`jax.random.split` to the bit, with keys of the type of `key`."""
+    """Split a key as `jax.random.split` does, to the bit, into keys of its type."""
     return _retyped(key, lambda key: jax.random.split(key, num))
 
 
 def fold_in(key: jax.Array, data: jax.Array | int) -> jax.Array:
-    """`jax.random.fold_in` to the bit, with a key of the type of `key`."""
+    """Fold data in as `jax.random.fold_in` does, to the bit, for a key of the type of `key`."""
     return _retyped(key, lambda key: jax.random.fold_in(key, data))
 
 

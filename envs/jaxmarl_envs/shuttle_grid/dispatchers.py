@@ -39,7 +39,7 @@ Dispatcher = Callable[[ShuttleState, Observation, ShuttleParams, jax.Array], jax
 
 
 def hold(state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array) -> jax.Array:
-    """Nobody ever moves."""
+    """Keep every shuttle where it is."""
     del obs, params, key
     return jnp.full_like(state.cell, HOLD)
 
@@ -47,7 +47,7 @@ def hold(state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.
 def uniform(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """One of the three actions at random; asking for an exit off the grid is holding."""
+    """Draw one of the three actions; asking for an exit off the grid is holding."""
     del obs, params
     return jax.random.randint(key, state.cell.shape, HOLD, LEAVE_BY_COLUMN + 1)
 
@@ -55,7 +55,7 @@ def uniform(
 def greedy(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """The exit by which the target is served soonest if nobody is in the way; ties by the row."""
+    """Choose the exit that serves the target soonest if nobody is in the way; ties by the row."""
     del obs, params, key
     return _quickest(state.exit_times)
 
@@ -63,7 +63,7 @@ def greedy(
 def other_exit(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """`greedy`, but after 8 waits and with its exit still blocked the other exit, if there is one.
+    """Choose as `greedy`, but after 8 waits at a blocked exit the other one, if there is one.
 
     That breaks every deadlock: of shuttles that follow each other round a block, those at its
     corners that have an exit out of it take it.
@@ -80,7 +80,7 @@ def other_exit(
 def blocked_penalty(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """`greedy` on times to which 12 ticks are added where the exit is held by another now."""
+    """Choose as `greedy`, with 12 ticks added where the exit is held by another now."""
     del params, key
     return _quickest(state.exit_times + BLOCKED_PENALTY * _blocked(obs))
 

@@ -118,7 +118,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
 
     @property
     def baselines(self) -> Mapping[str, Dispatcher]:
-        """The scripted dispatchers."""
+        """Give the scripted dispatchers by name."""
         return DISPATCHERS
 
     @property
@@ -127,12 +127,12 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return ShuttleParams(max_steps=self.max_steps)
 
     def observation_space(self, agent: str, params: ShuttleParams) -> Box:
-        """The same for all."""
+        """Give the space of a shuttle's features, the same for all."""
         self.agent_index(agent)
         return Box(-1.0, 1.0, (feature_width(self.num_agents),))
 
     def action_space(self, agent: str, params: ShuttleParams) -> Discrete:
-        """Hold, leave by the row, leave by the column."""
+        """Give the three actions: hold, leave by the row, leave by the column."""
         self.agent_index(agent)
         return Discrete(3)
 
@@ -169,7 +169,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     def step_env(
         self, key: jax.Array, state: ShuttleState, action: jax.Array, params: ShuttleParams
     ) -> StepResult[ShuttleState]:
-        """One tick; `action [A]` counts only where the shuttle is idle. Chance plays no part."""
+        """Advance one tick; `action [A]` counts only where the shuttle is idle."""
         del key
         alive = state.time < params.max_steps
         state = self._reserve(state, action)

@@ -50,12 +50,12 @@ WAIT_HALF = 8  # waits at which the wait feature is one half
 
 
 def feature_width(num_shuttles: int) -> int:
-    """How many features each shuttle has."""
+    """Count the features of each shuttle."""
     return EGO_WIDTH + 2 * WINDOW_CELLS + MATE_WIDTH * (num_shuttles - 1)
 
 
 def features(state: ShuttleState, path: Guidepath, max_steps: int | jax.Array) -> jax.Array:
-    """`[A, feature_width(A)]` float32, as tabled above."""
+    """Compute what every shuttle sees, `[A, feature_width(A)]` float32, as tabled above."""
     parts = [_ego(state, path, max_steps), _window(state, path)]
     if len(state.cell) > 1:
         parts.append(_mates(state, path))

@@ -51,7 +51,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
     @property
     def max_actors(self) -> int:
-        """One player moves at a time."""
+        """Count who can move at one tick: one player."""
         return 1
 
     @property
@@ -61,11 +61,11 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
     @property
     def default_params(self) -> Params:
-        """An empty struct."""
+        """Give an empty struct."""
         return Params()
 
     def reset_env(self, key: jax.Array, params: Params) -> tuple[Observation, State]:
-        """An empty board with x to move; takes no chance from `key`."""
+        """Begin with an empty board and x to move; takes no chance from `key`."""
         state = State(
             stones=jnp.zeros((2, self.board.num_words), jnp.uint32),
             ply=jnp.int32(0),
@@ -118,7 +118,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         return Box(0.0, 1.0, self.board.feature_shape)
 
     def action_space(self, agent: str, params: Params) -> Discrete:
-        """One action per cell."""
+        """Give one action for each cell."""
         self.agent_index(agent)
         return Discrete(self.board.num_cells)
 

@@ -68,16 +68,16 @@ class GameTable:
 
     @property
     def num_positions(self) -> int:
-        """`S`."""
+        """Count the positions, `S`."""
         return self.ply.size
 
     @property
     def num_decisions(self) -> int:
-        """`D`."""
+        """Count the decisions, `D`."""
         return self.decisions.size
 
     def num_games(self) -> tuple[int, int, int]:
-        """How many different games (sequences of moves) x wins, nobody wins and o wins."""
+        """Count the games (sequences of moves) that x wins, nobody wins and o wins."""
 
         def add_up(rows: slice, children: np.ndarray) -> np.ndarray:
             return (children * self.action_mask[rows, :, None]).sum(1)
@@ -157,7 +157,7 @@ class GameTable:
         return self._backward(self.result.astype(float), optimum)
 
     def uniform_policy(self) -> np.ndarray:
-        """Every legal move alike, `[D, N]`."""
+        """Give every legal move the same probability, `[D, N]`."""
         return _uniform_over(self.action_mask)
 
     def minimax_policy(self) -> np.ndarray:

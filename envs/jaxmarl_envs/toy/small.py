@@ -49,7 +49,7 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
 
     @property
     def max_actors(self) -> int:
-        """One runs at a time."""
+        """Count who can act at one tick: one runner."""
         return 1
 
     @property
@@ -235,7 +235,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
 
     @property
     def max_actors(self) -> int:
-        """One at a time."""
+        """Count who can act at one tick: one."""
         return 1
 
     @property
@@ -257,7 +257,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         return Box(0.0, float("inf"), (6,))
 
     def action_space(self, agent: str, params: PressYourLuckParams) -> Discrete:
-        """Hold or throw."""
+        """Give the two actions: hold or throw."""
         self.agent_index(agent)
         return Discrete(2)
 
@@ -282,7 +282,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         action: jax.Array,
         params: PressYourLuckParams,
     ) -> StepResult[PressYourLuckState]:
-        """A decision, or the fall of the die; `action` is `[2]` int."""
+        """Play a decision, or the fall of the die; `action` is `[2]` int."""
         key_bust, key_face = split(key)
         bust = state.thrown & jax.random.bernoulli(unrolled(key_bust), params.p_bust)
         face = jax.random.randint(unrolled(key_face), (), 1, NUM_FACES + 1)
