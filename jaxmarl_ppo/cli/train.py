@@ -94,6 +94,7 @@ class TrainOptions:
         progress: show progress.
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; None for where that helps: on virtual machines.
+        check_env: look for what is wrong with the environment before anything is compiled.
     """
 
     env: Annotated[
@@ -127,6 +128,7 @@ class TrainOptions:
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: Switch = None
+    check_env: bool = True
 
     def to_config(self) -> TrainConfig:
         """Make the configuration that these options describe.
@@ -205,6 +207,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         options.run_dir,
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,
+        check_env=options.check_env,
     )
     result = trainer.train()
     total = config.num_iterations * config.num_envs * config.num_steps

@@ -14,8 +14,8 @@ from probe_envs import RandomLives
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
-from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS
-from jaxmarl_envs.tic_tac_toe.solver import GameTable
+from jaxmarl_envs.shuttle_grid import DISPATCHERS
+from jaxmarl_envs.tic_tac_toe import GameTable
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.train import TrainConfig
@@ -123,7 +123,7 @@ def board():
 
 @pytest.fixture(scope="module")
 def table(board):
-    return GameTable(board[0])
+    return GameTable(board[0].board)
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_a_network_of_its_own_shape_for_each_seat(unequal, table):
 def test_planes_through_convolutions(table):
     env, params = jaxmarl_envs.make("tic_tac_toe", planes=True)
     player = make_player(env, params, CNN(channels=(4,), hidden_sizes=(8,)), head=200.0)
-    check_by_hand(player, GameTable(env))
+    check_by_hand(player, GameTable(env.board))
 
 
 @pytest.mark.parametrize("mapping", ["shared", "seats", "unequal"])
