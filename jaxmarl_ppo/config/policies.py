@@ -73,7 +73,7 @@ class Snapshots:
 
     Attributes:
         of: the policy that snapshots are taken of.
-        size: entries that the pool can hold.
+        size: entries that the pool can hold, at least 2: one plays while another is replaced.
         add_every: iterations from one snapshot to the next; None to go by `add_at_win_rate`.
         add_at_win_rate: take one when the policy's score (a win counts 1, a draw 1/2) against all
             snapshots of the run, since the last was taken and over at least 100 games, reaches
@@ -92,13 +92,14 @@ class Snapshots:
     priority: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("size", "add_every"):
+        # A pool's only entry would always be playing, and so never make way for the next.
+        for name, least in (("size", 2), ("add_every", 1)):
             value = getattr(self, name)
             if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < 1
+                isinstance(value, bool) or not isinstance(value, int) or value < least
             ):
                 raise ValueError(
-                    f"{name} of snapshots must be a whole number from 1, got {value!r}"
+                    f"{name} of snapshots must be a whole number from {least}, got {value!r}"
                 )
         if (self.add_every is None) == (self.add_at_win_rate is None):
             raise ValueError(

@@ -52,9 +52,9 @@ def draw_entries(
     pool, spec = league.pools[index], seats.spec
     entries = jnp.arange(spec.size)
     available = entries < pool.count
-    # What is to be replaced is not drawn any more; with a single entry there is nothing else.
+    # What is to be replaced is not drawn any more.
     retires = pool.waiting & (pool.count == spec.size) & (entries == pool.oldest)
-    available &= ~retires | (pool.count == 1)
+    available &= ~retires
     if spec.draw == "latest":
         newest = jnp.argmax(jnp.where(available, pool.added_at, -1))
         return jnp.full(player.shape, newest)

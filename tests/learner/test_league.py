@@ -110,7 +110,7 @@ def test_opponents_are_drawn_from_what_there_is():
     np.testing.assert_allclose(draw_shares(full_league(), SPEC), [1 / 3] * 3, atol=0.015)
     two = full_league(count=2)
     np.testing.assert_allclose(draw_shares(two, SPEC), [0.5, 0.5, 0], atol=0.015)
-    # What is to be replaced is left alone, unless there is nothing else.
+    # What is to be replaced is left alone.
     waiting = full_league(waiting=True)
     np.testing.assert_allclose(draw_shares(waiting, SPEC), [0.5, 0, 0.5], atol=0.015)
     filling = full_league(waiting=True, count=2, oldest=0)
@@ -218,6 +218,7 @@ def test_elo_stays_finite_and_leaves_out_who_has_not_played():
     ("fields", "words"),
     [
         ({"size": 0, "add_every": 1}, ["size", "0"]),
+        ({"size": 1, "add_every": 1}, ["size of snapshots", "whole number from 2", "got 1"]),
         ({"add_every": 0}, ["add_every", "0"]),
         ({}, ["add_every or add_at_win_rate"]),
         ({"add_every": 1, "add_at_win_rate": 0.5}, ["either"]),
