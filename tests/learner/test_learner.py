@@ -61,7 +61,7 @@ def lives():
         env,
         env.default_params,
         memory=True,
-        policies="per_agent",
+        mapping="per_agent",
         num_envs=1,
         num_steps=8,
         learning_rate=((0.0, 0.0), (24.0, 0.03)),
@@ -146,7 +146,7 @@ def faulty():
     return Run(
         env,
         env.default_params,
-        policies="per_agent",
+        mapping="per_agent",
         num_steps=4,
         spec={"normalise_observations": True, "normalise_rewards": True},
     )
@@ -253,7 +253,7 @@ def test_only_memory_recalls_the_cue(memory):
 
 def test_continuous_actions_of_unequal_width_improve():
     run = Run(
-        Reach(), None, policies="per_agent", num_envs=16, num_steps=8, learning_rate=0.02,
+        Reach(), None, mapping="per_agent", num_envs=16, num_steps=8, learning_rate=0.02,
         num_epochs=4, entropy_coef=0.0,
     )  # fmt: skip
     before = final_returns(run, 0, 5)

@@ -132,12 +132,12 @@ EVERYTHING = {
     "normalise_rewards": True,
 }
 REPLAYS = {
-    "mlp-shared": {"policies": "shared"},
-    "mlp-everything": {"policies": "per_agent", "spec": EVERYTHING},
+    "mlp-shared": {"mapping": "shared"},
+    "mlp-everything": {"mapping": "per_agent", "spec": EVERYTHING},
     "lstm-shared": {"memory": True, "num_steps": 9},
     "lstm-everything": {
         "memory": True,
-        "policies": "per_agent",
+        "mapping": "per_agent",
         "spec": EVERYTHING,
         "network": {"separate_critic": True},
     },

@@ -467,7 +467,7 @@ def tiny_learner(
     env: MultiAgentEnv,
     params: Any,
     memory: bool = False,
-    policies: Any = "shared",
+    mapping: Any = "shared",
     num_envs: int = 3,
     num_steps: int = 5,
     spec: dict[str, Any] | None = None,
@@ -485,7 +485,7 @@ def tiny_learner(
         TrainConfig(
             num_envs=num_envs,
             num_steps=num_steps,
-            mapping=policies,
+            mapping=mapping,
             default_policy=PolicySpec(network=module, **(spec or {})),
             default_ppo=PPOConfig(**ppo),
             **{"stagger_starts": False, **(config or {})},
