@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from probe_envs import Faulty, quick_jit, tiny_learner
 
+from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.learner import league_results as league_lib
 from jaxmarl_ppo.learner.elo import elo_ratings
@@ -94,7 +96,8 @@ def test_results_are_those_of_a_replay():
 
 def draw_shares(league, spec, player=(0, 2), num=20_000):
     keys = jax.random.split(jax.random.key(0), num)
-    draw = jax.vmap(lambda key: draw_entries(key, league, seats(spec), 0, jnp.array(player)))
+    player, alive = jnp.array(player), jnp.array([True, True])
+    draw = jax.vmap(lambda key: draw_entries(key, league, seats(spec), 0, player, alive))
     entries = np.asarray(jax.jit(draw)(keys))[:, 1]
     return np.bincount(entries, minlength=SIZE) / num
 
@@ -233,3 +236,61 @@ def test_bad_pools_are_refused(fields, words):
         Snapshots("main", **fields)
     for word in words:
         assert word in str(error.value)
+
+
+class Widowed(Faulty):
+    """Agent `b` dies on the first tick, and the episode goes on without it."""
+
+    def step_env(self, key, state, action, params):
+        obs, after, reward, _, truncated, info = super().step_env(key, state, action, params)
+        stays = jnp.array([True, False])
+        obs = obs.replace(alive=obs.alive & stays, agent_mask=obs.agent_mask & stays)
+        reward = jnp.where(stays | (state == 0), reward, 0.0)
+        return obs, after, reward, ~stays & (state == 0), truncated & stays, info
+
+
+def test_the_dead_hold_no_snapshot_back():
+    env = Widowed()
+    learner = tiny_learner(
+        env,
+        env.default_params,
+        mapping={"a": "main", "b": "past"},
+        config={"policies": {"past": Snapshots("main", size=2, add_every=1)}},
+        num_steps=2,
+    )
+    state, step = quick_jit(learner.init)(jax.random.key(0)), quick_jit(learner.train_step)
+    for added_at in ([0, 1], [2, 1], [2, 3]):
+        state, _ = step(state)
+        np.testing.assert_array_equal(state.league.pools[0].added_at, added_at)
+    assert not state.slots.obs.alive[:, 1].any()
+    np.testing.assert_array_equal(state.slots.episode, 0)
+
+
+def test_prioritised_draws_go_by_the_living_alone():
+    """Snapshots beat player 0 at one rate and player 1 at another; slot 1 is to be drawn."""
+    env = Widowed()
+    spec = Snapshots("main", size=SIZE, add_every=4, draw="prioritised")
+    players = tiny_learner(
+        env,
+        env.default_params,
+        mapping={"a": "main", "b": "past"},
+        config={"policies": {"past": spec}},
+    ).players
+    pool = players.pools[0]
+    games = jnp.zeros((players.num_players,) * 2).at[pool.players, 0].set(998.0)
+    score = games.at[pool.players, 0].set(jnp.array([99.0, 399.0, 799.0]))
+    league = league_lib.init_league(players.num_players, players.pools)
+    league = league.replace(
+        games=games, score=score, pools=(league.pools[0].replace(count=jnp.asarray(SIZE)),)
+    )
+    num = 20_000
+    for lives, rates in ((True, np.array([0.1, 0.4, 0.8])), (False, np.ones(3))):
+        draw = Draw(
+            episode=jnp.zeros(num, int),
+            needed=jnp.broadcast_to(jnp.array([False, True]), (num, 2)),
+            held=jnp.zeros((num, 2), int),
+            occupied=jnp.broadcast_to(jnp.array([lives, True]), (num, 2)),
+        )
+        player = players.draw(jax.random.key(0), league, draw)
+        shares = np.bincount(player[:, 1] - pool.first_player, minlength=SIZE) / num
+        np.testing.assert_allclose(shares, rates / rates.sum(), atol=0.015)
