@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.special
 from probe_envs import Faulty, quick_jit, tiny_learner
 
 from jaxmarl_ppo.config.mapping import Draw
@@ -205,6 +207,46 @@ def test_elo_of_known_odds():
     ratings = elo_ratings(share * games, games)
     np.testing.assert_allclose(np.diff(ratings), [-190.8, -190.8], atol=0.1)
     np.testing.assert_allclose(ratings.mean(), 1000.0, atol=1e-6)
+
+
+def bradley_terry(score):
+    """The same by a general minimiser; self games are left out by hand."""
+    num = len(score)
+    score = score * (1 - np.eye(num))
+
+    def loss(rating):
+        lost = np.logaddexp(0, rating[None, :] - rating[:, None])
+        drawn = 0.5 * (np.logaddexp(0, rating) + np.logaddexp(0, -rating))
+        share = scipy.special.expit(rating[:, None] - rating[None, :])
+        gradient = (score.T * share - score * (1 - share)).sum(1)
+        return (score * lost).sum() + drawn.sum(), gradient + scipy.special.expit(rating) - 0.5
+
+    options = {"maxiter": 100_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-9}
+    found = scipy.optimize.minimize(
+        loss, np.zeros(num), jac=True, method="L-BFGS-B", options=options
+    )
+    return 1000 + 400 / np.log(10) * (found.x - found.x.mean())
+
+
+def test_elo_of_a_chain():
+    """Each of 40 wins 9 of 10 games against the next: 381.7 points from one to the other, where
+    games are so many that the one which each is assumed to have drawn does not count.
+    """
+    score = np.diag(np.full(39, 900.0), 1) + np.diag(np.full(39, 100.0), -1)
+    ratings = elo_ratings(score, score + score.T)
+    np.testing.assert_allclose(ratings, bradley_terry(score), atol=1.0)
+    ratings = elo_ratings(1e4 * score, 1e4 * (score + score.T))
+    np.testing.assert_allclose(-np.diff(ratings), 400 * np.log10(9), atol=0.01)
+
+
+def test_elo_takes_nothing_from_self_games():
+    score = np.array([[0.0, 9e3], [1e3, 0.0]])
+    ratings = elo_ratings(score, score + score.T)
+    np.testing.assert_allclose(ratings, bradley_terry(score), atol=0.01)
+    with_self = score + np.diag([2e5, 0.0])
+    np.testing.assert_array_equal(elo_ratings(with_self, with_self + with_self.T), ratings)
+    alone = np.diag([50.0, 0.0])
+    np.testing.assert_array_equal(elo_ratings(alone, 2 * alone), [1000.0, np.nan])
 
 
 def test_elo_stays_finite_and_leaves_out_who_has_not_played():
