@@ -340,6 +340,16 @@ def test_kl_penalty_adapts():
     np.testing.assert_allclose(adapted, [0.3, 0.2, 0.2, 0.1], rtol=1e-6)
 
 
+def test_a_kl_penalty_comes_back_however_long_it_fell_or_rose():
+    coef, target = jnp.array([1.0, 1.0]), jnp.full(2, 0.01)
+    for _ in range(1000):
+        coef = ppo.adapt_kl_coef(coef, jnp.array([0.0, 1.0]), target)
+    np.testing.assert_allclose(coef, [ppo.MIN_KL_COEF, ppo.MAX_KL_COEF])
+    for _ in range(25):
+        coef = ppo.adapt_kl_coef(coef, jnp.array([1.0, 0.0]), target)
+    assert coef[0] > 1.0 > coef[1]
+
+
 def test_value_clip_table():
     value, old, target = jnp.array([2.0, 0.1]), jnp.zeros(2), jnp.array([3.0, 3.0])
     clip = jnp.full(2, 0.5)
