@@ -124,7 +124,8 @@ def update(
     """All epochs of one iteration.
 
     Every policy makes its own `num_epochs * num_minibatches` steps over its own rows, fewer where
-    its minibatches are empty or an early stop ends them.
+    some of its minibatches are empty, as there are fewer rows or chunks than minibatches, or where
+    an early stop ends them.
 
     Args:
         bank: of the policies.
