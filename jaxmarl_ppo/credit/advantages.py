@@ -33,7 +33,9 @@ class Timeline(struct.PyTreeNode):
     gamma_held: jax.Array  # [S]: of the policy that holds the slot; read by tick only
     acted: jax.Array  # [M] bool: the agent decided
     value: jax.Array  # [M]: V at the decision
-    reward_scale: jax.Array  # [M]: multiplies rewards where they meet V
+    # [M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
+    # rewards as they are.
+    reward_scale: jax.Array | None
     gamma: jax.Array  # [M]
     gae_lambda: jax.Array  # [M]
     slot: jax.Array | None = None  # [M] int; None where every slot has a lane of its own
@@ -102,7 +104,10 @@ def own_timeline_gae(tail: Tail, entry: Timeline, discount_by_tick: bool) -> tup
     )
     ahead = take(tail, entry.slot)
     gamma = 1.0 if discount_by_tick else entry.gamma
-    delta = entry.reward_scale * ahead.reward + gamma * ahead.value - entry.value
+    reward = ahead.reward
+    if entry.reward_scale is not None:
+        reward = jnp.clip(entry.reward_scale * reward, -normalise.CLIP, normalise.CLIP)
+    delta = reward + gamma * ahead.value - entry.value
     advantage = delta + gamma * entry.gae_lambda * ahead.advantage
     estimates = Estimates(
         advantage=advantage,
