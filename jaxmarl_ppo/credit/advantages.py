@@ -14,6 +14,9 @@ from flax import struct
 from jaxmarl_ppo.ops import running_moments as normalise
 from jaxmarl_ppo.ops.lanes import put, take
 
+# Of advantages, relative to their mean.
+LEAST_DEVIATION = 1e-4
+
 
 class Timeline(struct.PyTreeNode):
     """What the slots lived through in one entry, and the decisions that were made at its start.
@@ -130,7 +133,10 @@ def standardise_own(
     num_policies: int,
     axis_name: str | None = None,
 ) -> jax.Array:
-    """Zero mean and unit variance over each policy's trainable rows; all arrays `[R]`."""
+    """Zero mean and unit variance over each policy's trainable rows; all arrays `[R]`.
+
+    A deviation below `1e-4` of the mean is taken to be that much: what differs less is rounding.
+    """
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
         weight = (trainable & (policy == k)).astype(jnp.float32)
@@ -139,7 +145,8 @@ def standardise_own(
 
     mean, std = jax.vmap(moments)(jnp.arange(num_policies))
     policy = jnp.minimum(policy, num_policies - 1)  # rows of frozen policies are not trainable
-    return (advantage - mean[policy]) / (std[policy] + normalise.EPSILON)
+    std = jnp.maximum(std + normalise.EPSILON, LEAST_DEVIATION * jnp.abs(mean))
+    return (advantage - mean[policy]) / std[policy]
 
 
 def explained_variance(
