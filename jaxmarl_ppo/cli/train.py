@@ -79,7 +79,8 @@ class TrainOptions:
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot.
         normalise_observations: by running mean and variance.
-        normalise_rewards: by the running standard deviation of the discounted return.
+        normalise_rewards: by the running standard deviation of the discounted return, clipped to
+            +-10.
         central_critic: the critic sees what all agents see; needs `--separate-critic`.
         ppo: hyper-parameters. A schedule is a number, `linear:1e-3:0` (from the first to the last
             environment step) or `'[[0, 1e-3], [1e6, 0]]'` (points joined by lines).

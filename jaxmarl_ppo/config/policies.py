@@ -62,7 +62,8 @@ class PolicySpec:
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.
         normalise_observations: by running mean and variance of the policy's own decisions.
-        normalise_rewards: by the running standard deviation of the discounted return.
+        normalise_rewards: by the running standard deviation of the discounted return, clipped to
+            +-10.
         central_critic: the critic also sees what all agents see, or the `state` of the observation
             if the environment offers one (MAPPO, Yu et al. 2022); needs a separate critic. The
             actor does not.

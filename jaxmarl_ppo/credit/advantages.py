@@ -14,6 +14,9 @@ from flax import struct
 from jaxmarl_ppo.ops import running_moments as normalise
 from jaxmarl_ppo.ops.lanes import put, take
 
+# Of advantages, relative to their mean.
+LEAST_DEVIATION = 1e-4
+
 
 class Timeline(struct.PyTreeNode):
     """What the slots lived through in one entry, and the decisions that were made at its start.
@@ -33,7 +36,9 @@ class Timeline(struct.PyTreeNode):
     gamma_held: jax.Array  # [S]: of the policy that holds the slot; read by tick only
     acted: jax.Array  # [M] bool: the agent decided
     value: jax.Array  # [M]: V at the decision
-    reward_scale: jax.Array  # [M]: multiplies rewards where they meet V
+    # [M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
+    # rewards as they are.
+    reward_scale: jax.Array | None
     gamma: jax.Array  # [M]
     gae_lambda: jax.Array  # [M]
     slot: jax.Array | None = None  # [M] int; None where every slot has a lane of its own
@@ -102,7 +107,10 @@ def own_timeline_gae(tail: Tail, entry: Timeline, discount_by_tick: bool) -> tup
     )
     ahead = take(tail, entry.slot)
     gamma = 1.0 if discount_by_tick else entry.gamma
-    delta = entry.reward_scale * ahead.reward + gamma * ahead.value - entry.value
+    reward = ahead.reward
+    if entry.reward_scale is not None:
+        reward = jnp.clip(entry.reward_scale * reward, -normalise.CLIP, normalise.CLIP)
+    delta = reward + gamma * ahead.value - entry.value
     advantage = delta + gamma * entry.gae_lambda * ahead.advantage
     estimates = Estimates(
         advantage=advantage,
@@ -125,7 +133,10 @@ def standardise_own(
     num_policies: int,
     axis_name: str | None = None,
 ) -> jax.Array:
-    """Zero mean and unit variance over each policy's trainable rows; all arrays `[R]`."""
+    """Zero mean and unit variance over each policy's trainable rows; all arrays `[R]`.
+
+    A deviation below `1e-4` of the mean is taken to be that much: what differs less is rounding.
+    """
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
         weight = (trainable & (policy == k)).astype(jnp.float32)
@@ -134,7 +145,8 @@ def standardise_own(
 
     mean, std = jax.vmap(moments)(jnp.arange(num_policies))
     policy = jnp.minimum(policy, num_policies - 1)  # rows of frozen policies are not trainable
-    return (advantage - mean[policy]) / (std[policy] + normalise.EPSILON)
+    std = jnp.maximum(std + normalise.EPSILON, LEAST_DEVIATION * jnp.abs(mean))
+    return (advantage - mean[policy]) / std[policy]
 
 
 def explained_variance(

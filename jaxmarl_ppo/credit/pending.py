@@ -21,7 +21,7 @@ class Factors(NamedTuple):
 
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
-    reward_scale: jax.Array  # [K]
+    reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
     def of(self, policy: jax.Array) -> "Factors":
         """Those of each of `policy [...]`; of a policy that is not trained any."""

@@ -226,7 +226,9 @@ class Learner:
         games, played = league_lib.track_games(state.games, outcomes)
         over, iteration = outcomes.episode_over, state.iteration + 1
         league = league_lib.record_results(state.league, pools, played, over, axis_name)
-        updated = league_lib.add_snapshots(league, pools, banks, slots.player, iteration, axis_name)
+        # A slot that has died keeps its last player until it is born again, by another draw.
+        playing = jnp.where(slots.obs.alive, slots.player, -1)
+        updated = league_lib.add_snapshots(league, pools, banks, playing, iteration, axis_name)
         league, banks = jax.tree.map(
             lambda new, old: jnp.where(usable, new, old), updated, (state.league, banks)
         )

@@ -189,9 +189,9 @@ class BankLearner:
 
     def _factors(self, state: BankState) -> Factors:
         hyperparams, moments = state.hyperparams, state.policies.return_moments
-        scale = jnp.ones(self.num_trainable)
+        scale = None
         if moments is not None:
-            scale = jax.lax.rsqrt(moments.var[: self.num_trainable] + normalise.EPSILON)
+            scale = 1.0 / normalise.deviation(moments)[: self.num_trainable]
         return Factors(hyperparams.gamma, hyperparams.gae_lambda, scale)
 
     def _training_rows(

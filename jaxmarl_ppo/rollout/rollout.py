@@ -282,8 +282,7 @@ def begin_lives(
     needed = born | over[:, None]
 
     def draw() -> jax.Array:
-        occupied = slots.obs.alive & ~over[:, None]
-        return players.draw(key, league, Draw(slots.episode, needed, slots.player, occupied))
+        return players.draw(key, league, Draw(slots.episode, needed, slots.player, slots.obs.alive))
 
     return slots.replace(player=jax.lax.cond(needed.any(), draw, lambda: slots.player))
 

@@ -19,7 +19,9 @@ from probe_envs import (
 )
 
 from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS
+from jaxmarl_ppo.types import Moments
 
 
 def assert_equal(x, y):
@@ -217,6 +219,29 @@ def test_value_of_a_constant_reward(constant, length, truncate, value):
         {"params": params}, (), jnp.ones((1, 1))
     )
     assert float(v[0]) == pytest.approx(value, rel=0.03)
+
+
+def test_rewards_after_a_long_drought_are_scaled_within_bounds():
+    """The first rewards after none multiply by what they are, not by the inverse of nothing."""
+    env = Constant()
+    run = Run(
+        env, env.default_params, num_envs=8, num_steps=10, learning_rate=0.01,
+        spec={"normalise_rewards": True},
+    )  # fmt: skip
+    state, _ = run.after(50, env_params=constant_params(1, False, 0.0))
+    moments = state.banks[0].policies.return_moments
+    np.testing.assert_array_equal(moments.var, [0.0])
+    state = state.replace(env_params=constant_params(1, False, 1.0))
+    _, metrics = run.step(state)
+    # Targets of at most 10, beside values about 0.
+    loss = float(metrics.sums.update.losses.value_loss[0] / metrics.sums.update.losses.count[0])
+    assert 1.0 < loss <= 0.5 * 10.5**2
+
+
+def test_a_first_rollout_of_one_decision_leaves_rewards_about_as_they_are():
+    moments = Moments(jnp.array([0.0, 1.0, 1e6]), jnp.zeros(3), jnp.array([1.0, 0.0, 0.25]))
+    expected = [1.0, np.sqrt(10 / 11), 0.5]
+    np.testing.assert_allclose(running_moments.deviation(moments), expected, rtol=1e-4)
 
 
 def final_returns(run, num_iterations, more=20, seed=0):
