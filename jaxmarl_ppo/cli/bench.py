@@ -19,7 +19,8 @@ from jaxmarl_ppo.bench.scaling import (
     plot_scaling,
     scaling,
 )
-from jaxmarl_ppo.bench.training import Workload, measure
+from jaxmarl_ppo.bench.training import measure
+from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, parse_env_kwargs
