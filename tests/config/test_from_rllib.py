@@ -757,7 +757,7 @@ JUNK = [None, True, -1, 0, 3, 2.5, math.nan, math.inf, "x", "", [], [1], [[0, 1]
         {"a": 1}, {"p1", 2}, b"x", object(), int]  # fmt: skip
 
 
-@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@pytest.mark.parametrize("junk", JUNK, ids=lambda junk: type(junk).__name__)
 def test_any_value_of_any_setting_is_translated_or_refused_by_name(junk):
     for key in TRANSLATED:
         if key == "policy_mapping_fn":

@@ -5,7 +5,7 @@ import pytest
 
 from jaxmarl_envs.crypto import Crypto
 from jaxmarl_ppo import TrainConfig, Trainer
-from jaxmarl_ppo.cli import options
+from jaxmarl_ppo.cli.train import parse_train
 
 CONFIG = TrainConfig(total_env_steps=64, num_envs=4, num_steps=8, mapping="per_agent")
 
@@ -53,5 +53,5 @@ def test_the_check_can_be_left_out(tmp_path):
 
 
 def test_the_command_line_can_leave_it_out():
-    assert options.parse_train(["crypto"]).check_env
-    assert not options.parse_train(["crypto", "--no-check-env"]).check_env
+    assert parse_train(["crypto"]).check_env
+    assert not parse_train(["crypto", "--no-check-env"]).check_env
