@@ -23,7 +23,7 @@ from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import Observation
-from jaxmarl_envs.tic_tac_toe.env import winning_lines
+from jaxmarl_envs.tic_tac_toe import winning_lines
 from jaxmarl_ppo import (
     Linear,
     Matchups,

@@ -5,7 +5,7 @@
 >>> obs, state, reward, terminated, truncated, info = env.step(key, state, action, params)
 """
 
-from jaxmarl_envs.check.check_env import check_env
+from jaxmarl_envs.check import check_env, quick_check
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.registry import all_names, make, names, register
 from jaxmarl_envs.spaces import Box, Discrete
@@ -19,5 +19,6 @@ __all__ = [
     "check_env",
     "make",
     "names",
+    "quick_check",
     "register",
 ]

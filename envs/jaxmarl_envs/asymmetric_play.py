@@ -91,7 +91,7 @@ class Rooms:
 
     @property
     def num_worlds(self) -> int:
-        """`S`."""
+        """Count the worlds, `S`."""
         return len(self.place)
 
     def world(self, row: int, col: int, switched: Sequence[bool]) -> int:
@@ -216,7 +216,7 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
 
     @property
     def max_actors(self) -> int:
-        """One acts at a time."""
+        """Count who can act at one tick: one."""
         return 1
 
     @property

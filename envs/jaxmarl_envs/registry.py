@@ -10,24 +10,24 @@ from jaxmarl_envs.core import MultiAgentEnv
 
 EnvFactory = Callable[..., MultiAgentEnv]
 
-# Import paths, so that naming an environment imports that one alone.
+# Import paths, so that naming an environment imports its package alone.
 _ENTRY_POINTS: dict[str, EnvFactory | str] = {
     "asymmetric_play": "jaxmarl_envs.asymmetric_play:AsymmetricPlay",
-    "basic": "jaxmarl_envs.toy.small:Basic",
+    "basic": "jaxmarl_envs.toy:Basic",
     "crypto": "jaxmarl_envs.crypto:Crypto",
-    "early_done": "jaxmarl_envs.toy.small:EarlyDone",
-    "flex_agents": "jaxmarl_envs.toy.small:FlexAgents",
-    "multi_spaces": "jaxmarl_envs.toy.small:MultiSpaces",
-    "press_your_luck": "jaxmarl_envs.toy.small:PressYourLuck",
-    "relay": "jaxmarl_envs.toy.small:Relay",
-    "round_robin": "jaxmarl_envs.toy.small:RoundRobin",
-    "shuttle_grid": "jaxmarl_envs.shuttle_grid.env:ShuttleGrid",
-    "tic_tac_toe": "jaxmarl_envs.tic_tac_toe.env:TicTacToe",
+    "early_done": "jaxmarl_envs.toy:EarlyDone",
+    "flex_agents": "jaxmarl_envs.toy:FlexAgents",
+    "multi_spaces": "jaxmarl_envs.toy:MultiSpaces",
+    "press_your_luck": "jaxmarl_envs.toy:PressYourLuck",
+    "relay": "jaxmarl_envs.toy:Relay",
+    "round_robin": "jaxmarl_envs.toy:RoundRobin",
+    "shuttle_grid": "jaxmarl_envs.shuttle_grid:ShuttleGrid",
+    "tic_tac_toe": "jaxmarl_envs.tic_tac_toe:TicTacToe",
 }
 
 # Environments made of others; they need to be told of which.
 _COMPOSED: dict[str, str] = {
-    "grouped": "jaxmarl_envs.wrappers.groups:grouped",
+    "grouped": "jaxmarl_envs.wrappers:grouped",
     "gymnax": "jaxmarl_envs.adapters.incoming.gymnax:Lifted",
     "jaxmarl": "jaxmarl_envs.adapters.incoming.jaxmarl:JaxMARL",
     "pettingzoo": "jaxmarl_envs.adapters.incoming.pettingzoo:pettingzoo",
@@ -36,12 +36,12 @@ _COMPOSED: dict[str, str] = {
 
 
 def names() -> tuple[str, ...]:
-    """All names that can be made without further options, in alphabetical order."""
+    """List all names that can be made without further options, in alphabetical order."""
     return tuple(sorted(_ENTRY_POINTS))
 
 
 def all_names() -> tuple[str, ...]:
-    """The same, and the names of what needs options: games of other libraries and `grouped`."""
+    """List all names, those that need options included: other libraries' games and `grouped`."""
     return tuple(sorted([*_ENTRY_POINTS, *_COMPOSED]))
 
 
@@ -56,7 +56,7 @@ def register(name: str, factory: EnvFactory) -> None:
     _ENTRY_POINTS[name] = factory
 
 
-def make(name: str, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
+def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
     """Build an environment and its default parameters.
 
     Args:
@@ -103,5 +103,6 @@ def _check_keywords(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> N
     for key in kwargs:
         if key not in parameters:
             raise ValueError(
-                f"{name!r} takes no option {key!r}; valid options: {', '.join(parameters)}"
+                f"{name!r} takes no option {key!r}; valid options: "
+                f"{', '.join(parameters) or 'none'}"
             )

@@ -21,11 +21,11 @@ class Discrete:
             raise ValueError(f"Discrete(n={self.n}): n must be at least 1")
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """One uniform draw, shape `()`."""
+        """Draw uniformly, shape `()`."""
         return jax.random.randint(key, (), 0, self.n)
 
     def contains(self, x: jax.Array) -> jax.Array:
-        """Whether `x` lies in the space."""
+        """Tell whether `x` lies in the space."""
         return jnp.logical_and(x >= 0, x < self.n)
 
 
@@ -48,11 +48,11 @@ class Box:
         return math.prod(self.shape)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """One uniform draw of `shape`; the bounds must be finite."""
+        """Draw uniformly, of `shape`; the bounds must be finite."""
         return jax.random.uniform(key, self.shape, minval=self.low, maxval=self.high)
 
     def contains(self, x: jax.Array) -> jax.Array:
-        """Whether `x` lies in the space."""
+        """Tell whether `x` lies in the space."""
         return jnp.all((x >= self.low) & (x <= self.high))
 
 

@@ -10,6 +10,7 @@ the numbers are the same to the bit.
 
 import math
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ _WORDS = {8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32, 64: jnp.uint64}
 
 
 def unrolled(key: jax.Array) -> jax.Array:
-    """The same key, of a type whose draws by `jax.random` have their rounds written out.
+    """Turn a key into one whose draws by `jax.random` have their rounds written out.
 
     Keys of another generator, and all keys off the CPU, come back as they are. Draw from the result
     on the spot and keep no key made from it, since its type is not that of `jax.random.key`: keys
@@ -39,12 +40,12 @@ def unrolled(key: jax.Array) -> jax.Array:
 
 
 def split(key: jax.Array, num: int | tuple[int, ...] = 2) -> jax.Array:
-    """`jax.random.split` to the bit, with keys of the type of `key`."""
+    """Split a key as `jax.random.split` does, to the bit, into keys of its type."""
     return _retyped(key, lambda key: jax.random.split(key, num))
 
 
 def fold_in(key: jax.Array, data: jax.Array | int) -> jax.Array:
-    """`jax.random.fold_in` to the bit, with a key of the type of `key`."""
+    """Fold data in as `jax.random.fold_in` does, to the bit, for a key of the type of `key`."""
     return _retyped(key, lambda key: jax.random.fold_in(key, data))
 
 
@@ -59,11 +60,11 @@ def _retyped(key: jax.Array, derive: Callable[[jax.Array], jax.Array]) -> jax.Ar
     return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
 
 
-@jax.jit
-def _hash(
-    key: tuple[jax.Array, jax.Array], count: tuple[jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """Threefry-2x32 with 20 rounds (Salmon et al., 2011, section 3.3); all words are uint32."""
+def threefry_rounds(key: tuple[Any, Any], count: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Hash `count` by Threefry-2x32 with 20 rounds (Salmon et al., 2011, section 3.3).
+
+    All words are uint32, scalars or arrays that broadcast, of JAX or of NumPy.
+    """
     schedule = (*key, key[0] ^ key[1] ^ _PARITY)
     left, right = count[0] + schedule[0], count[1] + schedule[1]
     for group in range(5):
@@ -74,6 +75,9 @@ def _hash(
         left = left + schedule[(group + 1) % 3]
         right = right + schedule[(group + 2) % 3] + np.uint32(group + 1)
     return left, right
+
+
+_hash = jax.jit(threefry_rounds)
 
 
 def _hash_places(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:

@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from jaxmarl_ppo.bench.peers import Timing, time_in_turn
-from jaxmarl_ppo.bench.training import WARM_UP_STEPS, TrainingSteps, Workload
+from jaxmarl_ppo.bench.training import WARM_UP_STEPS, TrainingSteps
+from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import make_learner
 

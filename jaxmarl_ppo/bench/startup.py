@@ -25,7 +25,7 @@ def main(request: str) -> None:
     imported = clock()
     import numpy as np
 
-    from jaxmarl_ppo.bench.training import Workload
+    from jaxmarl_ppo.bench.workload import Workload
     from jaxmarl_ppo.devices.compilation import compile_run
     from jaxmarl_ppo.devices.sharding import Devices
     from jaxmarl_ppo.machine import awake

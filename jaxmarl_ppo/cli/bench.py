@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from jaxmarl_ppo.bench.peers import NUM_ENVS, compare
@@ -20,8 +19,11 @@ from jaxmarl_ppo.bench.scaling import (
     plot_scaling,
     scaling,
 )
-from jaxmarl_ppo.bench.training import Workload, measure
-from jaxmarl_ppo.cli.values import Count, Dtype, parse_env_kwargs
+from jaxmarl_ppo.bench.training import measure
+from jaxmarl_ppo.bench.workload import Workload
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.session import Switch
+from jaxmarl_ppo.cli.values import Dtype, parse_env_kwargs
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
@@ -64,15 +66,15 @@ class BenchOptions:
     """
 
     env: str = "crypto"
-    env_kwargs: tuple[str, ...] = ()
+    env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     network: Literal["mlp", "lstm", "cnn"] = "mlp"
     hidden_sizes: tuple[int, ...] | None = None
     lstm_size: int | None = None
-    separate_critic: bool | None = None
+    separate_critic: Switch = None
     dtype: Dtype | None = None
     mapping: str = "shared"
-    num_envs: Count | None = None
-    num_steps: Count = 128
+    num_envs: int | None = None
+    num_steps: int = 128
     num_epochs: int = 4
     num_minibatches: int = 4
     micro_batch_rows: int | None = None
@@ -107,7 +109,7 @@ class BenchOptions:
                 )
 
     def to_workload(self) -> Workload:
-        """What the options say.
+        """Make the workload that the options describe.
 
         Raises:
             ValueError: options that do not fit together.
@@ -126,7 +128,7 @@ class BenchOptions:
         }
         return Workload(
             env=self.env,
-            env_kwargs=parse_env_kwargs(self.env_kwargs),
+            env_kwargs=parse_env_kwargs([pair for pairs in self.env_kwargs for pair in pairs]),
             network=self.network,
             network_kwargs={name: value for name, value in network.items() if value is not None},
             mapping=self.mapping,
@@ -140,12 +142,13 @@ class BenchOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
-    """Measure and print.
+    """Measure what the options say and print the result.
 
     Raises:
         ValueError: options that do not fit together.
     """
-    options = tyro.cli(BenchOptions, args=args, prog=prog)
+    options = session.parse(BenchOptions, args, prog)
+    session.use_cpu_cores()
     options.check_effects()
     if options.compare is not None:
         num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
@@ -166,17 +169,17 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     if options.json:
         print(json.dumps(result))
     else:
-        Console().print(table)
+        session.show(table)
     return 0
 
 
 def _cores_awake() -> AbstractContextManager[None]:
-    """As in a run over all devices."""
+    """Keep cores awake as in a run over all devices."""
     return awake.cores_awake(awake.decide(None, jax.local_device_count()))
 
 
 def format_comparison(result: dict[str, Any]) -> Table:
-    """What `compare` found, for people."""
+    """Draw what `compare` found as a table."""
     size = f"{result['num_envs']:,} environments x {result['num_steps']} ticks"
     table = Table(title=f"environment steps, {size}\n{_machine(result['hardware'])}")
     for heading in ("pair", "ours/s", "theirs/s", "ratio"):
@@ -196,7 +199,7 @@ def format_comparison(result: dict[str, Any]) -> Table:
 
 
 def format_scaling(result: dict[str, Any]) -> Table:
-    """What `scaling` found, for people."""
+    """Draw what `scaling` found as a table."""
     table = Table(title=f"cost per decision\n{_machine(result['hardware'])}")
     table.add_column("sweep")
     for heading in ("value", "decisions", "step, ns", "update, ns", "dearest/cheapest"):
@@ -227,7 +230,7 @@ def _machine(hardware: dict[str, Any]) -> str:
 
 
 def format_result(result: dict[str, Any]) -> Table:
-    """What `measure` found, for people."""
+    """Draw what `measure` found as a table."""
     workload, hardware = result["workload"], result["hardware"]
     title = (
         f"{workload['env']}, {workload['network']}, {workload['mapping']}, "

@@ -5,71 +5,56 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from tyro.constructors import PrimitiveConstructorSpec, PrimitiveTypeInfo
-
+from jaxmarl_ppo.cli.session import reader
 from jaxmarl_ppo.config.as_json import mapping_from_json, mapping_to_json
-from jaxmarl_ppo.config.mapping import Ensemble, MappingSpec, Matchups
+from jaxmarl_ppo.config.checks import refuse_repeated
+from jaxmarl_ppo.config.mapping import MappingSpec
 from jaxmarl_ppo.config.schedules import Linear, ScheduleSpec
 
 Dtype = Literal["float32", "bfloat16"]
 
 
-def _parse_count(args: list[str]) -> int:
-    """A whole number, also as 5e6."""
-    try:
-        return int(args[0])
-    except ValueError:
-        number = float(args[0])
-    if not number.is_integer():
-        raise ValueError(f"{args[0]} is not a whole number")
-    return int(number)
+def parse_mapping(text: str) -> MappingSpec:
+    """Read `shared`, `per_agent`, `ensemble:K`, AGENT=POLICY,... or JSON of `mapping_to_json`.
 
-
-def _parse_mapping(args: list[str]) -> MappingSpec:
-    """`shared`, `per_agent`, `ensemble:K`, AGENT=POLICY,... or the JSON of `mapping_to_json`."""
-    text = args[0]
+    Raises:
+        ValueError: an agent without a policy, or one that is named twice.
+    """
     if text.startswith("{"):
-        return mapping_from_json(json.loads(text))
+        try:
+            data = json.loads(text, object_pairs_hook=_table)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{text!r} is not JSON: {error}") from None
+        return mapping_from_json(data)
     if "=" not in text:
         return text
     pairs = [pair.partition("=") for pair in text.split(",")]
-    return {agent.strip(): policy.strip() for agent, _, policy in pairs}
+    return _table([(agent.strip(), policy.strip()) for agent, _, policy in pairs])
 
 
-def show_mapping(mapping: MappingSpec) -> list[str]:
-    """The inverse of `_parse_mapping`."""
+def _table(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    refuse_repeated("the table", [key for key, _ in pairs])
+    return dict(pairs)
+
+
+def show_mapping(mapping: MappingSpec) -> str:
+    """Write a mapping as `parse_mapping` reads it."""
     if isinstance(mapping, str):
-        return [mapping]
+        return mapping
     table = isinstance(mapping, Mapping)
     if table and all(isinstance(policy, str) for policy in mapping.values()):
-        return [",".join(f"{agent}={policy}" for agent, policy in mapping.items())]
-    return [json.dumps(mapping_to_json(mapping))]
+        return ",".join(f"{agent}={policy}" for agent, policy in mapping.items())
+    return json.dumps(mapping_to_json(mapping))
 
 
-Count = Annotated[
-    int,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=_parse_count,
-        is_instance=lambda x: isinstance(x, int),
-        str_from_instance=lambda x: [str(x)],
-    ),
-]
 MappingOption = Annotated[
     Any,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="shared|per_agent|ensemble:K|AGENT=POLICY,...|JSON",
-        instance_from_str=_parse_mapping,
-        is_instance=lambda x: isinstance(x, str | Mapping | Ensemble | Matchups),
-        str_from_instance=show_mapping,
-    ),
+    reader(parse_mapping, "shared|per_agent|ensemble:K|AGENT=POLICY,...|JSON", show_mapping),
 ]
 
 
 def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` as a table; a value that is no Python literal is a string.
+    """Read `KEY=VALUE` into a table; a value that is no Python literal is a string.
 
     Raises:
         ValueError: no `=`, or a key given twice.
@@ -89,7 +74,7 @@ def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_schedule(text: str) -> Any:
-    """A number, `linear:START:END` or a list of points.
+    """Read a number, `linear:START:END` or a list of points.
 
     Anything else is left as it is, for the configuration to refuse.
     """
@@ -103,22 +88,13 @@ def parse_schedule(text: str) -> Any:
         return text
 
 
-def schedule_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """How tyro reads and shows a schedule."""
-    if info.type != ScheduleSpec:
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="FLOAT|SCHEDULE",
-        instance_from_str=lambda args: parse_schedule(args[0]),
-        is_instance=lambda x: isinstance(x, int | float | Linear | tuple),
-        str_from_instance=_show_schedule,
-    )
-
-
-def _show_schedule(spec: ScheduleSpec) -> list[str]:
+def show_schedule(spec: ScheduleSpec) -> str:
+    """Write a schedule as `parse_schedule` reads it."""
     if isinstance(spec, Linear):
-        return [f"linear:{spec.start:g}:{spec.end:g}"]
+        return f"linear:{spec.start:g}:{spec.end:g}"
     if isinstance(spec, tuple):
-        return [str([list(point) for point in spec])]
-    return [f"{spec:g}"]
+        return str([list(point) for point in spec])
+    return f"{spec:g}"
+
+
+ScheduleOption = Annotated[Any, reader(parse_schedule, "FLOAT|SCHEDULE", show_schedule)]

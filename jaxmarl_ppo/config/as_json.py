@@ -35,7 +35,7 @@ _MAPPING_KINDS: dict[type, str] = {Ensemble: "ensemble", Matchups: "matchups"}
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
-    """A configuration in terms of JSON."""
+    """Write a configuration in terms of JSON."""
     result = _fields(config)
     result["mapping"] = mapping_to_json(config.mapping)
     result["default_policy"] = _spec_to_dict(config.default_policy)
@@ -45,7 +45,7 @@ def config_to_dict(config: TrainConfig) -> dict[str, Any]:
 
 
 def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) -> TrainConfig:
-    """The inverse of `config_to_dict`.
+    """Make a configuration from what `config_to_dict` returned.
 
     Args:
         data: what `config_to_dict` returned, or the same read from JSON. Absent keys take their
@@ -71,8 +71,25 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
     return TrainConfig(**values)
 
 
+def from_format_1(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate a configuration of format 1, whose keys had other names, into the present one's.
+
+    Of a run whose starts were staggered, format 1 does not tell whether somebody asked for that.
+    """
+    renamed = {
+        "policies": "mapping",
+        "specs": "policies",
+        "policy": "default_policy",
+        "ppo": "default_ppo",
+    }
+    values = {renamed.get(key, key): value for key, value in data.items()}
+    if values.get("stagger_starts") is True:
+        values["stagger_starts"] = None
+    return values
+
+
 def mapping_to_json(mapping: MappingSpec) -> Any:
-    """A word, a table, or `{"kind": "ensemble", ...}` and the like."""
+    """Write a mapping as a word, a table, or `{"kind": "ensemble", ...}` and the like."""
     if isinstance(mapping, str):
         return mapping
     if isinstance(mapping, Ensemble | Matchups):
@@ -83,7 +100,7 @@ def mapping_to_json(mapping: MappingSpec) -> Any:
 
 
 def mapping_from_json(data: Any) -> MappingSpec:
-    """The inverse of `mapping_to_json`.
+    """Make a mapping from what `mapping_to_json` returned.
 
     Raises:
         ValueError: a function of the user's own, or an unknown field.
@@ -104,8 +121,9 @@ def mapping_from_json(data: Any) -> MappingSpec:
 
 
 def with_explicit_network(config: TrainConfig) -> TrainConfig:
-    """The same with networks given by name replaced by their modules, so that a record of it keeps
-    its meaning when defaults change.
+    """Replace networks given by name with their modules.
+
+    A record of the result keeps its meaning when defaults change.
     """
 
     def explicit(spec: Any) -> Any:
@@ -120,7 +138,7 @@ def with_explicit_network(config: TrainConfig) -> TrainConfig:
 
 
 def network_kind(network: str | nn.Module) -> str:
-    """`"mlp"`, `"lstm"`, `"cnn"`, or `"custom"` for any other module."""
+    """Tell a network's kind: `"mlp"`, `"lstm"`, `"cnn"`, or `"custom"` for any other module."""
     if isinstance(network, str):
         return network
     kinds = {cls: kind for kind, cls in NETWORKS.items()}
@@ -128,7 +146,7 @@ def network_kind(network: str | nn.Module) -> str:
 
 
 def network_to_json(network: str | nn.Module) -> str | dict[str, Any]:
-    """A name, or the kind and every size of a module."""
+    """Write a network as its name, or as the kind and every size of a module."""
     if isinstance(network, str):
         return network
     kind = network_kind(network)
@@ -144,7 +162,7 @@ def network_to_json(network: str | nn.Module) -> str | dict[str, Any]:
 
 
 def network_from_json(data: Any, how: str = CALL_FOR_NETWORK) -> str | nn.Module:
-    """The inverse of `network_to_json`.
+    """Make a network from what `network_to_json` returned.
 
     Args:
         data: what `network_to_json` returned.
@@ -168,7 +186,7 @@ def network_from_json(data: Any, how: str = CALL_FOR_NETWORK) -> str | nn.Module
 
 
 def params_to_json(env_params: PyTree) -> Any:
-    """Environment parameters as nested tables; arrays keep their element type."""
+    """Write environment parameters as nested tables; arrays keep their element type."""
 
     def encode(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -182,7 +200,7 @@ def params_to_json(env_params: PyTree) -> Any:
 
 
 def params_from_json(data: Any, default: PyTree) -> PyTree:
-    """The inverse of `params_to_json`, in the structure of `default`.
+    """Make environment parameters, in the structure of `default`, from what was written of some.
 
     Raises:
         ValueError: parameters that `default` does not have, or that are missing.
@@ -202,12 +220,12 @@ def params_from_json(data: Any, default: PyTree) -> PyTree:
 
 
 def dump_json(data: Any, *, indent: int | None = None) -> str:
-    """Strict JSON: a number that is not finite becomes null."""
+    """Write strict JSON, in which a number that is not finite becomes null."""
     return json.dumps(_finite(data), allow_nan=False, indent=indent)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
+    """Read a JSON object from a file.
 
     Raises:
         ValueError: no such file, or not a JSON object.
@@ -326,7 +344,7 @@ def _network_fields(cls: type[nn.Module]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Sequences as lists and numpy's numbers as Python's."""
+    """Write sequences as lists and numpy's numbers as Python's."""
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):

@@ -1,42 +1,176 @@
-"""Checks of single values, shared by all parts of a configuration."""
+"""What fields of a configuration may hold, said by their annotations and checked as it is made.
 
-from collections.abc import Sequence
-from typing import Any
+`gamma: Fraction = 0.99` is checked by the rule that `Fraction` carries. Of `bool`, `Literal`, other
+classes, and any of these `| None`, the annotation alone says what is valid.
+"""
 
+import dataclasses
+import functools
+import os
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import jax
 import numpy as np
+from jax.core import Tracer
+
+# From the name and the value of a field to the value that is kept; a ValueError refuses it.
+Rule = Callable[[str, Any], Any]
+MAX_INT = 2**31 - 1  # indices and counts are 32 bits wide in compiled code
+MAX_STEPS = 2**53  # whole numbers that a float64 holds exactly
+MAX_SEED = 2**32 - 1  # JAX drops further bits
+MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
-def check_counts(config: Any, *names: str) -> None:
-    """Refuse fields that are no whole numbers from 1; None stands for a default.
+def check_fields(config: Any, of: str = "") -> None:
+    """Check every field of a frozen dataclass by its annotation, and keep numbers as Python's.
 
-    Raises:
-        ValueError: a field that is something else.
-    """
-    for name in names:
-        value = getattr(config, name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-
-
-def check_range(config: Any, low: float, high: float, *names: str) -> None:
-    """Refuse fields that are no finite numbers between `low` and `high`.
+    Args:
+        config: what is being made.
+        of: what messages say after a field's name, such as `of snapshots`.
 
     Raises:
-        ValueError: a field that is something else.
+        ValueError: a field holds what it must not.
     """
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not (low <= value <= high and np.isfinite(value)):
-            raise ValueError(f"{name} must be finite and lie in [{low}, {high}], got {value}")
+    for name, rule in _rules(type(config)).items():
+        value = rule(f"{name} {of}".strip(), getattr(config, name))
+        object.__setattr__(config, name, value)
 
 
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse a word that is none of `choices`.
+def refusal(name: str, valid: str, value: Any) -> ValueError:
+    """Make the error for a value that a field must not hold."""
+    return ValueError(f"{name} must be {valid}, got {show(value)}")
 
-    Raises:
-        ValueError: it is another one.
-    """
-    if value not in choices:
-        raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(choices)}")
+
+def show(value: Any) -> str:
+    """Represent a value in one line that is not too long for a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy or JAX as Python's, and anything else as it is."""
+    is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+    if is_array and value.ndim == 0 and not isinstance(value, Tracer):
+        return value.item()
+    return value
+
+
+def whole_number(low: int, high: int) -> Rule:
+    """Make a rule for whole numbers from `low` to `high`."""
+
+    def check(name: str, value: Any) -> int:
+        number = plain(value)
+        if isinstance(number, bool) or not isinstance(number, int) or number < low:
+            raise refusal(name, f"a whole number of at least {low}", value)
+        if number > high:
+            raise refusal(name, f"a whole number of at most {high}", value)
+        return number
+
+    return check
+
+
+def number(valid: str, accepts: Callable[[float], bool]) -> Rule:
+    """Make a rule for the finite numbers that `accepts` accepts and `valid` describes."""
+
+    def check(name: str, value: Any) -> float:
+        number = plain(value)
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        if not (is_number and abs(number) <= MAX_FLOAT and accepts(number)):
+            raise refusal(name, valid, value)
+        return number
+
+    return check
+
+
+def choice(*choices: str) -> Rule:
+    """Make a rule for a few words."""
+
+    def check(name: str, value: Any) -> str:
+        if not (isinstance(value, str) and value in choices):
+            raise ValueError(f"unknown {name} {show(value)}; valid: {', '.join(choices)}")
+        return value
+
+    return check
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """Refuse what is neither True nor False, such as the word `"no"`."""
+    if not isinstance(value, bool | np.bool_):
+        raise refusal(name, "True or False", value)
+    return bool(value)
+
+
+def check_path(name: str, value: Any) -> str | os.PathLike[str]:
+    """Refuse what names no file or folder."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise refusal(name, "a path", value)
+    return value
+
+
+def check_name(name: str, value: Any) -> str:
+    """Refuse what is no word that can name an agent or a policy."""
+    if not isinstance(value, str) or not value:
+        raise refusal(name, "a word", value)
+    return value
+
+
+def check_sequence(name: str, value: Any, valid: str) -> Sequence[Any]:
+    """Return the elements of a sequence or an array; neither a word nor a table is one."""
+    if isinstance(value, np.ndarray | jax.Array) and value.ndim:
+        return np.asarray(value).tolist()
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise refusal(name, valid, value)
+    return value
+
+
+def refuse_repeated(name: str, values: Iterable[str]) -> None:
+    """Refuse names of which one is there twice."""
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{name} names {value!r} twice")
+        seen.add(value)
+
+
+check_seed = whole_number(0, MAX_SEED)
+check_number = number("a finite number", lambda x: True)
+check_not_negative = number("finite and not negative", lambda x: x >= 0.0)
+check_positive = number("positive and finite", lambda x: x > 0.0)
+
+Count = Annotated[int, whole_number(1, MAX_INT)]
+StepCount = Annotated[int, whole_number(1, MAX_STEPS)]
+Seed = Annotated[int, check_seed]
+Fraction = Annotated[float, number("finite and lie in [0.0, 1.0]", lambda x: 0.0 <= x <= 1.0)]
+Positive = Annotated[float, check_positive]
+NotNegative = Annotated[float, check_not_negative]
+Name = Annotated[str, check_name]
+
+
+@functools.cache
+def _rules(cls: type) -> dict[str, Rule]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: rule_of(hints[field.name]) for field in dataclasses.fields(cls)}
+
+
+def rule_of(annotation: Any) -> Rule:
+    """Find the rule that an annotation stands for."""
+    kind, parts = get_origin(annotation), get_args(annotation)
+    if kind is Annotated:
+        return next(part for part in parts[1:] if callable(part))
+    if kind in (Union, types.UnionType) and type(None) in parts:
+        (rest,) = (part for part in parts if part is not type(None))
+        rule = rule_of(rest)
+        return lambda name, value: None if value is None else rule(name, value)
+    if kind is Literal:
+        return choice(*parts)
+    if annotation is bool:
+        return check_bool
+    return functools.partial(_check_class, annotation)
+
+
+def _check_class(cls: type, name: str, value: Any) -> Any:
+    if not isinstance(value, cls):
+        raise refusal(name, f"a {cls.__name__}", value)
+    return value

@@ -2,20 +2,93 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import jax
-import numpy as np
 from flax import struct
+
+from jaxmarl_ppo.config.checks import (
+    Count,
+    check_fields,
+    check_name,
+    check_not_negative,
+    check_sequence,
+    refusal,
+    refuse_repeated,
+    show,
+)
 
 SHARED, PER_AGENT, ENSEMBLE = "shared", "per_agent", "ensemble"
 
-
 # One agent's entry in a table: a policy, several drawn uniformly, or several with weights.
 Choice = str | Sequence[str] | Mapping[str, float]
-
-
 Table = Mapping[str, Choice]
+
+
+def check_weights(name: str, weights: Any) -> tuple[float, ...]:
+    """Refuse what are no weights of a draw; return them as a tuple."""
+    weights = check_sequence(name, weights, "numbers")
+    values = tuple(float(check_not_negative(f"one of {name}", each)) for each in weights)
+    if not any(values):
+        raise refusal(name, "numbers that are not all 0", weights)
+    return values
+
+
+def check_names(name: str, names: Any) -> tuple[str, ...]:
+    """Refuse what is no list of different names; return them as a tuple."""
+    valid = "a list of names"
+    found = check_sequence(name, names, valid)
+    if not found or not all(isinstance(each, str) and each for each in found):
+        raise refusal(name, valid, names)
+    refuse_repeated(name, found)
+    return tuple(found)
+
+
+def check_table(name: str, table: Any) -> dict[str, Any]:
+    """Refuse what is no table from agent to what plays it; return a copy with tuples for lists."""
+    if not isinstance(table, Mapping):
+        raise refusal(name, "a table from agent to policy", table)
+    return {
+        check_name(f"an agent in {name}", agent): _check_choice(f"{name}[{agent!r}]", choice)
+        for agent, choice in table.items()
+    }
+
+
+def _check_choice(name: str, choice: Any) -> Choice:
+    if isinstance(choice, str) and choice:
+        return choice
+    if isinstance(choice, Mapping) and choice:
+        weights = check_weights(f"the weights of {name}", list(choice.values()))
+        return dict(zip(check_names(f"the policies of {name}", list(choice)), weights, strict=True))
+    if isinstance(choice, str | Mapping) or not isinstance(choice, Sequence) or not choice:
+        raise refusal(name, "a policy, a list of policies or weights by policy", choice)
+    return check_names(name, choice)
+
+
+def _check_tables(name: str, tables: Any) -> tuple[dict[str, str], ...]:
+    valid = "a list of tables from agent to policy"
+    found = check_sequence(name, tables, valid)
+    if not found:
+        raise refusal(name, valid, tables)
+    checked = [check_table(f"{name}[{index}]", table) for index, table in enumerate(found)]
+    for index, table in enumerate(checked):
+        for agent, policy in table.items():
+            check_name(f"{name}[{index}][{agent!r}]", policy)
+    return tuple(checked)
+
+
+def _check_candidates(name: str, table: Any) -> dict[str, tuple[str, ...]]:
+    checked = check_table(name, table)
+    return {agent: check_names(f"{name}[{agent!r}]", names) for agent, names in checked.items()}
+
+
+def _check_function(name: str, function: Any) -> Any:
+    if not callable(function):
+        raise refusal(name, "a function (key, Draw) -> [A] indices", function)
+    return function
+
+
+Weights = Annotated[tuple[float, ...], check_weights]
 
 
 class Draw(struct.PyTreeNode):
@@ -40,19 +113,16 @@ class Ensemble:
         joint: whether all agents draw the same member number, instead of one each.
     """
 
-    size: int
-    weights: tuple[float, ...] | None = None
+    size: Count
+    weights: Weights | None = None
     joint: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise ValueError(f"an ensemble's size must be a whole number from 1, got {self.size!r}")
-        if self.weights is not None:
-            object.__setattr__(self, "weights", check_weights("ensemble", self.weights))
-            if len(self.weights) != self.size:
-                raise ValueError(
-                    f"an ensemble of {self.size} needs {self.size} weights, got {self.weights}"
-                )
+        check_fields(self, "of an ensemble")
+        if self.weights is not None and len(self.weights) != self.size:
+            raise ValueError(
+                f"an ensemble of {self.size} needs {self.size} weights, got {self.weights}"
+            )
 
 
 @dataclass(frozen=True)
@@ -67,19 +137,15 @@ class Matchups:
         weights: of the tables, which need not add up to 1; None for equal ones.
     """
 
-    tables: tuple[Mapping[str, str], ...]
-    weights: tuple[float, ...] | None = None
+    tables: Annotated[tuple[Mapping[str, str], ...], _check_tables]
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tables", tuple(self.tables))
-        if not self.tables:
-            raise ValueError("matchups need at least one table from agent to policy, got none")
-        if self.weights is not None:
-            object.__setattr__(self, "weights", check_weights("matchups", self.weights))
-            if len(self.weights) != len(self.tables):
-                raise ValueError(
-                    f"{len(self.tables)} matchups need as many weights, got {self.weights}"
-                )
+        check_fields(self, "of matchups")
+        if self.weights is not None and len(self.weights) != len(self.tables):
+            raise ValueError(
+                f"{len(self.tables)} matchups need as many weights, got {self.weights}"
+            )
 
 
 @dataclass(frozen=True)
@@ -94,22 +160,36 @@ class MappingFunction:
             Networks are sized by the agents that they can meet, so a shorter list can be smaller.
     """
 
-    function: DrawFn
-    policies: tuple[str, ...]
-    candidates: Mapping[str, Sequence[str]] | None = None
+    function: Annotated[DrawFn, _check_function]
+    policies: Annotated[tuple[str, ...], check_names]
+    candidates: Annotated[Mapping[str, Sequence[str]], _check_candidates] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "of a mapping function")
 
 
 MappingSpec = str | Table | Ensemble | Matchups | MappingFunction
 
 
-def check_weights(what: str, weights: Any) -> tuple[float, ...]:
-    """The weights themselves."""
-    try:
-        values = np.asarray(tuple(weights), float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the weights of {what} must be numbers, got {weights!r}") from error
-    if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
-        raise ValueError(
-            f"the weights of {what} must be finite, not negative and not all 0, got {weights}"
-        )
-    return tuple(values.tolist())
+def check_mapping(name: str, mapping: Any) -> MappingSpec:
+    """Refuse what is no mapping; whether its words and names fit is known with the environment."""
+    if isinstance(mapping, str | Ensemble | Matchups | MappingFunction):
+        return mapping
+    if not isinstance(mapping, Mapping):
+        raise ValueError(f"a policy {name} cannot be made from {show(mapping)}; {valid_words()}")
+    return check_table(name, mapping)
+
+
+def valid_words() -> str:
+    """List what a policy mapping can be, for messages."""
+    return (
+        f"valid: {SHARED!r}, {PER_AGENT!r}, '{ENSEMBLE}:K', a table from agent to policy, "
+        "Ensemble, Matchups or MappingFunction"
+    )
+
+
+def weights_of(choice: Choice) -> Mapping[str, float]:
+    """Write a table's entry as weights by policy."""
+    if isinstance(choice, Mapping):
+        return choice
+    return dict.fromkeys([choice] if isinstance(choice, str) else choice, 1.0)

@@ -1,17 +1,54 @@
 """What a policy can be: a network, a pool of snapshots of another one, or a script."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import jax
-import numpy as np
 from flax import linen as nn
 
 from jaxmarl_envs.core import Observation
-from jaxmarl_ppo.config.checks import check_choice
+from jaxmarl_ppo.config.checks import (
+    MAX_INT,
+    Count,
+    Name,
+    Positive,
+    check_fields,
+    choice,
+    refusal,
+    whole_number,
+)
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.types import PyTree
+
+OpponentDraw = Literal["uniform", "latest", "prioritised"]
+RANDOM = "random"
+# Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
+# `[A, N]` float within the bounds.
+ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
+
+
+def _check_network(name: str, network: Any) -> str | nn.Module:
+    if isinstance(network, str):
+        return choice("mlp", "lstm", "cnn")(name, network)
+    if not isinstance(network, nn.Module):
+        raise refusal(name, "'mlp', 'lstm', 'cnn' or a flax.linen module", network)
+    return network
+
+
+def _check_load(name: str, load: Any) -> str:
+    if isinstance(load, os.PathLike):
+        load = os.fspath(load)
+    if not isinstance(load, str) or not load:
+        raise refusal(name, "RUN_DIR:POLICY or RUN_DIR, of a finished run", load)
+    return load
+
+
+def _check_script(name: str, script: Any) -> Any:
+    if not (isinstance(script, str) and script) and not callable(script):
+        raise refusal(name, f"{RANDOM!r}, the name of a baseline or a function", script)
+    return script
 
 
 @dataclass(frozen=True)
@@ -25,7 +62,8 @@ class PolicySpec:
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.
         normalise_observations: by running mean and variance of the policy's own decisions.
-        normalise_rewards: by the running standard deviation of the discounted return.
+        normalise_rewards: by the running standard deviation of the discounted return, clipped to
+            +-10.
         central_critic: the critic also sees what all agents see, or the `state` of the observation
             if the environment offers one (MAPPO, Yu et al. 2022); needs a separate critic. The
             actor does not.
@@ -35,7 +73,7 @@ class PolicySpec:
             name; None for fresh parameters.
     """
 
-    network: str | nn.Module = "mlp"
+    network: Annotated[str | nn.Module, _check_network] = "mlp"
     prev_action: bool = False
     prev_reward: bool = False
     append_agent_id: bool = False
@@ -44,23 +82,12 @@ class PolicySpec:
     central_critic: bool = False
     ppo: PPOConfig | None = None
     trainable: bool = True
-    load: str | None = None
+    load: Annotated[str, _check_load] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.ppo is not None and not self.trainable:
             raise ValueError("ppo has no effect on a policy with trainable=False; drop one of them")
-        if isinstance(self.network, str):
-            check_choice("network", self.network, ("mlp", "lstm", "cnn"))
-        elif not isinstance(self.network, nn.Module):
-            raise ValueError(
-                f"network must be 'mlp', 'lstm', 'cnn' or a flax.linen module, got {self.network!r}"
-            )
-
-
-OpponentDraw = Literal["uniform", "latest", "prioritised"]
-
-
-OPPONENT_DRAWS = ("uniform", "latest", "prioritised")
 
 
 @dataclass(frozen=True)
@@ -73,7 +100,7 @@ class Snapshots:
 
     Attributes:
         of: the policy that snapshots are taken of.
-        size: entries that the pool can hold.
+        size: entries that the pool can hold, at least 2: one plays while another is replaced.
         add_every: iterations from one snapshot to the next; None to go by `add_at_win_rate`.
         add_at_win_rate: take one when the policy's score (a win counts 1, a draw 1/2) against all
             snapshots of the run, since the last was taken and over at least 100 games, reaches
@@ -84,48 +111,29 @@ class Snapshots:
         priority: exponent of the priority.
     """
 
-    of: str
-    size: int = 8
-    add_every: int | None = None
-    add_at_win_rate: float | None = None
+    of: Name
+    size: Annotated[int, whole_number(2, MAX_INT)] = 8
+    add_every: Count | None = None
+    add_at_win_rate: Positive | None = None
     draw: OpponentDraw = "uniform"
-    priority: float | None = None
+    priority: Positive | None = None
 
     def __post_init__(self) -> None:
-        for name in ("size", "add_every"):
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < 1
-            ):
-                raise ValueError(
-                    f"{name} of snapshots must be a whole number from 1, got {value!r}"
-                )
+        check_fields(self, "of snapshots")
         if (self.add_every is None) == (self.add_at_win_rate is None):
             raise ValueError(
                 "snapshots need either add_every or add_at_win_rate, got "
                 f"add_every={self.add_every} and add_at_win_rate={self.add_at_win_rate}"
             )
-        if self.add_at_win_rate is not None and not 0.0 < self.add_at_win_rate < 1.0:
+        if self.add_at_win_rate is not None and self.add_at_win_rate >= 1.0:
             raise ValueError(
                 f"add_at_win_rate must lie between 0 and 1, got {self.add_at_win_rate}"
             )
-        if self.draw not in OPPONENT_DRAWS:
-            raise ValueError(f"unknown draw {self.draw!r}; valid: {', '.join(OPPONENT_DRAWS)}")
         if self.priority is not None and self.draw != "prioritised":
             raise ValueError(
                 f"priority={self.priority} has no effect with draw={self.draw!r}; "
                 "set draw='prioritised' or drop it"
             )
-        if self.priority is not None and not 0.0 < self.priority < np.inf:
-            raise ValueError(f"priority must be positive and finite, got {self.priority}")
-
-
-# Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
-# `[A, N]` float within the bounds.
-ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
-
-
-RANDOM = "random"
 
 
 @dataclass(frozen=True)
@@ -139,11 +147,7 @@ class Scripted:
             plays are used.
     """
 
-    script: str | ScriptFn
+    script: Annotated[str | ScriptFn, _check_script]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.script, str) and not callable(self.script):
-            raise ValueError(
-                f"script must be {RANDOM!r}, the name of a baseline or a function, "
-                f"got {self.script!r}"
-            )
+        check_fields(self)

@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from jaxmarl_ppo.config.checks import check_choice, check_counts, check_range
-from jaxmarl_ppo.config.schedules import ScheduleSpec, check_schedule
+from jaxmarl_ppo.config.checks import (
+    Count,
+    Fraction,
+    NotNegative,
+    Positive,
+    check_fields,
+)
+from jaxmarl_ppo.config.schedules import Scheduled
 
 ValueClip = Literal["off", "ppo2", "squared_error"]
-
-
 KLControl = Literal["off", "early_stop", "penalty"]
-
-
 DiscountBy = Literal["decision", "tick"]
 
 
@@ -47,38 +47,27 @@ class PPOConfig:
         adam_eps: epsilon of Adam.
     """
 
-    learning_rate: ScheduleSpec = 5e-4
-    num_epochs: int = 4
-    num_minibatches: int = 4
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip_eps: float = 0.2
+    learning_rate: Scheduled = 5e-4
+    num_epochs: Count = 4
+    num_minibatches: Count = 4
+    gamma: Fraction = 0.99
+    gae_lambda: Fraction = 0.95
+    clip_eps: Positive = 0.2
     value_clip: ValueClip = "off"
-    value_clip_eps: float | None = None
-    value_coef: float = 0.5
-    entropy_coef: ScheduleSpec = 0.01
-    max_grad_norm: float | None = 0.5
+    value_clip_eps: Positive | None = None
+    value_coef: NotNegative = 0.5
+    entropy_coef: Scheduled = 0.01
+    max_grad_norm: Positive | None = 0.5
     kl_control: KLControl = "off"
-    target_kl: float | None = None
-    initial_kl_coef: float | None = None
+    target_kl: Positive | None = None
+    initial_kl_coef: NotNegative | None = None
     normalise_advantages: bool = True
     discount_by: DiscountBy = "decision"
-    bptt_length: int | None = None
-    adam_eps: float = 1e-5
+    bptt_length: Count | None = None
+    adam_eps: Positive = 1e-5
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "entropy_coef"):
-            object.__setattr__(self, name, check_schedule(name, getattr(self, name)))
-        check_counts(self, "num_epochs", "num_minibatches", "bptt_length")
-        check_range(self, 0.0, 1.0, "gamma", "gae_lambda")
-        check_range(self, 0.0, np.inf, "value_coef", "initial_kl_coef")
-        for name in ("clip_eps", "value_clip_eps", "max_grad_norm", "target_kl", "adam_eps"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 < value < np.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
-        check_choice("value_clip", self.value_clip, ("off", "ppo2", "squared_error"))
-        check_choice("kl_control", self.kl_control, ("off", "early_stop", "penalty"))
-        check_choice("discount_by", self.discount_by, ("decision", "tick"))
+        check_fields(self)
         if self.kl_control != "off" and self.num_epochs * self.num_minibatches == 1:
             raise ValueError(
                 f"kl_control={self.kl_control!r} has no effect on a single step per iteration, "
@@ -93,7 +82,7 @@ class PPOConfig:
             )
 
     def _check_pair(self, number: str, switch: str, needs: tuple[str, ...]) -> None:
-        """A number that belongs to a switch is given exactly when the switch is on."""
+        """Refuse a number without its switch, and a switch without its number."""
         value, mode = getattr(self, number), getattr(self, switch)
         if mode in needs and value is None:
             raise ValueError(f"{switch}={mode!r} needs {number}; give a positive number")

@@ -145,7 +145,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(env: str, variant: str | None = None) -> Preset:
-    """The preset of an environment, or a variant of it such as `league`.
+    """Look up the preset of an environment, or a variant of it such as `league`.
 
     `TrainConfig()` where an environment has none. Every environment has the variant `rllib`, the
     defaults of RLlib 2.60's PPO.
@@ -168,5 +168,5 @@ def preset(env: str, variant: str | None = None) -> Preset:
 
 
 def variants() -> list[tuple[str, str]]:
-    """Environments and the variants of their presets."""
+    """List environments and the variants of their presets."""
     return [(env, variant) for env, slash, variant in (n.partition("/") for n in PRESETS) if slash]

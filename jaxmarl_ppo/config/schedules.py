@@ -1,19 +1,31 @@
 """Numbers that change while a run goes on: constants, lines and points."""
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+
+from jaxmarl_ppo.config.checks import (
+    NotNegative,
+    check_fields,
+    check_not_negative,
+    check_number,
+    check_sequence,
+    plain,
+    refusal,
+)
 
 
 @dataclass(frozen=True)
 class Linear:
     """From `start` at the first environment step to `end` at the last."""
 
-    start: float
-    end: float = 0.0
+    start: NotNegative
+    end: NotNegative = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, "of Linear")
 
 
 # A constant, a line over the whole run, or points (environment step, value) joined by lines.
@@ -21,7 +33,7 @@ ScheduleSpec = float | Linear | tuple[tuple[float, float], ...]
 
 
 def schedule_points(spec: ScheduleSpec, total_env_steps: int) -> tuple[tuple[float, float], ...]:
-    """A schedule as points (environment step, value) with ascending steps."""
+    """Write a schedule as points (environment step, value) with ascending steps."""
     if isinstance(spec, Linear):
         return ((0.0, spec.start), (float(total_env_steps), spec.end))
     if isinstance(spec, tuple):
@@ -30,23 +42,28 @@ def schedule_points(spec: ScheduleSpec, total_env_steps: int) -> tuple[tuple[flo
 
 
 def check_schedule(name: str, spec: Any) -> ScheduleSpec:
-    """A valid schedule, sequences turned into tuples."""
+    """Refuse what is no schedule; return one with its points as tuples."""
     if isinstance(spec, Linear):
-        values = [spec.start, spec.end]
-    elif isinstance(spec, Sequence) and not isinstance(spec, str):
-        pairs = all(isinstance(point, Sequence) and len(point) == 2 for point in spec)
-        if not spec or not pairs:
-            raise ValueError(f"{name} must be a list of pairs [step, value], got {spec!r}")
-        spec = tuple((float(step), float(value)) for step, value in spec)
-        steps, values = zip(*spec, strict=True)
-        if any(b <= a for a, b in itertools.pairwise(steps)):
-            raise ValueError(f"the steps of {name} must ascend, got {list(steps)}")
-    elif isinstance(spec, int | float) and not isinstance(spec, bool):
-        values = [spec]
-    else:
-        raise ValueError(
-            f"{name} must be a number, Linear(start, end) or [[step, value], ...], got {spec!r}"
-        )
-    if not all(0.0 <= value < np.inf for value in values):
-        raise ValueError(f"{name} must be finite and not negative, got {spec!r}")
-    return spec
+        return spec
+    spec = plain(spec)
+    if isinstance(spec, list | tuple | np.ndarray):
+        return _check_points(name, spec)
+    if isinstance(spec, bool) or not isinstance(spec, int | float):
+        raise refusal(name, "a number, Linear(start, end) or [[step, value], ...]", spec)
+    return check_not_negative(name, spec)
+
+
+def _check_points(name: str, spec: Any) -> tuple[tuple[float, float], ...]:
+    valid = "a list of pairs [step, value]"
+    points = [check_sequence(name, point, valid) for point in check_sequence(name, spec, valid)]
+    if not points or any(len(point) != 2 for point in points):
+        raise refusal(name, valid, spec)
+    steps = [float(check_number(f"a step of {name}", step)) for step, _ in points]
+    values = [float(check_not_negative(f"a value of {name}", value)) for _, value in points]
+    if any(b <= a for a, b in itertools.pairwise(steps)):
+        raise ValueError(f"the steps of {name} must ascend, got {steps}")
+    return tuple(zip(steps, values, strict=True))
+
+
+# What a field is annotated with that takes a schedule.
+Scheduled = Annotated[ScheduleSpec, check_schedule]

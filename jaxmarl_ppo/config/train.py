@@ -2,11 +2,37 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from jaxmarl_ppo.config.checks import check_counts
-from jaxmarl_ppo.config.mapping import MappingSpec
+from jaxmarl_ppo.config.checks import (
+    MAX_INT,
+    Count,
+    Seed,
+    StepCount,
+    check_fields,
+    check_name,
+    show,
+)
+from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
+
+AnyPolicy = PolicySpec | Snapshots | Scripted
+
+
+def _check_policies(name: str, policies: Any) -> dict[str, AnyPolicy]:
+    if not isinstance(policies, Mapping):
+        raise ValueError(
+            f"{name} must be a table from policy to what it is, got {show(policies)}; "
+            "which policy plays which agent is said by mapping="
+        )
+    for policy, spec in policies.items():
+        check_name(f"a policy in {name}", policy)
+        if not isinstance(spec, AnyPolicy):
+            raise ValueError(
+                f"{name}[{policy!r}] must be a PolicySpec, Snapshots or Scripted, got {show(spec)}"
+            )
+    return dict(policies)
 
 
 @dataclass(frozen=True)
@@ -26,7 +52,8 @@ class TrainConfig:
             `PolicySpec`, `Snapshots` of another policy, or a `Scripted` one.
         default_policy: what a policy is unless `policies` says otherwise.
         default_ppo: hyper-parameters of policies that have none of their own.
-        stagger_starts: begin the first episodes at different phases.
+        stagger_starts: begin the first episodes at different phases; None for where the
+            environment has a horizon, which this needs.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
         num_devices: devices that environments are spread over, which must divide `num_envs`; None
             for as many as do and leave each at least 8. A run with another number of devices is
@@ -34,51 +61,28 @@ class TrainConfig:
         log_interval: iterations per entry of the log; None for about a hundred entries.
     """
 
-    total_env_steps: int = 1_000_000
-    num_envs: int = 256
-    num_steps: int = 128
-    seed: int = 0
-    mapping: MappingSpec = "shared"
-    policies: Mapping[str, PolicySpec | Snapshots | Scripted] = field(default_factory=dict)
+    total_env_steps: StepCount = 1_000_000
+    num_envs: Count = 256
+    num_steps: Count = 128
+    seed: Seed = 0
+    mapping: Annotated[MappingSpec, check_mapping] = "shared"
+    policies: Annotated[Mapping[str, AnyPolicy], _check_policies] = field(default_factory=dict)
     default_policy: PolicySpec = field(default_factory=PolicySpec)
     default_ppo: PPOConfig = field(default_factory=PPOConfig)
-    stagger_starts: bool = True
-    micro_batch_rows: int | None = None
-    num_devices: int | None = None
-    log_interval: int | None = None
+    stagger_starts: bool | None = None
+    micro_batch_rows: Count | None = None
+    num_devices: Count | None = None
+    log_interval: Count | None = None
 
     def __post_init__(self) -> None:
-        check_counts(
-            self,
-            "total_env_steps",
-            "num_envs",
-            "num_steps",
-            "micro_batch_rows",
-            "num_devices",
-            "log_interval",
-        )
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
-        if isinstance(self.mapping, Mapping):
-            table = {
-                agent: tuple(choice) if isinstance(choice, list) else choice
-                for agent, choice in self.mapping.items()
-            }
-            object.__setattr__(self, "mapping", table)
-        if not isinstance(self.default_policy, PolicySpec):
-            raise ValueError(f"default_policy must be a PolicySpec, got {self.default_policy!r}")
-        if not isinstance(self.policies, Mapping):
+        check_fields(self)
+        if self.num_iterations > MAX_INT:
             raise ValueError(
-                f"policies must be a table from policy to what it is, got {self.policies!r}; "
-                "which policy plays which agent is said by mapping="
+                f"total_env_steps={self.total_env_steps} are {self.num_iterations} iterations of "
+                f"num_envs * num_steps, more than {MAX_INT}; raise num_envs or num_steps"
             )
-        for name, spec in self.policies.items():
-            if not isinstance(spec, PolicySpec | Snapshots | Scripted):
-                raise ValueError(
-                    f"policies[{name!r}] must be a PolicySpec, Snapshots or Scripted, got {spec!r}"
-                )
 
     @property
     def num_iterations(self) -> int:
-        """Iterations that reach `total_env_steps`."""
+        """Count the iterations that reach `total_env_steps`."""
         return -(-self.total_env_steps // (self.num_envs * self.num_steps))

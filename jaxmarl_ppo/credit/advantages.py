@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.lanes import put, take
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
@@ -34,7 +35,9 @@ class TimelineEntry(struct.PyTreeNode):
     gamma_held: jax.Array  # [S]: of the policy that holds the slot; read by tick only
     acted: jax.Array  # [M] bool: the agent decided
     value: jax.Array  # [M]: V at the decision
-    reward_scale: jax.Array  # [M]: multiplies rewards where they meet V
+    # [M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
+    # rewards as they are.
+    reward_scale: jax.Array | None
     gamma: jax.Array  # [M]
     gae_lambda: jax.Array  # [M]
     slot: jax.Array | None = None  # [M] int; None where every slot has a lane of its own
@@ -66,7 +69,7 @@ class CreditParams(NamedTuple):
 
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
-    reward_scale: jax.Array  # [K]
+    reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
     def of(self, member: jax.Array) -> "CreditParams":
         """Look up those of each of `member [...]`; any, of a member that is not trained."""
@@ -117,7 +120,10 @@ def own_timeline_gae(
     )
     ahead = take(successor, entry.slot)
     gamma = 1.0 if discount_by_tick else entry.gamma
-    delta = entry.reward_scale * ahead.reward + gamma * ahead.value - entry.value
+    reward = ahead.reward
+    if entry.reward_scale is not None:
+        reward = jnp.clip(entry.reward_scale * reward, -running_moments.CLIP, running_moments.CLIP)
+    delta = reward + gamma * ahead.value - entry.value
     advantage = delta + gamma * entry.gae_lambda * ahead.advantage
     credit = Credit(
         advantage=advantage,

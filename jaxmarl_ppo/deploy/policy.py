@@ -265,7 +265,7 @@ class Policy(Actor):
         inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
         value = self.forward(params, inputs, flat)[2]
         if params.return_moments is not None:
-            value *= jnp.sqrt(params.return_moments.var[0] + normalise.EPSILON)
+            value *= normalise.deviation(params.return_moments)[0]
         return value.reshape(batch_shape)
 
 

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import ScheduleSpec, schedule_points
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.learner.effects import check_effects
 from jaxmarl_ppo.learner.learner import Learner, LoadedMember
 from jaxmarl_ppo.learner.sizes import (
     DEFAULT_BPTT_LENGTH,
@@ -32,13 +34,23 @@ from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
 DEFAULT_KL_COEF = 0.2
 
 
-def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> Learner:
+def make_learner(
+    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, *, strict: bool = True
+) -> Learner:
     """Build the pure training functions of a run.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        config: the run.
+        strict: whether to refuse options without effect; a recorded run may have some.
 
     Raises:
         ValueError: what does not fit together, before anything is compiled.
     """
-    check_env_and_params(env, env_params)
+    check_arguments(env, env_params, config)
+    if strict:
+        check_effects(env, env_params, config)
     num_devices = choose_num_devices(config.num_envs, config.num_devices, env.steps_on_host)
     envs_per_device = config.num_envs // num_devices
     players, plans = plan_players(env, env_params, config, envs_per_device)
@@ -61,24 +73,34 @@ def make_learner(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) ->
         num_envs=config.num_envs,
         num_devices=num_devices,
         num_steps=config.num_steps,
-        stagger_starts=config.stagger_starts,
+        stagger_starts=config.stagger_starts is not False,
         rated=bool(players.pools or players.scripts),
     )
 
 
-def check_env_and_params(env: MultiAgentEnv, env_params: PyTree) -> None:
+def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
     """Refuse what is easily mixed up.
 
     Raises:
-        ValueError: no environment, or a configuration in the place of its parameters.
+        ValueError: no environment, parameters of another one, or no configuration.
     """
     if not isinstance(env, MultiAgentEnv):
-        raise ValueError(f"env must be a MultiAgentEnv, such as make(name)[0], got {env!r}")
+        raise ValueError(f"env must be a MultiAgentEnv, such as make(name)[0], got {show(env)}")
     if isinstance(env_params, TrainConfig):
         raise ValueError(
             "a TrainConfig stands in the place of the environment's parameters; the order is "
             "(env, env_params, config)"
         )
+    default = env.default_params
+    wanted = type(default)
+    alike = jax.tree.structure(env_params) == jax.tree.structure(default)
+    if not (alike or isinstance(env_params, wanted)):
+        raise ValueError(
+            f"env_params of environment {env.name!r} must be its own, a {wanted.__name__} such as "
+            f"env.default_params, got {show(env_params)}"
+        )
+    if not isinstance(config, TrainConfig):
+        raise ValueError(f"config must be a TrainConfig, got {show(config)}")
 
 
 def to_evaluate(config: TrainConfig) -> TrainConfig:

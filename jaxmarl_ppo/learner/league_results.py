@@ -140,7 +140,7 @@ def add_snapshots(
         league: after `record_results`.
         pools: all of them.
         stacks: of all banks, after the update.
-        playing: `[E, A]`, who holds the slots now.
+        playing: `[E, A]`, who holds the slots of agents that are alive now; -1 elsewhere.
         iteration: `()`, how many have been done.
         axis_name: of the devices that environments are spread over.
     """

@@ -239,8 +239,10 @@ class Learner:
         league = league_results.record_results(
             state.population.league, pools, played, outcomes.episode_over, axis_name
         )
+        # A slot that has died keeps its last player until it is born again, by another draw.
+        playing = jnp.where(after.obs.alive, after.player, -1)
         league, stacks = league_results.add_snapshots(
-            league, pools, state.population.banks, after.player, state.iteration + 1, axis_name
+            league, pools, state.population.banks, playing, state.iteration + 1, axis_name
         )
         population = jax.tree.map(
             lambda new, old: jnp.where(usable, new, old),

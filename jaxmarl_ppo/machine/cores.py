@@ -63,9 +63,10 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
     if wanted is None:
         return even_share(num_envs, max(1, min(available, num_envs // MIN_ENVS_PER_DEVICE)))
     if wanted > available:
+        is_cpu = jax.default_backend() == "cpu"
         raise ValueError(
             f"num_devices={wanted} exceeds the {available} that JAX sees here"
-            + ("; call use_cpu_cores first" if jax.default_backend() == "cpu" else "")
+            + ("; call use_cpu_cores first" if is_cpu and available < usable_cores() else "")
         )
     if num_envs % wanted:
         raise ValueError(

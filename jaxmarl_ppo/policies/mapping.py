@@ -25,7 +25,9 @@ from jaxmarl_ppo.config.mapping import (
     MappingSpec,
     Matchups,
     Table,
-    check_weights,
+    check_mapping,
+    valid_words,
+    weights_of,
 )
 
 
@@ -62,6 +64,7 @@ def make_mapping(spec: MappingSpec, agents: tuple[str, ...]) -> PolicyMapping:
     Raises:
         ValueError: an unknown word, an unknown agent, or an agent without a policy.
     """
+    spec = check_mapping("mapping", spec)
     if isinstance(spec, str):
         spec = _from_word(spec, agents)
     if isinstance(spec, Ensemble):
@@ -70,9 +73,7 @@ def make_mapping(spec: MappingSpec, agents: tuple[str, ...]) -> PolicyMapping:
         return _matchups(spec, agents)
     if isinstance(spec, MappingFunction):
         return _function(spec, agents)
-    if isinstance(spec, Mapping):
-        return _independent([weights_of(choice) for choice in match_agents(spec, agents)], agents)
-    raise ValueError(f"a policy mapping cannot be made from {spec!r}; {_valid_words()}")
+    return _independent([weights_of(choice) for choice in match_agents(spec, agents)], agents)
 
 
 def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]:
@@ -113,14 +114,7 @@ def _from_word(word: str, agents: tuple[str, ...]) -> Table | Ensemble:
         return {agent: agent for agent in agents}
     if kind == ENSEMBLE and colon and size.isdecimal():
         return Ensemble(int(size))
-    raise ValueError(f"unknown policy mapping {word!r}; {_valid_words()}")
-
-
-def _valid_words() -> str:
-    return (
-        f"valid: {SHARED!r}, {PER_AGENT!r}, '{ENSEMBLE}:K', a table from agent to policy, "
-        "Ensemble, Matchups or MappingFunction"
-    )
+    raise ValueError(f"unknown policy mapping {word!r}; {valid_words()}")
 
 
 def _ensemble(spec: Ensemble, agents: tuple[str, ...]) -> PolicyMapping:
@@ -171,8 +165,6 @@ def _matchups(spec: Matchups, agents: tuple[str, ...]) -> PolicyMapping:
 
 def _function(spec: MappingFunction, agents: tuple[str, ...]) -> PolicyMapping:
     names = tuple(spec.policies)
-    if not names or len(set(names)) != len(names):
-        raise ValueError(f"a mapping function needs distinct policy names, got {names}")
     candidates = [tuple(range(len(names)))] * len(agents)
     if spec.candidates is not None:
         chosen = match_agents(spec.candidates, agents)
@@ -213,21 +205,6 @@ def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
 def _first_draw(episode: int, num_agents: int) -> Draw:
     everyone = jnp.ones(num_agents, bool)
     return Draw(jnp.int32(episode), everyone, jnp.zeros(num_agents, jnp.int32), everyone)
-
-
-def weights_of(choice: Any) -> Mapping[str, float]:
-    """A table's entry as weights by policy."""
-    if isinstance(choice, str):
-        return {choice: 1.0}
-    if isinstance(choice, Mapping):
-        check_weights("a table's entry", tuple(choice.values()))
-        return choice
-    if isinstance(choice, Sequence) and choice and all(isinstance(name, str) for name in choice):
-        return dict.fromkeys(choice, 1.0)
-    raise ValueError(
-        f"a policy mapping's entry must be a policy, a list of policies or weights by policy, "
-        f"got {choice!r}"
-    )
 
 
 def _log(weights: np.ndarray) -> np.ndarray:

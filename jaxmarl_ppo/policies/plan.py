@@ -217,6 +217,19 @@ def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySp
     return specs
 
 
+def pools_of(name: str, specs: dict[str, AnySpec]) -> tuple[str, ...]:
+    """List the policies that are snapshots of a policy."""
+    return tuple(
+        other for other, pool in specs.items() if isinstance(pool, Snapshots) and pool.of == name
+    )
+
+
+def slots_of(name: str, mapping: PolicyMapping, specs: dict[str, AnySpec]) -> tuple[int, ...]:
+    """List the slots that a policy, or a snapshot of it, can play."""
+    played = {mapping.names.index(policy) for policy in (name, *pools_of(name, specs))}
+    return tuple(slot for slot, policies in enumerate(mapping.candidates) if played & set(policies))
+
+
 def _plan_banks(
     env: MultiAgentEnv,
     env_params: PyTree,
@@ -228,15 +241,8 @@ def _plan_banks(
     for name, spec in specs.items():
         if not isinstance(spec, PolicySpec):
             continue
-        pools = tuple(
-            other
-            for other, pool in specs.items()
-            if isinstance(pool, Snapshots) and pool.of == name
-        )
-        played = {mapping.names.index(policy) for policy in (name, *pools)}
-        slots = tuple(
-            slot for slot, policies in enumerate(mapping.candidates) if played & set(policies)
-        )
+        pools = pools_of(name, specs)
+        slots = slots_of(name, mapping, specs)
         if not slots:
             raise ValueError(f"no agent can be played by policy {name!r}; drop it")
         interface = _member_interface(env, env_params, spec, slots)

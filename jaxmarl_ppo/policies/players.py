@@ -147,7 +147,7 @@ class Players:
             keys = split(key_entry, max(len(self.pools), 1))
             # Pools last, since whom they draw can depend on who the opponents are.
             for index, (key, pool) in enumerate(zip(keys, self.pools, strict=False)):
-                entry = draw_entries(key, league, pool, index, player)
+                entry = draw_entries(key, league, pool, index, player, draw.occupied)
                 chosen = draw.needed & (policy == pool.policy)
                 player = jnp.where(chosen, pool.first_player + entry, player)
             return player.astype(jnp.int32)

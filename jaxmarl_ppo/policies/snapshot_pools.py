@@ -38,7 +38,12 @@ def win_rate(league: League) -> jax.Array:
 
 
 def draw_entries(
-    key: jax.Array, league: League, place: SnapshotPool, index: int, player: jax.Array
+    key: jax.Array,
+    league: League,
+    place: SnapshotPool,
+    index: int,
+    player: jax.Array,
+    alive: jax.Array,
 ) -> jax.Array:
     """Draw an entry of one pool for every slot of one environment, `[A]` int.
 
@@ -48,21 +53,22 @@ def draw_entries(
         place: where the pool stands.
         index: of the pool among all pools.
         player: `[A]`, who holds the slots; slots of pools hold their first entry.
+        alive: `[A]` bool, the slots that hold an agent; the others are nobody's opponents.
     """
     pool, spec = league.pools[index], place.spec
     entries = jnp.arange(spec.size)
     available = entries < pool.count
-    # What is to be replaced is not drawn any more; with a single entry there is nothing else.
+    # What is to be replaced is not drawn any more.
     retires = pool.waiting & (pool.count == spec.size) & (entries == pool.oldest)
-    available &= ~retires | (pool.count == 1)
+    available &= ~retires
     if spec.draw == "latest":
         newest = jnp.argmax(jnp.where(available, pool.added_at, -1))
         return jnp.full(player.shape, newest)
     weight = jnp.ones((player.shape[0], spec.size))
     if spec.draw == "prioritised":
         beats = win_rate(league)[place.players, :][:, player].T  # [A, size]: against each slot
-        others = ~np.eye(player.shape[0], dtype=bool)
-        weight = (others @ beats) / max(player.shape[0] - 1, 1)
+        others = ~np.eye(player.shape[0], dtype=bool) & alive
+        weight = (others @ beats) / jnp.maximum(others.sum(1, keepdims=True), 1)
         weight = weight ** (1.0 if spec.priority is None else spec.priority)
     logits = jnp.where(available, jnp.log(jnp.maximum(weight, 1e-6)), -jnp.inf)
     return jax.random.categorical(unrolled(key), logits)

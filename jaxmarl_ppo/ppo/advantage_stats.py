@@ -5,6 +5,9 @@ import jax.numpy as jnp
 
 from jaxmarl_ppo.ops import running_moments
 
+# Of advantages, relative to their mean.
+LEAST_DEVIATION = 1e-4
+
 
 def standardise_own(
     advantage: jax.Array,
@@ -13,7 +16,10 @@ def standardise_own(
     num_policies: int,
     axis_name: str | None = None,
 ) -> jax.Array:
-    """Zero mean and unit variance over each policy's trainable rows; all arrays `[R]`."""
+    """Standardise over each member's trainable rows; all arrays `[R]`.
+
+    A deviation below `1e-4` of the mean is taken to be that much: what differs less is rounding.
+    """
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
         weight = (trainable & (policy == k)).astype(jnp.float32)
@@ -22,7 +28,8 @@ def standardise_own(
 
     mean, std = jax.vmap(moments)(jnp.arange(num_policies))
     policy = jnp.minimum(policy, num_policies - 1)  # rows of frozen policies are not trainable
-    return (advantage - mean[policy]) / (std[policy] + running_moments.EPSILON)
+    std = jnp.maximum(std + running_moments.EPSILON, LEAST_DEVIATION * jnp.abs(mean))
+    return (advantage - mean[policy]) / std[policy]
 
 
 def explained_variance(

@@ -173,9 +173,9 @@ class BankLearner:
 
     def _credit_params(self, stack: PolicyStack, hyperparams: Hyperparams) -> CreditParams:
         moments = stack.return_moments
-        scale = jnp.ones(self.num_trainable)
+        scale = None
         if moments is not None:
-            scale = jax.lax.rsqrt(moments.var[: self.num_trainable] + running_moments.EPSILON)
+            scale = 1.0 / running_moments.deviation(moments)[: self.num_trainable]
         return CreditParams(hyperparams.gamma, hyperparams.gae_lambda, scale)
 
     def _training_table(

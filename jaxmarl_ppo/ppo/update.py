@@ -25,6 +25,9 @@ from jaxmarl_ppo.types import Hyperparams, PolicyStack, PyTree
 
 # An early stop allows this much more than the target before it ends a member's steps.
 KL_STOP_FACTOR = 1.5
+# An adaptive KL penalty stays within these weights. Far beyond what matters beside advantages of
+# about 1, and yet near enough to come back from in a few dozen iterations.
+MIN_KL_COEF, MAX_KL_COEF = 1e-4, 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +76,8 @@ def update(
     """Run all epochs of one iteration.
 
     Every member makes its own `num_epochs * num_minibatches` steps over its own rows, fewer where
-    its minibatches are empty or an early stop ends them.
+    some of its minibatches are empty, as there are fewer rows or chunks than minibatches, or where
+    an early stop ends them.
 
     Args:
         inputs: what to train on.
@@ -194,6 +198,9 @@ def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -
 
 
 def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.Array:
-    """Raise the penalty by half where KL exceeds twice its target, halve it below half of it."""
+    """Raise the penalty by half where KL exceeds twice its target, halve it below half of it.
+
+    It stays within `MIN_KL_COEF` and `MAX_KL_COEF`: at exactly 0 or infinity no factor moves it.
+    """
     factor = jnp.where(kl > 2.0 * target, 1.5, jnp.where(kl < 0.5 * target, 0.5, 1.0))
-    return kl_coef * factor
+    return jnp.clip(kl_coef * factor, MIN_KL_COEF, MAX_KL_COEF)

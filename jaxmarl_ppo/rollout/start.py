@@ -57,7 +57,7 @@ def stagger_episodes(
     horizon = env.horizon(env_params)
     if horizon is None:
         return state, jnp.ones_like(state.is_first)
-    offset = jnp.arange(num_envs) * horizon // num_envs
+    offset = spread_phases(horizon, num_envs)
     num_ticks = offset.max()
     random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
 
@@ -75,3 +75,18 @@ def stagger_episodes(
     obs, env_state = jax.lax.fori_loop(0, num_ticks, tick, carry)
     counted = (offset == 0)[:, None] | ~obs.alive
     return state.replace(obs=obs, env_state=env_state), counted
+
+
+def spread_phases(horizon: int | jax.Array, num_envs: int) -> jax.Array:
+    """Spread `num_envs` phases evenly over a horizon: `horizon * e // num_envs`, `[E]` int.
+
+    Also where the product does not fit into 32 bits: what divides is multiplied at once, the rest
+    by the bits of `e`, with a long division.
+    """
+    index = jnp.arange(num_envs)
+    quotient = remainder = jnp.zeros_like(index)
+    for bit in reversed(range(num_envs.bit_length())):
+        remainder = 2 * remainder + (horizon % num_envs) * (index >> bit & 1)
+        quotient = 2 * quotient + remainder // num_envs
+        remainder %= num_envs
+    return index * (horizon // num_envs) + quotient

@@ -81,7 +81,6 @@ def begin_lives(
     needed = born | over[:, None]
 
     def draw() -> jax.Array:
-        occupied = state.obs.alive & ~over[:, None]
-        return players.draw(key, league, Draw(state.episode, needed, state.player, occupied))
+        return players.draw(key, league, Draw(state.episode, needed, state.player, state.obs.alive))
 
     return state.replace(player=jax.lax.cond(needed.any(), draw, lambda: state.player))

@@ -17,10 +17,12 @@ from jaxmarl_ppo.config import as_json as config_io
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.policies.population_file import FORMAT, POLICIES_FILE, load_population
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, load_population
 from jaxmarl_ppo.types import Population, PyTree
 
 CONFIG_FILE = "config.json"
+FORMAT = 2
+READABLE_FORMATS = (1, FORMAT)
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
 
@@ -49,7 +51,7 @@ def load_run(
         run_dir: its folder.
         env: needed where `jaxmarl_envs.make` did not build the environment; else it does so again.
         env_params: instead of the recorded parameters.
-        network: needed where `policy.network` was a module of the user's own.
+        network: needed where `default_policy.network` was a module of the user's own.
         config: the run's whole configuration, needed where other parts of it cannot be rebuilt from
             a file: a mapping function, a scripted function, a module of a single policy.
 
@@ -63,10 +65,19 @@ def load_run(
     missing = [key for key in ("format", "env", "config") if key not in record]
     if missing:
         raise ValueError(f"{folder / CONFIG_FILE} lacks {', '.join(missing)}: not a run's record")
-    if record["format"] != FORMAT:
-        raise ValueError(f"{folder} has format {record['format']!r}; this version reads {FORMAT}")
+    if record["format"] not in READABLE_FORMATS:
+        versions = record.get("versions")
+        writer = versions.get("jaxmarl-ppo") if isinstance(versions, Mapping) else None
+        raise ValueError(
+            f"{folder} has format {record['format']!r}, written by jaxmarl-ppo "
+            f"{writer or 'of an unknown version'}; this version reads the formats "
+            f"{', '.join(map(str, READABLE_FORMATS))}"
+        )
     if config is None:
-        config = config_io.config_from_dict(record["config"], network)
+        recorded = record["config"]
+        if record["format"] == 1 and isinstance(recorded, Mapping):
+            recorded = config_io.from_format_1(recorded)
+        config = config_io.config_from_dict(recorded, network)
     elif network is not None:
         raise ValueError("network has no effect beside config; drop one of them")
     env = _recorded_env(record["env"]) if env is None else env
@@ -74,7 +85,7 @@ def load_run(
     if env_params is None:
         env_params = config_io.params_from_json(record["env"]["params"], env.default_params)
     # What the run started from and what it ran on are not needed any more, and may be gone.
-    learner = make_learner(env, env_params, to_evaluate(config))
+    learner = make_learner(env, env_params, to_evaluate(config), strict=False)
     expected = jax.eval_shape(learner.init_population, jax.random.key(0))
     path = folder / POLICIES_FILE
     population = load_population(path, learner.players.names, expected)

@@ -11,12 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn, compile_run
 from jaxmarl_ppo.devices.sharding import Devices
-from jaxmarl_ppo.learner.build import check_env_and_params, make_learner
+from jaxmarl_ppo.learner.build import check_arguments, make_learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine import awake
@@ -133,9 +135,12 @@ class Trainer:
         progress: whether to show progress on standard output.
         keep_cores_awake: whether processes of the lowest priority keep the CPU's cores from falling
             asleep in the short waits of training; None for where that helps, see `awake.decide`.
+        check_env: whether to look for what is wrong with the environment, which takes some tenths
+            of a second; see `jaxmarl_envs.quick_check`.
 
     Raises:
-        ValueError: what does not fit together, or a run folder in use.
+        ValueError: what does not fit together, what is wrong with the environment, or a run folder
+            in use.
     """
 
     def __init__(
@@ -147,11 +152,21 @@ class Trainer:
         *,
         progress: bool = True,
         keep_cores_awake: bool | None = None,
+        check_env: bool = True,
     ) -> None:
-        check_env_and_params(env, env_params)
+        config = TrainConfig() if config is None else config
+        check_arguments(env, env_params, config)
+        if run_dir is not None:
+            check_path("run_dir", run_dir)
+        check_bool("progress", progress)
+        check_bool("check_env", check_env)
+        if keep_cores_awake is not None:
+            check_bool("keep_cores_awake", keep_cores_awake)
+        if check_env:
+            quick_check(env, env_params)
         self.env = env
         self.env_params = env_params
-        self.config = TrainConfig() if config is None else config
+        self.config = config
         self._run_dir = run_dir
         self._show_progress = progress
         self._claim_run_dir()

@@ -15,7 +15,8 @@ from jaxmarl_ppo.bench import training as bench
 from jaxmarl_ppo.bench.flops import matmul_shapes
 from jaxmarl_ppo.bench.peers import PEERS, Peer, Share, compare, play_ticks, time_in_turn
 from jaxmarl_ppo.bench.scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
-from jaxmarl_ppo.bench.training import Workload, measure
+from jaxmarl_ppo.bench.training import measure
+from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.cli import bench as bench_cli
 from jaxmarl_ppo.cli.main import main
 from jaxmarl_ppo.learner.build import make_learner

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from jaxmarl_ppo.cli import main as cli
-from jaxmarl_ppo.cli import options as cli_options
+from jaxmarl_ppo.cli import train as cli_train
 from jaxmarl_ppo.cli import values as cli_values
 from jaxmarl_ppo.config.mapping import Ensemble, Matchups
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -177,7 +177,10 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --mapping both", "unknown policy mapping 'both'; valid: 'shared'"),
         ("train tic_tac_toe --mapping x=a", "gives no policy to o"),
         ("train tic_tac_toe --mapping x=a,z*=b", "unknown agent 'z*'; the agents are x, o"),
-        ("train tic_tac_toe --mapping ensemble:0", "size must be a whole number from 1, got 0"),
+        (
+            "train tic_tac_toe --mapping ensemble:0",
+            "size of an ensemble must be a whole number",
+        ),
         (
             "train tic_tac_toe --mapping ensemble:two",
             "unknown policy mapping 'ensemble:two'; valid",
@@ -190,6 +193,51 @@ def test_run_folder_in_use(interrupted, capsys):
             "train tic_tac_toe --central-critic",
             "central_critic needs a network with separate_critic",
         ),
+        ("train", "jaxmarl-ppo train takes an environment's name; jaxmarl-ppo envs lists them"),
+        ("train tic_tac_toe --sed 1", "unknown option --sed; did you mean --seed? see jaxmarl-ppo"),
+        ("train --sed 1 tic_tac_toe", "unknown option --sed; did you mean --seed?"),
+        ("train tic_tac_toe --ppo.gama=1", "unknown option --ppo.gama; did you mean --ppo.gamma?"),
+        ("train tic_tac_toe crypto", "unexpected argument 'crypto'; see jaxmarl-ppo train --help"),
+        ("train tic_tac_toe --seed", "--seed needs a value; see jaxmarl-ppo train --help"),
+        ("train tic_tac_toe --seed --prev-action", "--seed needs a value"),
+        ("train tic_tac_toe --seed 1x", "--seed: '1x' is not a whole number"),
+        ("train tic_tac_toe --seed 1.5", "--seed: '1.5' is not a whole number"),
+        ("train tic_tac_toe --seed inf", "--seed: 'inf' is not a whole number"),
+        (
+            "train tic_tac_toe --seed 4294967296",
+            "seed must be a whole number of at most 4294967",
+        ),
+        ("train tic_tac_toe --seed 9223372036854775808", "seed must be a whole number of at most"),
+        ("train tic_tac_toe --num-envs 99999999999999999999", "num_envs must be a whole number of"),
+        ("train tic_tac_toe --num-devices 8888", "num_devices=8888 exceeds the"),
+        ("train tic_tac_toe --ppo.gamma x", "--ppo.gamma: 'x' is not a number"),
+        ("train tic_tac_toe --ppo.gamma None", "--ppo.gamma: 'None' is not a number"),
+        ("train tic_tac_toe --hidden-sizes 8 x", "--hidden-sizes: 'x' is not a whole number"),
+        (
+            "train tic_tac_toe --network gru",
+            "--network: unknown choice 'gru'; valid: mlp, lstm",
+        ),
+        ("train tic_tac_toe --env-kwargs name=5", "'tic_tac_toe' takes no option 'name'; valid"),
+        ("train relay --env-kwargs x=5", "'relay' takes no option 'x'; valid options: none"),
+        ("train tic_tac_toe --env-kwargs k=2 --env-kwargs k=3", "--env-kwargs gives 'k' twice"),
+        ("train tic_tac_toe --mapping x=a,x=b,o=c", "--mapping: the table names 'x' twice"),
+        ('train tic_tac_toe --mapping {"x":"a","x":"b"}', "--mapping: the table names 'x' twice"),
+        ('train tic_tac_toe --mapping {"x":', "--mapping: '{\"x\":' is not JSON"),
+        ('train tic_tac_toe --mapping {"kind":"ensemble","sise":2}', "has no 'sise'; valid: size"),
+        (
+            'train tic_tac_toe --mapping {"kind":"matchups","tables":[{"x":["a"]}]}',
+            "tables of matchups[0]['x'] must be a word, got ('a',)",
+        ),
+        ("train tic_tac_toe --run-dir /proc/x", "'/proc/x' cannot be used: No such file"),
+        ("evaluate", "jaxmarl-ppo evaluate takes the folder of a run; see jaxmarl-ppo evaluate"),
+        ("evaluate . --seed x", "--seed: 'x' is not a whole number"),
+        ("export", "jaxmarl-ppo export takes the folder of a run"),
+        (
+            "export . --platforms gpu",
+            "--platforms: unknown choice 'gpu'; valid: cpu, cuda,",
+        ),
+        ("envs now", "unexpected argument 'now'; see jaxmarl-ppo envs --help"),
+        ("bench --num-envs", "--num-envs needs a value; see jaxmarl-ppo bench --help"),
         ("train tic_tac_toe --log-interval 0", "log_interval must be a whole number of at least"),
         ("evaluate nowhere", "run folder 'nowhere' does not exist"),
         ("evaluate .", "config.json does not exist"),
@@ -199,7 +247,7 @@ def test_run_folder_in_use(interrupted, capsys):
 )
 def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trainer.Trainer, "train", lambda self: pytest.fail("it trains"))
+    monkeypatch.setattr(trainer, "compile_run", lambda *_: pytest.fail("it trains"))
     status, _, errors = run(capsys, *args.split())
     assert status == 2
     assert message in errors
@@ -207,26 +255,6 @@ def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message)
     assert errors.count("\n") == 1
     assert "Traceback" not in errors
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        "train",
-        "train tic_tac_toe --sed 1",
-        "evaluate",
-        "export",
-        "export . --platforms gpu",
-        "envs now",
-        'train tic_tac_toe --mapping {"x":',
-        'train tic_tac_toe --mapping {"kind":"ensemble","sise":2}',
-    ],
-)
-def test_usage_errors(capsys, args):
-    status, _, errors = run(capsys, *args.split())
-    assert status == 2
-    assert "Traceback" not in errors
-    assert errors
 
 
 def test_help(capsys):
@@ -242,7 +270,7 @@ def test_help(capsys):
 
 @pytest.mark.parametrize(
     ("args", "wanted"),
-    [([], None), (["--keep-cores-awake", "True"], True), (["--keep-cores-awake", "False"], False)],
+    [([], None), (["--keep-cores-awake"], True), (["--no-keep-cores-awake"], False)],
 )
 def test_cores_are_kept_awake_as_the_user_says(capsys, monkeypatch, args, wanted):
     def record(*_, keep_cores_awake, **__):
@@ -268,7 +296,7 @@ def test_list_of_environments(capsys, monkeypatch):
 
 
 def config_of(*args):
-    return cli_options.parse_train(args).to_config()
+    return cli_train.parse_train(args).to_config()
 
 
 @pytest.mark.parametrize("name", ["tic_tac_toe", "crypto", "shuttle_grid"])
@@ -331,15 +359,15 @@ def test_options_reach_the_configuration():
 def test_policies_as_a_word_a_table_or_json(text, policies):
     assert config_of("tic_tac_toe", "--mapping", text).mapping == policies
     # A default is shown as it would be typed.
-    (shown,) = cli_values.show_mapping(policies)
+    shown = cli_values.show_mapping(policies)
     assert config_of("tic_tac_toe", "--mapping", shown).mapping == policies
 
 
 def test_another_network_than_the_presets_brings_its_own_sizes():
-    assert config_of("shuttle_grid", "--network", "mlp").policy.network == MLP()
-    assert config_of("shuttle_grid", "--network=mlp").ppo.bptt_length is None
+    assert config_of("shuttle_grid", "--network", "mlp").default_policy.network == MLP()
+    assert config_of("shuttle_grid", "--network=mlp").default_ppo.bptt_length is None
     cnn = config_of("tic_tac_toe", "--network", "cnn", "--channels", "4", "5")
-    assert cnn.policy.network == CNN(channels=(4, 5))
+    assert cnn.default_policy.network == CNN(channels=(4, 5))
 
 
 def test_an_environments_name_as_another_options_value():
@@ -348,7 +376,7 @@ def test_an_environments_name_as_another_options_value():
 
 
 def test_ppo_options_are_the_fields_of_ppo_config():
-    assert cli_options.PPOOptions() == cli_options.PPOOptions(
+    assert cli_train.PPOOptions() == cli_train.PPOOptions(
         **{f: getattr(PPOConfig(), f) for f in PPOConfig.__dataclass_fields__}
     )
 
@@ -425,10 +453,50 @@ def test_short_numbers(function, value, text):
 
 def test_options_reach_the_presets_single_policies_too():
     args = ["asymmetric_play", "--network", "lstm", "--ppo.learning-rate", "1e-9"]
-    config = cli_options.parse_train(args).to_config()
+    config = cli_train.parse_train(args).to_config()
     alice, chosen = config.policies["alice"], preset("asymmetric_play").config.policies["alice"]
     assert isinstance(alice.network, LSTM)
     assert alice.ppo.learning_rate == config.default_ppo.learning_rate == 1e-9
     assert alice.ppo.entropy_coef == chosen.ppo.entropy_coef != config.default_ppo.entropy_coef
-    shared = cli_options.parse_train(["asymmetric_play", "--mapping", "shared"]).to_config()
+    shared = cli_train.parse_train(["asymmetric_play", "--mapping", "shared"]).to_config()
     assert shared.policies == {}
+
+
+def test_arguments_of_an_environment_add_up():
+    given = ["--env-kwargs", "size=4", "k=3", "--env-kwargs", "planes=True"]
+    options = cli_train.parse_train(["tic_tac_toe", *given])
+    assert options.to_env_kwargs() == {"size": 4, "k": 3, "planes": True}
+    assert cli_train.parse_train(["gymnax"]).to_env_kwargs() == preset("gymnax").env_kwargs
+
+
+def test_all_switches_are_set_and_unset_alike():
+    for name in ("stagger-starts", "keep-cores-awake", "prev-action", "progress"):
+        field = name.replace("-", "_")
+        for flag, value in ((f"--{name}", True), (f"--no-{name}", False)):
+            assert getattr(cli_train.parse_train(["tic_tac_toe", flag]), field) is value
+    assert cli_train.parse_train(["tic_tac_toe"]).stagger_starts is None
+
+
+def test_snapshots_of_a_shorter_run_lie_closer():
+    league = ["tic_tac_toe", "--preset", "league"]
+    whole = cli_train.parse_train(league).to_config()
+    assert whole == preset("tic_tac_toe", "league").config
+    tenth = cli_train.parse_train([*league, "--total-env-steps", "2.4e6"]).to_config()
+    assert [tenth.policies[name].add_every for name in ("p3", "p4")] == [15, 15]
+    tiny = cli_train.parse_train([*league, "--total-env-steps", "1"]).to_config()
+    assert tiny.policies["p3"].add_every == 1
+
+
+def test_help_and_wrong_usage_import_neither_training_nor_jax():
+    code = """
+import sys
+from jaxmarl_ppo.cli import main
+for args in (["--help"], ["tarin"], ["evaluate", "--help"], ["evaluate", "nowhere"], ["export"]):
+    try:
+        main.main(args)
+    except SystemExit:
+        pass
+print([name for name in ("jax", "flax", "jaxmarl_ppo.training") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

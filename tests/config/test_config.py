@@ -31,6 +31,7 @@ from jaxmarl_ppo.config.as_json import (
     config_from_dict,
     config_to_dict,
     dump_json,
+    from_format_1,
     mapping_from_json,
     mapping_to_json,
     network_kind,
@@ -140,9 +141,9 @@ def test_every_field_is_written_and_differs_from_its_default():
         assert getattr(EVERYTHING, f.name) != getattr(TrainConfig(), f.name), f.name
     for f in dataclasses.fields(PolicySpec):
         if f.name != "trainable":  # which would forbid the field `ppo`
-            assert getattr(EVERYTHING.policy, f.name) != getattr(PolicySpec(), f.name), f.name
+            assert getattr(EVERYTHING.default_policy, f.name) != f.default, f.name
     for f in dataclasses.fields(PPOConfig):
-        assert getattr(EVERYTHING.ppo, f.name) != getattr(PPOConfig(), f.name), f.name
+        assert getattr(EVERYTHING.default_ppo, f.name) != getattr(PPOConfig(), f.name), f.name
     assert not EVERYTHING.policies["bl*"].trainable
     snapshots = [spec for spec in EVERYTHING.policies.values() if isinstance(spec, Snapshots)]
     for f in dataclasses.fields(Snapshots):
@@ -155,7 +156,7 @@ def test_every_field_is_written_and_differs_from_its_default():
 
 def test_explicit_network_says_every_size():
     config = with_explicit_network(TrainConfig(default_policy=PolicySpec(network="lstm")))
-    network = config_to_dict(config)["policy"]["network"]
+    network = config_to_dict(config)["default_policy"]["network"]
     sizes = {
         "kind": "lstm",
         "hidden_sizes": [64],
@@ -170,16 +171,16 @@ def test_explicit_network_says_every_size():
     assert specs["bl*"]["network"] == sizes
     assert specs["red"]["network"]["hidden_sizes"] == [3]
     assert explicit.policies["grey"] == EVERYTHING.policies["grey"]
-    assert explicit.policy == EVERYTHING.policy
+    assert explicit.default_policy == EVERYTHING.default_policy
 
 
 @pytest.mark.parametrize(
     ("path", "named"),
     [
         ((), "configuration"),
-        (("policy",), "policy"),
-        (("ppo",), "ppo"),
-        (("policy", "network"), "network 'lstm'"),
+        (("default_policy",), "default_policy"),
+        (("default_ppo",), "default_ppo"),
+        (("default_policy", "network"), "network 'lstm'"),
         (("policies", "red"), r"policies\['red'\]"),
         (("policies", "red", "ppo"), r"policies\['red'\].ppo"),
         (("policies", "red", "network"), "network 'mlp'"),
@@ -199,13 +200,13 @@ def test_unknown_key_is_refused_by_name(path, named):
 
 def test_values_are_checked_when_read():
     with pytest.raises(ValueError, match="gamma must be finite and lie in"):
-        config_from_dict({"ppo": {"gamma": 2.0}})
+        config_from_dict({"default_ppo": {"gamma": 2.0}})
     with pytest.raises(ValueError, match=r"must be \{'linear': \[start, end\]\}"):
-        config_from_dict({"ppo": {"learning_rate": {"linear": 3}}})
-    with pytest.raises(ValueError, match="ppo must be a table, got 3"):
-        config_from_dict({"ppo": 3})
+        config_from_dict({"default_ppo": {"learning_rate": {"linear": 3}}})
+    with pytest.raises(ValueError, match="default_ppo must be a table, got 3"):
+        config_from_dict({"default_ppo": 3})
     with pytest.raises(ValueError, match="unknown network kind 'gru'; valid: mlp, lstm, cnn"):
-        config_from_dict({"policy": {"network": {"kind": "gru"}}})
+        config_from_dict({"default_policy": {"network": {"kind": "gru"}}})
 
 
 @pytest.mark.parametrize(
@@ -213,15 +214,15 @@ def test_values_are_checked_when_read():
     [
         ({"policies": 3}, "policies must be a table, got 3"),
         (
-            {"policies": {"kind": "ensemble", "size": 0}},
-            "size must be a whole number from 1, got 0",
+            {"mapping": {"kind": "ensemble", "size": 0}},
+            "size of an ensemble must be a whole number of at least 1, got 0",
         ),
         (
-            {"policies": {"kind": "ensemble", "sise": 2}},
-            r"policies \(ensemble\) has no 'sise'; valid: size, weights, joint",
+            {"mapping": {"kind": "ensemble", "sise": 2}},
+            r"mapping \(ensemble\) has no 'sise'; valid: size, weights, joint",
         ),
         (
-            {"policies": {"kind": "matchups", "tables": [{"x": "a"}], "weights": [1, 2]}},
+            {"mapping": {"kind": "matchups", "tables": [{"x": "a"}], "weights": [1, 2]}},
             r"1 matchups need as many weights, got \(1.0, 2.0\)",
         ),
         ({"policies": {"a": "mlp"}}, r"policies\['a'\] must be a table, got 'mlp'"),
@@ -239,11 +240,11 @@ def test_values_are_checked_when_read():
         ),
         (
             {"policies": {"a": {"kind": "snapshots", "of": "b", "add_every": 0}}},
-            "add_every of snapshots must be a whole number from 1, got 0",
+            "add_every of snapshots must be a whole number of at least 1, got 0",
         ),
         (
             {"policies": {"a": {"kind": "snapshots", "of": "b", "add_every": 1, "draw": "best"}}},
-            "unknown draw 'best'; valid: uniform, latest, prioritised",
+            "unknown draw of snapshots 'best'; valid: uniform, latest, prioritised",
         ),
     ],
 )
@@ -255,8 +256,8 @@ def test_mappings_and_specs_are_checked_when_read(data, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"policies": {"kind": "ensemble"}}, r"policies \(ensemble\) lacks size"),
-        ({"policies": {"kind": "matchups"}}, r"policies \(matchups\) lacks tables"),
+        ({"mapping": {"kind": "ensemble"}}, r"mapping \(ensemble\) lacks size"),
+        ({"mapping": {"kind": "matchups"}}, r"mapping \(matchups\) lacks tables"),
         ({"policies": {"a": {"kind": "snapshots", "size": 2}}}, r"policies\['a'\] lacks of"),
         ({"policies": {"a": {"kind": "scripted"}}}, r"policies\['a'\] lacks script"),
     ],
@@ -272,7 +273,7 @@ class MyNetwork(nn.Module):
 
 def test_a_module_of_the_users_own_has_to_be_handed_in_again():
     config = TrainConfig(default_policy=PolicySpec(network=MyNetwork(width=5), prev_action=True))
-    recorded = config_to_dict(config)["policy"]["network"]
+    recorded = config_to_dict(config)["default_policy"]["network"]
     assert recorded["kind"] == network_kind(MyNetwork()) == "custom"
     assert recorded["class"] == f"{__name__}:MyNetwork"
     assert "width = 5" in recorded["repr"]
@@ -287,7 +288,7 @@ WHOLE = r"pass the whole configuration from Python: load_run\(run_dir, config=..
 def test_a_module_of_a_single_policy_takes_the_whole_configuration():
     config = TrainConfig(policies={"red": PolicySpec(network=MyNetwork(width=5))})
     assert config_to_dict(config)["policies"]["red"]["network"]["class"] == f"{__name__}:MyNetwork"
-    for network in (None, MyNetwork(width=5)):  # which stands in for that of `policy` alone
+    for network in (None, MyNetwork(width=5)):  # which stands in for that of `default_policy` alone
         with pytest.raises(ValueError, match=f"MyNetwork; {WHOLE}"):
             through_json(config, network=network)
 
@@ -302,7 +303,7 @@ def move_first(state, obs, params, key):
 
 def test_functions_of_the_users_own_have_to_be_handed_in_again():
     config = TrainConfig(mapping=MappingFunction(draw_first, ("a", "b")))
-    recorded = config_to_dict(config)["policies"]
+    recorded = config_to_dict(config)["mapping"]
     assert recorded == {"kind": "custom", "function": repr(draw_first)}
     with pytest.raises(ValueError, match=f"mapping of this run is a function of its own; {WHOLE}"):
         through_json(config)
@@ -392,7 +393,7 @@ def test_without_a_preset_the_defaults_hold():
         (lambda: PolicySpec(network=3), "network must be 'mlp'"),
         (lambda: TrainConfig(num_envs=0), "num_envs must be a whole number of at least 1, got 0"),
         (lambda: TrainConfig(num_steps=True), "num_steps must be a whole number"),
-        (lambda: TrainConfig(seed=-1), "seed must not be negative, got -1"),
+        (lambda: TrainConfig(seed=-1), "seed must be a whole number of at least 0, got -1"),
         (
             lambda: PPOConfig(kl_control="penalty", target_kl=1, num_epochs=1, num_minibatches=1),
             "kl_control='penalty' has no effect on a single step .*; raise num_epochs or num_mini",
@@ -429,10 +430,10 @@ RECURRENT = PPOConfig(num_minibatches=7, bptt_length=4)
         (TrainConfig(mapping="both"), "unknown policy mapping 'both'; valid: 'shared'"),
         (TrainConfig(mapping={"x": "a"}), "gives no policy to o"),
         (TrainConfig(mapping={"x": "a", "o": "a", "y": "a"}), "unknown agent 'y'"),
-        (TrainConfig(policies={"x": PolicySpec()}), "unknown policy 'x'; the policies are shared"),
+        (TrainConfig(policies={"x": PolicySpec()}), "unknown policy 'x'; those .* are shared"),
         (
             TrainConfig(policies={"y*": PolicySpec()}, mapping="per_agent"),
-            r"unknown policy 'y\*'; the policies are x, o",
+            r"unknown policy 'y\*'; those of the mapping are x, o",
         ),
         (
             make_pool(Snapshots("mian", add_every=1)),
@@ -529,3 +530,44 @@ def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_b
     epochs = np.concatenate([bank.hyperparams.num_epochs for bank in learner.banks])
     np.testing.assert_allclose(gammas, [0.99, own.get("gamma", 0.99)], rtol=1e-6)
     np.testing.assert_array_equal(epochs, [4, own.get("num_epochs", 4)])
+
+
+# What version 0.1.0 wrote: `policies` was the mapping, `specs` what policies are.
+FORMAT_1 = """
+{
+  "total_env_steps": 640, "num_envs": 4, "num_steps": 8, "seed": 3,
+  "policies": {"x": "red", "o": ["red", "past"]},
+  "policy": {"network": {"kind": "mlp", "hidden_sizes": [4], "activation": "relu",
+                         "separate_critic": true, "dtype": "float32"}, "prev_action": true},
+  "ppo": {"learning_rate": {"linear": [0.001, 0.0]}, "gamma": 0.9},
+  "specs": {
+    "red": {"kind": "network", "network": "lstm", "ppo": {"gamma": 0.5}},
+    "past": {"kind": "snapshots", "of": "red", "size": 3, "add_every": 2}
+  },
+  "stagger_starts": true, "micro_batch_rows": null, "num_devices": 1, "log_interval": null
+}
+"""
+
+
+def test_a_configuration_of_the_first_format_is_read():
+    recorded = json.loads(FORMAT_1)
+    config = config_from_dict(from_format_1(recorded))
+    assert config == TrainConfig(
+        total_env_steps=640,
+        num_envs=4,
+        num_steps=8,
+        seed=3,
+        mapping={"x": "red", "o": ("red", "past")},
+        policies={
+            "red": PolicySpec(network="lstm", ppo=PPOConfig(gamma=0.5)),
+            "past": Snapshots("red", size=3, add_every=2),
+        },
+        default_policy=PolicySpec(
+            network=MLP(hidden_sizes=(4,), activation="relu", separate_critic=True),
+            prev_action=True,
+        ),
+        default_ppo=PPOConfig(learning_rate=Linear(1e-3, 0.0), gamma=0.9),
+        num_devices=1,
+    )
+    assert recorded == json.loads(FORMAT_1)
+    assert config_from_dict(from_format_1({"stagger_starts": False})).stagger_starts is False

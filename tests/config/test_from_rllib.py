@@ -1,8 +1,10 @@
 """RLlib's configurations translated; with Ray installed, RLlib itself is the oracle."""
 
+import contextlib
 import dataclasses
 import importlib
 import json
+import math
 import subprocess
 import sys
 import warnings
@@ -14,8 +16,17 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo import Ensemble, MappingFunction, Matchups, Scripted, TrainConfig, preset
-from jaxmarl_ppo.cli import options as cli_options
+from jaxmarl_ppo import (
+    Ensemble,
+    MappingFunction,
+    Matchups,
+    PolicySpec,
+    PPOConfig,
+    Scripted,
+    TrainConfig,
+    preset,
+)
+from jaxmarl_ppo.cli.train import parse_train
 from jaxmarl_ppo.config.as_json import config_from_dict, config_to_dict
 from jaxmarl_ppo.config.rllib.defaults import NO_DEFAULT, is_default
 from jaxmarl_ppo.config.rllib.keys import (
@@ -83,7 +94,7 @@ def test_defaults_are_a_preset_of_every_environment():
 
 
 def test_the_command_line_knows_the_preset():
-    options = cli_options.parse_train(["tic_tac_toe", "--preset", "rllib", "--num-envs", "16"])
+    options = parse_train(["tic_tac_toe", "--preset", "rllib", "--num-envs", "16"])
     assert options.to_config() == dataclasses.replace(rllib_ppo_defaults(), num_envs=16)
 
 
@@ -118,13 +129,13 @@ def test_former_names_mean_the_same(former, present, value):
 
 
 def test_one_setting_under_two_names_must_agree():
-    assert exact({"num_sgd_iter": 5, "num_epochs": 5}).ppo.num_epochs == 5
+    assert exact({"num_sgd_iter": 5, "num_epochs": 5}).default_ppo.num_epochs == 5
     with pytest.raises(ValueError, match="num_sgd_iter=5 and num_epochs=6 are the same setting"):
         exact({"num_sgd_iter": 5, "num_epochs": 6})
 
 
 def test_the_value_loss_is_rllibs():
-    ppo = exact({"vf_clip_param": 2.0, "vf_loss_coeff": 0.7}).ppo
+    ppo = exact({"vf_clip_param": 2.0, "vf_loss_coeff": 0.7}).default_ppo
     value, target = jnp.array([0.0, 1.0, -3.0]), jnp.array([1.0, 3.0, 0.0])
     shape = UpdateShape(1, 1, 1, ppo.value_clip, ppo.kl_control, ppo.adam_eps)
     ours = ppo.value_coef * value_loss(value, value, target, ppo.value_clip_eps, shape)
@@ -134,38 +145,40 @@ def test_the_value_loss_is_rllibs():
 
 @pytest.mark.parametrize("limit", [None, float("inf")])
 def test_no_value_clip(limit):
-    assert exact({"vf_clip_param": limit}).ppo.value_clip == "off"
+    assert exact({"vf_clip_param": limit}).default_ppo.value_clip == "off"
 
 
 @pytest.mark.parametrize(
     "off", [{"use_kl_loss": False}, {"kl_coeff": 0.0}, {"num_epochs": 1, "minibatch_size": None}]
 )
 def test_no_kl_penalty(off):
-    ppo = exact(off).ppo
+    ppo = exact(off).default_ppo
     assert (ppo.kl_control, ppo.initial_kl_coef, ppo.target_kl) == ("off", None, None)
 
 
 def test_schedules_in_environment_steps():
     points = [[0, 1e-3], [1000, 5e-4], [10_000, 0.0]]
-    ppo = exact({"lr": points, "entropy_coeff": [[0, 0.1], [500, 0.0]]}).ppo
+    ppo = exact({"lr": points, "entropy_coeff": [[0, 0.1], [500, 0.0]]}).default_ppo
     assert ppo.learning_rate == ((0.0, 1e-3), (1000.0, 5e-4), (10_000.0, 0.0))
     assert ppo.entropy_coef == ((0.0, 0.1), (500.0, 0.0))
 
 
 def test_former_schedules_count_the_decisions_of_all():
     config = {"lr_schedule": [[0, 1e-3], [600, 0.0]], **TWO}
-    said = {"policies": SEATS, "decisions_per_step": {"p1": 1.0, "p2": 2.0}}
-    assert exact(config, **said).ppo.learning_rate == ((0.0, 1e-3), (200.0, 0.0))
+    said = {"mapping": SEATS, "decisions_per_step": {"p1": 1.0, "p2": 2.0}}
+    assert exact(config, **said).default_ppo.learning_rate == ((0.0, 1e-3), (200.0, 0.0))
     (note,) = [
-        note for note in notes(config, policies=SEATS, decisions_per_step=None) if "lr" in note
+        note for note in notes(config, mapping=SEATS, decisions_per_step=None) if "lr" in note
     ]
     assert "decisions_per_step would convert them" in note
 
 
 def test_a_jump_of_a_schedule_falls_between_two_steps():
-    learning_rate = exact({"lr": [[0, 1.0], [100, 0.5], [100, 0.1], [101, 0.2], [101, 0]]}).ppo
+    learning_rate = exact(
+        {"lr": [[0, 1.0], [100, 0.5], [100, 0.1], [101, 0.2], [101, 0]]}
+    ).default_ppo
     assert learning_rate.learning_rate == ((0, 1.0), (99, 0.505), (100, 0.1), (101, 0.0))
-    assert exact({"lr": [[0, 1.0], [0, 0.5]]}).ppo.learning_rate == ((0, 0.5),)
+    assert exact({"lr": [[0, 1.0], [0, 0.5]]}).default_ppo.learning_rate == ((0, 0.5),)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +188,7 @@ def test_a_jump_of_a_schedule_falls_between_two_steps():
         ({"gamma": True}, "gamma must be a number, got True"),
         ({"gamma": 1.5}, "RLlib's configuration is refused: gamma must"),
         ({"lr": [[10, 1.0], [5, 0.0]]}, r"the steps of lr must ascend, got \[10, 5\]"),
-        ({"minibatch_size": 0}, "minibatch_size must be positive, got 0"),
+        ({"minibatch_size": 0}, "minibatch_size must be positive and finite, got 0"),
         ({"train_batch_size_per_learner": 0}, "train_batch_size_per_learner must be positive"),
         ({"num_envs_per_worker": 0}, "num_envs_per_env_runner must be positive"),
         ({"rollout_fragment_length": "long"}, "rollout_fragment_length must be a number"),
@@ -193,7 +206,7 @@ def test_values_that_are_refused(config, message):
 
 
 def test_no_environments_are_refused():
-    with pytest.raises(ValueError, match="num_envs must be positive, got 0"):
+    with pytest.raises(ValueError, match="num_envs must be positive and finite, got 0"):
         exact(num_envs=0)
 
 
@@ -230,20 +243,20 @@ def test_more_environments_keep_the_batch():
 
 def test_agents_steps_become_environment_steps():
     config = {"count_steps_by": "agent_steps", "train_batch_size": 4096, **TWO}
-    said = {"policies": SEATS, "decisions_per_step": {"p1": 0.5, "p2": 1.5}}
+    said = {"mapping": SEATS, "decisions_per_step": {"p1": 0.5, "p2": 1.5}}
     translated = exact({**config, "minibatch_size": 512}, **said)
     assert translated.num_envs * translated.num_steps == 2048
-    assert translated.ppo.num_minibatches == 2  # of p1: 1,024 decisions
-    assert translated.specs["p2"].ppo.num_minibatches == 6
-    assert "p1" not in translated.specs
+    assert translated.default_ppo.num_minibatches == 2  # of p1: 1,024 decisions
+    assert translated.policies["p2"].ppo.num_minibatches == 6
+    assert "p1" not in translated.policies
     with pytest.raises(ValueError, match="'agent_steps' needs decisions_per_step"):
-        exact(config, policies=SEATS, decisions_per_step=None)
+        exact(config, mapping=SEATS, decisions_per_step=None)
 
 
 def test_minibatches_count_the_decisions_of_a_policy():
-    assert exact(decisions_per_step=2.0).ppo.num_minibatches == 64
-    assert exact({"minibatch_size": 128, "num_learners": 2}).ppo.num_minibatches == 16
-    assert exact({"minibatch_size": None}).ppo.num_minibatches == 1
+    assert exact(decisions_per_step=2.0).default_ppo.num_minibatches == 64
+    assert exact({"minibatch_size": 128, "num_learners": 2}).default_ppo.num_minibatches == 16
+    assert exact({"minibatch_size": None}).default_ppo.num_minibatches == 1
     assert notes({"minibatch_size": 1000}) == (
         "minibatch_size: 4096 decisions of default_policy per iteration are 4.096 minibatches of "
         "1000; taken as 4 of 1024",
@@ -274,7 +287,7 @@ def new(**model):
 @pytest.mark.parametrize("stack", [old, new])
 def test_dense_networks(stack):
     config = stack(fcnet_hiddens=[32, 16], fcnet_activation="swish", vf_share_layers=True)
-    assert exact(config).policy.network == MLP(hidden_sizes=(32, 16), activation="silu")
+    assert exact(config).default_policy.network == MLP(hidden_sizes=(32, 16), activation="silu")
 
 
 @pytest.mark.parametrize(("stack", "separate"), [(old, False), (new, True)])
@@ -286,7 +299,7 @@ def test_lstm(stack, separate):
 
 def test_previous_inputs_of_an_lstm():
     flags = {"lstm_use_prev_action": True, "lstm_use_prev_reward": True}
-    policy = exact(old(use_lstm=True, **flags)).policy
+    policy = exact(old(use_lstm=True, **flags)).default_policy
     assert (policy.prev_action, policy.prev_reward) == (True, True)
     assert notes(new(use_lstm=True, **flags)) == tuple(
         f"model.{flag} is honoured here; RLlib's new API stack ignores it" for flag in flags
@@ -305,7 +318,7 @@ def test_an_lstm_that_rllib_would_not_train_is_trained_and_told():
 
 
 def test_normalised_observations():
-    assert exact({"observation_filter": "MeanStdFilter"}).policy.normalise_observations
+    assert exact({"observation_filter": "MeanStdFilter"}).default_policy.normalise_observations
     assert (
         "valid: NoFilter, MeanStdFilter"
         in lost({"observation_filter": "Mine"})["observation_filter"]
@@ -318,15 +331,15 @@ def test_normalised_observations():
 def test_several_policies_need_a_mapping():
     with pytest.raises(ValueError, match=r"policy_mapping_fn is Python code.* among p1, p2"):
         exact(TWO)
-    assert exact(TWO, policies=SEATS).policies == SEATS
+    assert exact(TWO, mapping=SEATS).mapping == SEATS
 
 
 def test_one_policy_needs_none():
-    assert exact({"policies": ["main"]}).policies == {"*": "main"}
+    assert exact({"policies": ["main"]}).mapping == {"*": "main"}
 
 
 def test_a_mapping_of_ones_own_to_the_default_policy():
-    assert exact(policies="per_agent") == dataclasses.replace(exact(), policies="per_agent")
+    assert exact(mapping="per_agent") == dataclasses.replace(exact(), mapping="per_agent")
 
 
 @pytest.mark.parametrize(
@@ -338,22 +351,22 @@ def test_a_mapping_of_ones_own_to_the_default_policy():
     ],
 )
 def test_a_mapping_to_unknown_policies_is_refused(mapping):
-    with pytest.raises(ValueError, match=r"policies= names p7; the policies .* are p1, p2"):
-        exact(TWO, policies=mapping)
+    with pytest.raises(ValueError, match=r"mapping= names p7; the policies .* are p1, p2"):
+        exact(TWO, mapping=mapping)
 
 
 def test_a_policy_that_nobody_plays_is_left_out():
     config = {**TWO, "policies_to_train": ["p1"]}
-    assert notes(config, policies={"*": "p1"}) == (
+    assert notes(config, mapping={"*": "p1"}) == (
         "policies.p2: no agent is ever played by it; left out",
     )
     assert translate_rllib_config(config, mapping={"*": "p1"}).config.policies == {}
-    assert exact(TWO, policies=Ensemble(2)).policies == Ensemble(2)  # its names are the agents'
+    assert exact(TWO, mapping=Ensemble(2)).mapping == Ensemble(2)  # its names are the agents'
 
 
 @pytest.mark.parametrize("given", [["p1"], ("p1",), {"p1"}, lambda policy, batch: policy == "p1"])
 def test_policies_that_are_not_trained(given):
-    config = exact({**TWO, "policies_to_train": given}, policies=SEATS)
+    config = exact({**TWO, "policies_to_train": given}, mapping=SEATS)
     assert set(config.policies) == {"p2"}
     assert not config.policies["p2"].trainable
     env, params = jaxmarl_envs.make("tic_tac_toe")
@@ -361,24 +374,24 @@ def test_policies_that_are_not_trained(given):
 
 
 def test_a_choice_of_policies_by_the_batch_is_lost():
-    found = lost({**TWO, "policies_to_train": lambda policy, batch: batch.count}, policies=SEATS)
+    found = lost({**TWO, "policies_to_train": lambda policy, batch: batch.count}, mapping=SEATS)
     assert "list the policies to train" in found["policies_to_train"]
 
 
 def test_settings_of_single_policies():
     specs = {"p1": (None, None, None, {"gamma": 0.5, "lr": 5e-5}), "p2": None}
     config = {"policies": specs, "enable_rl_module_and_learner": False}
-    translated = exact(config, policies=SEATS)
-    assert set(translated.specs) == {"p1"}
-    own = translated.specs["p1"].ppo
-    assert own == dataclasses.replace(translated.ppo, gamma=0.5)
+    translated = exact(config, mapping=SEATS)
+    assert set(translated.policies) == {"p1"}
+    own = translated.policies["p1"].ppo
+    assert own == dataclasses.replace(translated.default_ppo, gamma=0.5)
 
 
 def test_settings_that_rllib_has_for_all_alone_are_told():
     specs = {"p1": {"config": {"lr": 0.1}}, "p2": {}}
     overrides = {"p2": {"lambda_": 0.5, "clip_param": 0.1}}
     config = {"policies": specs, "algorithm_config_overrides_per_module": overrides}
-    assert notes(config, policies=SEATS) == (
+    assert notes(config, mapping=SEATS) == (
         "policies.p1.config: lr is honoured here; RLlib's new API stack ignores a PolicySpec's "
         "config",
         "policies.p2: its own lambda is honoured here; RLlib's learner has one for all",
@@ -391,11 +404,11 @@ def test_settings_that_rllib_has_for_all_alone_are_told():
 def test_networks_of_single_policies():
     model = {"use_lstm": True, "lstm_cell_size": 8}
     config = {"policies": {"p1": {"config": {"model": model}}, "p2": {}}, **old(fcnet_hiddens=[4])}
-    translated = exact(config, policies=SEATS)
-    assert translated.policy.network == MLP(hidden_sizes=(4,), separate_critic=True)
-    assert translated.specs["p1"].network == LSTM(hidden_sizes=(4,), lstm_size=8)
-    assert translated.specs["p1"].ppo.bptt_length == 20
-    assert translated.ppo.bptt_length is None
+    translated = exact(config, mapping=SEATS)
+    assert translated.default_policy.network == MLP(hidden_sizes=(4,), separate_critic=True)
+    assert translated.policies["p1"].network == LSTM(hidden_sizes=(4,), lstm_size=8)
+    assert translated.policies["p1"].ppo.bptt_length == 20
+    assert translated.default_ppo.bptt_length is None
 
 
 def test_random_policies_and_others():
@@ -407,17 +420,17 @@ def test_random_policies_and_others():
 
 def test_what_no_single_policy_can_have_is_lost():
     specs = {"p1": {"config": {"train_batch_size": 10, "gama": 0.5}}, "p2": {}}
-    found = lost({"policies": specs, **old()}, policies=SEATS)
+    found = lost({"policies": specs, **old()}, mapping=SEATS)
     assert set(found) == {"policies.p1.train_batch_size", "policies.p1.gama"}
     overrides = {"algorithm_config_overrides_per_module": {"p3": {"lr": 0.1}}}
-    assert lost({**TWO, **overrides}, policies=SEATS) == {
+    assert lost({**TWO, **overrides}, mapping=SEATS) == {
         "policies.p3": "policies.p3={'lr': 0.1}: there is no such policy"
     }
 
 
 def test_settings_of_a_frozen_policy_are_told():
     config = {"policies": {"p1": {}, "p2": {"config": {"lr": 0.1}}}, **old()}
-    told = notes({**config, "policies_to_train": ["p1"]}, policies=SEATS)
+    told = notes({**config, "policies_to_train": ["p1"]}, mapping=SEATS)
     assert told == ("policies.p2: lr has no effect on a policy that is not trained",)
 
 
@@ -431,7 +444,7 @@ def test_minibatches_and_clipping_of_single_policies():
 
 
 def test_the_run_has_the_settings_of_a_policy_that_is_trained():
-    said = {"policies": SEATS, "decisions_per_step": {"p1": 0.3, "p2": 1.0}}
+    said = {"mapping": SEATS, "decisions_per_step": {"p1": 0.3, "p2": 1.0}}
     config = exact({**TWO, "policies_to_train": ["p2"]}, **said)
     assert config.default_ppo.num_minibatches == 32
     assert set(config.policies) == {"p1"}
@@ -440,7 +453,7 @@ def test_the_run_has_the_settings_of_a_policy_that_is_trained():
 def test_modules_that_are_no_networks_of_ours_are_lost():
     modules = {"p1": {"catalog_class": int, "load_state_path": "there"}, "p2": None}
     spec = {"rl_module_specs": modules, "multi_rl_module_class": SimpleNamespace}
-    assert set(lost({**TWO, "rl_module_spec": spec}, policies=SEATS)) == {
+    assert set(lost({**TWO, "rl_module_spec": spec}, mapping=SEATS)) == {
         "rl_module_spec.p1.catalog_class",
         "rl_module_spec.p1.load_state_path",
         "rl_module_spec.multi_rl_module_class",
@@ -451,7 +464,7 @@ def test_modules_that_are_no_networks_of_ours_are_lost():
 
 def test_the_former_multiagent_table_is_read():
     nested = {"multiagent": {**TWO, "policies_to_train": ["p1"]}}
-    assert exact(nested, policies=SEATS) == exact(nested["multiagent"], policies=SEATS)
+    assert exact(nested, mapping=SEATS) == exact(nested["multiagent"], mapping=SEATS)
 
 
 # --- what has no counterpart ----------------------------------------------------------------------
@@ -592,7 +605,7 @@ def test_keys_of_other_versions_are_told_where_they_are_set():
 def test_nothing_of_ray_is_imported():
     code = (
         "import sys, warnings; warnings.simplefilter('ignore')\n"
-        "from jaxmarl_ppo.config.train.rllib.translate import from_rllib_config\n"
+        "from jaxmarl_ppo.config.rllib.translate import from_rllib_config\n"
         "from_rllib_config({'lr': 1e-3})\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('ray', 'torch')])\n"
     )
@@ -660,9 +673,11 @@ def test_a_whole_config_of_a_single_policy(rllib):
     own = rllib.PPOConfig().training(lr=0.1, model={"fcnet_hiddens": [8]})
     specs = {"p1": rllib.PolicySpec(config=own), "p2": rllib.PolicySpec()}
     config = {"policies": specs, "gamma": 0.5, **old()}
-    translated = exact(config, policies=SEATS)
-    assert translated.specs["p1"].ppo == dataclasses.replace(translated.ppo, learning_rate=0.1)
-    assert translated.specs["p1"].network == MLP(hidden_sizes=(8,), separate_critic=True)
+    translated = exact(config, mapping=SEATS)
+    assert translated.policies["p1"].ppo == dataclasses.replace(
+        translated.default_ppo, learning_rate=0.1
+    )
+    assert translated.policies["p1"].network == MLP(hidden_sizes=(8,), separate_critic=True)
 
 
 def test_other_algorithms_are_refused(rllib):
@@ -693,11 +708,11 @@ def test_a_league_of_the_new_api_stack(rllib):
     )
     mapping = {"x": "p1", "o": ["p2", "p3"]}
     translated = from_rllib_config(config, mapping=mapping, decisions_per_step=0.5)
-    specs = translated.specs
+    specs = translated.policies
     assert (translated.num_envs, translated.num_steps) == (32, 128)
     assert specs["p1"].network == MLP(hidden_sizes=(32,))  # DefaultModelConfig shares layers
     assert specs["p1"].ppo == dataclasses.replace(
-        translated.ppo, kl_control="off", initial_kl_coef=None, target_kl=None
+        translated.default_ppo, kl_control="off", initial_kl_coef=None, target_kl=None
     )
     assert specs["p1"].ppo.num_minibatches == 4
     lstm = LSTM(hidden_sizes=(256, 256), lstm_size=16, separate_critic=True)
@@ -736,3 +751,41 @@ def test_schedules_follow_rllibs(rllib):
     ours = make_hyperparams([ppo], TrainConfig().total_env_steps).learning_rate
     for step in (0, 37, 99, 100, 101, 250, 399, 400, 5000):
         np.testing.assert_allclose(ours(step)[0], theirs.value(step), atol=1e-6)
+
+
+JUNK = [None, True, -1, 0, 3, 2.5, math.nan, math.inf, "x", "", [], [1], [[0, 1]], [[0, None]], {},
+        {"a": 1}, {"p1", 2}, b"x", object(), int]  # fmt: skip
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=lambda junk: type(junk).__name__)
+def test_any_value_of_any_setting_is_translated_or_refused_by_name(junk):
+    for key in TRANSLATED:
+        if key == "policy_mapping_fn":
+            continue
+        try:
+            translate_rllib_config({**old(), key: junk})
+        except ValueError as error:
+            message = str(error)
+        else:
+            continue
+        ours = {
+            "lambda": "gae_lambda",
+            "clip_param": "clip_eps",
+            "lr": "learning_rate",
+            "_model_config": "model",
+        }
+        words = {key.lstrip("_"), ours.get(key, key), "RLlib", "config", "num_envs", "num_steps"}
+        assert any(word in message for word in words), (key, message)
+    for key in MODEL:
+        with contextlib.suppress(ValueError):
+            translate_rllib_config({"model": {key: junk}})
+        with contextlib.suppress(ValueError):
+            translate_rllib_config({"policies": {"p1": (None, None, None, {"model": {key: junk}})}})
+
+
+def test_defaults_that_every_policy_overrules_are_left_out():
+    own = {"p1": {"config": {"lr": 0.1}}, "p2": {"config": {"lr": 0.2}}}
+    translated = exact({"policies": own, "lr": 0.3, **old()}, mapping=SEATS)
+    assert (translated.default_ppo, translated.default_policy) == (PPOConfig(), PolicySpec())
+    assert [translated.policies[name].ppo.learning_rate for name in ("p1", "p2")] == [0.1, 0.2]
+    make_learner(*jaxmarl_envs.make("tic_tac_toe"), translated)

@@ -86,7 +86,7 @@ def reference(t: TimelineEntry, bootstrap_value, acts_next, by_tick):
     for i in reversed(where):
         link, following, total, plain, ticks, link_value = rows[i]
         factor = t.gamma[i] ** ticks if by_tick else t.gamma[i]
-        delta = t.reward_scale[i] * total + factor * link_value - t.value[i]
+        delta = np.clip(t.reward_scale[i] * total, -10.0, 10.0) + factor * link_value - t.value[i]
         behind = 0.0
         if link == "next" and out[following]["closed"]:
             behind = out[following]["advantage"]
@@ -342,6 +342,29 @@ def test_standardise_own_counts_trainable_rows_only():
         own = trainable & (policy == k)
         expected = (advantage[own] - advantage[own].mean()) / advantage[own].std()
         np.testing.assert_allclose(result[own], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_rows", [100, 4096, 100_000])
+def test_advantages_that_differ_by_rounding_alone_stay_small(num_rows):
+    advantage = jnp.full(num_rows, 3.7)
+    own = jnp.ones(num_rows, bool)
+    result = standardise_own(advantage, own, jnp.zeros(num_rows, int), 1)
+    assert np.abs(result).max() < 0.1
+    # What does differ is told from it, however large the mean.
+    spread = 1.0 * (jnp.arange(num_rows) % 2) + 1000.0
+    result = standardise_own(spread, own, jnp.zeros(num_rows, int), 1)
+    np.testing.assert_allclose(np.abs(result), 1.0, rtol=1e-2)
+
+
+def test_scaled_rewards_are_clipped_and_others_are_not():
+    fields = {"gamma": [0.5], "gae_lambda": [1.0], "terminated": [True]}
+    for reward, scale, expected in (
+        (3.0, 2.0, 6.0), (30.0, 2.0, 10.0), (-30.0, 2.0, -10.0), (30.0, None, 30.0),
+    ):  # fmt: skip
+        scale = None if scale is None else np.array([scale])
+        timeline = make([reward], [True], [1.0], **fields).replace(reward_scale=scale)
+        estimates = gae(timeline, jnp.zeros(()), jnp.ones((), bool), False)
+        assert float(estimates.advantage[0]) == pytest.approx(expected - 1.0)
 
 
 def test_discounted_returns_restart_with_lives_and_skip_rows_that_train_nothing():

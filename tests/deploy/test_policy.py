@@ -40,15 +40,6 @@ EXTRAS = {"prev_action": True, "prev_reward": True, "append_agent_id": True}
 NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compile_quickly():
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
-
-
 class Log(NamedTuple):
     """What the rollout's own functions saw and did, `[T, E, A, ...]`."""
 
@@ -78,7 +69,7 @@ def stirred(learner, seed=0):
         return jnp.asarray(rng.normal(size=leaf.shape) * 1.5 / np.sqrt(fan_in), leaf.dtype)
 
     def positive(moments):
-        return moments and moments.replace(var=0.3 + moments.var**2)
+        return moments and moments.replace(count=20.0 * moments.count**2, var=0.3 + moments.var**2)
 
     banks = jax.eval_shape(learner.init_population, jax.random.key(0)).banks
     return Population(
@@ -267,7 +258,10 @@ def test_drawn_actions_are_those_of_the_rollout(name):
 def test_values_are_those_of_the_rollout_in_units_of_reward(name):
     case, compared = the_case(name), 0
     moments = case.population.banks[0].return_moments
-    scale = 1.0 if moments is None else np.sqrt(moments.var[0])
+    scale = 1.0
+    if moments is not None:
+        count, var = moments.count[0], moments.var[0]
+        scale = np.sqrt((10.0 + count * var) / (10.0 + count))
 
     def on_tick(t, policy, observation, hidden, given, more, acting):
         nonlocal compared

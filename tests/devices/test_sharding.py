@@ -25,11 +25,11 @@ from jaxmarl_ppo.runs.run_folder import CONFIG_FILE
 NUM_ENVS, NUM_STEPS = 6, 14
 NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
 LEAGUE = {
-    "policies": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
+    "mapping": Matchups(({"x": "main", "o": "past"}, {"x": "past", "o": "main"})),
     "config": {"policies": {"past": Snapshots("main", size=2, add_every=1)}},
 }
 CASES = {
-    "banks": lambda: (jaxmarl_envs.make("crypto"), {"policies": "per_agent"}),
+    "banks": lambda: (jaxmarl_envs.make("crypto"), {"mapping": "per_agent"}),
     "memory": lambda: (
         (RandomLives(), RandomLives().default_params),
         {"memory": True, "spec": NORMALISERS},
@@ -52,12 +52,6 @@ def after_play(learner, state, slots, record, axis_name):
     running = record.followed.running
     after = state.replace(banks=banks, league=league, games=games, episode_stats=running)
     return after, metrics
-
-
-@pytest.fixture(autouse=True)
-def _quick_compilation(monkeypatch):
-    quick = {"xla_backend_optimization_level": 0}
-    monkeypatch.setattr(sharding, "ONE_CORE_EACH", sharding.ONE_CORE_EACH | quick)
 
 
 class Both:

@@ -10,8 +10,23 @@ import numpy as np
 import pytest
 from flax import struct
 
-from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation, check_env, make, names
-from jaxmarl_envs.check.check_env import EnvContractError, EnvReport
+from jaxmarl_envs import (
+    Box,
+    Discrete,
+    MultiAgentEnv,
+    Observation,
+    check_env,
+    make,
+    names,
+    quick_check,
+)
+from jaxmarl_envs.check import EnvContractError, EnvReport
+from jaxmarl_envs.check.interpret import (
+    Interpreter,
+    OutOfBudget,
+    keys_from_words,
+    words_of_keys,
+)
 from jaxmarl_envs.check.rules import BEGUN, DECLARED, OBSERVED, STEPPED, TRACED
 
 A, B, LATE = range(3)
@@ -220,6 +235,7 @@ class Case:
     rule: str
     env: MultiAgentEnv
     message: str
+    quick: bool = True  # whether `quick_check` sees it, too
 
 
 NOBODY = "because the slot held nobody before this tick"
@@ -323,6 +339,7 @@ CASES = [
         "_same_layout_after_every_tick",
         stepping(state=lambda old, call: old.replace(noise=0.5)),
         r"state\.noise is float32\[\] after reset_env and weakly typed float32\[\] after step_env",
+        quick=False,
     ),
     Case(
         "_same_layout_after_every_tick",
@@ -385,11 +402,13 @@ CASES = [
         "_features_are_in_their_space",
         observing(features=at(1, (B, 2), 1.5)),
         r"tick 2, agent 'b': obs\.features\[2\] is 1\.5, expected a value within the bounds",
+        quick=False,
     ),
     Case(
         "_features_are_in_their_space",
         observing(features=at(1, (B, 0), -0.5)),
         r"tick 2, agent 'b': obs\.features\[0\] is -0\.5, expected a value within the bounds",
+        quick=False,
     ),
     Case(
         "_an_action_is_legal",
@@ -481,24 +500,38 @@ CASES = [
         "",
         Tiny(on_reset=lambda env, obs, state: (obs, call_back(state))),
         r"seed 0: reset_env gives state\.noise .* in one call and .* in another with the same key",
+        quick=False,
     ),
     Case(
         "",
         stepping(state=lambda old, call: call_back(old)),
         r"tick 1: step_env gives state\.noise .* in one call and .* in another with the same key",
+        quick=False,
     ),
     Case(
         "",
         stepping(state=lambda old, call: old.replace(said=call["action"])),
         r"step_env gives state\.said\[.\] . for one action and . for another of slots whose agent",
+        quick=False,
     ),
     Case(
         "",
         Tiny(on_step=peek_at_tracers),
         r"seed 0: step_env gives reward\[0\] .* under jit and .* without, expected the same",
+        quick=False,
     ),
-    Case("", Forgetful(), r"seed 0: step gives obs\..* in step and .* in step_env, and reset_env"),
-    Case("", Hasty(), r"seed 1: step_batch gives obs\..* in step_batch and .* in step_env, and"),
+    Case(
+        "",
+        Forgetful(),
+        r"seed 0: step gives obs\..* in step and .* in step_env, and reset_env",
+        quick=False,
+    ),
+    Case(
+        "",
+        Hasty(),
+        r"seed 1: step_batch gives obs\..* in step_batch and .* in step_env, and",
+        quick=False,
+    ),
 ]
 
 
@@ -599,3 +632,117 @@ def test_bad_numbers_of_steps_are_refused():
         with pytest.raises(ValueError, match="must be at least 1") as error:
             check_env(Tiny(), **wrong)
         assert not isinstance(error.value, EnvContractError)
+
+
+# ---- The quick check -----------------------------------------------------------------------------
+
+QUICK_CASES = [
+    *[case for case in CASES if case.quick],
+    Case(
+        "",
+        stepping(reward=lambda old, call: old + jnp.asarray(np.random.default_rng().random(3))),
+        "step_env becomes another program when it is traced again",
+    ),
+    Case(
+        "",
+        stepping(
+            reward=lambda old, call: (
+                old + jax.jit(lambda x: x * np.random.default_rng().random(3))(old)
+            )
+        ),
+        "step_env becomes another program when it is traced again",
+    ),
+    Case(
+        "",
+        everywhere(agent_mask=jnp.zeros_like),
+        "agent_mask is all False on the first 8 ticks, over 2 episodes that ended, expected agen",
+    ),
+    Case(
+        "",
+        Tiny(
+            horizon=None,
+            on_reset=everywhere(agent_mask=jnp.zeros_like).on_reset,
+            on_step=lambda env, result, call: {
+                **result,
+                "obs": call["before"].replace(agent_mask=jnp.zeros(3, bool)),
+                "state": call["state"],
+            },
+        ),
+        "agent_mask is all False on the first 8 ticks, and the state stays as it is, expected",
+    ),
+    Case(
+        "",
+        Tiny(
+            horizon=None,
+            on_reset=lambda env, obs, state: (obs.replace(alive=jnp.ones(3, bool)), state),
+            on_step=lambda env, result, call: {
+                **result,
+                "obs": result["obs"].replace(alive=jnp.ones(3, bool)),
+                "terminated": jnp.zeros(3, bool),
+                "truncated": jnp.zeros(3, bool),
+            },
+        ),
+        r"obs\.alive is \[True, True, True\] and terminated and truncated are all False whatever",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", QUICK_CASES, ids=range(len(QUICK_CASES)))
+def test_the_quick_check_names_what_breaks_the_contract(case):
+    with pytest.raises(EnvContractError, match=case.message) as error:
+        quick_check(case.env)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", names())
+def test_registered_environments_pass_the_quick_check(name):
+    quick_check(*make(name))
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "weakly" in case.message or r"is 1\.5" in case.message]
+)
+def test_the_quick_check_lets_pass_what_can_be_trained_on(case):
+    quick_check(case.env)
+
+
+def test_the_quick_check_compiles_nothing():
+    found = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    quick_check(*make("crypto"))
+    assert not found
+
+
+@pytest.mark.parametrize("name", ["asymmetric_play", "crypto", "flex_agents", "shuttle_grid"])
+def test_the_interpreter_plays_as_the_compiled_environment(name):
+    env, params = make(name)
+    key = jax.random.key(3)
+    words = np.asarray(jax.random.key_data(key))
+    run = Interpreter(budget=10**6)
+    reset = jax.make_jaxpr(env.reset_env)(key, params)
+    found = run(reset, [keys_from_words(words), *jax.tree.leaves(params)])
+    expected = jax.jit(env.reset_env)(key, params)
+    for _ in range(6):
+        for x, y in zip(found, jax.tree.leaves(expected[:2]), strict=False):
+            if jnp.issubdtype(y.dtype, jax.dtypes.prng_key):
+                x, y = words_of_keys(x), jax.random.key_data(y)
+            assert x.dtype == y.dtype
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+        state = jax.tree.leaves(expected[1])
+        action = np.asarray(expected[0].action_mask).argmax(-1).astype(np.int32)
+        step = jax.make_jaxpr(env.step_env)(key, expected[1], action, params)
+        expected = jax.jit(env.step_env)(key, expected[1], action, params)
+        found = run(step, [keys_from_words(words), *state, action, *jax.tree.leaves(params)])
+
+
+def test_the_interpreter_stops_when_its_budget_is_used_up():
+    def forever(x):
+        return jax.lax.while_loop(lambda x: x < 1e9, lambda x: x + 1, x)
+
+    with pytest.raises(OutOfBudget):
+        Interpreter(budget=100)(jax.make_jaxpr(forever)(0), [0])

@@ -12,8 +12,8 @@ from probe_envs import Duel, RandomLives, quick_jit
 import jaxmarl_envs
 from jaxmarl_envs import check_env
 from jaxmarl_envs.crypto import Crypto
-from jaxmarl_envs.shuttle_grid.env import ShuttleGrid
-from jaxmarl_envs.wrappers.groups import Grouped
+from jaxmarl_envs.shuttle_grid import ShuttleGrid
+from jaxmarl_envs.wrappers import Grouped
 
 NUM_ENVS, NUM_TICKS = 8, 60
 PAIR = {"pair": ("a", "c")}

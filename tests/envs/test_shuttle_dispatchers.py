@@ -6,14 +6,14 @@ import jax
 import pytest
 from shuttle_oracle import put, trace
 
-from jaxmarl_envs.shuttle_grid.dispatchers import (
+from jaxmarl_envs.shuttle_grid import (
     DISPATCHERS,
-    blocked_penalty,
+    LEAVE_BY_COLUMN,
+    LEAVE_BY_ROW,
+    ShuttleGrid,
     evaluate_dispatcher,
-    greedy,
-    other_exit,
 )
-from jaxmarl_envs.shuttle_grid.env import LEAVE_BY_COLUMN, LEAVE_BY_ROW, ShuttleGrid
+from jaxmarl_envs.shuttle_grid.dispatchers import blocked_penalty, greedy, other_exit
 
 
 @pytest.fixture(scope="module")

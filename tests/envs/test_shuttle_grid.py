@@ -9,8 +9,8 @@ import pytest
 from shuttle_oracle import Oracle, jobs_of, mixed, put, trace
 
 import jaxmarl_envs
+from jaxmarl_envs.shuttle_grid import HOLD, LEAVE_BY_COLUMN, LEAVE_BY_ROW, ShuttleGrid
 from jaxmarl_envs.shuttle_grid.dispatchers import greedy
-from jaxmarl_envs.shuttle_grid.env import HOLD, LEAVE_BY_COLUMN, LEAVE_BY_ROW, ShuttleGrid
 
 ODD_ONE = {
     "num_shuttles": 4,

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_envs.tic_tac_toe.env import State, TicTacToe, winning_lines
-from jaxmarl_envs.tic_tac_toe.solver import GameTable, Outcome
+from jaxmarl_envs.tic_tac_toe import Board, GameTable, Outcome, State, TicTacToe, winning_lines
 
 BOARDS = {"3x3": (3, 3), "5x5": (5, 4), "4x9": ((4, 9), 4), "7x7": (7, 5)}  # the last two: 2 words
 
@@ -35,7 +34,7 @@ def random():
 
 @pytest.fixture(scope="module")
 def table(lose):
-    return GameTable(lose.env)
+    return GameTable(lose.env.board)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,7 @@ def test_known_counts(table):
 
 
 def test_table_results_against_naive_winner(table, states, lose):
-    boards = np.asarray(jax.vmap(lose.env.board)(states))
+    boards = np.asarray(jax.vmap(lose.env.board.cells)(states))
     sign = {0: 0, 1: 1, 2: -1}
     assert [sign[naive_winner(board.tolist(), 3)] for board in boards] == table.result.tolist()
     assert len(np.unique(boards.reshape(-1, 9), axis=0)) == table.num_positions
@@ -119,7 +118,7 @@ def test_minimax_keeps_the_draw_and_never_loses(table):
 
 def test_three_cells_by_hand():
     """1 x 3 with k = 2: x wins by the middle, or by the far end where o did not take the middle."""
-    table = GameTable(TicTacToe(size=(1, 3), k=2))
+    table = GameTable(Board(1, 3, k=2))
     uniform, minimax = table.uniform_policy(), table.minimax_policy()
     assert table.num_games() == (4, 2, 0)
     assert table.expected_outcome(uniform, uniform) == pytest.approx((2 / 3, 1 / 3, 0), abs=1e-12)
@@ -145,7 +144,7 @@ def test_best_response_bounds_every_opponent(table):
 
 def test_win_block_by_hand(table, states, lose):
     policy = table.win_block_policy()
-    boards = np.asarray(jax.vmap(lose.env.board)(states))[table.decisions].reshape(-1, 9)
+    boards = np.asarray(jax.vmap(lose.env.board.cells)(states))[table.decisions].reshape(-1, 9)
 
     def row(*cells):
         return policy[(boards == np.array(cells)).all(1).argmax()]
@@ -167,7 +166,7 @@ def test_greedy(table):
 def test_observations_are_the_movers_own(table, states, lose):
     features, action_mask = map(np.asarray, table.observations())
     np.testing.assert_array_equal(action_mask, table.action_mask)
-    boards = np.asarray(jax.vmap(lose.env.board)(states))[table.decisions].reshape(-1, 9)
+    boards = np.asarray(jax.vmap(lose.env.board.cells)(states))[table.decisions].reshape(-1, 9)
     planes = features.reshape(-1, 9, 3)
     stone = 1 + table.mover[:, None]
     np.testing.assert_array_equal(planes[..., 0], boards == stone)
@@ -184,7 +183,7 @@ def test_float32_softmax_is_a_policy(table):
 
 def test_table_refuses_bad_input(table):
     with pytest.raises(ValueError, match=r"5 x 5 board .* at most 12 cells"):
-        GameTable(TicTacToe(size=5, k=4))
+        GameTable(Board(5, 5, k=4))
     good = table.uniform_policy()
     with pytest.raises(ValueError, match=r"shape \(9,\): must be \(4520, 9\)"):
         table.exploitability(good[0])
@@ -196,7 +195,7 @@ def test_table_refuses_bad_input(table):
         table.greedy(-np.ones_like(good))
     with pytest.raises(ValueError, match=r"illegal moves the probability 0\.888889 at"):
         table.expected_outcome(good, np.full_like(good, 1 / 9))
-    with pytest.raises(ValueError, match=r"unknown agent 'z'.*x, o"):
+    with pytest.raises(ValueError, match=r"seat='z': valid choices: x, o"):
         table.best_response_value(good, "z")
 
 
@@ -242,7 +241,7 @@ def test_masks_at_every_position(table, states, lose):
     np.testing.assert_array_equal(obs.alive, np.stack([going, going], 1))
     np.testing.assert_array_equal(obs.agent_mask, np.stack([x_moves, o_moves], 1))
     assert np.asarray(obs.agent_mask).sum(1).max() == lose.env.max_actors == 1
-    empty = np.asarray(jax.vmap(lose.env.board)(states)).reshape(-1, 1, 9) == 0
+    empty = np.asarray(jax.vmap(lose.env.board.cells)(states)).reshape(-1, 1, 9) == 0
     acting = np.asarray(obs.agent_mask)[:, :, None]
     np.testing.assert_array_equal(obs.action_mask, np.where(acting, empty, True))
     assert obs.action_mask.any(-1).all()
@@ -373,7 +372,7 @@ def test_simulated_uniform_play(lose):
 def test_other_boards_against_naive_winner(name):
     size, k = BOARDS[name]
     env = TicTacToe(size=size, k=k)
-    params, cells, num = env.default_params, env.num_cells, 40
+    params, cells, num = env.default_params, env.board.num_cells, 40
     rng = np.random.default_rng(0)
     order = np.stack([rng.permutation(cells) for _ in range(num)])  # [num, cells]
 
@@ -386,16 +385,16 @@ def test_other_boards_against_naive_winner(name):
             obs, state, reward, terminated, _, _ = env.step_env(
                 jax.random.key(0), carry[1], action, params
             )
-            return (obs, state), (obs.alive[0], reward, terminated, env.board(state))
+            return (obs, state), (obs.alive[0], reward, terminated, env.board.cells(state))
 
         return jax.lax.scan(tick, reset, order)[1]
 
     alive, reward, terminated, boards = map(np.asarray, jax.vmap(play)(order))
     wins = 0
     for game in range(num):
-        board = [[0] * env.cols for _ in range(env.rows)]
+        board = [[0] * env.board.cols for _ in range(env.board.rows)]
         for ply, cell in enumerate(order[game]):
-            board[cell // env.cols][cell % env.cols] = 1 + ply % 2
+            board[cell // env.board.cols][cell % env.board.cols] = 1 + ply % 2
             winner = naive_winner(board, k)
             ended = winner != 0 or ply + 1 == cells
             np.testing.assert_array_equal(boards[game, ply], board)

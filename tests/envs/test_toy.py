@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from toy_play import assert_uniform, compiled, naming, play, table
 
-from jaxmarl_envs import Box, Discrete, check_env
-from jaxmarl_envs.toy import small as toy
+from jaxmarl_envs import Box, Discrete, check_env, toy
 from jaxmarl_envs.toy.small import (
     HOLD,
     THROW,

@@ -10,8 +10,8 @@ from probe_envs import quick_jit
 from toy_play import assert_uniform, compiled, naming, play, table
 
 from jaxmarl_envs import Box, Discrete, check_env
+from jaxmarl_envs.toy import Basic, EarlyDone, FlexAgents, RoundRobin
 from jaxmarl_envs.toy.lives import FlexAgentsParams, FlexAgentsState
-from jaxmarl_envs.toy.small import Basic, EarlyDone, FlexAgents, RoundRobin
 
 NUM_ENVS = 64
 NUM_TARGETS = 4

@@ -6,7 +6,7 @@ import pytest
 from toy_play import assert_uniform, compiled, naming, play, table
 
 from jaxmarl_envs import Box, Discrete, check_env
-from jaxmarl_envs.toy.small import DelayedReward, RememberCue, TruncationOnly, ValueOnly
+from jaxmarl_envs.toy import DelayedReward, RememberCue, TruncationOnly, ValueOnly
 
 NUM_ENVS = 256
 GAMMA = 0.9

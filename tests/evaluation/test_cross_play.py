@@ -6,7 +6,7 @@ import pytest
 from probe_envs import quick_jit, tiny_learner
 
 import jaxmarl_envs
-from jaxmarl_envs.tic_tac_toe.solver import GameTable
+from jaxmarl_envs.tic_tac_toe import GameTable
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.evaluation.cross_play import cross_play, format_cross_play, plot_cross_play
@@ -34,7 +34,7 @@ def test_every_pairing_has_its_exact_result(board):
     rows, columns = report["rows"]["players"], report["columns"]["players"]
     assert rows == ["p", "random", "minimax", "win_block"]
     assert columns == ["q", "old@0", "random", "minimax", "win_block"]
-    table = GameTable(learner.env)
+    table = GameTable(learner.env.board)
     policies = {
         name: move_probabilities(learner, learner.env_params, population, table, player)
         for player, name in enumerate(learner.players.names)

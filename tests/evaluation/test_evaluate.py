@@ -14,8 +14,8 @@ from probe_envs import RandomLives
 
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, MultiAgentEnv, Observation
-from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS
-from jaxmarl_envs.tic_tac_toe.solver import GameTable
+from jaxmarl_envs.shuttle_grid import DISPATCHERS
+from jaxmarl_envs.tic_tac_toe import GameTable
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.train import TrainConfig
@@ -47,28 +47,20 @@ SIGMAS = 4.5
 GAMES = 4096
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Nearly all the time here would go into optimising programs that run once."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def make_config(network=MLP8, mapping="shared", policies=None, **spec):
     return TrainConfig(
         num_envs=2,
         num_steps=8,
-        mapping=policies,
+        mapping=mapping,
         default_policy=PolicySpec(network=network, **spec),
         policies=policies or {},
     )
 
 
-def make_player(env, params, network=MLP8, policies="shared", head=100.0, **spec):
+def make_player(env, params, network=MLP8, mapping="shared", head=100.0, **spec):
     """A learner with fresh policies whose policy heads are multiplied by `head`."""
-    config = make_config(network, policies, **spec)
-    learner = make_learner(env, params, config)
+    config = make_config(network, mapping, **spec)
+    learner = make_learner(env, params, config, strict=False)
     initial = jax.jit(learner.init_population)(jax.random.key(7))
     player = SimpleNamespace(
         env=env, params=params, learner=learner, population=initial, config=config
@@ -131,7 +123,7 @@ def board():
 
 @pytest.fixture(scope="module")
 def table(board):
-    return GameTable(board[0])
+    return GameTable(board[0].board)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +135,7 @@ def shared(board):
 def seats(board):
     """A policy for each seat, its own identity among the inputs, and a normaliser at work."""
     player = make_player(
-        *board, policies="per_agent", append_agent_id=True, normalise_observations=True
+        *board, mapping="per_agent", append_agent_id=True, normalise_observations=True
     )
     shape = (2, *player.learner.players.banks[0].bank.input_shape)
     key_mean, key_var = jax.random.split(jax.random.key(1))
@@ -160,9 +152,9 @@ def seats(board):
 @pytest.fixture(scope="module")
 def unequal(board):
     """A network of its own shape for each seat, so that there are two banks."""
-    specs = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
-    player = make_player(*board, policies="per_agent", specs=specs)
-    assert [seats.interface.slots for seats in player.learner.players.banks] == [(0,), (1,)]
+    policies = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
+    player = make_player(*board, mapping="per_agent", policies=policies)
+    assert [seats.encoder.slots for seats in player.learner.players.banks] == [(0,), (1,)]
     return player
 
 
@@ -197,10 +189,10 @@ def by_hand(player, table, decision):
     seat, players = int(table.mover[decision]), player.learner.players
     name = players.policies[players.mapping.candidates[seat][0]]
     banks = zip(players.banks, player.population.banks, strict=True)
-    seats, stack = next((s, stack) for s, stack in banks if seat in s.interface.slots)
+    seats, stack = next((s, stack) for s, stack in banks if seat in s.encoder.slots)
     policy = jax.tree.map(lambda x: x[number_of(player, name) - seats.first_player], stack)
     inputs = features[decision]
-    if seats.interface.agent_id:
+    if seats.encoder.agent_id:
         inputs = np.concatenate([inputs, np.eye(2)[seat]])
     if policy.obs_moments is not None:
         moments = policy.obs_moments
@@ -237,7 +229,7 @@ def test_a_network_of_its_own_shape_for_each_seat(unequal, table):
 def test_planes_through_convolutions(table):
     env, params = jaxmarl_envs.make("tic_tac_toe", planes=True)
     player = make_player(env, params, CNN(channels=(4,), hidden_sizes=(8,)), head=200.0)
-    check_by_hand(player, GameTable(env))
+    check_by_hand(player, GameTable(env.board))
 
 
 @pytest.mark.parametrize("mapping", ["shared", "seats", "unequal"])
@@ -310,7 +302,7 @@ def exact_report(player):
 
 
 def test_all_members_of_an_ensemble_are_exploited(board, table):
-    player = make_player(*board, policies={"x": ["a", "b"], "o": "a"})
+    player = make_player(*board, mapping={"x": ["a", "b"], "o": "a"})
     report = exact_report(player)["exploitability"]
     a, b = moves_of(player, table, "a"), moves_of(player, table, "b")
     of_a, of_b = table.best_response_value(a, "o"), table.best_response_value(b, "o")
@@ -340,8 +332,8 @@ def test_snapshots_are_not_what_is_exploited(board, table):
 @pytest.fixture(scope="module")
 def against_script(board):
     """A network as x, random play as o."""
-    specs = {"dice": Scripted("random")}
-    return make_player(*board, policies={"x": "main", "o": "dice"}, specs=specs)
+    policies = {"dice": Scripted("random")}
+    return make_player(*board, mapping={"x": "main", "o": "dice"}, policies=policies)
 
 
 def test_a_seat_that_nobody_learns_is_left_out(against_script, table, monkeypatch):
@@ -495,7 +487,7 @@ def play_in_steps(player, reset_key, tick_keys, functions):
     """One greedy episode in plain Python, one agent at a time through `forward`."""
     reset, step, forward = functions
     (bank,), (stack,) = player.learner.players.banks, player.population.banks
-    num_agents, width = player.env.num_agents, bank.interface.action_width
+    num_agents, width = player.env.num_agents, bank.encoder.action_width
     only = np.zeros((1, 1), np.int32)
     obs, state = jax.device_get(reset(reset_key, player.params))
     hidden = [jax.device_get(bank.bank.initial_hidden((1, 1)))] * num_agents
@@ -653,9 +645,9 @@ def always(action):
 @pytest.fixture(scope="module")
 def scripted():
     """`steady` is a network's, the others do 1 all their life, or 0, three to one."""
-    specs = {"one": Scripted(always(1)), "zero": Scripted(always(0))}
-    policies = {"steady": "main", "*": {"one": 3.0, "zero": 1.0}}
-    return make_player(Timetable(), None, policies=policies, specs=specs)
+    policies = {"one": Scripted(always(1)), "zero": Scripted(always(0))}
+    mapping = {"steady": "main", "*": {"one": 3.0, "zero": 1.0}}
+    return make_player(Timetable(), None, mapping=mapping, policies=policies)
 
 
 def test_players_are_drawn_as_in_training_for_every_life(scripted):

@@ -4,7 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.special
+from probe_envs import Faulty, quick_jit, tiny_learner
 
+from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.learner import league_results as league_lib
 from jaxmarl_ppo.learner.elo import elo_ratings
@@ -96,7 +100,8 @@ def test_results_are_those_of_a_replay():
 
 def draw_shares(league, spec, player=(0, 2), num=20_000):
     keys = jax.random.split(jax.random.key(0), num)
-    draw = jax.vmap(lambda key: draw_entries(key, league, seats(spec), 0, jnp.array(player)))
+    player, alive = jnp.array(player), jnp.array([True, True])
+    draw = jax.vmap(lambda key: draw_entries(key, league, seats(spec), 0, player, alive))
     entries = np.asarray(jax.jit(draw)(keys))[:, 1]
     return np.bincount(entries, minlength=SIZE) / num
 
@@ -112,7 +117,7 @@ def test_opponents_are_drawn_from_what_there_is():
     np.testing.assert_allclose(draw_shares(full_league(), SPEC), [1 / 3] * 3, atol=0.015)
     two = full_league(count=2)
     np.testing.assert_allclose(draw_shares(two, SPEC), [0.5, 0.5, 0], atol=0.015)
-    # What is to be replaced is left alone, unless there is nothing else.
+    # What is to be replaced is left alone.
     waiting = full_league(waiting=True)
     np.testing.assert_allclose(draw_shares(waiting, SPEC), [0.5, 0, 0.5], atol=0.015)
     filling = full_league(waiting=True, count=2, oldest=0)
@@ -206,6 +211,46 @@ def test_elo_of_known_odds():
     np.testing.assert_allclose(ratings.mean(), 1000.0, atol=1e-6)
 
 
+def bradley_terry(score):
+    """The same by a general minimiser; self games are left out by hand."""
+    num = len(score)
+    score = score * (1 - np.eye(num))
+
+    def loss(rating):
+        lost = np.logaddexp(0, rating[None, :] - rating[:, None])
+        drawn = 0.5 * (np.logaddexp(0, rating) + np.logaddexp(0, -rating))
+        share = scipy.special.expit(rating[:, None] - rating[None, :])
+        gradient = (score.T * share - score * (1 - share)).sum(1)
+        return (score * lost).sum() + drawn.sum(), gradient + scipy.special.expit(rating) - 0.5
+
+    options = {"maxiter": 100_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-9}
+    found = scipy.optimize.minimize(
+        loss, np.zeros(num), jac=True, method="L-BFGS-B", options=options
+    )
+    return 1000 + 400 / np.log(10) * (found.x - found.x.mean())
+
+
+def test_elo_of_a_chain():
+    """Each of 40 wins 9 of 10 games against the next: 381.7 points from one to the other, where
+    games are so many that the one which each is assumed to have drawn does not count.
+    """
+    score = np.diag(np.full(39, 900.0), 1) + np.diag(np.full(39, 100.0), -1)
+    ratings = elo_ratings(score, score + score.T)
+    np.testing.assert_allclose(ratings, bradley_terry(score), atol=1.0)
+    ratings = elo_ratings(1e4 * score, 1e4 * (score + score.T))
+    np.testing.assert_allclose(-np.diff(ratings), 400 * np.log10(9), atol=0.01)
+
+
+def test_elo_takes_nothing_from_self_games():
+    score = np.array([[0.0, 9e3], [1e3, 0.0]])
+    ratings = elo_ratings(score, score + score.T)
+    np.testing.assert_allclose(ratings, bradley_terry(score), atol=0.01)
+    with_self = score + np.diag([2e5, 0.0])
+    np.testing.assert_array_equal(elo_ratings(with_self, with_self + with_self.T), ratings)
+    alone = np.diag([50.0, 0.0])
+    np.testing.assert_array_equal(elo_ratings(alone, 2 * alone), [1000.0, np.nan])
+
+
 def test_elo_stays_finite_and_leaves_out_who_has_not_played():
     games = np.zeros((3, 3))
     games[0, 1] = games[1, 0] = 50.0
@@ -220,6 +265,7 @@ def test_elo_stays_finite_and_leaves_out_who_has_not_played():
     ("fields", "words"),
     [
         ({"size": 0, "add_every": 1}, ["size", "0"]),
+        ({"size": 1, "add_every": 1}, ["size of snapshots", "whole number from 2", "got 1"]),
         ({"add_every": 0}, ["add_every", "0"]),
         ({}, ["add_every or add_at_win_rate"]),
         ({"add_every": 1, "add_at_win_rate": 0.5}, ["either"]),
@@ -234,3 +280,61 @@ def test_bad_pools_are_refused(fields, words):
         Snapshots("main", **fields)
     for word in words:
         assert word in str(error.value)
+
+
+class Widowed(Faulty):
+    """Agent `b` dies on the first tick, and the episode goes on without it."""
+
+    def step_env(self, key, state, action, params):
+        obs, after, reward, _, truncated, info = super().step_env(key, state, action, params)
+        stays = jnp.array([True, False])
+        obs = obs.replace(alive=obs.alive & stays, agent_mask=obs.agent_mask & stays)
+        reward = jnp.where(stays | (state == 0), reward, 0.0)
+        return obs, after, reward, ~stays & (state == 0), truncated & stays, info
+
+
+def test_the_dead_hold_no_snapshot_back():
+    env = Widowed()
+    learner = tiny_learner(
+        env,
+        env.default_params,
+        mapping={"a": "main", "b": "past"},
+        config={"policies": {"past": Snapshots("main", size=2, add_every=1)}},
+        num_steps=2,
+    )
+    state, step = quick_jit(learner.init)(jax.random.key(0)), quick_jit(learner.train_step)
+    for added_at in ([0, 1], [2, 1], [2, 3]):
+        state, _ = step(state)
+        np.testing.assert_array_equal(state.league.pools[0].added_at, added_at)
+    assert not state.slots.obs.alive[:, 1].any()
+    np.testing.assert_array_equal(state.slots.episode, 0)
+
+
+def test_prioritised_draws_go_by_the_living_alone():
+    """Snapshots beat player 0 at one rate and player 1 at another; slot 1 is to be drawn."""
+    env = Widowed()
+    spec = Snapshots("main", size=SIZE, add_every=4, draw="prioritised")
+    players = tiny_learner(
+        env,
+        env.default_params,
+        mapping={"a": "main", "b": "past"},
+        config={"policies": {"past": spec}},
+    ).players
+    pool = players.pools[0]
+    games = jnp.zeros((players.num_players,) * 2).at[pool.players, 0].set(998.0)
+    score = games.at[pool.players, 0].set(jnp.array([99.0, 399.0, 799.0]))
+    league = league_lib.init_league(players.num_players, players.pools)
+    league = league.replace(
+        games=games, score=score, pools=(league.pools[0].replace(count=jnp.asarray(SIZE)),)
+    )
+    num = 20_000
+    for lives, rates in ((True, np.array([0.1, 0.4, 0.8])), (False, np.ones(3))):
+        draw = Draw(
+            episode=jnp.zeros(num, int),
+            needed=jnp.broadcast_to(jnp.array([False, True]), (num, 2)),
+            held=jnp.zeros((num, 2), int),
+            occupied=jnp.broadcast_to(jnp.array([lives, True]), (num, 2)),
+        )
+        player = players.draw(jax.random.key(0), league, draw)
+        shares = np.bincount(player[:, 1] - pool.first_player, minlength=SIZE) / num
+        np.testing.assert_allclose(shares, rates / rates.sum(), atol=0.015)

@@ -19,7 +19,9 @@ from probe_envs import (
 )
 
 from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS
+from jaxmarl_ppo.types import Moments
 
 
 def assert_equal(x, y):
@@ -61,7 +63,7 @@ def lives():
         env,
         env.default_params,
         memory=True,
-        policies="per_agent",
+        mapping="per_agent",
         num_envs=1,
         num_steps=8,
         learning_rate=((0.0, 0.0), (24.0, 0.03)),
@@ -146,7 +148,7 @@ def faulty():
     return Run(
         env,
         env.default_params,
-        policies="per_agent",
+        mapping="per_agent",
         num_steps=4,
         spec={"normalise_observations": True, "normalise_rewards": True},
     )
@@ -219,6 +221,29 @@ def test_value_of_a_constant_reward(constant, length, truncate, value):
     assert float(v[0]) == pytest.approx(value, rel=0.03)
 
 
+def test_rewards_after_a_long_drought_are_scaled_within_bounds():
+    """The first rewards after none multiply by what they are, not by the inverse of nothing."""
+    env = Constant()
+    run = Run(
+        env, env.default_params, num_envs=8, num_steps=10, learning_rate=0.01,
+        spec={"normalise_rewards": True},
+    )  # fmt: skip
+    state, _ = run.after(50, env_params=constant_params(1, False, 0.0))
+    moments = state.banks[0].policies.return_moments
+    np.testing.assert_array_equal(moments.var, [0.0])
+    state = state.replace(env_params=constant_params(1, False, 1.0))
+    _, metrics = run.step(state)
+    # Targets of at most 10, beside values about 0.
+    loss = float(metrics.sums.update.losses.value_loss[0] / metrics.sums.update.losses.count[0])
+    assert 1.0 < loss <= 0.5 * 10.5**2
+
+
+def test_a_first_rollout_of_one_decision_leaves_rewards_about_as_they_are():
+    moments = Moments(jnp.array([0.0, 1.0, 1e6]), jnp.zeros(3), jnp.array([1.0, 0.0, 0.25]))
+    expected = [1.0, np.sqrt(10 / 11), 0.5]
+    np.testing.assert_allclose(running_moments.deviation(moments), expected, rtol=1e-4)
+
+
 def final_returns(run, num_iterations, more=20, seed=0):
     state, _ = run.after(num_iterations, seed)
     _, metrics = run.steps(state, more)
@@ -253,7 +278,7 @@ def test_only_memory_recalls_the_cue(memory):
 
 def test_continuous_actions_of_unequal_width_improve():
     run = Run(
-        Reach(), None, policies="per_agent", num_envs=16, num_steps=8, learning_rate=0.02,
+        Reach(), None, mapping="per_agent", num_envs=16, num_steps=8, learning_rate=0.02,
         num_epochs=4, entropy_coef=0.0,
     )  # fmt: skip
     before = final_returns(run, 0, 5)

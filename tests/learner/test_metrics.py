@@ -51,14 +51,20 @@ def scenario(name):
 @pytest.mark.parametrize(
     ("name", "num_steps"),
     [
-        *itertools.product(("random_lives", "tic_tac_toe", "shuttle_grid"), (1, 2, 5)),
+        *itertools.product(("random_lives", "tic_tac_toe", "shuttle_grid"), (1, 5)),
+        ("random_lives", 2),
+        ("few_act", 2),
+        ("crypto", 1),
+        ("asymmetric_play", 2),
         *[
-            ("few_act", 1),
-            ("few_act", 2),
-            ("crypto", 1),
-            ("crypto", 5),
-            ("asymmetric_play", 1),
-            ("asymmetric_play", 2),
+            pytest.param(name, num_steps, marks=pytest.mark.slow)
+            for name, num_steps in [
+                ("tic_tac_toe", 2),
+                ("shuttle_grid", 2),
+                ("few_act", 1),
+                ("crypto", 5),
+                ("asymmetric_play", 1),
+            ]
         ],
     ],
 )

@@ -119,7 +119,7 @@ def test_nothing_is_started_where_cores_may_sleep():
 def test_spinning_ends_with_a_process_that_is_killed():
     code = (
         "import os, signal, sys\n"
-        "from jaxmarl_ppo import awake\n"
+        "from jaxmarl_ppo.machine import awake\n"
         "from pathlib import Path\n"
         "with awake.cores_awake(True):\n"
         "    print(Path(f'/proc/self/task/{os.getpid()}/children').read_text(), flush=True)\n"

@@ -24,7 +24,7 @@ from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
 from jaxmarl_ppo.rollout.rollout import init_rollout_state
 
 
-def learner_for(network, env="tic_tac_toe", policies="shared", spec=None, **kwargs):
+def learner_for(network, env="tic_tac_toe", mapping="shared", spec=None, **kwargs):
     if isinstance(env, str):
         env, params = jaxmarl_envs.make(env, **kwargs)
     else:
@@ -32,7 +32,7 @@ def learner_for(network, env="tic_tac_toe", policies="shared", spec=None, **kwar
     config = TrainConfig(
         num_envs=2,
         num_steps=4,
-        mapping=policies,
+        mapping=mapping,
         default_policy=PolicySpec(network=network, **(spec or {})),
         default_ppo=PPOConfig(num_epochs=1, num_minibatches=1),
     )
@@ -118,7 +118,8 @@ import jax, jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
 env, params = jaxmarl_envs.make("crypto")
 policy = PolicySpec(network=MLP(separate_critic=True))
-learner = make_learner(env, params, TrainConfig(num_envs=2, policies="per_agent", policy=policy))
+config = TrainConfig(num_envs=2, mapping="per_agent", default_policy=policy)
+learner = make_learner(env, params, config)
 init = jax.jit(jax.vmap(lambda key: learner.init_population(key).banks))
 jax.block_until_ready(init(jax.random.split(jax.random.key(0), 3)))
 """
@@ -284,7 +285,7 @@ def test_continuous_actions_get_means_and_a_free_deviation():
 
 
 def test_each_policy_gets_a_network_for_its_own_agents_actions():
-    learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach(), policies="per_agent")
+    learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach(), mapping="per_agent")
     narrow, wide = learner.players.banks
     assert (narrow.interface.slots, wide.interface.slots) == ((0,), (1,))
     assert narrow.bank.distribution.num_outputs == 2

@@ -141,7 +141,7 @@ def test_a_function_of_the_users_own():
     [
         ("per-agent", ["per-agent", "shared", "per_agent", "ensemble:K", "table"]),
         ("ensemble", ["'ensemble'", "ensemble:K"]),
-        ("ensemble:0", ["from 1", "0"]),
+        ("ensemble:0", ["at least 1", "0"]),
         ({"a": "p", "b": "p", "x": "p"}, ["'x'", "a, b, c"]),
         ({"a": "p", "b": "p"}, ["c", "p"]),
         ({"[ab]": "p"}, ["no policy to c"]),
@@ -151,7 +151,6 @@ def test_a_function_of_the_users_own():
         ({"a": {"p": -1.0}, "b": "p", "c": "p"}, ["-1.0", "not negative"]),
         ({"a": {"p": 0.0}, "b": "p", "c": "p"}, ["not all 0"]),
         (7, ["7", "shared"]),
-        (MappingFunction(lambda key, draw: draw.held, ()), ["distinct policy names", "()"]),
         (MappingFunction(lambda key, draw: draw.held[0], ("p",)), ["3 integers"]),
         (MappingFunction(lambda key, draw: draw.held, ("p",), {"*": ["q"]}), ["q", "p"]),
         (Matchups(({"a": "p", "b": "p"},)), ["no policy to c"]),
@@ -170,7 +169,9 @@ def test_what_is_wrong_is_said(policies, words):
         (lambda: Ensemble(True), ["True"]),
         (lambda: Ensemble(2, weights=(1.0,)), ["2 weights", "(1.0,)"]),
         (lambda: Ensemble(2, weights=(1.0, float("nan"))), ["finite", "nan"]),
-        (lambda: Matchups(()), ["at least one table"]),
+        (lambda: Matchups(()), ["a list of tables", "()"]),
+        (lambda: MappingFunction(lambda key, draw: draw.held, ()), ["a list of names", "()"]),
+        (lambda: MappingFunction(lambda key, draw: draw.held, ("p", "p")), ["'p' twice"]),
         (lambda: Matchups(({"a": "p"},), (1.0, 2.0)), ["1 matchups", "2.0"]),
     ],
 )

@@ -197,6 +197,27 @@ def test_a_function_sees_how_many_episodes_there_were():
     )
 
 
+def test_a_function_sees_who_lives_at_the_beginning_of_every_episode():
+    def by_occupied(key, draw):
+        del key
+        return draw.occupied.astype(int)
+
+    env = RandomLives()
+    learner = tiny_learner(
+        env,
+        env.default_params,
+        mapping=MappingFunction(by_occupied, ("absent", "present")),
+        num_envs=64,
+        network={"hidden_sizes": (2,)},
+    )
+    (player, alive, _, over), _ = play(learner, 5, 6)
+    policy = np.array(learner.players.policy_of)[player]
+    assert (policy[alive] == 1).all()
+    first = np.concatenate([np.ones((1, 64), bool), over[:-1]])
+    assert first[1:].any()
+    np.testing.assert_array_equal(policy[first], alive[first])
+
+
 def test_scripted_actions_reach_the_environment_and_train_nothing():
     env, params = jaxmarl_envs.make("crypto")
 
@@ -294,7 +315,7 @@ def test_nothing_but_frozen_policies_is_refused():
     ("make", "words"),
     [
         (lambda: Scripted(["random"]), ["['random']", "baseline"]),
-        (lambda: TrainConfig(policies=3), ["specs", "3"]),
+        (lambda: TrainConfig(policies=3), ["policies", "3", "mapping="]),
         (lambda: TrainConfig(default_policy=3), ["PolicySpec", "3"]),
         (lambda: Ensemble(2, weights=3), ["ensemble", "3"]),
     ],

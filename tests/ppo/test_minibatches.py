@@ -199,10 +199,10 @@ def test_micro_batches_are_as_large_as_is_cheapest(blocks_per_minibatch, spread)
 def test_draws_spread_by_the_lives_that_draw():
     env, env_params = jaxmarl_envs.make("crypto")
 
-    def spread(num_envs, policies):
+    def spread(num_envs, mapping):
         policy = PolicySpec(network=MLP(hidden_sizes=(8,)))
         config = TrainConfig(
-            num_envs=num_envs, num_steps=25, mapping=policies, default_policy=policy, num_devices=1
+            num_envs=num_envs, num_steps=25, mapping=mapping, default_policy=policy, num_devices=1
         )
         players = make_learner(env, env_params, config).players
         return build._spread_of_draws(players, players.banks[0], len(players.policies), num_envs)

@@ -9,9 +9,9 @@ import optax
 import pytest
 from probe_envs import quick_jit
 
-from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.stacked_network import StackedNetwork
+from jaxmarl_ppo.policies.bank import PolicyBank
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo import update as ppo
 from jaxmarl_ppo.ppo.minibatches import TrainingRows
@@ -24,8 +24,8 @@ PLAIN = 1e4
 
 
 @functools.cache
-def make_bank(network):
-    return StackedNetwork(network, MaskedCategorical(N), (D,), num_policies=K)
+def make_bank(network, seen=(D,)):
+    return PolicyBank(network, MaskedCategorical(N), seen, num_policies=K)
 
 
 @functools.cache
@@ -59,10 +59,10 @@ def shape(**fields):
 class Problem:
     """Random decisions `[ENTRIES, SLOTS]` of three policies, NaN wherever nothing is trained."""
 
-    def __init__(self, network, seed=0, density=0.6, probs=(0.5, 0.2, 0.3)):
+    def __init__(self, network, seed=0, density=0.6, probs=(0.5, 0.2, 0.3), seen=(D,)):
         rng = np.random.default_rng(seed)
         size = (ENTRIES, SLOTS)
-        self.bank = make_bank(network)
+        self.bank = make_bank(network, seen)
         self.policies = quick_jit(self.bank.init)(jax.random.key(seed))
         # Larger heads than at the start of training, so that everything has a gradient.
         self.policies = self.policies.replace(
@@ -81,13 +81,13 @@ class Problem:
             return rng.normal(size=shape).astype(np.float32)
 
         decisions = Decisions(
-            inputs=floats(*size, D),
+            inputs=floats(*size, *seen),
             action_mask=mask,
             action=action,
             log_prob=-1.0 + 0.3 * floats(*size),
             value=floats(*size),
             hidden=hidden,
-            is_first=rng.random(size) < 0.2,
+            life_start=rng.random(size) < 0.2,
             acted=rng.random(size) < 0.8,
             policy=rng.choice(K, size, p=probs).astype(np.int32),
         )
@@ -131,16 +131,19 @@ class Problem:
             for at in range(0, len(mine), length):
                 yield [(t, slot) for t in mine[at : at + length]]
 
-    def dense_loss(self, params, k, shape, coefs):
-        """Mean loss over all of one policy's rows, one row after the other."""
+    def dense_loss(self, params, k, shape, coefs, chunks=None):
+        """Mean loss over all of one policy's rows, one row after the other.
+
+        `chunks` are some of them, as `streams` gives them; None for all.
+        """
         d, total, count = self.rows.decisions, 0.0, 0
         c = jax.tree.map(lambda x: x[k], coefs)
-        for chunk in self.streams(k):
+        for chunk in self.streams(k) if chunks is None else chunks:
             hidden = jax.tree.map(lambda h, at=chunk[0]: h[at], d.hidden)
             for position, at in enumerate(chunk):
                 if position == 1 and chunk[0][0] == 0:
                     hidden = jax.tree.map(lambda h, at=at: h[at[1]], self.start_hidden)
-                if d.is_first[at]:
+                if d.life_start[at]:
                     hidden = jax.tree.map(jnp.zeros_like, hidden)
                 hidden, logits, value = self.bank.network.apply(
                     {"params": params}, hidden, d.inputs[at]
@@ -184,6 +187,7 @@ class Problem:
 
 
 TINY_MLP = MLP(num_outputs=N, hidden_sizes=(5,))
+TINY_CNN = CNN(num_outputs=N, channels=(3,), hidden_sizes=(5,))
 TINY_LSTM = LSTM(num_outputs=N, hidden_sizes=(5,), lstm_size=4)
 
 
@@ -213,6 +217,51 @@ def test_gradient_is_that_of_the_dense_loss(mlp, value_clip, kl_control):
     np.testing.assert_array_equal(stats.losses.count, counts)
     np.testing.assert_array_equal(stats.num_steps, np.ones(K))
     assert min(counts) > 0
+
+
+def test_gradient_of_convolutions_is_that_of_the_dense_loss():
+    problem = Problem(TINY_CNN, seen=(3, 4, 2))
+    policies, _, _ = problem.update(shape(), coefficients())
+    assert_close(policies.params, problem.expected_params(shape(), coefficients()))
+
+
+@pytest.mark.parametrize("kind", ["mlp", "lstm"])
+def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
+    """Two epochs of three minibatches in the order of the shuffle, one policy after the other."""
+    problem = request.getfixturevalue(kind)
+    how = shape(num_epochs=2, num_minibatches=3, adam_eps=1e-3)
+    coefs = coefficients(learning_rate=[0.01, 0.03, 0.02], max_grad_norm=0.5)
+    policies, _, stats = problem.update(how, coefs)
+    blocks = problem.blocks
+    assert blocks.num_blocks.max() > 3 > blocks.num_blocks.min()
+    np.testing.assert_array_equal(stats.num_steps, 2 * np.minimum(3, blocks.num_blocks))
+    noise = np.asarray(jax.random.uniform(jax.random.key(0), (2, blocks.resume.size)))
+    ends = np.cumsum(blocks.num_blocks)
+    for k in range(K):
+        streams, per_block = list(problem.streams(k)), 1
+        if not problem.bank.is_recurrent:  # a block holds the next two rows
+            streams, per_block = sorted(streams), 2
+        params = jax.tree.map(lambda x, k=k: x[k], problem.policies.params)
+        optimiser = optax.chain(
+            optax.clip_by_global_norm(0.5), optax.adam(float(coefs.learning_rate[k]), eps=1e-3)
+        )
+        adam = optimiser.init(params)
+        count = int(blocks.num_blocks[k])
+        assert count == -(-len(streams) // per_block)
+        for epoch in range(2):
+            order = np.argsort(noise[epoch, ends[k] - count : ends[k]])
+            for index in range(3):
+                mine = order[index * count // 3 : (index + 1) * count // 3]
+                chunks = [c for b in mine for c in streams[b * per_block : (b + 1) * per_block]]
+                if not chunks:
+                    continue
+                loss_fn = functools.partial(
+                    problem.dense_loss, k=k, shape=how, coefs=coefs, chunks=chunks
+                )
+                updates, adam = optimiser.update(jax.grad(loss_fn)(params), adam, params)
+                params = optax.apply_updates(params, updates)
+        got = jax.tree.map(lambda x, k=k: x[k], policies.params)
+        assert_close(got, params, atol=1e-5)
 
 
 def test_gradient_through_time_is_that_of_the_dense_loss(lstm):
@@ -283,7 +332,7 @@ def unequal_counts(counts, block_size):
         log_prob=np.full(num, -1.1, np.float32),
         value=np.zeros(num, np.float32),
         hidden=(),
-        is_first=np.zeros(num, bool),
+        life_start=np.zeros(num, bool),
         acted=np.ones(num, bool),
         policy=policy,
     )
@@ -338,6 +387,16 @@ def test_kl_penalty_adapts():
     kl = jnp.array([0.021, 0.019, 0.0051, 0.0049])
     adapted = ppo.adapt_kl_coef(coef, kl, jnp.full(4, 0.01))
     np.testing.assert_allclose(adapted, [0.3, 0.2, 0.2, 0.1], rtol=1e-6)
+
+
+def test_a_kl_penalty_comes_back_however_long_it_fell_or_rose():
+    coef, target = jnp.array([1.0, 1.0]), jnp.full(2, 0.01)
+    for _ in range(1000):
+        coef = ppo.adapt_kl_coef(coef, jnp.array([0.0, 1.0]), target)
+    np.testing.assert_allclose(coef, [ppo.MIN_KL_COEF, ppo.MAX_KL_COEF])
+    for _ in range(25):
+        coef = ppo.adapt_kl_coef(coef, jnp.array([1.0, 0.0]), target)
+    assert coef[0] > 1.0 > coef[1]
 
 
 def test_value_clip_table():

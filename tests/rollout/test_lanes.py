@@ -128,7 +128,7 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
     }  # fmt: skip
     if case == "own discounts":
         # Tables, of which one is drawn for each episode.
-        options["policies"] = Matchups(({"*": "near"}, {"*": "far"}))
+        options["mapping"] = Matchups(({"*": "near"}, {"*": "far"}))
         options["config"] = {"policies": {"near": discounts(0.4), "far": discounts(0.9)}}
     few, many = (tiny_learner(e, e.default_params, **options) for e in (env, twin))
     assert [learner.players.banks[0].num_lanes for learner in (few, many)] == [2, 3]

@@ -32,11 +32,9 @@ AT_ONCE = 2  # environments whose final observations are valued at once, where t
 )
 def played(request):
     """A learner with memory, and one rollout."""
-    policies, num_envs = request.param
+    mapping, num_envs = request.param
     env = Ledger(RandomLives(), TICKS)
-    learner = tiny_learner(
-        env, env.default_params, memory=True, mapping=policies, num_envs=num_envs
-    )
+    learner = tiny_learner(env, env.default_params, memory=True, mapping=mapping, num_envs=num_envs)
 
     @quick_jit
     def play(key):
@@ -132,12 +130,12 @@ EVERYTHING = {
     "normalise_rewards": True,
 }
 REPLAYS = {
-    "mlp-shared": {"policies": "shared"},
-    "mlp-everything": {"policies": "per_agent", "spec": EVERYTHING},
+    "mlp-shared": {"mapping": "shared"},
+    "mlp-everything": {"mapping": "per_agent", "spec": EVERYTHING},
     "lstm-shared": {"memory": True, "num_steps": 9},
     "lstm-everything": {
         "memory": True,
-        "policies": "per_agent",
+        "mapping": "per_agent",
         "spec": EVERYTHING,
         "network": {"separate_critic": True},
     },

@@ -115,22 +115,6 @@ CONFIG = TrainConfig(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _shared_compilations(tmp_path_factory):
-    """Trainers of equal shapes compile once; environment parameters are arguments."""
-    names = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("cache")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_disable_most_optimizations": True,
-    }
-    before = {name: jax.config.values[name] for name in names}
-    for name, value in names.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 def make_trainer(run_dir, params=None, env=None, **changes):
     env = env or Lamps()
     config = dataclasses.replace(CONFIG, **changes)
@@ -173,7 +157,7 @@ def test_record_of_a_run(result):
     assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((result.run_dir / "config.json").read_text())
     assert record["env"]["name"] == "lamps"
-    assert record["config"]["policy"]["network"]["hidden_sizes"] == [4]
+    assert record["config"]["default_policy"]["network"]["hidden_sizes"] == [4]
     assert record["versions"]["jax"] == jax.__version__
     assert record["platform"]["num_devices"] == jax.device_count()
 
@@ -287,9 +271,9 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
 
 def test_divergence_is_not_blamed_on_the_environment(tmp_path):
     run_dir = tmp_path / "diverged"
-    ppo = dataclasses.replace(CONFIG.ppo, learning_rate=EXPLODING)
+    ppo = dataclasses.replace(CONFIG.default_ppo, learning_rate=EXPLODING)
     with pytest.raises(TrainingDiverged, match=r"parameters of 96 environment steps are saved"):
-        make_trainer(run_dir, ppo=ppo).train()
+        make_trainer(run_dir, default_ppo=ppo).train()
     population = load(run_dir).population
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population))
     assert len(read_entries(run_dir)) == 1
@@ -309,6 +293,29 @@ def test_run_of_an_unregistered_environment_needs_it_again(result):
         ValueError, match="'lamps' was not built by `make`, or is not registered here; pass it"
     ):
         load_run(result.run_dir)
+
+
+def test_a_run_of_the_first_format_is_read_and_of_an_unknown_one_refused(result, tmp_path):
+    (tmp_path / "params").symlink_to(result.run_dir / "params")
+    record = json.loads((result.run_dir / "config.json").read_text())
+    assert record["format"] == 2
+    names = {
+        "mapping": "policies",
+        "policies": "specs",
+        "default_policy": "policy",
+        "default_ppo": "ppo",
+    }
+    former = {names.get(key, key): value for key, value in record["config"].items()}
+    (tmp_path / "config.json").write_text(json.dumps({**record, "format": 1, "config": former}))
+    loaded = load(tmp_path)
+    assert loaded.config == dataclasses.replace(CONFIG, num_devices=1)
+    assert_same(loaded.population, result.population)
+    later = {**record, "format": 3, "versions": {"jaxmarl-ppo": "9.9"}}
+    (tmp_path / "config.json").write_text(json.dumps(later))
+    with pytest.raises(
+        ValueError, match=r"has format 3, written by jaxmarl-ppo 9.9; this version reads .* 1, 2$"
+    ):
+        load(tmp_path)
 
 
 def test_load_run_refuses_what_does_not_fit(result, tmp_path):
@@ -392,14 +399,14 @@ def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
 def test_a_policy_starts_from_a_finished_run(league, tmp_path):
     origin = tmp_path / "origin"
     shutil.copytree(league.run_dir, origin)
-    spec = CONFIG.policy
+    spec = CONFIG.default_policy
 
     def make(network=spec.network, **loads):
-        specs = {
+        policies = {
             agent: dataclasses.replace(spec, network=network, load=f"{origin}:{name}")
             for agent, name in loads.items()
         }
-        return make_trainer(tmp_path / "new", specs=specs)
+        return make_trainer(tmp_path / "new", policies=policies)
 
     # The oldest snapshot, which is unlike its origin by now.
     (pool,) = league.population.league.pools
@@ -434,9 +441,9 @@ def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypa
 
 
 def test_a_faulty_rollout_leaves_the_league_alone(tmp_path):
-    """Tick 10 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
-    params = LampParams(fault_time=10, life=13)
-    steps = NUM_ENVS * NUM_STEPS
+    """Tick 26 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
+    params = LampParams(fault_time=26, life=29)
+    steps = 3 * NUM_ENVS * NUM_STEPS
     before = make_trainer(tmp_path / "before", params, total_env_steps=steps, **LEAGUE).train()
     with pytest.raises(
         EnvironmentFault, match="gave NaN in 'reward' of agent 'bob_0' at tick 2 of"
@@ -459,7 +466,7 @@ class Plain(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("policies", "specs"),
+    ("mapping", "policies"),
     [
         ("per_agent", {"ann_0": Scripted(light_ann)}),
         ("per_agent", {"ann_0": PolicySpec(network=Plain())}),
@@ -467,8 +474,8 @@ class Plain(nn.Module):
     ],
     ids=["script", "module", "mapping"],
 )
-def test_what_no_file_can_hold_is_handed_in_again(tmp_path, policies, specs):
-    made = make_trainer(tmp_path, policies=policies, specs=specs)
+def test_what_no_file_can_hold_is_handed_in_again(tmp_path, mapping, policies):
+    made = make_trainer(tmp_path, mapping=mapping, policies=policies)
     made._write_record(tmp_path)
     population = made.learner.init_population(jax.random.key(1))
     save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)

@@ -7,6 +7,7 @@ when it is asked:
 * `TRACED`: about the structure, shapes and dtypes that `reset_env` and `step_env` return.
 * `OBSERVED`, `BEGUN`: about every observation, about the first observation of every episode.
 * `STEPPED`: about every tick.
+* `HARMLESS`: those of `OBSERVED` whose breach training does not suffer from.
 
 Rules of the first two lists yield what is wrong, in words that can follow "environment 'x', ". The
 others see NumPy arrays with a leading axis `E` and return a `Fault`: where the rule is broken, what
@@ -30,6 +31,7 @@ TRACED: list[Callable[[Spec, Trace], Iterator[str]]] = []
 OBSERVED: list[Callable[[Spec, Seen], Fault]] = []
 BEGUN: list[Callable[[Spec, Seen], Fault]] = []
 STEPPED: list[Callable[[Spec, Tick], Fault | None]] = []
+HARMLESS: list[Callable[[Spec, Seen], Fault]] = []
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
@@ -211,6 +213,7 @@ def _features_are_padded_with_zeros(spec: Spec, obs: Seen) -> Fault:
     return Fault("obs.features", broken, obs.features, "0 beyond the agent's own observation_space")
 
 
+@rule(HARMLESS)
 @rule(OBSERVED)
 def _features_are_in_their_space(spec: Spec, obs: Seen) -> Fault:
     own, low, high = spec.features

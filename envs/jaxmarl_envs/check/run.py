@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.check.declare import random_actions
 from jaxmarl_envs.check.rules import BEGUN, OBSERVED, STEPPED
 from jaxmarl_envs.check.types import (
     STEP_FIELDS,
@@ -46,19 +47,19 @@ class Run:
         with calling(spec.env, "reset_env", " under jit and vmap"):
             self.current = self.first = self.reset_fn(self.reset_keys, spec.params)
             again = self.reset_fn(self.reset_keys, spec.params)
-        self._look(_seen(self.first[0]), np.ones(num_envs, bool), began=True)
+        self._look(see_obs(self.first[0]), np.ones(num_envs, bool), began=True)
         self._expect_same("reset_env", self.first, again, _SAME_KEY)
 
     def tick(self) -> None:
         """Step every seed once and ask every rule about it."""
-        before = _seen(self.current[0])
+        before = see_obs(self.current[0])
         action, other_action = self._actions(before)
         self.key, key = jax.random.split(self.key)
         args = (jax.random.split(key, self.num_envs), self.current[1], action)
         with calling(self.spec.env, "step_env", " under jit and vmap"):
             stepped, reset_keys = self.step_fn(*args, self.spec.params)
         self.time += 1
-        tick = _tick(before, self.time, stepped)
+        tick = see_tick(before, self.time, stepped)
         self._look(tick.obs, np.ones(self.num_envs, bool))
         for stepped_rule in STEPPED:
             self._raise_fault(stepped_rule(self.spec, tick))
@@ -70,7 +71,7 @@ class Run:
         over = tick.obs.over
         self._count(tick, over, args, stepped)
         self.current = self._begin_anew(over, stepped, reset_keys)
-        self._look(_seen(self.current[0]), over, began=True)
+        self._look(see_obs(self.current[0]), over, began=True)
 
     def _begin_anew(self, over: np.ndarray, stepped: Any, keys: jax.Array) -> Any:
         """Observation and state with new episodes where the old ones are over."""
@@ -122,7 +123,7 @@ class Run:
             lambda x, y: jnp.concatenate([x[ending : ending + 1], y[1:]]), args, self.first_args
         )
         stepped, reset_keys = self.step_fn(*args, self.spec.params)
-        over = _seen(stepped[0]).over
+        over = see_obs(stepped[0]).over
         current = self._begin_anew(over, stepped, reset_keys)
         info = {"final_observation": stepped[0], **stepped[5], "episode_over": over}
         expected = (*current, *stepped[2:5], info)
@@ -138,19 +139,7 @@ class Run:
             self._raise_fault(observed(self.spec, obs), seeds)
 
     def _raise_fault(self, fault: Fault | None, seeds: np.ndarray | None = None) -> None:
-        if fault is None:
-            return
-        places = np.argwhere(fault.broken)
-        if seeds is not None:
-            places = places[seeds[places[:, 0]]]
-        if len(places) == 0:
-            return
-        seed, *rest = places[0]
-        agent = f", agent {self.spec.env.agents[rest[0]]!r}" if rest else ""
-        field = fault.field + "".join(f"[{index}]" for index in rest[1:])
-        found = fault.found[(seed, *rest)].tolist()
-        where = f"{self._when(seed)}{agent}"
-        raise breach(self.spec.env, f"{where}: {field} is {found}, expected {fault.expected}")
+        raise_fault(self.spec, fault, self._when, seeds)
 
     def _when(self, seed: int) -> str:
         return f"seed {seed}, episode {self.episode[seed]}, tick {self.time[seed]}"
@@ -185,6 +174,34 @@ class Run:
             num_decisions=dict(zip(agents, self.num_decisions.tolist(), strict=True)),
             num_lives=dict(zip(agents, self.num_lives.tolist(), strict=True)),
         )
+
+
+def raise_fault(
+    spec: Spec, fault: Fault | None, when: Callable[[int], str], seeds: np.ndarray | None = None
+) -> None:
+    """Raise at the first place where a rule is broken, if there is one.
+
+    Args:
+        spec: the environment's declarations.
+        fault: what a rule found.
+        when: from a seed's index to words for the time.
+        seeds: `[E]` bool, those that count; None for all.
+
+    Raises:
+        EnvContractError: in one sentence.
+    """
+    if fault is None:
+        return
+    places = np.argwhere(fault.broken)
+    if seeds is not None:
+        places = places[seeds[places[:, 0]]]
+    if len(places) == 0:
+        return
+    seed, *rest = places[0]
+    agent = f", agent {spec.env.agents[rest[0]]!r}" if rest else ""
+    field = fault.field + "".join(f"[{index}]" for index in rest[1:])
+    found = fault.found[(seed, *rest)].tolist()
+    raise breach(spec.env, f"{when(seed)}{agent}: {field} is {found}, expected {fault.expected}")
 
 
 def _step_with(env: MultiAgentEnv) -> Callable[..., Any]:
@@ -224,19 +241,21 @@ def _difference(one: Any, two: Any, exact: bool) -> tuple[int, str, Any, Any] | 
     return None
 
 
-def _seen(obs: Any) -> Seen:
+def see_obs(obs: Any) -> Seen:
+    """Turn observations of `E` environments into NumPy arrays."""
     return Seen(*(np.asarray(getattr(obs, f.name)) for f in fields(Seen)))
 
 
-def _tick(before: Seen, time: np.ndarray, stepped: Any) -> Tick:
+def see_tick(before: Seen, time: np.ndarray, stepped: Any) -> Tick:
+    """Turn what `step_env` returned for `E` environments into NumPy arrays."""
     obs, _, *values, info = stepped
     final = info.get("final_observation")
     return Tick(
         before,
         time,
-        _seen(obs),
+        see_obs(obs),
         *map(np.asarray, values),
-        final=None if final is None else _seen(final),
+        final=None if final is None else see_obs(final),
         metrics={name: np.asarray(value) for name, value in info.get("metrics", {}).items()},
     )
 
@@ -256,12 +275,3 @@ def _first_seed(tree: Any) -> Any:
 
 def _add_axis(tree: Any) -> Any:
     return jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
-
-
-def random_actions(spec: Spec, rng: np.random.Generator, mask: np.ndarray) -> np.ndarray:
-    """Uniform over what `mask` `[E, A, N]` allows."""
-    noise = rng.random(mask.shape)
-    if spec.continuous:
-        _, low, high = spec.actions
-        return np.where(mask, low + noise * (high - low), low).astype(np.float32)
-    return np.where(mask, noise, -1.0).argmax(-1).astype(np.int32)

@@ -17,22 +17,20 @@ Six shuttles that are never in each other's way (each alone on the grid, greedy)
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import Observation
-from jaxmarl_envs.shuttle_grid.env import (
+from jaxmarl_envs.shuttle_grid.observation import EXIT_FREE
+from jaxmarl_envs.shuttle_grid.routes import UNREACHABLE
+from jaxmarl_envs.shuttle_grid.state import (
     HOLD,
     LEAVE_BY_COLUMN,
     LEAVE_BY_ROW,
-    ShuttleGrid,
     ShuttleParams,
     ShuttleState,
 )
-from jaxmarl_envs.shuttle_grid.observation import EXIT_FREE
-from jaxmarl_envs.shuttle_grid.routes import UNREACHABLE
 
 PATIENCE = 8  # waits after which `other_exit` gives up its first choice
 BLOCKED_PENALTY = 12  # ticks
@@ -41,7 +39,7 @@ Dispatcher = Callable[[ShuttleState, Observation, ShuttleParams, jax.Array], jax
 
 
 def hold(state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array) -> jax.Array:
-    """Nobody ever moves."""
+    """Keep every shuttle where it is."""
     del obs, params, key
     return jnp.full_like(state.cell, HOLD)
 
@@ -49,7 +47,7 @@ def hold(state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.
 def uniform(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """One of the three actions at random; asking for an exit off the grid is holding."""
+    """Draw one of the three actions; asking for an exit off the grid is holding."""
     del obs, params
     return jax.random.randint(key, state.cell.shape, HOLD, LEAVE_BY_COLUMN + 1)
 
@@ -57,7 +55,7 @@ def uniform(
 def greedy(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """The exit by which the target is served soonest if nobody is in the way; ties by the row."""
+    """Choose the exit that serves the target soonest if nobody is in the way; ties by the row."""
     del obs, params, key
     return _quickest(state.exit_times)
 
@@ -65,7 +63,7 @@ def greedy(
 def other_exit(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """`greedy`, but after 8 waits and with its exit still blocked the other exit, if there is one.
+    """Choose as `greedy`, but after 8 waits at a blocked exit the other one, if there is one.
 
     That breaks every deadlock: of shuttles that follow each other round a block, those at its
     corners that have an exit out of it take it.
@@ -82,7 +80,7 @@ def other_exit(
 def blocked_penalty(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """`greedy` on times to which 12 ticks are added where the exit is held by another now."""
+    """Choose as `greedy`, with 12 ticks added where the exit is held by another now."""
     del params, key
     return _quickest(state.exit_times + BLOCKED_PENALTY * _blocked(obs))
 
@@ -94,63 +92,6 @@ DISPATCHERS: dict[str, Dispatcher] = {
     "other_exit": other_exit,
     "blocked_penalty": blocked_penalty,
 }
-
-
-def evaluate_dispatcher(
-    env: ShuttleGrid,
-    params: ShuttleParams,
-    dispatcher: Dispatcher,
-    key: jax.Array,
-    num_episodes: int,
-) -> jax.Array:
-    """Deliveries of the team in each of `num_episodes` independent shifts.
-
-    Compiled once per environment, dispatcher and number of episodes. For the figure without any
-    contention evaluate `ShuttleGrid(num_shuttles=1)` and multiply.
-
-    Args:
-        env: the environment.
-        params: its parameters, with a concrete `max_steps`.
-        dispatcher: one of `DISPATCHERS`, or any function of that signature.
-        key: of starts, jobs and of the dispatcher's own draws.
-        num_episodes: at least 1.
-
-    Returns:
-        `[num_episodes]` float32.
-
-    Raises:
-        ValueError: `num_episodes` is below 1.
-    """
-    if num_episodes < 1:
-        raise ValueError(f"num_episodes={num_episodes}: must be at least 1")
-    return _evaluate(env, dispatcher, int(params.max_steps), params, key, num_episodes)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2, 5))
-def _evaluate(
-    env: ShuttleGrid,
-    dispatcher: Dispatcher,
-    num_steps: int,
-    params: ShuttleParams,
-    key: jax.Array,
-    num_episodes: int,
-) -> jax.Array:
-    def tick(
-        carry: tuple[Observation, ShuttleState], key: jax.Array
-    ) -> tuple[tuple[Observation, ShuttleState], jax.Array]:
-        key_dispatcher, key_step = jax.random.split(key)
-        obs, state = carry
-        action = dispatcher(state, obs, params, key_dispatcher)
-        obs, state, _, _, _, info = env.step_env(key_step, state, action, params)
-        return (obs, state), info["metrics"]["deliveries"][0]
-
-    def shift(key: jax.Array) -> jax.Array:
-        key_reset, key_ticks = jax.random.split(key)
-        start = env.reset_env(key_reset, params)
-        _, deliveries = jax.lax.scan(tick, start, jax.random.split(key_ticks, num_steps))
-        return deliveries.sum()
-
-    return jax.vmap(shift)(jax.random.split(key, num_episodes))
 
 
 def _quickest(times: jax.Array) -> jax.Array:

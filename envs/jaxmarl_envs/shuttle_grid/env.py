@@ -8,16 +8,14 @@ each other, and four that want to follow each other round a block are deadlocked
 of them takes its other exit. The clock never waits: a shuttle acts only while it is idle.
 """
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from jaxmarl_envs.core import Info, MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS, Dispatcher
 from jaxmarl_envs.shuttle_grid.observation import feature_width, features, held_by_another
 from jaxmarl_envs.shuttle_grid.routes import (
     COLUMN,
@@ -28,44 +26,19 @@ from jaxmarl_envs.shuttle_grid.routes import (
     Timings,
     is_int,
 )
+from jaxmarl_envs.shuttle_grid.state import (
+    HOLD,
+    LEAVE_BY_COLUMN,
+    ShuttleParams,
+    ShuttleState,
+)
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.threefry import fold_in, split, unrolled
 
-HOLD, LEAVE_BY_ROW, LEAVE_BY_COLUMN = 0, 1, 2
 MAX_SHUTTLES = 64
 PRIORITY_LOADED = 1_000_000
 PRIORITY_WAIT = 10  # or `A` where that is more, so that no two shuttles are ever level
 MAX_PRIORITY_WAIT = 999
-
-
-@struct.dataclass
-class ShuttleParams:
-    """Numeric parameters; timings shape the route tables and belong to the environment itself."""
-
-    max_steps: int | jax.Array = 256  # ticks of a shift
-
-
-@struct.dataclass
-class ShuttleState:
-    """A shift in progress; a shuttle is moving exactly while `reserved != cell`."""
-
-    cell: jax.Array  # [A] int32, where the shuttle stands, or the cell that it is leaving
-    reserved: jax.Array  # [A] int32, the cell that it is entering, else `cell`
-    axis: jax.Array  # [A] int32, of its last or present move: 0 row, 1 column
-    loaded: jax.Array  # [A] bool
-    busy: jax.Array  # [A] int32, ticks until it has moved or handled; 0 is idle
-    wait: jax.Array  # [A] int32, ticks in a row that it was idle and did not get to leave
-    storage: jax.Array  # [A] int32, the cell of its present job's load
-    port: jax.Array  # [A] int32, the cell that its present job's load goes to
-    num_delivered: jax.Array  # [A] int32, so the index of its present job
-    job_keys: jax.Array  # [A] PRNG keys of the job streams
-    exit_times: jax.Array  # [A, 2] int32, follows from the rest: see `ShuttleGrid.exit_times`
-    time: jax.Array  # int32, ticks since the shift began
-
-    @property
-    def target(self) -> jax.Array:
-        """`[A]` int32: the cell at which the shuttle picks up or puts down next."""
-        return jnp.where(self.loaded, self.port, self.storage)
 
 
 class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
@@ -144,9 +117,9 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         self.agents = tuple(f"shuttle_{i}" for i in range(num_shuttles))
 
     @property
-    def baselines(self) -> Mapping[str, Any]:
-        """The scripted dispatchers."""
-        return importlib.import_module("jaxmarl_envs.shuttle_grid.dispatchers").DISPATCHERS
+    def baselines(self) -> Mapping[str, Dispatcher]:
+        """Give the scripted dispatchers by name."""
+        return DISPATCHERS
 
     @property
     def default_params(self) -> ShuttleParams:
@@ -154,12 +127,12 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return ShuttleParams(max_steps=self.max_steps)
 
     def observation_space(self, agent: str, params: ShuttleParams) -> Box:
-        """The same for all."""
+        """Give the space of a shuttle's features, the same for all."""
         self.agent_index(agent)
         return Box(-1.0, 1.0, (feature_width(self.num_agents),))
 
     def action_space(self, agent: str, params: ShuttleParams) -> Discrete:
-        """Hold, leave by the row, leave by the column."""
+        """Give the three actions: hold, leave by the row, leave by the column."""
         self.agent_index(agent)
         return Discrete(3)
 
@@ -196,7 +169,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     def step_env(
         self, key: jax.Array, state: ShuttleState, action: jax.Array, params: ShuttleParams
     ) -> StepResult[ShuttleState]:
-        """One tick; `action [A]` counts only where the shuttle is idle. Chance plays no part."""
+        """Advance one tick; `action [A]` counts only where the shuttle is idle."""
         del key
         alive = state.time < params.max_steps
         state = self._reserve(state, action)

@@ -35,16 +35,13 @@ its resolution for the short waits that ordinary traffic has and still tells a d
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.shuttle_grid.routes import NO_EXIT, WINDOW_CELLS, WINDOW_RADIUS, Guidepath
-
-if TYPE_CHECKING:
-    from jaxmarl_envs.shuttle_grid.env import ShuttleState
+from jaxmarl_envs.shuttle_grid.state import ShuttleState
 
 EGO_WIDTH = 16
 MATE_WIDTH = 10
@@ -53,12 +50,12 @@ WAIT_HALF = 8  # waits at which the wait feature is one half
 
 
 def feature_width(num_shuttles: int) -> int:
-    """How many features each shuttle has."""
+    """Count the features of each shuttle."""
     return EGO_WIDTH + 2 * WINDOW_CELLS + MATE_WIDTH * (num_shuttles - 1)
 
 
-def features(state: "ShuttleState", path: Guidepath, max_steps: int | jax.Array) -> jax.Array:
-    """`[A, feature_width(A)]` float32, as tabled above."""
+def features(state: ShuttleState, path: Guidepath, max_steps: int | jax.Array) -> jax.Array:
+    """Compute what every shuttle sees, `[A, feature_width(A)]` float32, as tabled above."""
     parts = [_ego(state, path, max_steps), _window(state, path)]
     if len(state.cell) > 1:
         parts.append(_mates(state, path))
@@ -66,7 +63,7 @@ def features(state: "ShuttleState", path: Guidepath, max_steps: int | jax.Array)
     return jnp.concatenate(jax.lax.optimization_barrier(parts), axis=1)
 
 
-def held_by_another(cell: jax.Array, state: "ShuttleState") -> jax.Array:
+def held_by_another(cell: jax.Array, state: ShuttleState) -> jax.Array:
     """Whether another shuttle stands on, leaves or enters the cell; `cell` is `[A]` of exits.
 
     A shuttle's exits are never cells that it holds itself (one-way streets lead nowhere and back in
@@ -76,7 +73,7 @@ def held_by_another(cell: jax.Array, state: "ShuttleState") -> jax.Array:
     return ((asked == state.cell) | (asked == state.reserved)).any(axis=1)
 
 
-def _ego(state: "ShuttleState", path: Guidepath, max_steps: int | jax.Array) -> jax.Array:
+def _ego(state: ShuttleState, path: Guidepath, max_steps: int | jax.Array) -> jax.Array:
     """`[A, 16]`."""
     row, col = jnp.divmod(state.cell, path.num_cols)
     target_row, target_col = jnp.divmod(state.target, path.num_cols)
@@ -103,11 +100,11 @@ def _ego(state: "ShuttleState", path: Guidepath, max_steps: int | jax.Array) -> 
     return _columns(columns)
 
 
-def _wait(state: "ShuttleState") -> jax.Array:
+def _wait(state: ShuttleState) -> jax.Array:
     return state.wait / (state.wait + WAIT_HALF)
 
 
-def _window(state: "ShuttleState", path: Guidepath) -> jax.Array:
+def _window(state: ShuttleState, path: Guidepath) -> jax.Array:
     """`[A, 50]`; each 5 x 5 window is assembled as the bits of one word."""
     held = _held_bits(state, path)
     port = jnp.asarray(path.port_bits)[state.cell]
@@ -120,7 +117,7 @@ def _window(state: "ShuttleState", path: Guidepath) -> jax.Array:
     return plus.astype(jnp.float32) - minus.astype(jnp.float32)
 
 
-def _held_bits(state: "ShuttleState", path: Guidepath) -> jax.Array:
+def _held_bits(state: ShuttleState, path: Guidepath) -> jax.Array:
     """`[A]` uint32: which cells of each shuttle's window others hold."""
     num = len(state.cell)
     width = 2 * WINDOW_RADIUS + 1
@@ -139,7 +136,7 @@ def _held_bits(state: "ShuttleState", path: Guidepath) -> jax.Array:
     return jnp.where(np.eye(num, dtype=bool), jnp.uint32(0), seen).sum(axis=1, dtype=jnp.uint32)
 
 
-def _mates(state: "ShuttleState", path: Guidepath) -> jax.Array:
+def _mates(state: ShuttleState, path: Guidepath) -> jax.Array:
     """`[A, 10 (A - 1)]`: what each mate shows to all, less where I stand."""
     row, col = jnp.divmod(state.cell, path.num_cols)
     to_row, to_col = jnp.divmod(state.reserved, path.num_cols)

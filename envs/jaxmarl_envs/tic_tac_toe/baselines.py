@@ -9,37 +9,40 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.core import Observation
-from jaxmarl_envs.tic_tac_toe.env import Params, State, TicTacToe
+from jaxmarl_envs.tic_tac_toe.board import Board, Params, State
 from jaxmarl_envs.tic_tac_toe.solver import MAX_CELLS, GameTable
 
 Script = Callable[[State, Observation, Params, jax.Array], jax.Array]
 
 
-def scripts(env: TicTacToe) -> Mapping[str, Script]:
-    """`minimax` draws among the moves that keep the position's value, `win_block` wins at once,
-    else blocks, else moves at random; none on boards that cannot be solved.
+def scripts(board: Board) -> Mapping[str, Script]:
+    """Make the scripted players of a board, none where it cannot be solved.
+
+    `minimax` draws among the moves that keep the position's value, `win_block` wins at once, else
+    blocks, else moves at random.
     """
-    if env.num_cells > MAX_CELLS:
+    if board.num_cells > MAX_CELLS:
         return {}
-    build = cache(partial(_tables, env))
-    return {name: partial(_play, env, build, name) for name in ("minimax", "win_block")}
+    build = cache(partial(_tables, board))
+    return {name: partial(_play, board, build, name) for name in ("minimax", "win_block")}
 
 
-def _tables(env: TicTacToe) -> Mapping[str, Any]:
-    """Move probabilities `[D + 1, N]` by script, and the row of each board in base 3."""
-    table = GameTable(env)
+def _tables(board: Board) -> Mapping[str, Any]:
+    """Tabulate move probabilities `[D + 1, N]` by script, and the row of each board in base 3."""
+    table = GameTable(board)
     states = jax.tree.map(lambda x: x[table.decisions], table.states())
-    boards = np.asarray(jax.jit(jax.vmap(env.board))(states))
-    rows = np.full(3**env.num_cells, table.num_decisions)  # positions without a decision: the last
-    rows[boards.reshape(table.num_decisions, -1) @ _powers(env)] = np.arange(table.num_decisions)
+    cells = np.asarray(jax.jit(jax.vmap(board.cells))(states))
+    # Positions without a decision have the last row.
+    rows = np.full(3**board.num_cells, table.num_decisions)
+    rows[cells.reshape(table.num_decisions, -1) @ _powers(board)] = np.arange(table.num_decisions)
     policies = {"minimax": table.minimax_policy(), "win_block": table.win_block_policy()}
-    spare = np.full((1, env.num_cells), 1.0 / env.num_cells)
+    spare = np.full((1, board.num_cells), 1.0 / board.num_cells)
     padded = {name: np.concatenate([policy, spare]) for name, policy in policies.items()}
     return {"rows": rows.astype(np.int32), **padded}
 
 
 def _play(
-    env: TicTacToe,
+    board: Board,
     build: Callable[[], Mapping[str, Any]],
     name: str,
     state: State,
@@ -47,14 +50,14 @@ def _play(
     params: Params,
     key: jax.Array,
 ) -> jax.Array:
-    """A move for whoever's turn it is, `[2]`."""
+    """Draw a move for whoever's turn it is, `[2]`."""
     del obs, params
     with jax.ensure_compile_time_eval():
         tables = build()
-    code = env.board(state).astype(jnp.int32).ravel() @ jnp.asarray(_powers(env))
+    code = board.cells(state).astype(jnp.int32).ravel() @ jnp.asarray(_powers(board))
     probabilities = jnp.asarray(tables[name], jnp.float32)[jnp.asarray(tables["rows"])[code]]
     return jnp.broadcast_to(jax.random.categorical(key, jnp.log(probabilities)), (2,))
 
 
-def _powers(env: TicTacToe) -> np.ndarray:
-    return 3 ** np.arange(env.num_cells, dtype=np.int32)
+def _powers(board: Board) -> np.ndarray:
+    return 3 ** np.arange(board.num_cells, dtype=np.int32)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.tic_tac_toe.env import State, TicTacToe, to_bitboard, winning_lines
+from jaxmarl_envs.tic_tac_toe.board import AGENTS, Board, State, to_bitboard, winning_lines
 
 MAX_CELLS = 12
 
@@ -37,8 +37,7 @@ class GameTable:
     that one table plays both seats. Illegal cells have probability 0.
 
     Args:
-        env: gives the board, `k` and the observations. What it does about illegal moves plays no
-            part, since the table has none.
+        board: the game's board; `planes` shapes the observations.
 
     Attributes:
         ply: `[S]` int, stones on the board.
@@ -53,32 +52,32 @@ class GameTable:
         ValueError: the board has more than `MAX_CELLS` cells.
     """
 
-    def __init__(self, env: TicTacToe) -> None:
-        if env.num_cells > MAX_CELLS:
+    def __init__(self, board: Board) -> None:
+        if board.num_cells > MAX_CELLS:
             raise ValueError(
-                f"a {env.rows} x {env.cols} board has too many positions to list: at most "
+                f"a {board.rows} x {board.cols} board has too many positions to list: at most "
                 f"{MAX_CELLS} cells can be solved, such as 3 x 3 or 3 x 4"
             )
-        self.env = env
-        self._bit = 1 << np.arange(env.num_cells)  # [N]
+        self.board = board
+        self._bit = 1 << np.arange(board.num_cells)  # [N]
         # Indexed by a set of cells as an integer: does it hold a line?
-        lines = self._bit[winning_lines(env.rows, env.cols, env.k)].sum(1)  # [L]
-        sets = np.arange(1 << env.num_cells)[:, None]
+        lines = self._bit[winning_lines(board.rows, board.cols, board.k)].sum(1)  # [L]
+        sets = np.arange(1 << board.num_cells)[:, None]
         self._has_line = ((sets & lines) == lines).any(1)  # [2 ** N] bool
         self._enumerate()
 
     @property
     def num_positions(self) -> int:
-        """`S`."""
+        """Count the positions, `S`."""
         return self.ply.size
 
     @property
     def num_decisions(self) -> int:
-        """`D`."""
+        """Count the decisions, `D`."""
         return self.decisions.size
 
     def num_games(self) -> tuple[int, int, int]:
-        """How many different games (sequences of moves) x wins, nobody wins and o wins."""
+        """Count the games (sequences of moves) that x wins, nobody wins and o wins."""
 
         def add_up(rows: slice, children: np.ndarray) -> np.ndarray:
             return (children * self.action_mask[rows, :, None]).sum(1)
@@ -98,7 +97,7 @@ class GameTable:
     def observations(self) -> tuple[jax.Array, jax.Array]:
         """`(features [D, ...], action_mask [D, N])` as the environment shows them to the mover."""
         states = jax.tree.map(lambda x: x[self.decisions], self.states())
-        obs = jax.jit(jax.vmap(self.env.observe))(states)
+        obs = jax.jit(jax.vmap(self.board.observe))(states)
         row = np.arange(self.num_decisions)
         return obs.features[row, self.mover], obs.action_mask[row, self.mover]
 
@@ -128,7 +127,9 @@ class GameTable:
         Raises:
             ValueError: a table that is not a policy, or an unknown seat.
         """
-        slot = self.env.agent_index(seat)
+        if seat not in AGENTS:
+            raise ValueError(f"seat={seat!r}: valid choices: {', '.join(AGENTS)}")
+        slot = AGENTS.index(seat)
         policy = self._checked(policy)
 
         def respond(rows: slice, children: np.ndarray) -> np.ndarray:
@@ -144,7 +145,7 @@ class GameTable:
         Half of NashConv (Lanctot et al. 2017): 0 exactly for optimal play from the empty board,
         at most 1.
         """
-        return sum(self.best_response_value(policy, seat) for seat in self.env.agents) / 2
+        return sum(self.best_response_value(policy, seat) for seat in AGENTS) / 2
 
     def values(self) -> np.ndarray:
         """What x gets from each position, `[S]`, when both play optimally."""
@@ -156,7 +157,7 @@ class GameTable:
         return self._backward(self.result.astype(float), optimum)
 
     def uniform_policy(self) -> np.ndarray:
-        """Every legal move alike, `[D, N]`."""
+        """Give every legal move the same probability, `[D, N]`."""
         return _uniform_over(self.action_mask)
 
     def minimax_policy(self) -> np.ndarray:
@@ -178,17 +179,17 @@ class GameTable:
 
     def greedy(self, policy: np.ndarray) -> np.ndarray:
         """The most probable move of each row of `policy [D, N]`, the first among equals."""
-        return np.eye(self.env.num_cells)[self._checked(policy).argmax(1)]
+        return np.eye(self.board.num_cells)[self._checked(policy).argmax(1)]
 
     def _enumerate(self) -> None:
-        num_cells, bit = self.env.num_cells, self._bit
-        board = (1 << num_cells) - 1
+        num_cells, bit = self.board.num_cells, self._bit
+        full = (1 << num_cells) - 1
         # A position is the integer x | o << N; all positions of one ply are found at a time.
         level = np.zeros(1, np.int64)
         levels, masks, successors = [], [], []
         first = 0  # index of the level's first position
         while level.size:
-            x, o = level & board, level >> num_cells
+            x, o = level & full, level >> num_cells
             going = ~(self._has_line[x] | self._has_line[o])
             empty = going[:, None] & ((x | o)[:, None] & bit == 0)  # [level, N]
             is_decision = empty.any(1)
@@ -203,7 +204,7 @@ class GameTable:
             first, level = first + level.size, level_after
 
         codes = np.concatenate(levels)
-        self._stones = np.stack([codes & board, codes >> num_cells], 1)  # [S, 2]
+        self._stones = np.stack([codes & full, codes >> num_cells], 1)  # [S, 2]
         self.ply = np.repeat(np.arange(len(levels)), [level.size for level in levels])
         x_won, o_won = self._has_line[self._stones].astype(np.int8).T
         self.result = x_won - o_won
@@ -235,7 +236,7 @@ class GameTable:
 
     def _checked(self, policy: np.ndarray) -> np.ndarray:
         policy = np.asarray(policy, np.float64)
-        shape = (self.num_decisions, self.env.num_cells)
+        shape = (self.num_decisions, self.board.num_cells)
         if policy.shape != shape:
             raise ValueError(
                 f"policy of shape {policy.shape}: must be {shape}, a row of probabilities for "

@@ -1,1 +1,22 @@
-"""Small environments: what the examples of other libraries do, and probes of one thing each."""
+"""Small environments whose optima are known, each for one thing that agents can do.
+
+`lives` has lives of every kind, `probes` those that ask one thing of a trainer, `small` the rest.
+"""
+
+from jaxmarl_envs.toy.lives import Basic, EarlyDone, FlexAgents, RoundRobin
+from jaxmarl_envs.toy.probes import DelayedReward, RememberCue, TruncationOnly, ValueOnly
+from jaxmarl_envs.toy.small import MultiSpaces, PressYourLuck, Relay
+
+__all__ = [
+    "Basic",
+    "DelayedReward",
+    "EarlyDone",
+    "FlexAgents",
+    "MultiSpaces",
+    "PressYourLuck",
+    "Relay",
+    "RememberCue",
+    "RoundRobin",
+    "TruncationOnly",
+    "ValueOnly",
+]

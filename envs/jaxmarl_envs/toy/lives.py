@@ -109,7 +109,7 @@ class Basic(_Naming):
     def step_env(
         self, key: jax.Array, state: TargetsState, action: jax.Array, params: BasicParams
     ) -> StepResult[TargetsState]:
-        """All name at once; `action` is `[A]` int."""
+        """Let all name at once; `action` is `[A]` int."""
         reward = (action == state.target).astype(jnp.float32)
         state = TargetsState(state.time + 1, draw_targets(key, self.num_agents))
         obs = self._observe(state, params)
@@ -139,12 +139,12 @@ class _TakingTurns(_Naming):
 
     @property
     def max_actors(self) -> int:
-        """One at a time."""
+        """Count who can act at one tick: one."""
         return 1
 
     @property
     def default_params(self) -> NoParams:
-        """No numbers."""
+        """Give parameters without numbers."""
         return NoParams()
 
     def horizon(self, params: NoParams) -> int:
@@ -296,7 +296,7 @@ class FlexAgents(_Naming):
     def reset_env(
         self, key: jax.Array, params: FlexAgentsParams
     ) -> tuple[Observation, FlexAgentsState]:
-        """One agent, newly born, in the first slot."""
+        """Begin with one agent, newly born, in the first slot."""
         alive = jnp.arange(self.num_agents) == 0
         target = draw_targets(key, self.num_agents)
         state = FlexAgentsState(alive, jnp.zeros(self.num_agents, jnp.int32), target)

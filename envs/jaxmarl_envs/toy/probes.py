@@ -45,11 +45,11 @@ class _Constant(MultiAgentEnv):
 
     @property
     def max_actors(self) -> int:
-        """The only agent."""
+        """Count the only agent."""
         return 1
 
     def observation_space(self, agent: str, params: object) -> Box:
-        """A single 1."""
+        """Give the space of a single 1."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (1,))
 
@@ -65,7 +65,7 @@ class _Constant(MultiAgentEnv):
     def step_env(
         self, key: jax.Array, state: Clock, action: jax.Array, params
     ) -> StepResult[Clock]:
-        """One tick; `action` is `[1]` int."""
+        """Advance one tick; `action` is `[1]` int."""
         state = Clock(state.time + 1)
         over = state.time >= jnp.asarray(self.horizon(params))
         ended = over[None]
@@ -94,7 +94,7 @@ class ValueOnly(_Constant):
         return ValueOnlyParams()
 
     def horizon(self, params: ValueOnlyParams) -> int:
-        """One tick."""
+        """Bound every episode by one tick."""
         return 1
 
 
@@ -156,7 +156,7 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
 
     @property
     def max_actors(self) -> int:
-        """One at a time."""
+        """Count who can act at one tick: one."""
         return 1
 
     @property
@@ -194,7 +194,7 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
         action: jax.Array,
         params: DelayedRewardParams,
     ) -> StepResult[DelayedRewardState]:
-        """One tick; `action` is `[2]` int."""
+        """Advance one tick; `action` is `[2]` int."""
         named = action == state.target  # [A]
         right = jnp.where(state.time == 0, named[0], state.right)
         over = state.time >= params.delay
@@ -283,7 +283,7 @@ class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
     def step_env(
         self, key: jax.Array, state: RememberCueState, action: jax.Array, params: RememberCueParams
     ) -> StepResult[RememberCueState]:
-        """One tick; `action` is `[1]` int."""
+        """Advance one tick; `action` is `[1]` int."""
         terminated = (state.time > params.delay)[None]
         reward = (terminated & (action == state.cue)).astype(jnp.float32)
         state = RememberCueState(state.time + 1, state.cue)

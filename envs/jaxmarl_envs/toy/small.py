@@ -1,8 +1,4 @@
-"""Small environments, each for one thing that agents can do; import all of them from here.
-
-Beside those below: lives of every kind from `toy_lives`, and from `toy_probes` the ones that ask
-one thing of a trainer. Their optima are known, and said in each class.
-"""
+"""Small environments, each for one thing that agents can do, with known optima."""
 
 import jax
 import jax.numpy as jnp
@@ -11,22 +7,6 @@ from flax import struct
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.threefry import split, unrolled
-from jaxmarl_envs.toy.lives import Basic, EarlyDone, FlexAgents, RoundRobin
-from jaxmarl_envs.toy.probes import DelayedReward, RememberCue, TruncationOnly, ValueOnly
-
-__all__ = [
-    "Basic",
-    "DelayedReward",
-    "EarlyDone",
-    "FlexAgents",
-    "MultiSpaces",
-    "PressYourLuck",
-    "Relay",
-    "RememberCue",
-    "RoundRobin",
-    "TruncationOnly",
-    "ValueOnly",
-]
 
 # ---- One after the other -------------------------------------------------------------------------
 
@@ -69,7 +49,7 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
 
     @property
     def max_actors(self) -> int:
-        """One runs at a time."""
+        """Count who can act at one tick: one runner."""
         return 1
 
     @property
@@ -255,7 +235,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
 
     @property
     def max_actors(self) -> int:
-        """One at a time."""
+        """Count who can act at one tick: one."""
         return 1
 
     @property
@@ -277,7 +257,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         return Box(0.0, float("inf"), (6,))
 
     def action_space(self, agent: str, params: PressYourLuckParams) -> Discrete:
-        """Hold or throw."""
+        """Give the two actions: hold or throw."""
         self.agent_index(agent)
         return Discrete(2)
 
@@ -302,7 +282,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         action: jax.Array,
         params: PressYourLuckParams,
     ) -> StepResult[PressYourLuckState]:
-        """A decision, or the fall of the die; `action` is `[2]` int."""
+        """Play a decision, or the fall of the die; `action` is `[2]` int."""
         key_bust, key_face = split(key)
         bust = state.thrown & jax.random.bernoulli(unrolled(key_bust), params.p_bust)
         face = jax.random.randint(unrolled(key_face), (), 1, NUM_FACES + 1)

@@ -22,7 +22,7 @@ def grouped(
     reward: str = "sum",
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> "Grouped":
-    """`Grouped` around an environment by name.
+    """Make an environment by name and put `Grouped` around it.
 
     Args:
         env: a registered name.
@@ -89,7 +89,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 
     @property
     def max_actors(self) -> int:
-        """As in the wrapped environment."""
+        """Ask the wrapped environment."""
         return self.env.max_actors
 
     @property
@@ -103,19 +103,19 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 
     @property
     def default_params(self) -> Any:
-        """The wrapped environment's own."""
+        """Give the wrapped environment's own parameters."""
         return self.env.default_params
 
     def horizon(self, params: Any) -> int | jax.Array | None:
-        """As in the wrapped environment."""
+        """Ask the wrapped environment."""
         return self.env.horizon(params)
 
     def observation_space(self, agent: str, params: Any) -> Box:
-        """As in the wrapped environment."""
+        """Ask the wrapped environment."""
         return self.env.observation_space(agent, params)
 
     def action_space(self, agent: str, params: Any) -> Space:
-        """As in the wrapped environment."""
+        """Ask the wrapped environment."""
         return self.env.action_space(agent, params)
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Observation, GroupedState]:

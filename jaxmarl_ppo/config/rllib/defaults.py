@@ -16,14 +16,14 @@ class Named:
 
 
 class _NoDefault:
-    """Of a key that RLlib 2.60 does not have: no value is its default."""
+    """Stands for the default of a key that RLlib 2.60 does not have, which no value equals."""
 
 
 NO_DEFAULT = _NoDefault()
 
 
 def is_default(value: Any, default: Any) -> bool:
-    """Whether a value is the default that a table gives."""
+    """Tell whether a value is the default that a table gives."""
     if isinstance(default, Named):
         return getattr(value, "__name__", None) == default.name
     if isinstance(value, enum.Enum):
@@ -40,5 +40,5 @@ def is_default(value: Any, default: Any) -> bool:
 
 
 def each(default: Any, keys: str) -> dict[str, Any]:
-    """A table in which all keys, separated by blanks, have one default."""
+    """Make a table in which all keys, separated by blanks, have one default."""
     return dict.fromkeys(keys.split(), default)

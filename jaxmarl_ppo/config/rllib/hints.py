@@ -4,7 +4,7 @@ _CODE = "RLlib's own code cannot run here"
 _EVALUATE = "to evaluate: `jaxmarl-ppo evaluate RUN_DIR`"
 _OFFLINE = "nothing is trained from recorded data here"
 _SPACES = "the environment's actions lie within its bounds, and rewards are as it gives them"
-_NETWORK = "give a network: dataclasses.replace(config, policy=PolicySpec(network=...))"
+_NETWORK = "give a network: replace(config, default_policy=PolicySpec(network=...))"
 # What to do about a key; the longest beginning that fits counts.
 HINTS = {
     "_learner": _CODE,
@@ -55,6 +55,6 @@ HINTS = {
 
 
 def hint(key: str) -> str:
-    """What to do about a key without counterpart; empty where there is nothing to do."""
+    """Say what to do about a key without counterpart; empty where there is nothing to do."""
     fitting = [start for start in HINTS if key.startswith(start)]
     return HINTS[max(fitting, key=len)] if fitting else ""

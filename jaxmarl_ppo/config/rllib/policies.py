@@ -41,7 +41,7 @@ jaxmarl_ppo.policies.mapping"""
 
 @dataclass
 class RLlibPolicy:
-    """One policy.
+    """A policy of RLlib's configuration.
 
     Attributes:
         settings: in what its configuration differs from everybody's, `model` included.
@@ -55,7 +55,7 @@ class RLlibPolicy:
 
 
 def base_model(values: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """The network settings of all policies that have none of their own."""
+    """Collect the network settings of all policies that have none of their own."""
     old, new = model_table(values["model"]), model_table(values["_model_config"])
     spec = values["_rl_module_spec"]
     if spec is not None and not _is_multi(spec):
@@ -75,7 +75,7 @@ def base_model(values: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def read_policies(values: Mapping[str, Any], findings: Findings) -> dict[str, RLlibPolicy]:
-    """All policies by name."""
+    """Read all policies, by name."""
     given, modules = values["policies"], _modules(values, findings)
     if modules and is_default(given, TRANSLATED["policies"]):
         given = dict.fromkeys(modules)
@@ -104,7 +104,7 @@ def read_policies(values: Mapping[str, Any], findings: Findings) -> dict[str, RL
 def choose_mapping(
     names: Sequence[str], mapping: MappingSpec | None, only_default: bool, findings: Findings
 ) -> tuple[MappingSpec, set[str]]:
-    """Who plays whom, and which of RLlib's policies have a part in it.
+    """Choose who plays whom, and find which of RLlib's policies have a part in it.
 
     Args:
         names: RLlib's policies.
@@ -137,7 +137,7 @@ def choose_mapping(
 
 
 def _named(mapping: MappingSpec) -> set[str] | None:
-    """The policies of a mapping; None where they depend on the agents."""
+    """List the policies of a mapping; None where they depend on the agents."""
     if isinstance(mapping, MappingFunction):
         return set(mapping.policies)
     if isinstance(mapping, Matchups):
@@ -149,7 +149,7 @@ def _named(mapping: MappingSpec) -> set[str] | None:
 
 
 def _modules(values: Mapping[str, Any], findings: Findings) -> dict[str, RLlibPolicy]:
-    """What a `MultiRLModuleSpec` says about single policies."""
+    """Read what a `MultiRLModuleSpec` says about single policies."""
     spec = values["_rl_module_spec"]
     if spec is None or not _is_multi(spec):
         return {}
@@ -168,7 +168,7 @@ def _is_multi(spec: Any) -> bool:
 
 
 def _module_settings(spec: Any, where: str, findings: Findings) -> RLlibPolicy:
-    """What an `RLModuleSpec` says."""
+    """Read what an `RLModuleSpec` says."""
     policy = RLlibPolicy()
     policy.is_random = _is_random(entry(spec, "module_class"), f"{where}.module_class", findings)
     for key in ("catalog_class", "load_state_path", "inference_only", "learner_only"):
@@ -187,7 +187,7 @@ _SPEC_HINTS = {
 
 
 def _is_random(cls: Any, key: str, findings: Findings) -> bool:
-    """Whether a policy's class plays at random; other classes than PPO's own are lost."""
+    """Tell whether a policy's class plays at random; other classes than PPO's own are lost."""
     name = cls if isinstance(cls, str) else getattr(cls, "__name__", None)
     name = None if name is None else name.rpartition(".")[2]
     if name is not None and name not in (*_LEARNING, *_RANDOM):
@@ -203,7 +203,7 @@ def _is_random(cls: Any, key: str, findings: Findings) -> bool:
 def _policy_settings(
     spec: Any, name: str, values: Mapping[str, Any], findings: Findings
 ) -> RLlibPolicy:
-    """What a `PolicySpec`, or the 4-tuple that stands for it, says."""
+    """Read what a `PolicySpec`, or the 4-tuple that stands for it, says."""
     if spec is None:
         return RLlibPolicy()
     if isinstance(spec, Sequence) and not isinstance(spec, str):
@@ -232,7 +232,7 @@ def _override(
     values: Mapping[str, Any],
     findings: Findings,
 ) -> None:
-    """What `algorithm_config_overrides_per_module` says."""
+    """Add what `algorithm_config_overrides_per_module` says."""
     own = _own_changes(config, values)
     for key in ("gamma", "lambda", "num_epochs", "minibatch_size"):
         if key in own:
@@ -254,7 +254,7 @@ def _own_changes(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(settings: dict[str, Any], own: Mapping[str, Any]) -> None:
-    """Later settings over earlier ones, those of the network one by one."""
+    """Put later settings over earlier ones, those of the network one by one."""
     model = {**settings.get("model", {}), **own.get("model", {})}
     settings.update(own)
     if model:
@@ -264,7 +264,7 @@ def _merge(settings: dict[str, Any], own: Mapping[str, Any]) -> None:
 def _trained(
     given: Collection[str] | Callable[..., bool] | None, names: list[str], findings: Findings
 ) -> set[str]:
-    """Policies that RLlib would train."""
+    """List the policies that RLlib would train."""
     if given is None:
         return set(names)
     if callable(given):

@@ -25,7 +25,7 @@ _LONGEST = 60  # characters of a value in a message
 
 @dataclass
 class Findings:
-    """What there is to tell about a translation.
+    """Collects what there is to tell about a translation.
 
     Attributes:
         notes: what is not quite the same, in sentences.
@@ -36,24 +36,24 @@ class Findings:
     lost: dict[str, str] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
-        """Tell it once."""
+        """Note something once."""
         if text not in self.notes:
             self.notes.append(text)
 
     def lose(self, key: str, value: Any, why: str | None = None) -> None:
-        """A key without a counterpart."""
+        """Note a key without a counterpart."""
         advice = hint(key) if why is None else why
         self.lost[key] = f"{key}={show(value)}" + (f": {advice}" if advice else "")
 
 
 def show(value: Any) -> str:
-    """A value, short."""
+    """Represent a value in a few words."""
     text = getattr(value, "__qualname__", None) or repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def read_config(config: Any) -> dict[str, Any]:
-    """All settings of a configuration by RLlib 2.60's names, without those it no longer reads.
+    """Read all settings by RLlib 2.60's names, without those it no longer reads.
 
     Raises:
         ValueError: not a configuration of PPO, or a key twice under two names.
@@ -76,7 +76,7 @@ def read_config(config: Any) -> dict[str, Any]:
 
 
 def changes(config: Any) -> dict[str, Any]:
-    """The settings of one policy: a dict, or a whole configuration in which some are changed."""
+    """Read the settings of one policy: a dict, or a whole configuration with some changes."""
     values = read_config(config or {})
     if isinstance(config, Mapping) or not config:
         return values
@@ -129,7 +129,7 @@ def sort_out_model(
 
 
 def activation_name(value: Any) -> str | None:
-    """Our name of an activation, if there is one."""
+    """Find our name of an activation, if there is one."""
     name = value.lower() if isinstance(value, str) else None
     name = "silu" if name == "swish" else name
     return name if name in ACTIVATIONS else None
@@ -139,14 +139,16 @@ _OF_LSTM = ("lstm_cell_size", "max_seq_len", "lstm_use_prev_action", "lstm_use_p
 
 
 def model_table(model: Any) -> dict[str, Any]:
-    """RLlib's model settings, given as a dict, as `DefaultModelConfig`, or not at all."""
+    """Read RLlib's model settings, given as a dict, as `DefaultModelConfig`, or not at all."""
     if model is None or isinstance(model, Mapping):
         return dict(model or {})
+    if not dataclasses.is_dataclass(model) or isinstance(model, type):
+        raise ValueError(f"model must be a dict or a DefaultModelConfig, got {show(model)}")
     return dataclasses.asdict(model)
 
 
 def entry(spec: Any, name: str, default: Any = None) -> Any:
-    """A field of an object of RLlib's, or of the dict that stands for it."""
+    """Read a field of an object of RLlib's, or of the dict that stands for it."""
     if isinstance(spec, Mapping):
         return spec.get(name, default)
     return getattr(spec, name, default)

@@ -13,7 +13,8 @@ from jaxmarl_ppo.config.mapping import MappingSpec
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.rllib.defaults import is_default
-from jaxmarl_ppo.config.rllib.keys import TRANSLATED
+from jaxmarl_ppo.config.rllib.keys import MODEL, TRANSLATED
+from jaxmarl_ppo.config.rllib.kinds import check_kinds
 from jaxmarl_ppo.config.rllib.policies import (
     RLlibPolicy,
     base_model,
@@ -40,7 +41,7 @@ DecisionsPerStep = float | Mapping[str, float]
 
 
 class RLlibTranslationWarning(UserWarning):
-    """What is not quite the same after a translation."""
+    """Tells what is not quite the same after a translation."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ def translate_rllib_config(
     """
     findings = Findings()
     values = {**TRANSLATED, **read_config(config)}
+    check_kinds(values, TRANSLATED)
     sort_out(values, findings)
     members = read_policies(values, findings)
     only_default = is_default(values["policies"], TRANSLATED["policies"]) and len(members) == 1
@@ -141,6 +143,7 @@ def translate_rllib_config(
     rates = _rates(decisions_per_step, members)
     total_rate = None if decisions_per_step is None else sum(rates.values())
     values["model"] = base_model(values, findings)
+    check_kinds(values["model"], MODEL, "model.")
     _sort_out_model(values, values["model"], "model", findings)
     batch = read_batch(values, num_envs, total_rate, findings)
     if decisions_per_step is None and batch.minibatch_rows is not None:
@@ -151,6 +154,12 @@ def translate_rllib_config(
     policy, ppo, specs = _specs(members, values, batch, rates, total_rate, findings)
     if only_default:
         policy, specs = specs.pop(next(iter(members)), policy), {}
+    # What all have of their own, nobody takes from the defaults.
+    if set(specs) == set(members):
+        policy = PolicySpec()
+    trained = [specs.get(name, policy) for name in members]
+    if all(spec.ppo for spec in trained if isinstance(spec, PolicySpec) and spec.trainable):
+        ppo = PPOConfig()
     seed = values["seed"]
     return Translation(
         TrainConfig(
@@ -169,12 +178,12 @@ def translate_rllib_config(
 
 
 def rllib_ppo_defaults() -> TrainConfig:
-    """The defaults of RLlib 2.60's PPO."""
+    """Translate the defaults of RLlib 2.60's PPO."""
     return translate_rllib_config({}).config
 
 
 def _rates(given: DecisionsPerStep | None, members: Mapping[str, RLlibPolicy]) -> dict[str, float]:
-    """Decisions of each policy per environment step."""
+    """Count the decisions of each policy per environment step."""
     if given is None:
         return dict.fromkeys(members, 1.0)
     if not isinstance(given, Mapping):
@@ -197,7 +206,7 @@ def _specs(
     total_rate: float | None,
     findings: Findings,
 ) -> tuple[PolicySpec, PPOConfig, dict[str, Any]]:
-    """What policies are and how they are trained, and those that differ from it, by name."""
+    """Translate what policies are and how they are trained, and those that differ, by name."""
     first = next((name for name in members if members[name].trainable), next(iter(members)))
     count = batch.num_minibatches(first, rates[first], findings)
     check_grad_clip(values, "grad_clip_by", findings)
@@ -222,13 +231,15 @@ def _spec(
     base: tuple[PolicySpec, PPOConfig],
     findings: Findings,
 ) -> PolicySpec | Scripted:
-    """One policy: in what it differs from `base`."""
+    """Translate one policy, as a change of `base`."""
     if member.is_random:
         return Scripted("random")
     policy, base_ppo = base
     own = {**values, **member.settings}
     own_model = model_table(member.settings.get("model"))
     own["model"] = {**values["model"], **own_model}
+    check_kinds(member.settings, TRANSLATED, f"policies.{name}.")
+    check_kinds(own_model, MODEL, f"policies.{name}.model.")
     _sort_out_model(own, own_model, f"policies.{name}.model", findings)
     if member.settings:
         policy = PolicySpec(**read_network(own, findings))

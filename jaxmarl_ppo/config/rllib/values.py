@@ -18,7 +18,7 @@ FILTERS = {"NoFilter": False, "MeanStdFilter": True, "ConcurrentMeanStdFilter": 
 
 @dataclass(frozen=True)
 class Batch:
-    """How much an iteration gathers.
+    """Says how much an iteration gathers.
 
     Attributes:
         num_envs: parallel environments.
@@ -31,7 +31,7 @@ class Batch:
     minibatch_rows: float | None
 
     def num_minibatches(self, name: str, decisions_per_step: float, findings: Findings) -> int:
-        """Of one policy; what is not whole is rounded, and told."""
+        """Count the minibatches of one policy; what is not whole is rounded, and told."""
         if self.minibatch_rows is None:
             return 1
         rows = self.num_envs * self.num_steps * decisions_per_step
@@ -51,7 +51,7 @@ def read_batch(
     all_decisions_per_step: float | None,
     findings: Findings,
 ) -> Batch:
-    """Rows of an iteration.
+    """Read how many rows an iteration gathers.
 
     Args:
         values: all settings.
@@ -110,7 +110,7 @@ def read_ppo(
     findings: Findings,
     policy: str | None = None,
 ) -> PPOConfig:
-    """Hyper-parameters of the updates of one policy, or of all where `policy` is None.
+    """Read the hyper-parameters of one policy, or of all where `policy` is None.
 
     Raises:
         ValueError: a value that is refused here.
@@ -151,13 +151,13 @@ def read_ppo(
 
 
 def check_grad_clip(values: Mapping[str, Any], key: str, findings: Findings) -> None:
-    """Gradients can be clipped by their global norm alone."""
+    """Note gradients that are clipped otherwise than by their global norm."""
     if values["grad_clip"] is not None and values["grad_clip_by"] != "global_norm":
         findings.lose(key, values["grad_clip_by"], "gradients are clipped by their global norm")
 
 
 def read_network(values: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """The fields of `PolicySpec` that say what a policy's network is and sees."""
+    """Read the fields of `PolicySpec` that say what a policy's network is and sees."""
     model = values["model"]
     lstm, separate = bool(model["use_lstm"]), not model["vf_share_layers"]
     sizes: dict[str, Any] = {"hidden_sizes": tuple(int(size) for size in model["fcnet_hiddens"])}
@@ -179,7 +179,7 @@ def read_network(values: Mapping[str, Any], findings: Findings) -> dict[str, Any
 
 
 def number(values: Mapping[str, Any], key: str) -> float:
-    """A setting that is a number.
+    """Read a setting that is a number.
 
     Raises:
         ValueError: it is not.
@@ -195,8 +195,8 @@ def number(values: Mapping[str, Any], key: str) -> float:
 
 def _positive(values: Mapping[str, Any], key: str) -> float:
     value = number(values, key)
-    if value <= 0:
-        raise ValueError(f"{key.lstrip('_')} must be positive, got {value}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{key.lstrip('_')} must be positive and finite, got {value}")
     return value
 
 
@@ -207,7 +207,7 @@ def _schedule(
     all_decisions_per_step: float | None,
     findings: Findings,
 ) -> ScheduleSpec:
-    """A number, or points (environment step, value) joined by lines."""
+    """Read a number, or points (environment step, value) joined by lines."""
     former = values[former_key]
     if former is None:
         if isinstance(values[key], Sequence) and not isinstance(values[key], str):

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.crypto import Crypto
-from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS, evaluate_dispatcher
-from jaxmarl_envs.shuttle_grid.env import ShuttleGrid
-from jaxmarl_envs.tic_tac_toe.env import TicTacToe
+from jaxmarl_envs.shuttle_grid import DISPATCHERS, ShuttleGrid, evaluate_dispatcher
+from jaxmarl_envs.tic_tac_toe import TicTacToe
 from jaxmarl_ppo.evaluation.scenarios.base import (
     Evaluation,
     MeanAndSE,

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.tic_tac_toe.env import State, TicTacToe
-from jaxmarl_envs.tic_tac_toe.solver import MAX_CELLS, GameTable, Outcome
+from jaxmarl_envs.tic_tac_toe import MAX_CELLS, GameTable, Outcome, State, TicTacToe
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se
 from jaxmarl_ppo.learner.learner import Learner
@@ -28,7 +27,7 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
     obstacle = why_not_exact(evaluation.learner)
     if obstacle is not None:
         return {"exploitability_note": obstacle, **_play_against_random(evaluation)}
-    table = GameTable(env)
+    table = GameTable(env.board)
     seats = _policies_by_seat(evaluation, table)
     ways = {"greedy": table.greedy, "stochastic": lambda policy: policy}
     responses = {
@@ -133,18 +132,18 @@ def _log_probabilities(
             actions = jnp.broadcast_to(action, mask.shape[:2])
             return distribution.log_prob(response.outputs, mask, actions)
 
-        own = jax.vmap(log_prob, out_axes=-1)(jnp.arange(env.num_cells))  # [D, S, N]
+        own = jax.vmap(log_prob, out_axes=-1)(jnp.arange(env.board.num_cells))  # [D, S, N]
         log_probs = bank.interface.spread(own, log_probs, response.asked)
     return log_probs[jnp.arange(num_positions), mover]
 
 
 def why_not_exact(learner: Learner) -> str | None:
     """Why a table of positions cannot say what these policies play; None if it can."""
-    env = learner.env
-    assert isinstance(env, TicTacToe)
-    if env.num_cells > MAX_CELLS:
+    assert isinstance(learner.env, TicTacToe)
+    board = learner.env.board
+    if board.num_cells > MAX_CELLS:
         return (
-            f"left out: a {env.rows} x {env.cols} board has too many positions to list "
+            f"left out: a {board.rows} x {board.cols} board has too many positions to list "
             f"(at most {MAX_CELLS} cells can be solved)"
         )
     if any(bank.network.is_recurrent for bank in learner.players.banks):

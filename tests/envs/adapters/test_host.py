@@ -22,8 +22,8 @@ from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.host import SlowEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
 from jaxmarl_envs.adapters.incoming.pettingzoo import MAX_TICKS, from_pettingzoo
-from jaxmarl_envs.check.check_env import EnvContractError
-from jaxmarl_envs.wrappers.groups import Grouped
+from jaxmarl_envs.check import EnvContractError
+from jaxmarl_envs.wrappers import Grouped
 from jaxmarl_ppo import PPOConfig, Scripted, TrainConfig, Trainer
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.learner.build import make_learner

@@ -100,7 +100,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     @property
     def default_params(self) -> tuple[()]:
-        """None: what can be set is an argument of the game."""
+        """Give no parameters: what can be set is an argument of the game."""
         return ()
 
     @property
@@ -113,11 +113,11 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return self.layout.horizon
 
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
-        """The agent's own."""
+        """Give the agent's own space."""
         return self.layout.observation_spaces[self.agent_index(agent)]
 
     def action_space(self, agent: str, params: tuple[()]) -> Space:
-        """The agent's own."""
+        """Give the agent's own space."""
         return self.layout.action_spaces[self.agent_index(agent)]
 
     def reset_env(self, key: jax.Array, params: tuple[()]) -> tuple[Observation, HostState]:
@@ -142,7 +142,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def step(
         self, key: jax.Array, state: HostState, action: jax.Array, params: tuple[()] | None = None
     ) -> StepResult[HostState]:
-        """As `MultiAgentEnv.step`, in one call to the host."""
+        """Advance as `MultiAgentEnv.step` does, in one call to the host."""
         played, seed = self._played(state, action), _draw_seed(jax.random.split(key)[1])
         found = self._call(
             self._step_games,
@@ -161,7 +161,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def step_batch(
         self, keys: jax.Array, state: HostState, action: jax.Array, params: tuple[()]
     ) -> StepResult[HostState]:
-        """As `MultiAgentEnv.step_batch`, in one call to the host."""
+        """Advance as `MultiAgentEnv.step_batch` does, in one call to the host."""
         return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:

@@ -106,7 +106,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
 
     @property
     def max_actors(self) -> int:
-        """One in Hanabi, all elsewhere."""
+        """Count who can act at one tick: one in Hanabi, all elsewhere."""
         return self._rules.max_actors or self.num_agents
 
     @property
@@ -126,7 +126,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return Box(low, high, self._shapes[slot])
 
     def action_space(self, agent: str, params: JaxMARLParams) -> Space:
-        """The agent's own, flattened."""
+        """Give the agent's own space, flattened."""
         return self._spaces[self.agent_index(agent)]
 
     def reset_env(self, key: jax.Array, params: JaxMARLParams) -> tuple[Observation, JaxMARLState]:

@@ -143,7 +143,7 @@ class Overcooked(TimeLimited):
         return self.game.max_steps
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """`deliveries` of the whole kitchen."""
+        """Report the `deliveries` of the whole kitchen."""
         return {"deliveries": jnp.maximum(reward, 0.0) / _SOUP}
 
 
@@ -154,7 +154,7 @@ class Hanabi(Rules):
 
     @property
     def idle_action(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The last one, which waits."""
+        """Give the last action, which waits."""
         return int(self.game.num_moves) - 1
 
     def acting(self, state: Any) -> jax.Array:
@@ -162,7 +162,7 @@ class Hanabi(Rules):
         return state.cur_player_idx[jnp.argsort(state.seat_order)] > 0
 
     def legal_actions(self, state: Any) -> list[jax.Array]:
-        """Who waits can only wait."""
+        """Let those who wait only wait."""
         legal = self.game.get_legal_moves(state)
         return [legal[agent] for agent in self.game.agents]
 
@@ -174,11 +174,11 @@ class SwitchRiddle(Rules):
     """
 
     def horizon(self) -> int:
-        """As many days as there are."""
+        """Give as many ticks as there are days."""
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Nobody has told."""
+        """Tell whether nobody has told."""
         told = jnp.stack(action)[before.agent_in_room] == self.game.game_actions["TELL"]
         return ~told
 
@@ -258,7 +258,7 @@ class JaxNav(Rules):
         return ~(state.done | state.move_term)
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """`arrived` and `crashed`."""
+        """Report `arrived` and `crashed`."""
         return {
             "arrived": (after.goal_reached & ~before.goal_reached).astype(jnp.float32),
             "crashed": (after.move_term & ~before.move_term).astype(jnp.float32),

@@ -26,7 +26,7 @@ def pettingzoo(
     num_workers: int | None = None,
     **options: Any,
 ) -> HostEnv:
-    """`from_pettingzoo` of an environment by its name.
+    """Bring in an environment by its name, as `from_pettingzoo` does.
 
     Args:
         env_id: full name of a module such as "mpe2.simple_spread_v3", or an id of PettingZoo's

@@ -33,7 +33,7 @@ class AgentSpaces:
 
     @property
     def num_actions(self) -> int:
-        """`N`."""
+        """Count the actions, `N`."""
         return self.action.size if isinstance(self.action, Box) else self.action.n
 
     def features(self, seen: Any) -> np.ndarray:

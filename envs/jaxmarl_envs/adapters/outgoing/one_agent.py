@@ -150,7 +150,7 @@ def compiled(game: Game) -> tuple[Callable[..., Any], ...]:
 
 @functools.lru_cache(maxsize=32)
 def compiled_batch(game: Game) -> tuple[Callable[..., Any], ...]:
-    """The same of many games; a step begins the next episodes and has the ended ones' rows too."""
+    """Compile many games; a step begins the next episodes and has the ended ones' rows too."""
     begin_all, step_all = jax.vmap(game.begin, (0, 0, None)), jax.vmap(game.step, (0, 0, None))
 
     def begin(series: jax.Array, last: jax.Array, params: Any) -> tuple[View, jax.Array]:

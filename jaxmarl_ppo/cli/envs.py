@@ -1,4 +1,4 @@
-"""The registered environments as a table for the terminal."""
+"""`jaxmarl-ppo envs`: what there is to train on, as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,36 @@ from rich.table import Table
 
 import jaxmarl_envs
 from jaxmarl_envs.spaces import Discrete
+from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.as_json import network_kind
-from jaxmarl_ppo.config.presets import PRESETS, preset
+from jaxmarl_ppo.config.presets import PRESETS, preset, variants
+
+
+@dataclass(frozen=True)
+class EnvsOptions:
+    """List the environments that can be trained on by name."""
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
+    """Print the table of environments.
+
+    Raises:
+        ValueError: an argument, of which there are none.
+    """
+    session.parse(EnvsOptions, args, prog)
+    session.show(env_table())
+    print("more presets: " + ", ".join(f"{env} --preset {variant}" for env, variant in variants()))
+    print("of every environment: --preset rllib, the defaults of RLlib's PPO")
+    print(
+        "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
+        "jaxmarl, pgx or pettingzoo (Python, slow), such as `pgx --env-kwargs env_id=connect_four`"
+    )
+    return 0
 
 
 @dataclass(frozen=True)
 class EnvDescription:
-    """One line of `jaxmarl-ppo envs`."""
+    """Holds what one line of the table says."""
 
     name: str
     agents: tuple[str, ...]
@@ -25,7 +48,7 @@ class EnvDescription:
 
 
 def env_table() -> Table:
-    """What is there to train on: agents, the sizes of what they see and do, and the preset."""
+    """Make the table: agents, the sizes of what they see and do, and the preset."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("environment", style="cyan", no_wrap=True)
     for title in ("agents", "observation", "actions", "horizon", "preset"):
@@ -37,7 +60,7 @@ def env_table() -> Table:
 
 
 def describe_envs() -> list[EnvDescription]:
-    """Every registered environment."""
+    """Describe every registered environment."""
     return [_describe_env(name) for name in jaxmarl_envs.names()]
 
 
@@ -66,7 +89,7 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _distinct(values: Sequence[str]) -> str:
-    """One value where all agents have the same, else each agent's."""
+    """Name one value where all agents have the same, else each agent's."""
     return values[0] if len(set(values)) == 1 else ", ".join(values)
 
 

@@ -1,27 +1,29 @@
-"""The options of every command, with the defaults of the environment's preset."""
+"""`jaxmarl-ppo train`, with the defaults of the environment's preset."""
 
 import dataclasses
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
-from tyro.constructors import ConstructorRegistry
 
 import jaxmarl_envs
-from jaxmarl_ppo.cli.values import Count, Dtype, MappingOption, schedule_rule
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.session import Switch
+from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
 from jaxmarl_ppo.config.as_json import network_kind
-from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.presets import preset
-from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
+PROG = "jaxmarl-ppo train"
+INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 NetworkKind = Literal["mlp", "lstm", "cnn"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
-Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 
 
 # Of `PolicySpec`, what can be said on the command line in so many words.
@@ -39,8 +41,11 @@ _INPUT_OPTIONS = (
 class PPOOptions(PPOConfig):  # noqa: D101
     __doc__ = PPOConfig.__doc__
 
+    learning_rate: ScheduleOption = PPOConfig.learning_rate
+    entropy_coef: ScheduleOption = PPOConfig.entropy_coef
+
     def __post_init__(self) -> None:
-        """Checked when it becomes a `PPOConfig`, so that an error is one plain line."""
+        """Leave the check to `PPOConfig`, so that an error is one plain line."""
 
 
 @dataclass(frozen=True)
@@ -74,28 +79,33 @@ class TrainOptions:
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot.
         normalise_observations: by running mean and variance.
-        normalise_rewards: by the running standard deviation of the discounted return.
+        normalise_rewards: by the running standard deviation of the discounted return, clipped to
+            +-10.
         central_critic: the critic sees what all agents see; needs `--separate-critic`.
         ppo: hyper-parameters. A schedule is a number, `linear:1e-3:0` (from the first to the last
             environment step) or `'[[0, 1e-3], [1e6, 0]]'` (points joined by lines).
-        stagger_starts: begin the first episodes at different phases.
+        stagger_starts: begin the first episodes at different phases; None for where the
+            environment has a horizon, which this needs.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
         num_devices: devices, on a CPU cores, that environments are spread over; must divide
             `num_envs`. None for as many as do and leave each at least 8.
         log_interval: iterations per entry of the log; None for about a hundred entries.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
-        env_kwargs: KEY=VALUE, what the environment is made with.
+        env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's.
         progress: show progress.
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; None for where that helps: on virtual machines.
+        check_env: look for what is wrong with the environment before anything is compiled.
     """
 
-    env: Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
+    env: Annotated[
+        Positional[str | None], tyro.conf.arg(metavar="ENV", help_behavior_hint="(required)")
+    ]
     preset: str | None
     seed: int
-    total_env_steps: Count
-    num_envs: Count
-    num_steps: Count
+    total_env_steps: int
+    num_envs: int
+    num_steps: int
     network: NetworkKind
     hidden_sizes: tuple[int, ...]
     lstm_size: int | None
@@ -111,17 +121,18 @@ class TrainOptions:
     normalise_rewards: bool
     central_critic: bool
     ppo: PPOOptions
-    stagger_starts: bool
+    stagger_starts: Switch
     micro_batch_rows: int | None
     num_devices: int | None
     log_interval: int | None
     run_dir: Path | None = None
-    env_kwargs: tuple[str, ...] = ()
+    env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
-    keep_cores_awake: bool | None = None
+    keep_cores_awake: Switch = None
+    check_env: bool = True
 
     def to_config(self) -> TrainConfig:
-        """The configuration that these options describe.
+        """Make the configuration that these options describe.
 
         Raises:
             ValueError: a value out of range, or an option without effect.
@@ -132,15 +143,23 @@ class TrainOptions:
         )
         ppo = PPOConfig(**{name: getattr(self.ppo, name) for name in _names(PPOConfig)})
         own = {name: getattr(self, name) for name in _names(TrainConfig) if hasattr(self, name)}
-        base = preset(self.env, self.preset).config
-        specs = {
-            name: _follow(known, base, spec, ppo) if isinstance(known, PolicySpec) else known
-            for name, known in base.policies.items()
-            if self.mapping == base.mapping  # else they are about policies that there are not
-        }
-        return dataclasses.replace(
-            base, **{**own, "default_policy": spec, "default_ppo": ppo, "policies": specs}
+        base = preset(self.env or "", self.preset).config
+        config = dataclasses.replace(
+            base, **{**own, "default_policy": spec, "default_ppo": ppo, "policies": {}}
         )
+        if self.mapping != base.mapping:  # its policies are others
+            return config
+        specs = {name: _follow(known, base, config) for name, known in base.policies.items()}
+        return dataclasses.replace(config, policies=specs)
+
+    def to_env_kwargs(self) -> dict[str, Any]:
+        """Tell what the environment is to be made with.
+
+        Raises:
+            ValueError: what is no KEY=VALUE, or a key given twice.
+        """
+        given = parse_env_kwargs([pair for pairs in self.env_kwargs for pair in pairs])
+        return given or dict(preset(self.env or "", self.preset).env_kwargs)
 
     def _network(self) -> Any:
         sizes: dict[str, Any] = {}
@@ -168,124 +187,88 @@ class TrainOptions:
         )
 
 
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """Evaluate what a run has learnt, on fresh episodes.
-
-    Attributes:
-        run_dir: the run's folder.
-        episodes: how many; None for as many as the environment needs.
-        seed: of the episodes.
-        greedy: take each policy's most probable action instead of drawing one.
-        cross_play: also play all policies, snapshots, random play and the environment's scripted
-            policies against each other; draws the matrix into the run's folder.
-        row_agents: with `--cross-play`, the agents of one side; None for the first agent.
-        json: print one JSON object instead of a table.
-    """
-
-    run_dir: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN_DIR")]
-    episodes: int | None = None
-    seed: int = 0
-    greedy: bool = False
-    cross_play: bool = False
-    row_agents: tuple[str, ...] | None = None
-    json: bool = False
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Write a policy into one file that acts with JAX alone; it is checked against the original.
-
-    Attributes:
-        run_dir: the run's folder.
-        policy: name of the policy, such as `bob` or `past@3`; None where there is only one, or only
-            one that plays `agent`.
-        agent: the agent that it is to play; None for all that it can play.
-        out: a new file; None for `<policy>.jaxexport`.
-        platforms: that it is to run on.
-    """
-
-    run_dir: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN_DIR")]
-    policy: str | None = None
-    agent: str | None = None
-    out: Path | None = None
-    platforms: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
-
-
-@dataclass(frozen=True)
-class EnvsOptions:
-    """List the environments that can be trained on by name."""
-
-
-def parse_train(args: Sequence[str]) -> TrainOptions:
-    """Parse the arguments of `train`, with the defaults of the environment that they name.
+def main(args: Sequence[str], prog: str = PROG) -> int:
+    """Train, and say where the record is.
 
     Raises:
-        ValueError: an unknown environment.
+        ValueError: options that do not fit together, or a fault of the environment.
     """
-    names = jaxmarl_envs.all_names()
-    env = next((arg for arg in args if arg in names), None)
-    options = _parse_train(args, env)
-    if options.env not in names:
+    options = parse_train(args, prog)
+    config = options.to_config()
+    env_kwargs = options.to_env_kwargs()
+    session.use_cpu_cores(config.num_devices)
+    env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
+    session.enable_compilation_cache()
+    from jaxmarl_ppo.training.trainer import Trainer
+
+    trainer = Trainer(
+        env,
+        env_params,
+        config,
+        options.run_dir,
+        progress=options.progress,
+        keep_cores_awake=options.keep_cores_awake,
+        check_env=options.check_env,
+    )
+    result = trainer.train()
+    total = config.num_iterations * config.num_envs * config.num_steps
+    if result.interrupted:
+        print(f"interrupted after {result.env_steps:,} of {total:,} environment steps")
+    else:
+        seconds = result.history[-1]["wall_s"]
+        print(f"trained {result.env_steps:,} environment steps in {seconds:.1f} s")
+    print(f"saved in {result.run_dir}")
+    print(f"next: jaxmarl-ppo evaluate {result.run_dir}")
+    return INTERRUPTED if result.interrupted else 0
+
+
+def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
+    """Read the options, with the defaults of the environment, preset and network that they name.
+
+    Raises:
+        ValueError: an option that cannot be read, no environment, or an unknown one.
+    """
+    helps = bool(session.HELP & set(args))
+    default = _default_options(None, None, None)
+    options = session.parse(TrainOptions, args, prog, default, helps=False)
+    if options.env is None:
+        if not helps:
+            raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
+    elif options.env not in jaxmarl_envs.all_names():
         jaxmarl_envs.make(options.env)  # tells the closest name
-    # An option's value may have looked like the name of an environment.
-    return options if options.env == env else _parse_train(args, options.env)
+    else:
+        default = _default_options(options.env, options.preset, None)
+        options = session.parse(TrainOptions, args, prog, default, helps=False)
+        if options.network != default.network:
+            default = _default_options(options.env, options.preset, options.network)
+            options = session.parse(TrainOptions, args, prog, default, helps=False)
+    return session.parse(TrainOptions, args, prog, default) if helps else options
 
 
-def parse_evaluate(args: Sequence[str]) -> EvaluateOptions:
-    """Parse the arguments of `evaluate`."""
-    return tyro.cli(EvaluateOptions, args=args, prog="jaxmarl-ppo evaluate")
+def _follow(known: AnyPolicy, base: TrainConfig, config: TrainConfig) -> AnyPolicy:
+    """Change a preset's single policy in what the options change about all of them.
 
-
-def parse_export(args: Sequence[str]) -> ExportOptions:
-    """Parse the arguments of `export`."""
-    return tyro.cli(ExportOptions, args=args, prog="jaxmarl-ppo export")
-
-
-def parse_envs(args: Sequence[str]) -> EnvsOptions:
-    """Parse the arguments of `envs`."""
-    return tyro.cli(EnvsOptions, args=args, prog="jaxmarl-ppo envs")
-
-
-def _follow(known: PolicySpec, base: TrainConfig, spec: PolicySpec, ppo: PPOConfig) -> PolicySpec:
-    """A preset's single policy, changed in what the options change about all of them."""
+    Snapshots of a shorter or longer run lie as much closer or further apart.
+    """
 
     def changes(new: Any, old: Any) -> dict[str, Any]:
         names = [name for name in _names(type(new)) if getattr(new, name) != getattr(old, name)]
         return {name: getattr(new, name) for name in names}
 
-    own_ppo = known.ppo and dataclasses.replace(known.ppo, **changes(ppo, base.default_ppo))
-    changed = {**changes(spec, base.default_policy), "ppo": own_ppo}
+    if isinstance(known, Snapshots) and known.add_every is not None:
+        every = round(known.add_every * config.num_iterations / base.num_iterations)
+        return dataclasses.replace(known, add_every=max(1, every))
+    if not isinstance(known, PolicySpec):
+        return known
+    own_ppo = known.ppo and dataclasses.replace(
+        known.ppo, **changes(config.default_ppo, base.default_ppo)
+    )
+    changed = {**changes(config.default_policy, base.default_policy), "ppo": own_ppo}
     return dataclasses.replace(known, **changed)
 
 
 def _names(cls: type) -> list[str]:
     return [f.name for f in dataclasses.fields(cls)]
-
-
-def _parse_train(args: Sequence[str], env: str | None) -> TrainOptions:
-    registry = ConstructorRegistry()
-    registry.primitive_rule(schedule_rule)
-    return tyro.cli(
-        TrainOptions,
-        args=args,
-        prog="jaxmarl-ppo train",
-        default=_default_options(
-            env, _argument(args, "preset"), _argument(args, "network", NETWORKS)
-        ),
-        registry=registry,
-    )
-
-
-def _argument(args: Sequence[str], name: str, known: Container[str] | None = None) -> str | None:
-    """The value given for an option that other defaults depend on."""
-    for i, arg in enumerate(args):
-        value = arg.partition("=")[2] if arg.startswith(f"--{name}=") else None
-        if arg == f"--{name}" and i + 1 < len(args):
-            value = args[i + 1]
-        if value is not None and (known is None or value in known):
-            return value
-    return None
 
 
 def _default_options(env: str | None, variant: str | None, kind: str | None) -> TrainOptions:
@@ -302,7 +285,7 @@ def _default_options(env: str | None, variant: str | None, kind: str | None) -> 
         del own[name]
     inputs = {name: getattr(spec, name) for name in _INPUT_OPTIONS}
     return TrainOptions(
-        env=tyro.MISSING,
+        env=env,
         preset=variant,
         network=network_kind(network),  # type: ignore[arg-type]
         hidden_sizes=tuple(network.hidden_sizes),  # type: ignore[attr-defined]
@@ -312,7 +295,6 @@ def _default_options(env: str | None, variant: str | None, kind: str | None) -> 
         separate_critic=network.separate_critic,  # type: ignore[attr-defined]
         dtype=network.dtype,  # type: ignore[attr-defined]
         ppo=PPOOptions(**ppo),
-        env_kwargs=tuple(f"{key}={value!r}" for key, value in chosen.env_kwargs.items()),
         **own,
         **inputs,
     )

@@ -1,0 +1,69 @@
+"""What a benchmark trains, said in a few words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jaxmarl_envs
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.networks.actor_critic import NETWORKS
+from jaxmarl_ppo.types import PyTree
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is to be measured.
+
+    Attributes:
+        env: name of the environment.
+        env_kwargs: its arguments.
+        network: `"mlp"`, `"lstm"` or `"cnn"`.
+        network_kwargs: fields of the network other than its defaults.
+        mapping: which policy plays which agent, as `TrainConfig.mapping`.
+        num_envs: parallel environments.
+        num_steps: ticks per rollout.
+        num_epochs: passes over a rollout.
+        num_minibatches: optimiser steps per pass.
+        micro_batch_rows: as `TrainConfig.micro_batch_rows`.
+        num_devices: as `TrainConfig.num_devices`.
+    """
+
+    env: str = "crypto"
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    network: str = "mlp"
+    network_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    mapping: str = "shared"
+    num_envs: int = 256
+    num_steps: int = 128
+    num_epochs: int = 4
+    num_minibatches: int = 4
+    micro_batch_rows: int | None = None
+    num_devices: int | None = None
+
+    def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
+        """The environment, its parameters and the configuration of a run.
+
+        Raises:
+            ValueError: what is unknown or does not fit together.
+        """
+        if self.network not in NETWORKS:
+            raise ValueError(f"unknown network {self.network!r}; valid: {', '.join(NETWORKS)}")
+        # JSON knows no tuples, and modules take no lists.
+        network_kwargs: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in self.network_kwargs.items()
+        }
+        env, env_params = jaxmarl_envs.make(self.env, **self.env_kwargs)
+        config = TrainConfig(
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            mapping=self.mapping,
+            default_policy=PolicySpec(network=NETWORKS[self.network](**network_kwargs)),
+            default_ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
+            micro_batch_rows=self.micro_batch_rows,
+            num_devices=self.num_devices,
+        )
+        return env, env_params, config

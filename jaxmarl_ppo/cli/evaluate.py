@@ -1,0 +1,59 @@
+"""`jaxmarl-ppo evaluate`: how good what a run has learnt is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxmarl_ppo.cli import session
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Evaluate what a run has learnt, on fresh episodes.
+
+    Attributes:
+        run_dir: the run's folder.
+        episodes: how many; None for as many as the environment needs.
+        seed: of the episodes.
+        greedy: take each policy's most probable action instead of drawing one.
+        cross_play: also play all policies, snapshots, random play and the environment's scripted
+            policies against each other; draws the matrix into the run's folder.
+        row_agents: with `--cross-play`, the agents of one side; None for the first agent.
+        json: print one JSON object instead of a table.
+    """
+
+    run_dir: session.RunDir = None
+    episodes: int | None = None
+    seed: int = 0
+    greedy: bool = False
+    cross_play: bool = False
+    row_agents: tuple[str, ...] | None = None
+    json: bool = False
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
+    """Evaluate a run and print a report.
+
+    Raises:
+        ValueError: options that do not fit together, or a run that cannot be read.
+    """
+    options = session.parse(EvaluateOptions, args, prog)
+    run_dir = session.existing_run(options.run_dir, prog)
+    session.enable_compilation_cache()
+    from jaxmarl_ppo.config.checks import check_seed
+    from jaxmarl_ppo.evaluation.evaluate import evaluate_run, format_report
+
+    report = evaluate_run(
+        run_dir,
+        episodes=options.episodes,
+        seed=check_seed("seed", options.seed),
+        greedy=options.greedy,
+        matrix=options.cross_play,
+        row_agents=options.row_agents,
+    )
+    if options.json:
+        from jaxmarl_ppo.config.as_json import dump_json
+
+        print(dump_json(report))
+    else:
+        session.show(format_report(report))
+    return 0

@@ -1,0 +1,55 @@
+"""`jaxmarl-ppo export`: a policy of a run in one file that acts with JAX alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jaxmarl_ppo.cli import session
+
+Platform = Literal["cpu", "cuda", "rocm", "tpu"]
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Write a policy into one file that acts with JAX alone; it is checked against the original.
+
+    Attributes:
+        run_dir: the run's folder.
+        policy: name of the policy, such as `bob` or `past@3`; None where there is only one, or only
+            one that plays `agent`.
+        agent: the agent that it is to play; None for all that it can play.
+        out: a new file; None for `<policy>.jaxexport`.
+        platforms: that it is to run on.
+    """
+
+    run_dir: session.RunDir = None
+    policy: str | None = None
+    agent: str | None = None
+    out: Path | None = None
+    platforms: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
+    """Export a policy and say where it is.
+
+    Raises:
+        ValueError: options that do not fit together, or a run that cannot be read.
+    """
+    options = session.parse(ExportOptions, args, prog)
+    run_dir = session.existing_run(options.run_dir, prog)
+    session.enable_compilation_cache()
+    from jaxmarl_ppo.deploy.export import check_new_file
+    from jaxmarl_ppo.deploy.policy import Policy
+
+    if options.out is not None:
+        check_new_file(options.out)  # before anything that takes time
+    policy = Policy.load(run_dir, options.policy, options.agent)
+    name = policy.signature.policy
+    path = Path(f"{name}.jaxexport") if options.out is None else options.out
+    policy.export(path, options.platforms)
+    print(f"policy {name}, which plays {', '.join(policy.agents)}; checked: it acts as before")
+    size = f"{path.stat().st_size / 1000:,.0f} kB"
+    print(f"saved in {path} ({size}, for {', '.join(options.platforms)})")
+    print(f"next, in Python: jaxmarl_ppo.load_exported({str(path)!r})")
+    return 0

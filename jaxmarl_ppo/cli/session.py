@@ -1,0 +1,252 @@
+"""What commands share: reading arguments, the machine's cores, the compilation cache, printing."""
+
+import contextlib
+import dataclasses
+import difflib
+import functools
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import tyro
+from tyro.conf import DisallowNone, Positional
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+Options = TypeVar("Options")
+HELP = {"-h", "--help"}
+# A flag that is set, unset (`--no-...`), or left to us.
+Switch = DisallowNone[bool | None]
+RunDir = Annotated[
+    Positional[Path | None], tyro.conf.arg(metavar="RUN_DIR", help_behavior_hint="(required)")
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """Stands in an option's place for a text that cannot be read, so that we tell, not tyro."""
+
+    message: str
+
+
+def parse(
+    cls: type[Options],
+    args: Sequence[str],
+    prog: str,
+    default: Options | None = None,
+    *,
+    helps: bool = True,
+) -> Options:
+    """Read a command's options; print its help and exit where that is asked for.
+
+    Args:
+        cls: a dataclass of the options.
+        args: what the user typed after the command.
+        prog: the command.
+        default: defaults of all options; None for those of the class.
+        helps: whether to print help; otherwise the question is passed over.
+
+    Raises:
+        ValueError: something is not as it should be, in one sentence.
+    """
+    read = functools.partial(tyro.cli, cls, prog=prog, registry=_registry())
+    if default is not None:
+        read = functools.partial(read, default=default)
+    if helps and HELP & set(args):
+        read(args=["--help"])
+    try:
+        options, unknown = read(
+            args=args, return_unknown_args=True, add_help=False, console_outputs=False
+        )
+    except SystemExit:
+        raise ValueError(_without_value(args, cls, prog)) from None
+    _refuse_unknown([arg for arg in unknown if arg not in HELP], cls, prog)
+    for name, value in _values(options):
+        if isinstance(value, Unread):
+            raise ValueError(f"{flag(name)}: {value.message}")
+    return options
+
+
+def flag(name: str) -> str:
+    """Write an option's name as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
+def reader(
+    read: Callable[[str], Any],
+    metavar: str,
+    show: Callable[[Any], str] = str,
+    *,
+    many: bool = False,
+    optional: bool = False,
+) -> PrimitiveConstructorSpec[Any]:
+    """Make tyro read an option with a function, whose ValueError says what is wrong with a text."""
+
+    def read_all(texts: list[str]) -> Any:
+        if optional and texts == ["None"]:
+            return None
+        try:
+            values = tuple(read(text) for text in texts)
+        except ValueError as error:
+            return Unread(str(error))
+        return values if many else values[0]
+
+    def show_all(value: Any) -> list[str]:
+        if value is None:
+            return ["None"]
+        return [show(each) for each in value] if many else [show(value)]
+
+    metavar = f"[{metavar} [{metavar} ...]]" if many else metavar
+    return PrimitiveConstructorSpec(
+        nargs="*" if many else 1,
+        metavar=f"{{None}}|{metavar}" if optional else metavar,
+        instance_from_str=read_all,
+        is_instance=lambda value: True,
+        str_from_instance=show_all,
+    )
+
+
+def _read_int(text: str) -> int:
+    """Read a whole number, also as 5e6."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if number.is_integer():
+            return int(number)
+    raise ValueError(f"{text!r} is not a whole number")
+
+
+def _read_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def _read_path(text: str) -> Path:
+    if not text:
+        raise ValueError("'' names no file or folder")
+    return Path(text)
+
+
+_READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
+    int: (_read_int, "INT"),
+    float: (_read_float, "FLOAT"),
+    str: (str, "STR"),
+    Path: (_read_path, "PATH"),
+}
+
+
+def _rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Tell tyro how to read an option of a type, unless it is one of its own flags."""
+    kind, optional = info.type, False
+    if type(None) in get_args(kind):
+        rest = [part for part in get_args(kind) if part is not type(None)]
+        kind, optional = (rest[0] if len(rest) == 1 else None), True
+    many = get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
+    if many:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        words = get_args(kind)
+
+        def read(text: str) -> str:
+            if text not in words:
+                raise ValueError(f"unknown choice {text!r}; valid: {', '.join(words)}")
+            return text
+
+        return reader(read, f"{{{','.join(words)}}}", many=many, optional=optional)
+    if kind not in _READERS or info._primitive_spec is not None:
+        return None
+    return reader(*_READERS[kind], many=many, optional=optional)
+
+
+def _registry() -> ConstructorRegistry:
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_rule)
+    return registry
+
+
+def _values(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """List options and their values by name, nested ones with a dot."""
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if dataclasses.is_dataclass(field.type):
+            yield from _values(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value
+
+
+def _known(cls: Any, prefix: str = "") -> Iterator[tuple[str, bool]]:
+    """List options as they are typed, and whether they take no value."""
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(field.type):
+            yield from _known(field.type, f"{prefix}{field.name}.")
+            continue
+        is_switch = field.type in (bool, Switch)
+        yield flag(prefix + field.name), is_switch
+        if is_switch:
+            yield flag(f"{prefix}no_{field.name}"), True
+
+
+def _without_value(args: Sequence[str], cls: Any, prog: str) -> str:
+    switches = {name for name, is_switch in _known(cls) if is_switch}
+    for arg, after in itertools.pairwise([*args, "--"]):
+        if arg.startswith("--") and after.startswith("--") and arg not in switches:
+            return f"{arg} needs a value; see {prog} --help"
+    return f"cannot read {' '.join(args)!r}; see {prog} --help"
+
+
+def _refuse_unknown(unknown: Sequence[str], cls: Any, prog: str) -> None:
+    named = [arg.partition("=")[0] for arg in unknown if arg.startswith("-")]
+    if named:
+        close = difflib.get_close_matches(named[0], [name for name, _ in _known(cls)], n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ValueError(f"unknown option {named[0]}; {hint}see {prog} --help")
+    if unknown:
+        raise ValueError(f"unexpected argument {unknown[0]!r}; see {prog} --help")
+
+
+def existing_run(run_dir: Path | None, prog: str) -> Path:
+    """Refuse a folder that was not named or is not there.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if run_dir is None:
+        raise ValueError(f"{prog} takes the folder of a run; see {prog} --help")
+    if not run_dir.is_dir():
+        raise ValueError(f"run folder {str(run_dir)!r} does not exist")
+    return run_dir
+
+
+def use_cpu_cores(num_cores: int | None = None) -> None:
+    """Spread training over the CPU's cores, unless JAX runs already and has its devices.
+
+    More cores than there are do not become devices, so that asking for them is an error.
+    """
+    from jaxmarl_ppo.machine import cores
+
+    num_cores = None if num_cores is None else min(num_cores, cores.usable_cores())
+    with contextlib.suppress(ValueError):
+        cores.use_cpu_cores(num_cores)
+
+
+def enable_compilation_cache() -> None:
+    """Let a second start with the same shapes skip compilation, unless the user configured it."""
+    import jax
+
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        jax.config.update("jax_compilation_cache_dir", os.path.join(cache, "jaxmarl_ppo", "jax"))
+
+
+def show(report: Any) -> None:
+    """Print a report, which is a text or something that rich can draw."""
+    from rich.console import Console
+
+    if isinstance(report, str):
+        print(report)
+    else:
+        Console().print(report)

@@ -1,0 +1,91 @@
+"""Kinds of values that RLlib's settings take, checked before anything is made of them."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from jaxmarl_ppo.config.rllib.reading import show
+
+_Check = tuple[str, Callable[[Any], bool]]  # what is valid, and whether a value is
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value) and value == int(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _is_schedule(value: Any) -> bool:
+    pairs = _is_list(value) and value and all(_is_list(point) for point in value)
+    return bool(pairs) and all(len(point) == 2 and all(map(_is_number, point)) for point in value)
+
+
+def _is_policies(value: Any) -> bool:
+    names = isinstance(value, Collection) and not isinstance(value, str | bytes)
+    return bool(names and value) and all(isinstance(name, str) and name for name in value)
+
+
+_WHOLE: _Check = ("a whole number", _is_whole)
+_SWITCH: _Check = ("True or False", lambda value: isinstance(value, bool))
+_WORD: _Check = ("a word", lambda value: isinstance(value, str))
+_SCHEDULE: _Check = ("a list of pairs [step, value]", _is_schedule)
+_EITHER: _Check = (_SCHEDULE[0], lambda value: not _is_list(value) or _is_schedule(value))
+_TABLE: _Check = ("a table by policy", lambda value: isinstance(value, Mapping))
+_KINDS: dict[str, _Check] = {
+    **dict.fromkeys(("lr", "entropy_coeff"), _EITHER),
+    **dict.fromkeys(("lr_schedule", "entropy_coeff_schedule"), _SCHEDULE),
+    **dict.fromkeys(("num_epochs", "num_learners", "num_env_runners", "seed"), _WHOLE),
+    **dict.fromkeys(("num_envs_per_env_runner", "lstm_cell_size", "max_seq_len"), _WHOLE),
+    **dict.fromkeys(("use_kl_loss", "enable_rl_module_and_learner"), _SWITCH),
+    **dict.fromkeys(("use_lstm", "vf_share_layers"), _SWITCH),
+    **dict.fromkeys(("lstm_use_prev_action", "lstm_use_prev_reward"), _SWITCH),
+    **dict.fromkeys(("count_steps_by", "grad_clip_by", "observation_filter"), _WORD),
+    "algorithm_config_overrides_per_module": _TABLE,
+    "policies": ("a list of policies, or a table by policy", _is_policies),
+    "policies_to_train": (
+        "a list of policies or a function",
+        lambda value: callable(value) or _is_policies(value) or value == [],
+    ),
+    "fcnet_hiddens": (
+        "a list of whole numbers",
+        lambda value: _is_list(value) and all(map(_is_whole, value)),
+    ),
+}
+# Settings that may also be None.
+_MAY_BE_NONE = {
+    "lr_schedule",
+    "entropy_coeff_schedule",
+    "grad_clip",
+    "vf_clip_param",
+    "minibatch_size",
+    "num_learners",
+    "_train_batch_size_per_learner",
+    "policies_to_train",
+    "seed",
+    "algorithm_config_overrides_per_module",
+}
+
+
+def check_kinds(values: Mapping[str, Any], known: Collection[str], prefix: str = "") -> None:
+    """Refuse settings whose values are of another kind than RLlib's.
+
+    Args:
+        values: settings by RLlib's names.
+        known: names that are settings here; of others it is told elsewhere.
+        prefix: what messages say before a name, such as `model.`.
+
+    Raises:
+        ValueError: the first of them.
+    """
+    for key, value in values.items():
+        if key not in known or key not in _KINDS or (value is None and key in _MAY_BE_NONE):
+            continue
+        valid, accepts = _KINDS[key]
+        if not accepts(value):
+            raise ValueError(f"{prefix}{key.lstrip('_')} must be {valid}, got {show(value)}")

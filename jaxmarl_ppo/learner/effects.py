@@ -1,0 +1,118 @@
+"""Options that would change nothing in a run, each of which is an error."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.mapping import MappingFunction, Matchups
+from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
+from jaxmarl_ppo.policies.plan import AnySpec, policy_specs, slots_of
+from jaxmarl_ppo.types import PyTree
+
+
+def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
+    """Refuse options that have no effect on this environment, or that others overrule.
+
+    Raises:
+        ValueError: the first of them.
+    """
+    mapping = make_mapping(config.mapping, env.agents)
+    specs = policy_specs(config, mapping)
+    _check_tables(config, env.agents)
+    _check_defaults(config, mapping, specs)
+    _check_agent_ids(config, env.agents, mapping, specs)
+    _check_times(config, specs)
+    if config.stagger_starts and env.horizon(env_params) is None:
+        raise ValueError(
+            f"stagger_starts=True has no effect on environment {env.name!r}, which has no horizon; "
+            "drop it"
+        )
+
+
+def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
+    """Refuse entries that every agent has a better one than."""
+    for table in _tables(config.mapping):
+        taken = {match_name(table, agent) for agent in agents}
+        for pattern in table:
+            if pattern not in taken:
+                raise ValueError(
+                    f"the policy mapping's entry {pattern!r} has no effect: every agent that it "
+                    "matches has an entry before it, or of its own; drop it"
+                )
+
+
+def _tables(mapping: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(mapping, Mapping):
+        yield mapping
+    elif isinstance(mapping, Matchups):
+        yield from mapping.tables
+    elif isinstance(mapping, MappingFunction) and mapping.candidates is not None:
+        yield mapping.candidates
+
+
+def _check_defaults(config: TrainConfig, mapping: PolicyMapping, specs: dict[str, AnySpec]) -> None:
+    """Refuse defaults that every policy overrules."""
+    has_own = all(match_name(config.policies, name) for name in mapping.names)
+    if has_own and config.default_policy != PolicySpec():
+        raise ValueError(
+            "default_policy has no effect: policies says of every policy what it is "
+            f"({', '.join(mapping.names)}); drop it"
+        )
+    trained = [spec for spec in specs.values() if isinstance(spec, PolicySpec) and spec.trainable]
+    if config.default_ppo != PPOConfig() and all(spec.ppo is not None for spec in trained):
+        raise ValueError(
+            "default_ppo has no effect: every policy that is trained has a ppo of its own; drop it"
+        )
+
+
+def _check_agent_ids(
+    config: TrainConfig,
+    agents: tuple[str, ...],
+    mapping: PolicyMapping,
+    specs: dict[str, AnySpec],
+) -> None:
+    """Refuse to tell a policy's agents apart where there is one."""
+    for key in (*config.policies, None):
+        names = [name for name in mapping.names if match_name(config.policies, name) == key]
+        slots = {
+            name: slots_of(name, mapping, specs)
+            for name in names
+            if isinstance(spec := specs[name], PolicySpec) and spec.append_agent_id
+        }
+        if slots and all(len(of_one) == 1 for of_one in slots.values()):
+            where = "default_policy" if key is None else f"policies[{key!r}]"
+            players = (f"{name} plays {agents[of_one[0]]} alone" for name, of_one in slots.items())
+            raise ValueError(
+                f"append_agent_id of {where} has no effect: {', '.join(players)}; drop it"
+            )
+
+
+def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
+    """Refuse what would happen only after the run's end."""
+    configs = {"default_ppo": config.default_ppo, "default_policy.ppo": config.default_policy.ppo}
+    for key, spec in config.policies.items():
+        if isinstance(spec, PolicySpec):
+            configs[f"policies[{key!r}].ppo"] = spec.ppo
+    for where, ppo in configs.items():
+        for name in () if ppo is None else ("learning_rate", "entropy_coef"):
+            points = getattr(ppo, name)
+            if isinstance(points, tuple) and len(points) > 1:
+                _check_begin(f"{name} of {where}", points[0][0], config.total_env_steps)
+    for name, spec in specs.items():
+        if isinstance(spec, Snapshots) and (spec.add_every or 0) > config.num_iterations:
+            raise ValueError(
+                f"policy {name!r} takes its first snapshot after {spec.add_every} iterations "
+                f"(add_every), but the run has {config.num_iterations}; lower add_every or raise "
+                "total_env_steps"
+            )
+
+
+def _check_begin(what: str, first_step: float, total_env_steps: int) -> None:
+    if first_step >= total_env_steps:
+        raise ValueError(
+            f"the schedule {what} begins to change at environment step {first_step:g}, but the run "
+            f"has {total_env_steps}; give a number, or earlier steps"
+        )
