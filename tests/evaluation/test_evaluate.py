@@ -379,7 +379,7 @@ def test_returns_and_lengths_are_those_of_the_exact_game(shared_games, shared_po
 @pytest.mark.parametrize("seat", ["x", "o"])
 def test_random_agents_draw_from_their_legal_moves(shared_and_random, shared_policy, table, seat):
     policies, players = [shared_policy, shared_policy], [0, 0]
-    slot = table.env.agents.index(seat)
+    slot = shared_and_random.env.agents.index(seat)
     policies[slot], players[slot] = table.uniform_policy(), number_of(shared_and_random, "random")
     outcome = table.expected_outcome(*policies)
     games = play(shared_and_random, 1, GAMES, players=np.array(players))

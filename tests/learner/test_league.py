@@ -265,7 +265,7 @@ def test_elo_stays_finite_and_leaves_out_who_has_not_played():
     ("fields", "words"),
     [
         ({"size": 0, "add_every": 1}, ["size", "0"]),
-        ({"size": 1, "add_every": 1}, ["size of snapshots", "whole number from 2", "got 1"]),
+        ({"size": 1, "add_every": 1}, ["size of snapshots", "whole number of at least 2", "got 1"]),
         ({"add_every": 0}, ["add_every", "0"]),
         ({}, ["add_every or add_at_win_rate"]),
         ({"add_every": 1, "add_at_win_rate": 0.5}, ["either"]),

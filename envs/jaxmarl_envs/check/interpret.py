@@ -65,9 +65,8 @@ class Interpreter:
 
     def closed(self, closed: Any, args: Sequence[Value]) -> list[Value]:
         """Evaluate a function within the one that was asked for."""
-        if isinstance(closed, Jaxpr):
-            return self._run(closed, [], args)
-        return self._run(closed.jaxpr, closed.consts, args)
+        jaxpr, consts = opened(closed)
+        return self._run(jaxpr, consts, args)
 
     def _run(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
         known: dict[Any, Value] = dict(zip(jaxpr.invars, args, strict=True))
@@ -116,6 +115,15 @@ class Interpreter:
         }
         alone = Jaxpr((), list(inputs), eqn.outvars, [eqn], debug_info=self._debug_info)
         return jaxpr_as_fun(ClosedJaxpr(alone, ()))(*inputs.values())
+
+
+def opened(closed: ClosedJaxpr | Jaxpr) -> tuple[Jaxpr, list[Any]]:
+    """Split a program into its operations and the values of its constants.
+
+    Before JAX 0.11 a `Jaxpr` has no constants of its own, and since then both classes are one,
+    whose `jaxpr` is itself.
+    """
+    return getattr(closed, "jaxpr", closed), list(getattr(closed, "consts", ()))
 
 
 # ---- Values --------------------------------------------------------------------------------------

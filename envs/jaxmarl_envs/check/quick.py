@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxmarl_envs.check.declare import declare, impure, random_actions, trace
-from jaxmarl_envs.check.interpret import Interpreter, keys_from_words
+from jaxmarl_envs.check.interpret import Interpreter, keys_from_words, opened
 from jaxmarl_envs.check.rules import BEGUN, HARMLESS, OBSERVED, STEPPED
 from jaxmarl_envs.check.run import raise_fault, see_obs, see_tick
 from jaxmarl_envs.check.types import EnvContractError, Seen, Spec, Trace, breach, calling
@@ -86,10 +86,9 @@ def _same(one: Any, two: Any) -> bool:
     """Compare two programs, or what they are made of."""
     if one is two or type(one) is not type(two):
         return one is two
-    if isinstance(one, ClosedJaxpr):
-        return _same(one.consts, two.consts) and _same(one.jaxpr, two.jaxpr)
-    if isinstance(one, Jaxpr):
-        return _same_operations(one, two)
+    if isinstance(one, ClosedJaxpr | Jaxpr):
+        (one, consts), (two, others) = map(opened, (one, two))
+        return _same(consts, others) and _same_operations(one, two)
     if isinstance(one, tuple | list):
         return len(one) == len(two) and all(map(_same, one, two))
     if isinstance(one, dict):
