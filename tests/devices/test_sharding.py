@@ -92,7 +92,9 @@ def test_a_rollout_teaches_two_devices_what_it_teaches_one(case):
     (first, _), (spread, _) = both(state, slots, record)
     assert_close(first, spread)
     # Again from there: with open decisions, normalisers and results of the rollout before.
-    state = jax.tree.map(jnp.asarray, first.replace(slots=slots, iteration=jnp.int32(1)))
+    per_env = first.per_env.replace(rollout=slots)
+    state = first.replace(per_env=per_env, iteration=jnp.int32(1))
+    state = jax.tree.map(jnp.asarray, state)
     slots, record = both.play(state, jax.random.key(2))
     (one, one_metrics), (two, two_metrics) = both(state, slots, record)
     assert_close(one, two)

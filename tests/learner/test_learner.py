@@ -1,5 +1,7 @@
 """The training step as a whole: reproducible, safe, and able to learn what is known."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -291,7 +293,9 @@ def test_a_donated_state_may_be_used_up(constant):
     donated = quick_jit(constant.learner.train_step, donate_argnums=0)
     expected, _ = constant.step(constant.init(jax.random.key(0)))
     state, _ = donated(constant.init(jax.random.key(0)))
-    assert_equal(state.population, expected.population)
+    # Up to rounding: without optimisation XLA fuses other operations where it may use memory again.
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
+    jax.tree.map(close, state.population, expected.population)
     state, _ = donated(state)
     constant.init(jax.random.key(0))  # the learner's own arrays are still there
 
