@@ -1,11 +1,24 @@
-"""The data that flows through one training step, and the axis letters.
+"""The data that flows through one training step, and the letters of its axes. Read this first.
 
-`T` ticks in a rollout, `E` parallel environments, `A` agent slots, `D` input width, `N` action
-count (or action dimensions), `P` policies by name, `Q` players. A player is what can hold a slot: a
-network with its parameters, one snapshot in a pool, or a scripted function. Networks of one shape
-are stacked in a bank: `K` rows, the trainable ones first, for `S` of the slots, of which at most
-`M` act at once (see `lanes`). What a bank keeps of a rollout has the axes `[T, E, M]`; with the
-decisions that the rollout before left open, `[E, S]`, it becomes rows `[R]`.
+| letter | axis |
+| --- | --- |
+| `T` | ticks in a rollout |
+| `E` | parallel environments (on one device) |
+| `A` | agent slots of an environment |
+| `D` | width of a network's input |
+| `N` | actions, or dimensions of a continuous action |
+| `P` | policies by name |
+| `Q` | players: what can hold a slot, which is a policy's network, one snapshot, or a script |
+| `K` | members of a bank: stacked policies of one architecture, the trainable ones first |
+| `S` | slots that a bank can play |
+| `M` | lanes of a bank: how many of its slots can act at once, see `ops.lanes` |
+| `R` | rows of a `DecisionTable`: the open decisions `[E, S]`, then the rollout's `[T, E, M]` |
+| `C`, `B` | blocks of an update, and rows of a block |
+| `W` | weights of a policy |
+| `H` | width of memory |
+
+A bank keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
+are packed into blocks. `K` of what is trained counts the trainable members alone.
 """
 
 from typing import Any
@@ -28,9 +41,10 @@ class Decisions(struct.PyTreeNode):
     log_prob: jax.Array  # [...]
     value: jax.Array  # [...]
     hidden: PyTree  # [..., H] leaves: the state that the network started from; () without memory
-    life_start: jax.Array  # [...] bool: the first decision of a life
-    acted: jax.Array  # [...] bool: decided, by a policy of this bank
-    policy: jax.Array  # [...] int: which row of the bank played
+    is_first: jax.Array  # [...] bool: the first decision of a life
+    acted: jax.Array  # [...] bool: decided, by a member of this bank
+    member: jax.Array  # [...] int: which member of the bank held the slot
+    slot: jax.Array | None = None  # [...] int: whose; None where every slot has a lane of its own
 
 
 class Outcomes(struct.PyTreeNode):
@@ -45,11 +59,11 @@ class Outcomes(struct.PyTreeNode):
     player: jax.Array  # [T, E, A] int: who held the slot during the tick
     credited: jax.Array  # [T, E, A] bool: the slot has decided in this life
     episode_over: jax.Array  # [T, E] bool
-    extras: dict[str, jax.Array]  # [T, E, A] each: the environment's own metrics
+    metrics: dict[str, jax.Array]  # [T, E, A] each: the environment's own
 
 
 class Pending(struct.PyTreeNode):
-    """Decisions whose outcome was still open when a rollout ended."""
+    """Decisions of one bank whose outcome was still open when a rollout ended."""
 
     decisions: Decisions  # [E, S]; `acted` tells where one is pending
     reward: jax.Array  # [E, S]: earned since, discounted as the policy discounts
@@ -57,15 +71,17 @@ class Pending(struct.PyTreeNode):
     ticks: jax.Array  # [E, S] int: passed since
 
 
-class Slots(struct.PyTreeNode):
-    """Everything about episodes that one tick hands to the next."""
+class RolloutState(struct.PyTreeNode):
+    """What one tick hands to the next: environments, who plays, and what they remember."""
 
     env_state: PyTree  # [E, ...]
     obs: Observation  # [E, A, ...]
     hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves, or ()
-    fresh: jax.Array  # [E, A] bool: no decision yet in this life
+    is_first: jax.Array  # [E, A] bool: the next decision is the first of a life
     player: jax.Array  # [E, A] int: who holds the slot, for the whole of a life
-    last_action: jax.Array  # [E, A] int or [E, A, N] float: of this life, meaningful unless fresh
+    last_action: (
+        jax.Array
+    )  # [E, A] int or [E, A, N] float: of this life, meaningful unless `is_first`
     last_reward: jax.Array  # [E, A]: earned since that action
     episode: jax.Array  # [E] int: episodes that the environment has ended
 
@@ -78,8 +94,8 @@ class Moments(struct.PyTreeNode):
     var: jax.Array  # [K, ...]
 
 
-class Policies(struct.PyTreeNode):
-    """All that belongs to the policies of a bank: saved, snapshotted and frozen together."""
+class PolicyStack(struct.PyTreeNode):
+    """All that belongs to the members of a bank: saved, snapshotted and frozen together."""
 
     params: PyTree  # [K, ...] leaves
     obs_moments: Moments | None  # [K, D...]
@@ -87,30 +103,39 @@ class Policies(struct.PyTreeNode):
 
 
 class Hyperparams(struct.PyTreeNode):
-    """Numeric hyper-parameters, one value per policy; changing them never recompiles.
+    """Numeric hyper-parameters of the trained members of a bank; changing them never recompiles.
 
-    A schedule is a piecewise-linear function of environment steps, held constant outside its
-    points: `steps` ascend, `values` belong to them.
+    They are called as in `PPOConfig`, but for `kl_coef`, which begins as its `initial_kl_coef` and
+    is adapted by training.
     """
 
-    learning_rate: "Schedule"
-    entropy_coef: "Schedule"
+    learning_rate: Any  # a Schedule; after `at` [K]
+    entropy_coef: Any  # likewise a Schedule
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
     clip_eps: jax.Array  # [K]
-    value_clip: jax.Array  # [K]
+    value_clip_eps: jax.Array  # [K]
     value_coef: jax.Array  # [K]
     max_grad_norm: jax.Array  # [K]
     target_kl: jax.Array  # [K]
+    kl_coef: jax.Array  # [K]
     num_epochs: jax.Array  # [K] int
     num_minibatches: jax.Array  # [K] int
 
+    def at(self, env_steps: jax.Array) -> "Hyperparams":
+        """Replace schedules by their values after `env_steps ()` environment steps."""
+        return jax.tree.map(
+            lambda x: x(env_steps) if isinstance(x, Schedule) else x,
+            self,
+            is_leaf=lambda x: isinstance(x, Schedule),
+        )
+
 
 class Schedule(struct.PyTreeNode):
-    """Piecewise-linear values over environment steps."""
+    """Piecewise-linear values over environment steps, held constant outside their points."""
 
-    steps: jax.Array  # [K, P]
-    values: jax.Array  # [K, P]
+    steps: jax.Array  # [K, points]: ascending
+    values: jax.Array  # [K, points]
 
     def __call__(self, step: jax.Array) -> jax.Array:
         """The value of every policy's schedule at `step`, shape `[K]`."""
@@ -119,17 +144,23 @@ class Schedule(struct.PyTreeNode):
         return jax.vmap(lambda x, y: jnp.interp(step, x, y))(self.steps, self.values)
 
 
-class EpisodeStats(struct.PyTreeNode):
-    """Running totals of the lives that have not ended yet."""
+class EpisodeSums(struct.PyTreeNode):
+    """What adds up tick by tick until a life or an episode is over; see `rollout.episode_stats`."""
 
-    returns: jax.Array  # [E, A]
-    lengths: jax.Array  # [E, A] int: ticks alive
-    extras: dict[str, jax.Array]  # [E, A] each
+    returns: jax.Array  # [E, A]: undiscounted
+    lengths: jax.Array  # [E, A]: ticks alive
+    lives: jax.Array  # [E, A]: that have ended
+    metrics: dict[str, jax.Array]  # [E, A] each: the environment's own
+
+
+class RunningLives(EpisodeSums):
+    """The lives that have not ended yet."""
+
     counted: jax.Array  # [E, A] bool: False for lives that began before training did
 
 
-class Games(struct.PyTreeNode):
-    """Running totals of the episodes that have not ended yet."""
+class RunningGames(struct.PyTreeNode):
+    """The episodes that have not ended yet, as games between players."""
 
     returns: jax.Array  # [E, A]
     player: jax.Array  # [E, A] int: who held the slot first; -1 for nobody yet
@@ -160,40 +191,39 @@ class League(struct.PyTreeNode):
 class Population(struct.PyTreeNode):
     """All that a run has learnt and that play depends on: what is saved."""
 
-    banks: tuple[Policies, ...]  # [K, ...] leaves each
+    banks: tuple[PolicyStack, ...]  # per bank
     league: League
 
 
-class FrozenBank(struct.PyTreeNode):
-    """A bank in which nothing is trained."""
+class BankTraining(struct.PyTreeNode):
+    """What training keeps of a bank beside its policies."""
 
-    policies: Policies  # [K, ...] leaves
+    opt_state: PyTree  # [K] or [K, W] leaves
+    hyperparams: Hyperparams  # [K]
 
 
-class BankState(struct.PyTreeNode):
-    """What training changes about the policies of one bank."""
+class BankCarry(struct.PyTreeNode):
+    """What a bank that is trained hands from one rollout to the next."""
 
-    policies: Policies  # [K, ...] leaves
-    opt_state: PyTree  # [trainable, ...] leaves
-    kl_coef: jax.Array  # [trainable]: adaptive KL penalty
-    hyperparams: Hyperparams  # [trainable]
     pending: Pending  # [E, S]
     return_trace: jax.Array  # [E, S]: discounted rewards of decisions, for scaling
+
+
+class PerEnv(struct.PyTreeNode):
+    """All of a training state that belongs to single environments: spread over devices by `E`."""
+
+    rollout: RolloutState
+    lives: RunningLives
+    games: RunningGames
+    banks: tuple[BankCarry, ...]  # per bank that is trained
 
 
 class TrainState(struct.PyTreeNode):
     """The whole of a training run: what is not in here does not influence it."""
 
-    banks: tuple[BankState | FrozenBank, ...]
-    league: League
-    games: Games
-    slots: Slots
-    episode_stats: EpisodeStats
+    population: Population
+    training: tuple[BankTraining, ...]  # per bank that is trained
+    per_env: PerEnv
     env_params: PyTree
     key: jax.Array
     iteration: jax.Array  # () int
-
-    @property
-    def population(self) -> Population:
-        """What play depends on."""
-        return Population(tuple(bank.policies for bank in self.banks), self.league)

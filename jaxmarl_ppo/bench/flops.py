@@ -9,10 +9,10 @@ import numpy as np
 
 from jaxmarl_ppo.bench.peers import time_calls
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.policies.agent_interface import make_agent_inputs
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.agent_interface import make_agent_interface
+from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.network_check import make_network
-from jaxmarl_ppo.policies.players import BankSeats
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
 
 # Rows of the matrix product that the machine's rate is taken from.
@@ -22,49 +22,53 @@ GRADIENT_PASSES = 3
 
 
 def step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> float:
-    """One forward pass per decision, and one gradient per decision and epoch."""
+    """Count one forward pass per decision, and one gradient per decision and epoch.
+
+    Args:
+        learner: whose step it is.
+        decisions: `[P]`, made by each policy.
+        trained: `[P]`, of them, that entered the update.
+    """
+    passes = np.asarray(decisions, np.float64).copy()
+    for trainer in learner.trainers:
+        ids, epochs = np.array(trainer.policy_ids), np.asarray(trainer.hyperparams.num_epochs)
+        passes[ids] += GRADIENT_PASSES * epochs * np.asarray(trained)[ids]
     total, policy_of = 0.0, np.array(learner.players.policy_of)
-    for seats, bank in zip(learner.players.banks, learner.banks, strict=True):
-        rows = policy_of[seats.first_player : seats.first_player + seats.bank.num_policies]
-        passes = np.zeros(len(decisions))
-        passes[rows] = np.asarray(decisions)[rows]
-        if bank is not None:
-            policies, epochs = np.array(bank.policies), np.asarray(bank.hyperparams.num_epochs)
-            passes[policies] += GRADIENT_PASSES * epochs * np.asarray(trained)[policies]
-        for policy in np.unique(rows):
-            shapes = matmul_shapes(_unpadded(learner, seats, policy))
+    for bank in learner.players.banks:
+        for policy in np.unique(policy_of[np.array(bank.players)]):
+            shapes = matmul_shapes(_unpadded(learner, bank, policy))
             total += passes[policy] * sum(2.0 * m * k * n for m, k, n in shapes)
     return float(total)
 
 
-def _unpadded(learner: Learner, seats: BankSeats, policy: int) -> PolicyBank:
-    """A bank as wide as what one of its policies is shown, since padding is no work."""
-    encoder, candidates = seats.encoder, enumerate(learner.players.mapping.candidates)
-    slots = tuple(slot for slot, policies in candidates if policy in policies) or encoder.slots
-    own = make_agent_inputs(
+def _unpadded(learner: Learner, bank: Bank, policy: int) -> StackedNetwork:
+    """Make the network as wide as what one of its policies is shown, since padding is no work."""
+    interface, candidates = bank.interface, enumerate(learner.players.mapping.candidates)
+    slots = tuple(slot for slot, policies in candidates if policy in policies) or interface.slots
+    own = make_agent_interface(
         learner.env,
         learner.env_params,
         slots,
-        encoder.prev_action,
-        encoder.prev_reward,
-        encoder.agent_id,
-        encoder.joint_width > 0,
+        interface.prev_action,
+        interface.prev_reward,
+        interface.agent_id,
+        interface.joint_width > 0,
     )
-    network = make_network(seats.bank.network, own, encoder.joint_width > 0)
-    return replace(seats.bank, network=network, input_shape=own.input_shape)
+    module = make_network(bank.network.module, own, interface.joint_width > 0)
+    return replace(bank.network, module=module, input_shape=own.input_shape)
 
 
-def matmul_shapes(bank: PolicyBank) -> list[tuple[int, int, int]]:
-    """`(M, K, N)` of every matrix product that one row of a bank's network takes."""
-    policies = jax.eval_shape(lambda: bank.init(jax.random.key(0)).params)
-    inputs = jax.ShapeDtypeStruct((1, *bank.input_shape), jnp.float32)
-    hidden = jax.eval_shape(lambda: bank.initial_hidden((1,)))
+def matmul_shapes(network: StackedNetwork) -> list[tuple[int, int, int]]:
+    """List `(M, K, N)` of every matrix product that one row of a network takes."""
+    params = jax.eval_shape(lambda: network.init(jax.random.key(0)).params)
+    inputs = jax.ShapeDtypeStruct((1, *network.input_shape), jnp.float32)
+    hidden = jax.eval_shape(lambda: network.initial_hidden((1,)))
 
     def forward(params: PyTree, hidden: PyTree, inputs: jax.Array) -> Any:
         params = jax.tree.map(lambda x: x[0], params)
-        return bank.network.apply({"params": params}, hidden, inputs)
+        return network.module.apply({"params": params}, hidden, inputs)
 
-    return _products(jax.make_jaxpr(forward)(policies, hidden, inputs).jaxpr)
+    return _products(jax.make_jaxpr(forward)(params, hidden, inputs).jaxpr)
 
 
 def _products(jaxpr: Any) -> list[tuple[int, int, int]]:
@@ -87,16 +91,17 @@ def _products(jaxpr: Any) -> list[tuple[int, int, int]]:
 
 
 def matmul_gflops(learner: Learner) -> float:
-    """Rate of a square product over many rows, as wide as what takes most of the arithmetic and in
-    the numbers that the network computes in.
+    """Measure the rate of a square matrix product over many rows, in GFLOP/s.
+
+    It is as wide as what takes most of the arithmetic, in the numbers that the network computes in.
 
     Square even where the network's is not: one with more outputs than inputs can be bound by
     memory at so many rows, which no training step is, and would make the limit too low.
     """
     products = [
-        (m * k * n, k, getattr(seats.bank.network, "dtype", "float32"))
-        for seats in learner.players.banks
-        for m, k, n in matmul_shapes(seats.bank)
+        (m * k * n, k, getattr(bank.network.module, "dtype", "float32"))
+        for bank in learner.players.banks
+        for m, k, n in matmul_shapes(bank.network)
     ]
     _, width, dtype = max(products)
     x, kernel = jnp.ones((LIMIT_ROWS, width), dtype), jnp.ones((width, width), dtype)

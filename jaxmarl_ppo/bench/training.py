@@ -37,7 +37,7 @@ from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.rollout.rollout import Rollout
-from jaxmarl_ppo.types import PyTree, Slots, TrainState
+from jaxmarl_ppo.types import BankTraining, PyTree, RolloutState, TrainState
 
 # Training steps before the timing: the second one is still slow, for it touches new memory.
 WARM_UP_STEPS = 2
@@ -127,34 +127,33 @@ def training_parts(
     `advantages` is `learn` without any epochs, so the difference of the two is the update.
     """
 
-    def play_own(state: TrainState, key: jax.Array, axis_name: str | None) -> tuple[Slots, Rollout]:
+    def play_own(
+        state: TrainState, key: jax.Array, axis_name: str | None
+    ) -> tuple[RolloutState, Rollout]:
         return learner.play(state, split_key(key, 1, axis_name)[1][0])
 
-    key, specs = jax.random.key(1), state_specs(state)
+    key, specs = jax.random.key(1), state_specs()
     record_specs = (BY_ENV, rollout_specs())
     play = devices.jit(play_own, (specs, SAME), record_specs)
-    slots, record = play(state, key)
-    banks = (specs.banks, SAME)
-    learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), banks)
+    after, record = play(state, key)
+    learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), (specs, SAME))
     idle = _without_epochs(state)
-    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.banks))
+    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.players.banks))
     return {
         "rollout": lambda: play(state, key),
-        "learn": lambda: learn(state, slots, record, usable, keys),
-        "advantages": lambda: learn(idle, slots, record, usable, keys),
+        "learn": lambda: learn(state, after, record, usable, keys),
+        "advantages": lambda: learn(idle, after, record, usable, keys),
     }
 
 
 def _without_epochs(state: TrainState) -> TrainState:
-    """A state that is not updated: what is left are acting, advantages, packing, bookkeeping."""
+    """Copy a state so that nothing is updated: acting, credit, packing, bookkeeping are left."""
 
-    def idle(bank: Any) -> Any:
-        if not hasattr(bank, "hyperparams"):
-            return bank
+    def idle(bank: BankTraining) -> BankTraining:
         none = jnp.zeros_like(bank.hyperparams.num_epochs)
         return bank.replace(hyperparams=bank.hyperparams.replace(num_epochs=none))
 
-    return state.replace(banks=tuple(idle(bank) for bank in state.banks))
+    return state.replace(training=tuple(map(idle, state.training)))
 
 
 class TrainingSteps:
@@ -167,7 +166,7 @@ class TrainingSteps:
     """
 
     def __init__(self, learner: Learner, devices: Devices, state: TrainState) -> None:
-        specs = state_specs(state)
+        specs = state_specs()
         self._learner = learner
         self._step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,))
         self._state = jax.tree.map(jnp.copy, state)

@@ -1,30 +1,29 @@
-"""Generalised advantage estimation on each agent's own timeline (Schulman et al. 2016).
+"""Credit: generalised advantage estimation on each agent's own timeline (Schulman et al. 2016).
 
 A decision's successor is the same agent's next decision, or the end of its life, however many ticks
 later. Its reward is what the agent earned until then. With every agent acting on every tick this is
 textbook GAE.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.lanes import put, take
+from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
-# Of advantages, relative to their mean.
-LEAST_DEVIATION = 1e-4
 
-
-class Timeline(struct.PyTreeNode):
+class TimelineEntry(struct.PyTreeNode):
     """What the slots lived through in one entry, and the decisions that were made at its start.
 
     An entry is one tick, or the several that an open decision of an earlier rollout has waited. A
     life that ended in an entry began before it; whatever stands later belongs to another life.
     Slots and the lanes of decisions may be any leading axes; where they differ, `slot` connects
-    them (see `lanes`).
+    them (see `ops.lanes`).
     """
 
     reward: jax.Array  # [S]
@@ -44,7 +43,7 @@ class Timeline(struct.PyTreeNode):
     slot: jax.Array | None = None  # [M] int; None where every slot has a lane of its own
 
 
-class Tail(NamedTuple):
+class Successor(NamedTuple):
     """What lies ahead of every slot until the agent's next decision or the end of its life."""
 
     reward: jax.Array  # [S]: discounted to here
@@ -55,7 +54,7 @@ class Tail(NamedTuple):
     closed: jax.Array  # [S] bool: whether what follows is known
 
 
-class Estimates(struct.PyTreeNode):
+class Credit(struct.PyTreeNode):
     """Per decision; meaningful only where the agent acted."""
 
     advantage: jax.Array  # [M]
@@ -65,8 +64,20 @@ class Estimates(struct.PyTreeNode):
     closed: jax.Array  # [M] bool: the outcome is known; an open decision awaits the next rollout
 
 
-def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Tail:
-    """What lies ahead when a rollout ends.
+class CreditParams(NamedTuple):
+    """What members of a bank weigh the outcomes of their decisions by."""
+
+    gamma: jax.Array  # [K]
+    gae_lambda: jax.Array  # [K]
+    reward_scale: jax.Array | None  # [K]; None for rewards as they are
+
+    def of(self, member: jax.Array) -> "CreditParams":
+        """Look up those of each of `member [...]`; any, of a member that is not trained."""
+        return jax.tree.map(lambda x: _look_up(x, member), self)
+
+
+def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
+    """Tell what lies ahead when a rollout ends.
 
     Args:
         bootstrap_value: `[S]`, V of the observation after the last tick.
@@ -76,7 +87,9 @@ def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Tail:
     return _next_decision(bootstrap_value, jnp.zeros_like(bootstrap_value), acts_next)
 
 
-def own_timeline_gae(tail: Tail, entry: Timeline, discount_by_tick: bool) -> tuple[Tail, Estimates]:
+def own_timeline_gae(
+    successor: Successor, entry: TimelineEntry, discount_by_tick: bool
+) -> tuple[Successor, Credit]:
     """Go back over one entry of all timelines; the step of a scan from the last to the first.
 
     By decision (the default), with r the sum of what was earned until the next decision:
@@ -87,32 +100,32 @@ def own_timeline_gae(tail: Tail, entry: Timeline, discount_by_tick: bool) -> tup
     V(final observation) where it was truncated.
 
     Args:
-        tail: what lies ahead of the entry.
+        successor: what lies ahead of the entry.
         entry: of the timelines.
         discount_by_tick: the second form.
 
     Returns:
-        What lies ahead of the entry before, and the estimates of this entry's decisions.
+        What lies ahead of the entry before, and the credit of this entry's decisions.
     """
     ended = entry.terminated | entry.truncated
-    tail = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(entry), tail)
+    successor = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(entry), successor)
     discount = entry.gamma_held**entry.ticks if discount_by_tick else 1.0
-    tail = Tail(
-        reward=entry.reward + discount * tail.reward,
-        reward_sum=entry.reward_sum + tail.reward_sum,
-        ticks=entry.ticks + tail.ticks,
-        value=discount * tail.value,
-        advantage=discount * tail.advantage,
-        closed=tail.closed,
+    successor = Successor(
+        reward=entry.reward + discount * successor.reward,
+        reward_sum=entry.reward_sum + successor.reward_sum,
+        ticks=entry.ticks + successor.ticks,
+        value=discount * successor.value,
+        advantage=discount * successor.advantage,
+        closed=successor.closed,
     )
-    ahead = take(tail, entry.slot)
+    ahead = take(successor, entry.slot)
     gamma = 1.0 if discount_by_tick else entry.gamma
     reward = ahead.reward
     if entry.reward_scale is not None:
-        reward = jnp.clip(entry.reward_scale * reward, -normalise.CLIP, normalise.CLIP)
+        reward = jnp.clip(entry.reward_scale * reward, -running_moments.CLIP, running_moments.CLIP)
     delta = reward + gamma * ahead.value - entry.value
     advantage = delta + gamma * entry.gae_lambda * ahead.advantage
-    estimates = Estimates(
+    credit = Credit(
         advantage=advantage,
         reward=ahead.reward,
         reward_sum=ahead.reward_sum,
@@ -123,86 +136,95 @@ def own_timeline_gae(tail: Tail, entry: Timeline, discount_by_tick: bool) -> tup
     decided = _next_decision(
         entry.value, jnp.where(ahead.closed, advantage, 0.0), jnp.ones_like(ahead.closed)
     )
-    return put(decided, entry.slot, tail, entry.acted), estimates
+    return put(decided, entry.slot, successor, entry.acted), credit
 
 
-def standardise_own(
-    advantage: jax.Array,
-    trainable: jax.Array,
-    policy: jax.Array,
-    num_policies: int,
-    axis_name: str | None = None,
-) -> jax.Array:
-    """Zero mean and unit variance over each policy's trainable rows; all arrays `[R]`.
+def estimate_credit(
+    bank: Bank,
+    pending: Pending,
+    decisions: Decisions,
+    outcomes: Outcomes,
+    params: CreditParams,
+    end: Successor,
+    discount_by_tick: bool,
+) -> tuple[Credit, jax.Array]:
+    """Advantages of the rollout's decisions, and of those that the one before left open.
 
-    A deviation below `1e-4` of the mean is taken to be that much: what differs less is rounding.
-    """
-
-    def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        weight = (trainable & (policy == k)).astype(jnp.float32)
-        _, mean, var = normalise.masked_moments(advantage, weight, axis_name)
-        return mean, jnp.sqrt(var)
-
-    mean, std = jax.vmap(moments)(jnp.arange(num_policies))
-    policy = jnp.minimum(policy, num_policies - 1)  # rows of frozen policies are not trainable
-    std = jnp.maximum(std + normalise.EPSILON, LEAST_DEVIATION * jnp.abs(mean))
-    return (advantage - mean[policy]) / std[policy]
-
-
-def explained_variance(
-    target: jax.Array, error: jax.Array, own: jax.Array, axis_name: str | None = None
-) -> jax.Array:
-    """`1 - Var(error) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
+    Of a tick nothing is kept but its lanes, so slots that wait cost next to nothing.
 
     Args:
-        target: `[R]`, what V is trained on.
-        error: `[R]`, that minus V.
-        own: `[R, K]` bool, the rows of each policy.
-        axis_name: of the devices that rows are spread over.
-    """
-
-    def one_policy(weight: jax.Array) -> jax.Array:
-        _, _, target_var = normalise.masked_moments(target, weight, axis_name)
-        _, _, error_var = normalise.masked_moments(error, weight, axis_name)
-        varies = target_var > 1e-12
-        return jnp.where(varies, 1.0 - error_var / jnp.where(varies, target_var, 1.0), 0.0)
-
-    return jax.vmap(one_policy, in_axes=1)(own.astype(jnp.float32))
-
-
-def discounted_returns(
-    trace: jax.Array,
-    life_start: jax.Array,
-    trained: jax.Array,
-    reward: jax.Array,
-    discount: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """Discounted sums of decision rewards since the start of each life.
-
-    Args:
-        trace: `[E, A]`, the sums before the first entry, discounted to it.
-        life_start: `[T, E, A]` bool.
-        trained: `[T, E, A]` bool; other entries leave the sums as they are.
-        reward: `[T, E, A]`, per decision.
-        discount: `[T, E, A]`, from each decision to the next.
+        bank: whose decisions they are.
+        pending: from the rollout before.
+        decisions: `[T, E, M]`.
+        outcomes: `[T, E, A]`.
+        params: of every member.
+        end: `[E, S]`, what lies ahead of the last tick.
+        discount_by_tick: see `own_timeline_gae`.
 
     Returns:
-        The sums after the last entry, discounted to what follows, and with every entry.
+        Credit of the rows `[R]` of a `DecisionTable`, and the row that each slot leaves open,
+        `[E, S]` int; -1 where there is none.
     """
+    num_pending, size = end.value.size, decisions.acted.size
+    row = num_pending + jnp.arange(size, dtype=jnp.int32).reshape(decisions.acted.shape)
 
-    def step(trace: jax.Array, row: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        life_start, trained, reward, discount = row
-        total = jnp.where(life_start, 0.0, trace) + reward
-        return jnp.where(trained, discount * total, trace), total
+    def decided(decisions: Decisions) -> dict[str, jax.Array]:
+        of = params.of(decisions.member)
+        return {"acted": decisions.acted, "value": decisions.value, **of._asdict()}
 
-    return jax.lax.scan(step, trace, (life_start, trained, reward, discount))
+    def go_back(carry: tuple[Successor, jax.Array], entry: TimelineEntry, row: jax.Array):
+        successor, credit = own_timeline_gae(carry[0], entry, discount_by_tick)
+        opened = put(row, entry.slot, carry[1], entry.acted & ~credit.closed)
+        return (successor, opened), credit
+
+    def tick(carry: tuple[Successor, jax.Array], x: tuple[Any, ...]):
+        decisions, outcome, row = x
+        own = bank.interface.own
+        reward, holder = own(outcome.reward), bank.members(outcome.player)[0]
+        entry = TimelineEntry(
+            reward=reward,
+            reward_sum=reward,
+            ticks=jnp.ones_like(holder),
+            terminated=own(outcome.terminated),
+            truncated=own(outcome.truncated),
+            final_value=own(outcome.final_value),
+            gamma_held=_look_up(params.gamma, holder),
+            slot=decisions.slot,
+            **decided(decisions),
+        )
+        return go_back(carry, entry, row)
+
+    none = jnp.full(end.closed.shape, -1, jnp.int32)
+    carry, credit = jax.lax.scan(tick, (end, none), (decisions, outcomes, row), reverse=True)
+    no_edge = jnp.zeros_like(end.closed)
+    first = TimelineEntry(
+        reward=pending.reward,
+        reward_sum=pending.reward_sum,
+        ticks=pending.ticks,
+        terminated=no_edge,
+        truncated=no_edge,
+        final_value=jnp.zeros_like(end.value),
+        gamma_held=_look_up(params.gamma, pending.decisions.member),
+        **decided(pending.decisions),
+    )
+    own_row = jnp.arange(num_pending, dtype=jnp.int32).reshape(none.shape)
+    (_, opened), of_pending = go_back(carry, first, own_row)
+    joined = jax.tree.map(lambda x, y: jnp.concatenate([x.ravel(), y.ravel()]), of_pending, credit)
+    return joined, opened
 
 
-def _life_end(entry: Timeline) -> Tail:
+def _life_end(entry: TimelineEntry) -> Successor:
     value = jnp.where(entry.terminated, 0.0, entry.final_value)
     return _next_decision(value, jnp.zeros_like(value), jnp.ones_like(entry.terminated))
 
 
-def _next_decision(value: jax.Array, advantage: jax.Array, closed: jax.Array) -> Tail:
+def _next_decision(value: jax.Array, advantage: jax.Array, closed: jax.Array) -> Successor:
     zero = jnp.zeros_like(value)
-    return Tail(zero, zero, jnp.zeros_like(value, dtype=jnp.int32), value, advantage, closed)
+    return Successor(zero, zero, jnp.zeros_like(value, dtype=jnp.int32), value, advantage, closed)
+
+
+def _look_up(x: jax.Array, member: jax.Array) -> jax.Array:
+    """Look `x [K]` up at `member`, which may be beyond the last."""
+    if x.size == 1:
+        return jnp.broadcast_to(x[0], member.shape)
+    return x[jnp.minimum(member, x.size - 1)]

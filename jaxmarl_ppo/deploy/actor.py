@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 Rows = dict[str, jax.Array]  # [B, ...] each, as `Signature.inputs` says
 
 
-class Seat(NamedTuple):
+class AgentShape(NamedTuple):
     """What one agent sees and does, in its own widths."""
 
     slot: int
@@ -31,7 +31,7 @@ class Signature:
 
     policy: str
     env: str
-    seats: Mapping[str, Seat]  # by agent
+    agent_shapes: Mapping[str, AgentShape]  # by agent
     feature_shape: tuple[int, ...]
     num_actions: int
     continuous: bool
@@ -58,29 +58,31 @@ class Signature:
             rows["reset"] = ((), "bool")
         return rows
 
-    def of(self, seat: Seat | None) -> "Signature":
+    def of(self, agent_shape: AgentShape | None) -> "Signature":
         """The same in the widths of one agent; None for the widest."""
-        if seat is None:
+        if agent_shape is None:
             return self
-        return replace(self, feature_shape=seat.feature_shape, num_actions=seat.num_actions)
+        return replace(
+            self, feature_shape=agent_shape.feature_shape, num_actions=agent_shape.num_actions
+        )
 
-    def seat(self, agent: Any) -> Seat | None:
+    def agent_shape(self, agent: Any) -> AgentShape | None:
         """The agent that a call is about; None where every row says its own.
 
         Raises:
             ValueError: it is unknown, or has to be given and is not.
         """
-        names = ", ".join(self.seats)
+        names = ", ".join(self.agent_shapes)
         if agent is None and self.asks_agent:
             raise ValueError(
                 f"policy {self.policy!r} acts differently for each of its agents: pass agent=, "
                 f"one of {names}, or an array of their slots"
             )
-        if isinstance(agent, str) and agent not in self.seats:
+        if isinstance(agent, str) and agent not in self.agent_shapes:
             raise ValueError(
                 f"policy {self.policy!r} does not play agent {agent!r}; it plays {names}"
             )
-        slots = [seat.slot for seat in self.seats.values()]
+        slots = [agent_shape.slot for agent_shape in self.agent_shapes.values()]
         # The values of an array on a device are not looked at: that would wait for it.
         known = agent is None or isinstance(agent, str | jax.Array) or np.isin(agent, slots).all()
         if not known:
@@ -88,8 +90,8 @@ class Signature:
                 f"policy {self.policy!r} plays {names} in the slots {slots}, got agent={agent!r}"
             )
         if not self.asks_agent:
-            return next(iter(self.seats.values()))
-        return self.seats[agent] if isinstance(agent, str) else None
+            return next(iter(self.agent_shapes.values()))
+        return self.agent_shapes[agent] if isinstance(agent, str) else None
 
     def check(self, given: Mapping[str, Any], hidden: tuple[Any, ...]) -> None:
         """Compare shapes with what the policy takes.
@@ -123,21 +125,21 @@ class Signature:
                 f"observations of shape {features}; begin with initial_hidden({batch_shape})"
             )
 
-    def rows(self, given: Mapping[str, jax.Array], seat: Seat | None) -> Rows:
+    def rows(self, given: Mapping[str, jax.Array], agent_shape: AgentShape | None) -> Rows:
         """All inputs as flat rows of full width, what is not given filled in."""
-        own = self.of(seat).inputs
+        own = self.of(agent_shape).inputs
         features = given["features"]
         batch_shape = features.shape[: features.ndim - len(self.feature_shape)]
 
         def default(name: str) -> jax.Array | np.ndarray:
             if name == "agent":
-                assert seat is not None  # else every row says its own
-                return np.array(seat.slot)
+                assert agent_shape is not None  # else every row says its own
+                return np.array(agent_shape.slot)
             if name == "action_mask":
-                counts = np.zeros(1 + max(one.slot for one in self.seats.values()), np.int32)
-                for one in self.seats.values():
+                counts = np.zeros(1 + max(one.slot for one in self.agent_shapes.values()), np.int32)
+                for one in self.agent_shapes.values():
                     counts[one.slot] = one.num_actions
-                slot = given["agent"] if seat is None else seat.slot
+                slot = given["agent"] if agent_shape is None else agent_shape.slot
                 return jnp.arange(own[name][0][0]) < jnp.asarray(counts)[slot][..., None]
             return np.zeros(own[name][0], own[name][1])
 
@@ -165,7 +167,7 @@ class Actor:
     @property
     def agents(self) -> tuple[str, ...]:
         """The agents that it can play."""
-        return tuple(self.signature.seats)
+        return tuple(self.signature.agent_shapes)
 
     def __repr__(self) -> str:
         signature = self.signature
@@ -224,10 +226,10 @@ class Actor:
         Raises:
             ValueError: a shape that does not fit, or something missing or without effect.
         """
-        given, held, seat = self._given(
+        given, held, agent_shape = self._given(
             observation, hidden, action_mask, agent, prev_action, prev_reward, reset, acting
         )
-        return self._act(self.params, given, held, _check_key(key), seat)
+        return self._act(self.params, given, held, _check_key(key), agent_shape)
 
     def _given(
         self,
@@ -239,7 +241,7 @@ class Actor:
         prev_reward: ArrayLike | None,
         reset: ArrayLike | None,
         acting: ArrayLike | None = None,
-    ) -> tuple[dict[str, Any], tuple[Any, ...], Seat | None]:
+    ) -> tuple[dict[str, Any], tuple[Any, ...], AgentShape | None]:
         """Arguments as arrays, checked."""
         named = {
             "features": observation,
@@ -253,19 +255,19 @@ class Actor:
         given = {name: _array(x) for name, x in named.items() if x is not None}
         held = tuple(_array(x) for x in hidden)
         signature, first = self.signature, isinstance(reset, bool | np.bool_) and reset
-        seat = signature.seat(agent)
+        agent_shape = signature.agent_shape(agent)
         for name in ("prev_action", "prev_reward"):
             if getattr(signature, name) and name not in given and not first:
                 raise ValueError(
                     f"policy {signature.policy!r} was trained with {name}: pass {name}=, or "
                     "reset=True where all rows decide for the first time"
                 )
-        signature.of(seat).check(given, held)
-        return given, held, seat
+        signature.of(agent_shape).check(given, held)
+        return given, held, agent_shape
 
     @functools.cached_property
     def _act(self) -> Any:
-        return jax.jit(self._act_batch, static_argnames=("seat",))
+        return jax.jit(self._act_batch, static_argnames=("agent_shape",))
 
     def _act_batch(
         self,
@@ -273,13 +275,13 @@ class Actor:
         given: dict[str, jax.Array],
         hidden: tuple[jax.Array, ...],
         key: jax.Array | None,
-        seat: Seat | None,
+        agent_shape: AgentShape | None,
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         signature, acting = self.signature, given.get("acting")
-        inputs, flat, batch_shape = self._flatten(given, hidden, seat)
+        inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
         action, moved = self.decide(params, inputs, flat, key)
         if signature.continuous:
-            action = action[:, : signature.of(seat).num_actions]
+            action = action[:, : signature.of(agent_shape).num_actions]
         moved = [x.reshape(h.shape) for x, h in zip(moved, hidden, strict=True)]
         if acting is not None:
             acting = jnp.broadcast_to(acting.astype(bool), batch_shape)
@@ -288,7 +290,10 @@ class Actor:
         return action.reshape(*batch_shape, *action.shape[1:]), tuple(moved)
 
     def _flatten(
-        self, given: dict[str, jax.Array], hidden: tuple[jax.Array, ...], seat: Seat | None
+        self,
+        given: dict[str, jax.Array],
+        hidden: tuple[jax.Array, ...],
+        agent_shape: AgentShape | None,
     ) -> tuple[Rows, list[jax.Array], tuple[int, ...]]:
         """Inputs and memory as rows, and the batch shape that they had."""
         features = given["features"]
@@ -298,7 +303,7 @@ class Actor:
             h.reshape(size, *x.shape).astype(x.dtype)
             for h, x in zip(hidden, self.signature.hidden, strict=True)
         ]
-        return self.signature.rows(given, seat), flat, batch_shape
+        return self.signature.rows(given, agent_shape), flat, batch_shape
 
 
 def pad_rows(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -14,8 +14,8 @@ from jaxmarl_ppo.deploy.actor import Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.bank import PolicyBank
-from jaxmarl_ppo.types import Policies
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
+from jaxmarl_ppo.types import PolicyStack
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -34,7 +34,7 @@ class ExportablePolicy(Protocol):
         ...
 
     @property
-    def bank(self) -> PolicyBank:
+    def network(self) -> StackedNetwork:
         """The network and its distribution."""
         ...
 
@@ -44,7 +44,7 @@ class ExportablePolicy(Protocol):
         ...
 
     @property
-    def params(self) -> Policies:
+    def params(self) -> PolicyStack:
         """Parameters and normalisers, `[1, ...]`."""
         ...
 
@@ -145,7 +145,7 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     Raises:
         ValueError: they differ.
     """
-    fine = getattr(policy.bank.network, "dtype", "float32") == "float32"
+    fine = getattr(policy.network.module, "dtype", "float32") == "float32"
     fine &= jax.default_backend() == "cpu"
     rounding = FINE_ROUNDING if fine else COARSE_ROUNDING
     batch = exported.batch
@@ -180,9 +180,9 @@ def random_inputs(
 ) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Inputs by name, and memory: of any of the policy's agents, in full width."""
     signature, rng = policy.signature, np.random.default_rng(num_rows)
-    seats = list(signature.seats.values())
-    which = rng.integers(len(seats), size=num_rows)
-    counts = np.array([seat.num_actions for seat in seats])[which]
+    agent_shapes = list(signature.agent_shapes.values())
+    which = rng.integers(len(agent_shapes), size=num_rows)
+    counts = np.array([agent_shape.num_actions for agent_shape in agent_shapes])[which]
 
     def draw(shape: tuple[int, ...], dtype: str) -> np.ndarray:
         if dtype == "bool":
@@ -196,7 +196,9 @@ def random_inputs(
     mask[np.arange(num_rows), rng.integers(counts)] = True
     mask &= np.arange(signature.num_actions) < counts[:, None]
     if "agent" in inputs:
-        inputs["agent"] = np.array([seat.slot for seat in seats], np.int32)[which]
+        inputs["agent"] = np.array([agent_shape.slot for agent_shape in agent_shapes], np.int32)[
+            which
+        ]
     moments = policy.params.obs_moments
     if moments is not None:
         own = (0, *(slice(size) for size in signature.feature_shape))
@@ -223,7 +225,7 @@ def _prefers(
     largest = np.max(np.abs(scores), axis=-1, where=legal, initial=0.0)
     if key is None:
         return ~(scores[each, ours] - scores[each, theirs] <= rounding * largest)
-    distribution = policy.bank.distribution
+    distribution = policy.network.distribution
     assert isinstance(distribution, MaskedCategorical)  # as actions are discrete
     sums = np.asarray(distribution.cumulative(outputs, mask))
     sums = np.insert(sums / sums[:, -1:], 0, 0.0, axis=1)

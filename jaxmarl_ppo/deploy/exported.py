@@ -1,4 +1,4 @@
-"""Policies that act: on batches of any shape, and from one file that needs nothing but JAX.
+"""PolicyStack that act: on batches of any shape, and from one file that needs nothing but JAX.
 
 >>> bob = load_exported("bob.jaxexport")
 >>> action, hidden = bob.act(observation, bob.initial_hidden(len(observation)))
@@ -32,7 +32,7 @@ import jax
 import jax.export
 import jax.numpy as jnp
 
-from jaxmarl_ppo.deploy.actor import Actor, Rows, Seat, Signature
+from jaxmarl_ppo.deploy.actor import Actor, AgentShape, Rows, Signature
 
 FORMAT = 1
 HEADER, PROGRAMS = "header.json", ("greedy", "sampled")
@@ -104,7 +104,9 @@ def pack(
         "format": FORMAT,
         "policy": signature.policy,
         "env": signature.env,
-        "agents": {name: seat._asdict() for name, seat in signature.seats.items()},
+        "agents": {
+            name: agent_shape._asdict() for name, agent_shape in signature.agent_shapes.items()
+        },
         "inputs": {
             name: {"shape": [batch, *shape], "dtype": dtype}
             for name, (shape, dtype) in signature.inputs.items()
@@ -142,9 +144,11 @@ def unpack(content: bytes, where: str) -> ExportedPolicy:
     signature = Signature(
         policy=header["policy"],
         env=header["env"],
-        seats={
-            name: Seat(seat["slot"], tuple(seat["feature_shape"]), seat["num_actions"])
-            for name, seat in header["agents"].items()
+        agent_shapes={
+            name: AgentShape(
+                agent_shape["slot"], tuple(agent_shape["feature_shape"]), agent_shape["num_actions"]
+            )
+            for name, agent_shape in header["agents"].items()
         },
         feature_shape=inputs["features"][1:],
         num_actions=inputs["action_mask"][1],

@@ -21,16 +21,16 @@ from numpy.typing import ArrayLike
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.deploy.actor import Actor, Rows, Seat, Signature, pad_rows
+from jaxmarl_ppo.deploy.actor import Actor, AgentShape, Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.distributions import squash
 from jaxmarl_ppo.ops import running_moments as normalise
-from jaxmarl_ppo.policies.agent_interface import AgentInputs, space_width
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.agent_interface import AgentInterface, space_width
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.runs.run_folder import load_run
-from jaxmarl_ppo.types import Policies, Population, PyTree
+from jaxmarl_ppo.types import PolicyStack, Population, PyTree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,16 +39,16 @@ class Policy(Actor):
 
     Attributes:
         signature: what it takes and returns.
-        bank: a bank of this policy alone.
-        encoder: how the bank sees the environment.
+        network: of this policy alone.
+        interface: how it sees the environment.
         bounds: of continuous actions, low and high, `[slots, N]` each, by slot.
     """
 
     signature: Signature
-    bank: PolicyBank
-    encoder: AgentInputs
+    network: StackedNetwork
+    interface: AgentInterface
     bounds: tuple[np.ndarray, np.ndarray]
-    params: Policies  # [1, ...]
+    params: PolicyStack  # [1, ...]
 
     @classmethod
     def load(
@@ -62,7 +62,7 @@ class Policy(Actor):
         network: nn.Module | None = None,
         config: TrainConfig | None = None,
     ) -> "Policy":
-        """One policy of a finished run.
+        """Load one policy of a finished run.
 
         Args:
             run_dir: the run's folder.
@@ -89,37 +89,36 @@ class Policy(Actor):
         policy: str | None = None,
         agent: str | None = None,
     ) -> "Policy":
-        """The same out of memory, such as of `TrainResult.population`; see `load`."""
+        """Take one policy out of memory, such as of `TrainResult.population`; see `load`."""
         env, players = learner.env, learner.players
         slot = None if agent is None else env.agent_index(agent)
         player = _find_player(learner, population, policy, slot)
-        index = next(
-            index
-            for index, seats in enumerate(players.banks)
-            if 0 <= player - seats.first_player < seats.bank.num_policies
+        index, bank = next(
+            (index, bank) for index, bank in enumerate(players.banks) if player in bank.players
         )
-        seats = players.banks[index]
-        row = player - seats.first_player
-        bank = dataclasses.replace(seats.bank, num_policies=1)
+        member = player - bank.first_player
+        network = dataclasses.replace(bank.network, num_members=1)
+        interface = bank.interface
         slots = _slots(learner, player) if slot is None else (slot,)
-        bounds = _bounds(seats.encoder)
-        hidden = jax.tree.leaves(jax.eval_shape(lambda: bank.initial_hidden((1,))))
-        agents = {env.agents[slot]: _seat(learner, seats.encoder, slot) for slot in slots}
-        shapes = [seat.feature_shape for seat in agents.values()]
+        bounds = _bounds(interface)
+        hidden = jax.tree.leaves(jax.eval_shape(lambda: network.initial_hidden((1,))))
+        agents = {env.agents[slot]: _agent_shape(learner, interface, slot) for slot in slots}
+        widths = [agent.feature_shape for agent in agents.values()]
         signature = Signature(
             policy=players.names[player],
             env=env.name,
-            seats=agents,
-            feature_shape=tuple(max(sizes) for sizes in zip(*shapes, strict=True)),
-            num_actions=max(seat.num_actions for seat in agents.values()),
-            continuous=seats.encoder.continuous,
-            asks_agent=_asks_agent(seats.encoder, list(agents.values()), bounds),
-            prev_action=seats.encoder.prev_action,
-            prev_reward=seats.encoder.prev_reward,
+            agent_shapes=agents,
+            feature_shape=tuple(max(sizes) for sizes in zip(*widths, strict=True)),
+            num_actions=max(agent.num_actions for agent in agents.values()),
+            continuous=interface.continuous,
+            asks_agent=_asks_agent(interface, list(agents.values()), bounds),
+            prev_action=interface.prev_action,
+            prev_reward=interface.prev_reward,
             hidden=tuple(jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in hidden),
         )
-        stack = jax.tree.map(lambda x: jnp.asarray(x[row : row + 1]), population.banks[index])
-        return cls(signature, bank, seats.encoder, bounds, stack)
+        own = slice(member, member + 1)
+        stack = jax.tree.map(lambda x: jnp.asarray(x[own]), population.banks[index])
+        return cls(signature, network, interface, bounds, stack)
 
     def value(
         self,
@@ -138,15 +137,15 @@ class Policy(Actor):
         Raises:
             ValueError: as `act`, or the critic sees more than the policy is given.
         """
-        if self.encoder.joint_width:
+        if self.interface.joint_width:
             raise ValueError(
                 f"policy {self.signature.policy!r} has a centralised critic, which sees what all "
                 "agents see; it can act, but has no value of one observation"
             )
-        given, held, seat = self._given(
+        given, held, agent_shape = self._given(
             observation, hidden, None, agent, prev_action, prev_reward, reset
         )
-        return self._value(self.params, given, held, seat)
+        return self._value(self.params, given, held, agent_shape)
 
     def export(
         self,
@@ -178,21 +177,21 @@ class Policy(Actor):
     ) -> tuple[jax.Array, list[jax.Array]]:
         """See `Actor.decide`."""
         moved, outputs, _ = self.forward(params, inputs, hidden)
-        mask = pad_rows(inputs["action_mask"], (self.encoder.action_width,))
-        distribution = self.bank.distribution
+        mask = pad_rows(inputs["action_mask"], (self.interface.action_width,))
+        distribution = self.network.distribution
         if key is None:
             action = distribution.mode(outputs, mask)
         else:
             action = distribution.sample(
                 distribution.noise(key, (outputs.shape[0],)), outputs, mask
             )
-        if not self.encoder.continuous:
+        if not self.interface.continuous:
             return action.astype(jnp.int32), moved
         low, high = self._own_bounds(inputs)
         return squash(action, low, high)[:, : self.signature.num_actions], moved
 
     def forward(
-        self, params: Policies, inputs: Rows, hidden: list[jax.Array]
+        self, params: PolicyStack, inputs: Rows, hidden: list[jax.Array]
     ) -> tuple[list[jax.Array], jax.Array, jax.Array]:
         """What the network says about rows `[B, ...]`.
 
@@ -205,49 +204,44 @@ class Policy(Actor):
             `(hidden, distribution inputs [B, N], value [B])`.
         """
         num_rows = inputs["features"].shape[0]
-        fresh = inputs.get("reset", jnp.zeros(num_rows, bool))
-        shape = jax.eval_shape(lambda: self.bank.initial_hidden((1,)))
+        is_first = inputs.get("reset", jnp.zeros(num_rows, bool))
+        shape = jax.eval_shape(lambda: self.network.initial_hidden((1,)))
         held = jax.tree.unflatten(jax.tree.structure(shape), [h[:, None] for h in hidden])
         everyone, policy = jnp.ones((num_rows, 1), bool), jnp.zeros((num_rows, 1), jnp.int32)
-        x = self._encode(inputs, fresh)[:, None]
-        moved, _, outputs, value = self.bank.forward(
-            params, policy, held, x, fresh[:, None], everyone, fixed=(0,)
+        x = self._encode(inputs, is_first)[:, None]
+        moved, _, outputs, value = self.network.forward(
+            params, policy, held, x, is_first[:, None], everyone, fixed=(0,)
         )
         return [h[:, 0] for h in jax.tree.leaves(moved)], outputs[:, 0], value[:, 0]
 
-    def _encode(self, inputs: Rows, fresh: jax.Array) -> jax.Array:
-        """Network inputs `[B, D]`.
+    def _encode(self, inputs: Rows, is_first: jax.Array) -> jax.Array:
+        """Build the network inputs `[B, D]`.
 
         What a centralised critic sees besides is left at zero: the actor does not see it.
         """
-        encoder = self.encoder
-        features = pad_rows(inputs["features"], encoder.feature_shape)
-        if len(encoder.feature_shape) > 1:
+        interface = self.interface
+        features = pad_rows(inputs["features"], interface.feature_shape)
+        if len(interface.feature_shape) > 1:
             return features
-        prev_action = prev_reward = agent_id = joint = None
-        if encoder.prev_action:
-            prev_action = jnp.where(fresh[:, None], 0.0, self._encode_action(inputs))
-        if encoder.prev_reward:
-            prev_reward = jnp.where(fresh, 0.0, inputs["prev_reward"])[:, None]
-        if encoder.agent_id:
-            agent_id = jax.nn.one_hot(self._slot(inputs), encoder.num_agents)
-        if encoder.joint_width:
-            joint = jnp.zeros((features.shape[0], encoder.joint_width))
-        return encoder.join(features, prev_action, prev_reward, agent_id, joint)
+        last_action = self._last_action(inputs) if interface.prev_action else None
+        joint = jnp.zeros(interface.joint_width)
+        return interface.encode(
+            features, is_first, last_action, inputs.get("prev_reward"), self._slot(inputs), joint
+        )
 
-    def _encode_action(self, inputs: Rows) -> jax.Array:
-        """The previous action as one-hot, or from its bounds to [-1, 1]."""
+    def _last_action(self, inputs: Rows) -> jax.Array:
+        """Scale the previous action from its bounds to [-1, 1]; a discrete one stays a number."""
         action = inputs["prev_action"]
-        if not self.encoder.continuous:
-            return jax.nn.one_hot(action, self.encoder.action_width)
+        if not self.interface.continuous:
+            return action
         low, high = self._own_bounds(inputs)
-        action = pad_rows(action, (self.encoder.action_width,))
+        action = pad_rows(action, (self.interface.action_width,))
         width = jnp.where(high > low, high - low, 1.0)
         return jnp.where(high > low, 2.0 * (action - low) / width - 1.0, 0.0)
 
     def _slot(self, inputs: Rows) -> jax.Array:
         """`[B]` int."""
-        first = next(iter(self.signature.seats.values())).slot
+        first = next(iter(self.signature.agent_shapes.values())).slot
         num_rows = inputs["features"].shape[0]
         return inputs.get("agent", jnp.full(num_rows, first, jnp.int32))
 
@@ -259,16 +253,16 @@ class Policy(Actor):
 
     @functools.cached_property
     def _value(self) -> Any:
-        return jax.jit(self._value_batch, static_argnames=("seat",))
+        return jax.jit(self._value_batch, static_argnames=("agent_shape",))
 
     def _value_batch(
         self,
-        params: Policies,
+        params: PolicyStack,
         given: dict[str, jax.Array],
         hidden: tuple[jax.Array, ...],
-        seat: Seat | None,
+        agent_shape: AgentShape | None,
     ) -> jax.Array:
-        inputs, flat, batch_shape = self._flatten(given, hidden, seat)
+        inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
         value = self.forward(params, inputs, flat)[2]
         if params.return_moments is not None:
             value *= normalise.deviation(params.return_moments)[0]
@@ -312,32 +306,32 @@ def _slots(learner: Learner, player: int) -> tuple[int, ...]:
     return tuple(slot for slot, drawn in candidates if policies & set(drawn))
 
 
-def _seat(learner: Learner, encoder: AgentInputs, slot: int) -> Seat:
+def _agent_shape(learner: Learner, interface: AgentInterface, slot: int) -> AgentShape:
     env, env_params = learner.env, learner.env_params
-    agent, shape = env.agents[slot], encoder.feature_shape
+    agent, shape = env.agents[slot], interface.feature_shape
     space = env.observation_space(agent, env_params)
     own = (space.size,) if len(shape) == 1 else shape
     if len(space.shape) == len(shape):
         own = tuple(space.shape)
-    return Seat(slot, own, space_width(env.action_space(agent, env_params)))
+    return AgentShape(slot, own, space_width(env.action_space(agent, env_params)))
 
 
-def _bounds(encoder: AgentInputs) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(interface: AgentInterface) -> tuple[np.ndarray, np.ndarray]:
     """Low and high by slot; zeros for discrete actions and slots that the bank does not cover."""
     tables = []
-    for bound in (encoder.action_low, encoder.action_high):
-        table = np.zeros((encoder.num_agents, encoder.action_width), np.float32)
+    for bound in (interface.action_low, interface.action_high):
+        table = np.zeros((interface.num_agents, interface.action_width), np.float32)
         if bound is not None:
-            table[np.array(encoder.slots)] = bound
+            table[np.array(interface.slots)] = bound
         tables.append(table)
     return tables[0], tables[1]
 
 
 def _asks_agent(
-    encoder: AgentInputs, seats: list[Seat], bounds: tuple[np.ndarray, np.ndarray]
+    interface: AgentInterface, agent_shapes: list[AgentShape], bounds: tuple[np.ndarray, np.ndarray]
 ) -> bool:
     """Whether the agents differ in anything that the policy depends on."""
-    slots = [seat.slot for seat in seats]
-    alike = all(seat[1:] == seats[0][1:] for seat in seats)
+    slots = [agent_shape.slot for agent_shape in agent_shapes]
+    alike = all(agent_shape[1:] == agent_shapes[0][1:] for agent_shape in agent_shapes)
     same_bounds = all((bound[slots] == bound[slots[0]]).all() for bound in bounds)
-    return len(seats) > 1 and (encoder.agent_id or not alike or not same_bounds)
+    return len(agent_shapes) > 1 and (interface.agent_id or not alike or not same_bounds)

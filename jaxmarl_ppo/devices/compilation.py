@@ -47,14 +47,14 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
     def start(key: jax.Array) -> tuple[TrainState, Metrics]:
         state = learner.init(key)
         # Copied, since leaves that share a buffer could not be donated.
-        metrics = metrics_lib.empty(learner.players, state.episode_stats, state.league)
+        metrics = metrics_lib.empty(learner.players, state.per_env.lives, state.population.league)
         return state, jax.tree.map(jnp.copy, metrics)
 
     takes_options = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)
     options = RUNS_ONCE if takes_options else None
     init = jax.jit(start, compiler_options=options).lower(key)
     state, metrics = init.out_info
-    specs = state_specs(state)
+    specs = state_specs()
     with ThreadPoolExecutor(1) as beside:
         # The compiler leaves Python free to trace the other function.
         compilation = beside.submit(init.compile)

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmarl_ppo.rollout.rollout import Rollout
-from jaxmarl_ppo.types import BankState, FrozenBank, PyTree, TrainState
+from jaxmarl_ppo.types import PyTree, TrainState
 
 AXIS = "devices"
 # Compiler options on a CPU. XLA keeps to vectors of 256 bits where a core has 512; others are not
@@ -44,8 +44,12 @@ class Devices:
         """Spread a state that lies on one device."""
         if self.num_devices == 1:
             return state
-        specs = state_specs(state)
-        shardings = jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), specs)
+        shardings = jax.tree.map(
+            lambda spec, part: jax.tree.map(lambda _: NamedSharding(self._mesh, spec), part),
+            state_specs(),
+            state,
+            is_leaf=lambda x: isinstance(x, PartitionSpec),
+        )
         # By way of the host, since each shape that a device slices is a program to compile. Copied,
         # since memory that something else owns could not be donated.
         return jax.device_put(jax.tree.map(_to_host, state), shardings, may_alias=False)
@@ -86,41 +90,25 @@ def _to_host(x: jax.Array) -> jax.Array | np.ndarray:
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 
-def state_specs(state: TrainState) -> TrainState:
-    """Which parts of a state are spread over devices: all that belongs to environments."""
+def state_specs() -> TrainState:
+    """Tell which parts of a state are spread over devices: all that belongs to environments."""
     return TrainState(
-        banks=tuple(_bank_specs(bank) for bank in state.banks),
-        league=SAME,
-        games=BY_ENV,
-        slots=BY_ENV,
-        episode_stats=BY_ENV,
+        population=SAME,
+        training=SAME,
+        per_env=BY_ENV,
         env_params=SAME,
         key=SAME,
         iteration=SAME,
     )
 
 
-def _bank_specs(bank: BankState | FrozenBank) -> Any:
-    if isinstance(bank, FrozenBank):
-        return SAME
-    return BankState(
-        policies=SAME,
-        opt_state=SAME,
-        kl_coef=SAME,
-        hyperparams=SAME,
-        pending=BY_ENV,
-        return_trace=BY_ENV,
-    )
-
-
 def rollout_specs() -> Rollout:
-    """The same of a rollout's record."""
+    """Tell which parts of a rollout's record are spread over devices, and along which axis."""
     return Rollout(
         decisions=BY_TICK_AND_ENV,
-        lanes=BY_TICK_AND_ENV,
         outcomes=BY_TICK_AND_ENV,
         faults=BY_TICK_AND_ENV,
         bootstrap_value=BY_ENV,
         start_hidden=BY_ENV,
-        followed=BY_ENV,
+        tracker=BY_ENV,
     )

@@ -14,26 +14,26 @@ from flax import struct
 
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.ops.trees import where_rows
+from jaxmarl_ppo.rollout.act import act
+from jaxmarl_ppo.rollout.episode_stats import add_tick, no_sums
 from jaxmarl_ppo.rollout.noise import draw_noise
-from jaxmarl_ppo.rollout.rollout import Answer, act, begin_lives, init_slots, step
-from jaxmarl_ppo.types import Population, PyTree, Slots
+from jaxmarl_ppo.rollout.start import init_rollout_state
+from jaxmarl_ppo.rollout.step import StepOutput, begin_lives, step
+from jaxmarl_ppo.types import EpisodeSums, Population, PyTree, RolloutState
 
 MAX_TICKS = 10_000  # of an episode in an environment that names no horizon
 
 
-class EpisodeTotals(struct.PyTreeNode):
-    """What each agent slot gathered in each episode."""
+class EpisodeTotals(EpisodeSums):
+    """What each agent slot gathered in each episode, `[episodes, A]`, one environment each."""
 
-    returns: jax.Array  # [episodes, A]: undiscounted
-    lengths: jax.Array  # [episodes, A] int: ticks alive
-    lives: jax.Array  # [episodes, A] int: agents that the slot held, one after the other
-    metrics: dict[str, jax.Array]  # [episodes, A] each: sums of the environment's own
     finished: jax.Array  # [episodes] bool: False where the tick limit cut the episode off
     num_ticks: jax.Array  # () int: until the last episode was over
 
 
 class _Progress(struct.PyTreeNode):
-    slots: Slots
+    state: RolloutState
     totals: EpisodeTotals
 
 
@@ -114,55 +114,54 @@ def _play(
     greedy: bool,
     chosen: jax.Array | None,  # [episodes, A] int
 ) -> EpisodeTotals:
-    env, players, league = learner.env, learner.players, population.league
+    env, league = learner.env, population.league
+    # Who was chosen need not be whom the mapping gives the slot.
+    players = learner.players if chosen is None else learner.players.without_fixed_members()
     key_reset, key_ticks = split(key)
 
-    def play_tick(slots: Slots, key: jax.Array) -> tuple[Slots, Answer]:
+    def play_tick(state: RolloutState, key: jax.Array) -> tuple[RolloutState, StepOutput]:
         noise = draw_noise(players, (num_episodes,), key)
-        choice = act(players, population, slots, env_params, noise, greedy, chosen is None)
-        after, answer = step(env, env_params, slots, choice, noise)
-        after = begin_lives(players, league, slots.obs.alive, after, answer, noise)
-        return after if chosen is None else after.replace(player=chosen), answer
+        act_output = act(players, population, state, env_params, noise, greedy)
+        after, step_output = step(env, env_params, state, act_output, noise)
+        after = begin_lives(players, league, state.obs.alive, after, step_output, noise)
+        return after if chosen is None else after.replace(player=chosen), step_output
 
     def advance(now: _Progress) -> _Progress:
-        slots, answer = play_tick(now.slots, fold_in(key_ticks, now.totals.num_ticks))
-        totals = _count(now.totals, now.slots.obs.alive, answer)
-        return _Progress(slots, totals)
+        state, step_output = play_tick(now.state, fold_in(key_ticks, now.totals.num_ticks))
+        return _Progress(state, _count(now.totals, now.state.obs.alive, step_output))
 
     def goes_on(now: _Progress) -> jax.Array:
         return ~now.totals.finished.all() & (now.totals.num_ticks < limit)
 
-    slots = init_slots(env, env_params, players, league, key_reset, num_episodes)
+    state = init_rollout_state(env, env_params, players, league, key_reset, num_episodes)
     if chosen is not None:
-        slots = slots.replace(player=chosen)
-    answer = jax.eval_shape(play_tick, slots, key_ticks)[1]
-    zeros = jnp.zeros(slots.fresh.shape)
-    none = jnp.zeros(slots.fresh.shape, jnp.int32)
+        state = state.replace(player=chosen)
+    step_output = jax.eval_shape(play_tick, state, key_ticks)[1]
+    none = no_sums(state.is_first.shape, step_output.info.get("metrics", {}))
     totals = EpisodeTotals(
-        returns=zeros,
-        lengths=none,
-        lives=none,
-        metrics=dict.fromkeys(answer.info.get("metrics", {}), zeros),
+        none.returns,
+        none.lengths,
+        none.lives,
+        none.metrics,
         finished=jnp.zeros(num_episodes, bool),
         num_ticks=jnp.zeros((), jnp.int32),
     )
-    end = jax.lax.while_loop(goes_on, advance, _Progress(slots, totals))
-    cut_off = end.slots.obs.alive & ~end.totals.finished[:, None]
+    end = jax.lax.while_loop(goes_on, advance, _Progress(state, totals))
+    cut_off = end.state.obs.alive & ~end.totals.finished[:, None]
     return end.totals.replace(lives=end.totals.lives + cut_off)
 
 
-def _count(totals: EpisodeTotals, alive: jax.Array, answer: Answer) -> EpisodeTotals:
+def _count(totals: EpisodeTotals, alive: jax.Array, step_output: StepOutput) -> EpisodeTotals:
     """Add a tick where the first episode is not over; `alive [E, A]` is from before the tick."""
-    playing = ~totals.finished[:, None]
-
-    def add(total: jax.Array, x: jax.Array) -> jax.Array:
-        return jnp.where(playing, total + x, total)
-
+    ended = step_output.terminated | step_output.truncated
+    sums = EpisodeSums(totals.returns, totals.lengths, totals.lives, totals.metrics)
+    added = add_tick(sums, step_output.reward, alive, ended, step_output.info.get("metrics", {}))
+    sums = where_rows(totals.finished, sums, added)
     return EpisodeTotals(
-        returns=add(totals.returns, answer.reward),
-        lengths=add(totals.lengths, alive),
-        lives=add(totals.lives, answer.terminated | answer.truncated),
-        metrics=jax.tree.map(add, totals.metrics, answer.info.get("metrics", {})),
-        finished=totals.finished | answer.info["episode_over"],
+        sums.returns,
+        sums.lengths,
+        sums.lives,
+        sums.metrics,
+        finished=totals.finished | step_output.info["episode_over"],
         num_ticks=totals.num_ticks + 1,
     )

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo.ops.collectives import all_any, all_sum
-from jaxmarl_ppo.policies.snapshot_pools import PoolSeats
-from jaxmarl_ppo.types import BankState, FrozenBank, Games, League, Outcomes, Policies, Pool
+from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
+from jaxmarl_ppo.types import League, Outcomes, PolicyStack, Pool, RunningGames
 
 # Results fade, so that ratings follow policies that learn: after this many iterations by e.
 MEMORY_ITERATIONS = 50.0
@@ -18,8 +18,8 @@ MEMORY_ITERATIONS = 50.0
 MIN_GAMES = 100.0
 
 
-def init_league(num_players: int, pools: tuple[PoolSeats, ...]) -> League:
-    """No results; in each pool one snapshot of the beginning."""
+def init_league(num_players: int, pools: tuple[SnapshotPool, ...]) -> League:
+    """Begin with no results, and in each pool one snapshot of the beginning."""
     zero, none = jnp.zeros(()), jnp.zeros((), jnp.int32)
     results = jnp.zeros((num_players, num_players))
     return League(
@@ -41,32 +41,32 @@ def init_league(num_players: int, pools: tuple[PoolSeats, ...]) -> League:
     )
 
 
-def init_games(counted: jax.Array) -> Games:
-    """Nothing played; `counted [E, A]` is False where an episode began before training did."""
-    return Games(
+def no_games(counted: jax.Array) -> RunningGames:
+    """Begin with nothing played; `counted [E, A]` is False where training began amid an episode."""
+    return RunningGames(
         returns=jnp.zeros(counted.shape),
         player=jnp.full(counted.shape, -1, jnp.int32),
         mixed=~counted,
     )
 
 
-def track_games(games: Games, outcomes: Outcomes) -> tuple[Games, Games]:
+def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, RunningGames]:
     """Follow every episode through a rollout, `[T, E, A]`.
 
     Returns:
         The totals of episodes that go on, and those of each episode on each tick.
     """
 
-    def tick(games: Games, outcome: Outcomes) -> tuple[Games, Games]:
+    def tick(games: RunningGames, outcome: Outcomes) -> tuple[RunningGames, RunningGames]:
         first = games.player < 0
         player = jnp.where(outcome.alive & first, outcome.player, games.player)
-        games = Games(
+        games = RunningGames(
             returns=games.returns + outcome.reward,
             player=player,
             mixed=games.mixed | (outcome.alive & (player != outcome.player)),
         )
         over = outcome.episode_over[:, None]
-        fresh = init_games(jnp.ones_like(games.mixed))
+        fresh = no_games(jnp.ones_like(games.mixed))
         return jax.tree.map(lambda x, y: jnp.where(over, x, y), fresh, games), games
 
     return jax.lax.scan(tick, games, outcomes)
@@ -74,8 +74,8 @@ def track_games(games: Games, outcomes: Outcomes) -> tuple[Games, Games]:
 
 def record_results(
     league: League,
-    pools: tuple[PoolSeats, ...],
-    games: Games,
+    pools: tuple[SnapshotPool, ...],
+    games: RunningGames,
     episode_over: jax.Array,
     axis_name: str | None = None,
 ) -> League:
@@ -118,37 +118,37 @@ def record_results(
         games=keep * league.games + count,
         pools=tuple(
             pool.replace(
-                wins=pool.wins + score[seats.origin] @ snapshots,
-                games=pool.games + count[seats.origin] @ snapshots,
+                wins=pool.wins + score[place.origin] @ snapshots,
+                games=pool.games + count[place.origin] @ snapshots,
             )
-            for pool, seats in zip(league.pools, pools, strict=True)
+            for pool, place in zip(league.pools, pools, strict=True)
         ),
     )
 
 
 def add_snapshots(
     league: League,
-    pools: tuple[PoolSeats, ...],
-    banks: tuple[BankState | FrozenBank, ...],
+    pools: tuple[SnapshotPool, ...],
+    stacks: tuple[PolicyStack, ...],
     playing: jax.Array,
     iteration: jax.Array,
     axis_name: str | None = None,
-) -> tuple[League, tuple[BankState | FrozenBank, ...]]:
+) -> tuple[League, tuple[PolicyStack, ...]]:
     """Take the snapshots that are due, where their place is free.
 
     Args:
         league: after `record_results`.
         pools: all of them.
-        banks: after the update.
+        stacks: of all banks, after the update.
         playing: `[E, A]`, who holds the slots of agents that are alive now; -1 elsewhere.
         iteration: `()`, how many have been done.
         axis_name: of the devices that environments are spread over.
     """
     # Without a barrier the compiler may compute a row a second time for its copy, and round it
     # otherwise: a snapshot is to be the policy to the bit.
-    states, new_banks = list(league.pools), list(jax.lax.optimization_barrier(banks))
-    for index, seats in enumerate(pools):
-        pool, spec = states[index], seats.spec
+    states, new_stacks = list(league.pools), list(jax.lax.optimization_barrier(stacks))
+    for index, place in enumerate(pools):
+        pool, spec = states[index], place.spec
         if spec.add_every is not None:
             due = iteration - pool.last_added >= spec.add_every
         else:
@@ -157,12 +157,11 @@ def add_snapshots(
             due &= pool.wins >= spec.add_at_win_rate * pool.games
         full = pool.count == spec.size
         entry = jnp.where(full, pool.oldest, pool.count)
-        player = seats.first_player + entry
+        player = place.first_player + entry
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
-        bank = new_banks[seats.bank]
-        policies = _copy_row(bank.policies, seats.origin_row, seats.first_row + entry, adds)
-        new_banks[seats.bank] = bank.replace(policies=policies)
+        stack, target = new_stacks[place.bank], place.first_member + entry
+        new_stacks[place.bank] = _copy_member(stack, place.origin_member, target, adds)
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(
             **{
@@ -179,10 +178,10 @@ def add_snapshots(
             wins=jnp.where(adds, 0.0, pool.wins),
             games=jnp.where(adds, 0.0, pool.games),
         )
-    return league.replace(pools=tuple(states)), tuple(new_banks)
+    return league.replace(pools=tuple(states)), tuple(new_stacks)
 
 
-def _copy_row(policies: Policies, source: int, target: jax.Array, wanted: jax.Array) -> Policies:
-    return jax.tree.map(
-        lambda x: x.at[target].set(jnp.where(wanted, x[source], x[target])), policies
-    )
+def _copy_member(
+    stack: PolicyStack, source: int, target: jax.Array, wanted: jax.Array
+) -> PolicyStack:
+    return jax.tree.map(lambda x: x.at[target].set(jnp.where(wanted, x[source], x[target])), stack)

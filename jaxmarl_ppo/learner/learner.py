@@ -10,36 +10,34 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.threefry import split
-from jaxmarl_ppo.learner import league_results as league_lib
+from jaxmarl_ppo.learner import league_results
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.ppo.bank_learner import BankLearner, Lesson
+from jaxmarl_ppo.ppo.bank_learner import BankLearner, UpdateReport
+from jaxmarl_ppo.rollout.episode_stats import no_sums
 from jaxmarl_ppo.rollout.faults import find_fault
-from jaxmarl_ppo.rollout.rollout import Rollout, init_slots, rollout
-from jaxmarl_ppo.rollout.start import stagger_episodes
+from jaxmarl_ppo.rollout.rollout import Rollout, rollout
+from jaxmarl_ppo.rollout.start import init_rollout_state, stagger_episodes
 from jaxmarl_ppo.types import (
-    BankState,
-    EpisodeStats,
-    FrozenBank,
-    Games,
-    League,
-    Policies,
+    PerEnv,
+    PolicyStack,
     Population,
     PyTree,
-    Slots,
+    RolloutState,
+    RunningLives,
     TrainState,
 )
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedPlayer:
+class LoadedMember:
     """What a policy starts from instead of fresh parameters."""
 
     bank: int
-    row: int
-    policy: Policies  # of that row
+    member: int
+    policy: PolicyStack  # of that member alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +48,9 @@ class Learner:
         env: the environment.
         env_params: its parameters.
         players: who can hold a slot.
-        banks: how each bank of `players` is trained; None for one in which nothing is.
+        trainers: how banks are trained, those in which anything is.
         num_envs: `E`, on all devices together.
-        num_devices: how many of them there are to be, see `parallel`.
+        num_devices: how many of them there are to be, see `devices.sharding`.
         num_steps: `T`.
         stagger_starts: begin the first episodes at different phases.
         rated: whether results between players are kept.
@@ -62,32 +60,36 @@ class Learner:
     env: MultiAgentEnv
     env_params: PyTree
     players: Players
-    banks: tuple[BankLearner | None, ...]
+    trainers: tuple[BankLearner, ...]
     num_envs: int
     num_devices: int
     num_steps: int
     stagger_starts: bool
     rated: bool
-    loaded: tuple[LoadedPlayer, ...] = ()
+    loaded: tuple[LoadedMember, ...] = ()
 
     def init(self, key: jax.Array) -> TrainState:
-        """Fresh parameters and fresh episodes."""
+        """Begin with fresh parameters and fresh episodes."""
         key, key_policies, key_envs, key_stagger = split(key, 4)
         population = self.init_population(key_policies)
-        league = population.league
-        slots = init_slots(self.env, self.env_params, self.players, league, key_envs, self.num_envs)
-        counted = jnp.ones(slots.fresh.shape, bool)
+        rollout_state = init_rollout_state(
+            self.env, self.env_params, self.players, population.league, key_envs, self.num_envs
+        )
+        counted = jnp.ones(rollout_state.is_first.shape, bool)
         if self.stagger_starts:
-            slots, counted = stagger_episodes(self.env, self.env_params, slots, key_stagger)
+            rollout_state, counted = stagger_episodes(
+                self.env, self.env_params, rollout_state, key_stagger
+            )
+        begun = [t.init(population.banks[t.index], rollout_state) for t in self.trainers]
         state = TrainState(
-            banks=tuple(
-                FrozenBank(stack) if bank is None else bank.init(stack, slots)
-                for bank, stack in zip(self.banks, population.banks, strict=True)
+            population=population,
+            training=tuple(training for training, _ in begun),
+            per_env=PerEnv(
+                rollout=rollout_state,
+                lives=self._init_lives(rollout_state, counted),
+                games=league_results.no_games(counted),
+                banks=tuple(carry for _, carry in begun),
             ),
-            league=league,
-            games=league_lib.init_games(counted),
-            slots=slots,
-            episode_stats=self._init_episode_stats(slots, counted),
             env_params=self.env_params,
             key=key,
             iteration=jnp.zeros((), jnp.int32),
@@ -96,48 +98,45 @@ class Learner:
         return jax.tree.map(jnp.copy, state)
 
     def init_population(self, key: jax.Array) -> Population:
-        """What every bank starts from; snapshots are those of their origin."""
-        keys = split(key, len(self.banks))
-        stacks = [seats.bank.init(key) for seats, key in zip(self.players.banks, keys, strict=True)]
-        for player in self.loaded:
-            stacks[player.bank] = jax.tree.map(
-                lambda x, y, row=player.row: x.at[row].set(y), stacks[player.bank], player.policy
+        """Begin every bank with what its members start from, snapshots with their origin's."""
+        keys = split(key, len(self.players.banks))
+        stacks = [
+            bank.network.init(key) for bank, key in zip(self.players.banks, keys, strict=True)
+        ]
+        for loaded in self.loaded:
+            stacks[loaded.bank] = jax.tree.map(
+                lambda x, y, member=loaded.member: x.at[member].set(y),
+                stacks[loaded.bank],
+                loaded.policy,
             )
         for pool in self.players.pools:
-            rows = slice(pool.first_row, pool.first_row + pool.spec.size)
+            entries = slice(pool.first_member, pool.first_member + pool.spec.size)
             stacks[pool.bank] = jax.tree.map(
-                lambda x, rows=rows, row=pool.origin_row: x.at[rows].set(x[row]),
+                lambda x, entries=entries, origin=pool.origin_member: x.at[entries].set(x[origin]),
                 stacks[pool.bank],
             )
-        league = league_lib.init_league(self.players.num_players, self.players.pools)
+        league = league_results.init_league(self.players.num_players, self.players.pools)
         return Population(tuple(stacks), league)
 
     def train_step(
         self, state: TrainState, axis_name: str | None = None
     ) -> tuple[TrainState, Metrics]:
-        """One iteration: rollout, advantages and update of every bank, league, metrics.
+        """Run one iteration: rollout, credit and update of every bank, league, metrics.
 
         With `axis_name`, of an axis over devices, `state` holds this device's environments; what
         is learnt and measured is the same on all.
         """
-        key, own_keys = split_key(state.key, 1 + len(self.banks), axis_name)
-        slots, record = self.play(state, own_keys[0])
+        key, own_keys = split_key(state.key, 1 + len(self.players.banks), axis_name)
+        after, record = self.play(state, own_keys[0])
         fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
         usable = ~fault.found
-        banks, lessons = self.learn(state, slots, record, usable, own_keys[1:], axis_name)
-        league, games, banks = self._update_league(state, banks, slots, record, usable, axis_name)
+        learnt, reports = self.learn(state, after, record, usable, own_keys[1:], axis_name)
+        learnt = self._update_league(state, learnt, after, record, usable, axis_name)
         metrics = metrics_lib.measure(
-            self.players, self.banks, record, lessons, league, fault, axis_name
+            self.players, self.trainers, record, reports, learnt.population.league, fault, axis_name
         )
-        return state.replace(
-            banks=banks,
-            league=league,
-            games=games,
-            slots=slots,
-            episode_stats=record.followed.running,
-            key=key,
-            iteration=state.iteration + 1,
-        ), metrics
+        per_env = learnt.per_env.replace(rollout=after, lives=record.tracker.running)
+        return learnt.replace(per_env=per_env, key=key, iteration=state.iteration + 1), metrics
 
     def train_steps(
         self,
@@ -146,7 +145,7 @@ class Learner:
         metrics: Metrics | None = None,
         axis_name: str | None = None,
     ) -> tuple[TrainState, Metrics]:
-        """Several iterations, their number known at run time only; the first fault ends them.
+        """Run several iterations, their number known at run time only; the first fault ends them.
 
         Args:
             state: where to start.
@@ -156,7 +155,7 @@ class Learner:
             axis_name: as in `train_step`.
         """
         if metrics is None:
-            metrics = metrics_lib.empty(self.players, state.episode_stats, state.league)
+            metrics = metrics_lib.empty(self.players, state.per_env.lives, state.population.league)
         last = state.iteration + num_iterations
 
         def goes_on(carry: tuple[TrainState, Metrics]) -> jax.Array:
@@ -168,15 +167,15 @@ class Learner:
 
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
-    def play(self, state: TrainState, key: jax.Array) -> tuple[Slots, Rollout]:
-        """The first half of `train_step`: a rollout, and the slots to go on from."""
+    def play(self, state: TrainState, key: jax.Array) -> tuple[RolloutState, Rollout]:
+        """Do the first half of `train_step`: a rollout, and the state that it ends in."""
         return rollout(
             self.env,
             state.env_params,
             self.players,
             state.population,
-            state.slots,
-            state.episode_stats,
+            state.per_env.rollout,
+            state.per_env.lives,
             key,
             self.num_steps,
         )
@@ -184,64 +183,78 @@ class Learner:
     def learn(
         self,
         state: TrainState,
-        slots: Slots,
+        after: RolloutState,
         record: Rollout,
         usable: jax.Array,
         keys: jax.Array,
         axis_name: str | None = None,
-    ) -> tuple[tuple[BankState | FrozenBank, ...], tuple[Lesson | None, ...]]:
-        """The second half: advantages and update of every bank, unless the rollout is unusable.
+    ) -> tuple[TrainState, tuple[UpdateReport, ...]]:
+        """Do the second half: credit and update of every bank that is trained.
 
-        `keys` are one for each bank.
+        Args:
+            state: from before the rollout.
+            after: the state that the rollout ended in.
+            record: of the rollout.
+            usable: `()` bool, False to learn nothing from it.
+            keys: one for each bank.
+            axis_name: as in `train_step`.
+
+        Returns:
+            The state with what was learnt, and a report of each trainer.
         """
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
-        learnt: list[BankState | FrozenBank] = []
-        lessons: list[Lesson | None] = []
-        for index, (bank, before) in enumerate(zip(self.banks, state.banks, strict=True)):
-            if bank is None or not isinstance(before, BankState):
-                learnt.append(before)
-                lessons.append(None)
-                continue
-            _, plays = bank.seats.rows(slots.player)
-            acts_next = bank.seats.encoder.own(slots.obs.agent_mask) & plays
-            after, lesson = bank.learn(
-                before, record, index, acts_next, usable, env_steps, keys[index], axis_name
-            )
-            learnt.append(after)
-            lessons.append(lesson)
-        return tuple(learnt), tuple(lessons)
+        stacks = list(state.population.banks)
+        learnt = []
+        for trainer, training, carry in zip(
+            self.trainers, state.training, state.per_env.banks, strict=True
+        ):
+            index = trainer.index
+            bank = trainer.learn(
+                stacks[index], training, carry, record, after, usable, env_steps, keys[index],
+                axis_name,
+            )  # fmt: skip
+            stacks[index] = bank.stack
+            learnt.append(bank)
+        state = state.replace(
+            population=state.population.replace(banks=tuple(stacks)),
+            training=tuple(bank.training for bank in learnt),
+            per_env=state.per_env.replace(banks=tuple(bank.carry for bank in learnt)),
+        )
+        return state, tuple(bank.report for bank in learnt)
 
     def _update_league(
         self,
+        before: TrainState,
         state: TrainState,
-        banks: tuple[BankState | FrozenBank, ...],
-        slots: Slots,
+        after: RolloutState,
         record: Rollout,
         usable: jax.Array,
         axis_name: str | None,
-    ) -> tuple[League, Games, tuple[BankState | FrozenBank, ...]]:
+    ) -> TrainState:
+        """Enter the results of a rollout and take the snapshots that are due."""
         if not self.rated:
-            return state.league, state.games, banks
+            return state
         pools, outcomes = self.players.pools, record.outcomes
-        games, played = league_lib.track_games(state.games, outcomes)
-        over, iteration = outcomes.episode_over, state.iteration + 1
-        league = league_lib.record_results(state.league, pools, played, over, axis_name)
+        games, played = league_results.track_games(state.per_env.games, outcomes)
+        league = league_results.record_results(
+            state.population.league, pools, played, outcomes.episode_over, axis_name
+        )
         # A slot that has died keeps its last player until it is born again, by another draw.
-        playing = jnp.where(slots.obs.alive, slots.player, -1)
-        updated = league_lib.add_snapshots(league, pools, banks, playing, iteration, axis_name)
-        league, banks = jax.tree.map(
-            lambda new, old: jnp.where(usable, new, old), updated, (state.league, banks)
+        playing = jnp.where(after.obs.alive, after.player, -1)
+        league, stacks = league_results.add_snapshots(
+            league, pools, state.population.banks, playing, state.iteration + 1, axis_name
         )
-        return league, games, banks
+        population = jax.tree.map(
+            lambda new, old: jnp.where(usable, new, old),
+            Population(stacks, league),
+            before.population,
+        )
+        return state.replace(population=population, per_env=state.per_env.replace(games=games))
 
-    def _init_episode_stats(self, slots: Slots, counted: jax.Array) -> EpisodeStats:
+    def _init_lives(self, state: RolloutState, counted: jax.Array) -> RunningLives:
         keys = split(jax.random.key(0), self.num_envs)
-        action = slots.last_action
-        step = jax.eval_shape(self.env.step_batch, keys, slots.env_state, action, self.env_params)
-        zeros = jnp.zeros(slots.fresh.shape)
-        return EpisodeStats(
-            returns=zeros,
-            lengths=jnp.zeros(slots.fresh.shape, jnp.int32),
-            extras=dict.fromkeys(step[-1].get("metrics", {}), zeros),
-            counted=counted,
+        step = jax.eval_shape(
+            self.env.step_batch, keys, state.env_state, state.last_action, self.env_params
         )
+        none = no_sums(state.is_first.shape, step[-1].get("metrics", {}))
+        return RunningLives(none.returns, none.lengths, none.lives, none.metrics, counted=counted)

@@ -13,20 +13,19 @@ from flax import struct
 
 from jaxmarl_ppo.ops.collectives import all_max, all_min, all_sum
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.ppo import update as ppo
-from jaxmarl_ppo.ppo.bank_learner import BankLearner, Lesson
-from jaxmarl_ppo.ppo.update import UpdateStats
-from jaxmarl_ppo.rollout.episode_stats import Extremes, LifeSums, count_lives, no_lives
+from jaxmarl_ppo.ppo.bank_learner import BankLearner, UpdateReport
+from jaxmarl_ppo.ppo.update import UpdateStats, no_stats
+from jaxmarl_ppo.rollout.episode_stats import Extremes, count_lives, no_lives
 from jaxmarl_ppo.rollout.faults import Fault, no_fault
 from jaxmarl_ppo.rollout.rollout import Rollout
-from jaxmarl_ppo.types import EpisodeStats, League
+from jaxmarl_ppo.types import EpisodeSums, League, RunningLives
 
 
 class Sums(struct.PyTreeNode):
     """What adds up over iterations."""
 
-    agents: LifeSums  # [A]
-    policies: LifeSums  # [P]
+    agents: EpisodeSums  # [A]
+    policies: EpisodeSums  # [P]
     update: UpdateStats  # [P]
     decisions: jax.Array  # [P]: made by each policy
     trained: jax.Array  # [P]: decisions that entered an update
@@ -60,9 +59,9 @@ class Metrics(struct.PyTreeNode):
 
 def measure(
     players: Players,
-    banks: tuple[BankLearner | None, ...],
+    trainers: tuple[BankLearner, ...],
     record: Rollout,
-    lessons: tuple[Lesson | None, ...],
+    reports: tuple[UpdateReport, ...],
     league: League,
     fault: Fault,
     axis_name: str | None = None,
@@ -71,16 +70,16 @@ def measure(
 
     Args:
         players: who could play.
-        banks: how each bank was trained.
+        trainers: of the banks that are trained.
         record: of the rollout.
-        lessons: of the banks.
+        reports: of the trainers.
         league: as it stands.
         fault: from `find_fault`.
-        axis_name: of the devices that environments are spread over; lessons, league and fault are
+        axis_name: of the devices that environments are spread over; reports, league and fault are
             those of all.
     """
     num_policies, num_agents = len(players.policies), record.outcomes.reward.shape[-1]
-    lives, episode_over = count_lives(players, record.followed), record.outcomes.episode_over
+    lives, episode_over = count_lives(players, record.tracker), record.outcomes.episode_over
     played = all_sum(
         {
             "agents": lives.agents,
@@ -93,7 +92,7 @@ def measure(
         },
         axis_name,
     )
-    learnt, latest = _collect_lessons(banks, lessons, num_policies, num_agents, league)
+    learnt, latest = _collect_reports(trainers, reports, num_policies, num_agents, league)
     return Metrics(
         sums=Sums(**played, **learnt),
         minimum=all_min(lives.minimum, axis_name),
@@ -112,43 +111,41 @@ def _count_decisions(players: Players, record: Rollout) -> jax.Array:
         policies = policy_of[first_player : first_player + num_players]
         return count + made @ (policies[:, None] == np.arange(count.size))
 
-    for seats, decisions in zip(players.banks, record.decisions, strict=True):
-        rows = jnp.arange(seats.bank.num_policies)
-        mine = decisions.acted[..., None] & (decisions.policy[..., None] == rows)
+    for bank, decisions in zip(players.banks, record.decisions, strict=True):
+        members = jnp.arange(bank.network.num_members)
+        mine = decisions.acted[..., None] & (decisions.member[..., None] == members)
         made = mine.sum((0, 1, 2), dtype=jnp.float32)
-        count = add(count, made, seats.first_player, rows.size)
+        count = add(count, made, bank.first_player, members.size)
     for player in range(players.first_script, players.num_players):
         mine = record.outcomes.acted & (record.outcomes.player == player)
         count = add(count, mine.sum(dtype=jnp.float32)[None], player, 1)
     return count
 
 
-def _collect_lessons(
-    banks: tuple[BankLearner | None, ...],
-    lessons: tuple[Lesson | None, ...],
+def _collect_reports(
+    trainers: tuple[BankLearner, ...],
+    reports: tuple[UpdateReport, ...],
     num_policies: int,
     num_agents: int,
     league: League,
 ) -> tuple[dict[str, Any], Latest]:
     """What all banks learnt, by policy and by agent: fields of `Sums`, and the newest values."""
-    update, latest = ppo.no_stats(num_policies), _no_latest(num_policies, league)
+    update, latest = no_stats(num_policies), _no_latest(num_policies, league)
     trained = explained = jnp.zeros(num_policies)
     reward_trained = jnp.zeros(num_agents)
-    for bank, lesson in zip(banks, lessons, strict=True):
-        if bank is None or lesson is None:
-            continue
-        put = _Put(np.array(bank.policies))
-        update = jax.tree.map(put, update, lesson.update)
-        trained = put(trained, lesson.trained)
-        explained = put(explained, lesson.explained_variance)
+    for trainer, report in zip(trainers, reports, strict=True):
+        put = _Put(np.array(trainer.policy_ids))
+        update = jax.tree.map(put, update, report.update)
+        trained = put(trained, report.trained)
+        explained = put(explained, report.explained_variance)
         latest = Latest(
-            learning_rate=put(latest.learning_rate, lesson.coefs.learning_rate),
-            entropy_coef=put(latest.entropy_coef, lesson.coefs.entropy_coef),
-            kl_coef=put(latest.kl_coef, lesson.coefs.kl_coef),
+            learning_rate=put(latest.learning_rate, report.hyperparams.learning_rate),
+            entropy_coef=put(latest.entropy_coef, report.hyperparams.entropy_coef),
+            kl_coef=put(latest.kl_coef, report.hyperparams.kl_coef),
             league=league,
         )
-        slots = np.array(bank.seats.encoder.slots)
-        reward_trained = reward_trained.at[slots].add(lesson.reward_trained)
+        slots = np.array(trainer.bank.interface.slots)
+        reward_trained = reward_trained.at[slots].add(report.reward_trained)
     return {
         "update": update,
         "trained": trained,
@@ -175,34 +172,34 @@ def _no_latest(num_policies: int, league: League) -> Latest:
     return Latest(zeros, zeros, zeros, league)
 
 
-def empty(players: Players, stats: EpisodeStats, league: League) -> Metrics:
+def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
     """The neutral element of `merge`.
 
     Args:
         players: who can play.
-        stats: `[E, A]`; which of the environment's own metrics there are.
+        lives: `[E, A]`; which of the environment's own metrics there are.
         league: of the same run; its values are not read.
     """
     num_policies, num_agents = len(players.policies), len(players.mapping.candidates)
     by_agent, by_policy, none = jnp.zeros(num_agents), jnp.zeros(num_policies), jnp.zeros(())
-    lives = no_lives(players, stats.extras)
+    nobody = no_lives(players, lives.metrics)
     return Metrics(
         sums=Sums(
-            agents=lives.agents,
-            policies=lives.policies,
-            update=ppo.no_stats(num_policies),
+            agents=nobody.agents,
+            policies=nobody.policies,
+            update=no_stats(num_policies),
             decisions=by_policy,
             trained=by_policy,
             explained_variance=by_policy,
             iterations=by_policy,
-            reward=lives.reward,
+            reward=nobody.reward,
             reward_trained=by_agent,
-            reward_uncredited=lives.uncredited,
+            reward_uncredited=nobody.uncredited,
             episodes=none,
             ticks=none,
         ),
-        minimum=lives.minimum,
-        maximum=lives.maximum,
+        minimum=nobody.minimum,
+        maximum=nobody.maximum,
         latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
         fault=no_fault(),
     )

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxmarl_ppo.learner.elo import elo_ratings
-from jaxmarl_ppo.learner.metrics import LifeSums, Metrics
+from jaxmarl_ppo.learner.metrics import EpisodeSums, Metrics
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.types import League
 
@@ -81,16 +81,16 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
         "payoff": per_game(payoff),
         "games": games.tolist(),
         "pools": {
-            players.policies[seats.policy]: {
+            players.policies[place.policy]: {
                 "snapshots": int(pool.count),
                 "added_at": [int(x) for x in pool.added_at[: int(pool.count)]],
             }
-            for seats, pool in zip(players.pools, league.pools, strict=True)
+            for place, pool in zip(players.pools, league.pools, strict=True)
         },
     }
 
 
-def _life_summary(sums: LifeSums, least: Any, greatest: Any, i: int) -> dict[str, float]:
+def _life_summary(sums: EpisodeSums, least: Any, greatest: Any, i: int) -> dict[str, float]:
     lives = float(sums.lives[i])
     summary: dict[str, float] = {"episodes": int(lives)}
     if lives:
@@ -98,7 +98,7 @@ def _life_summary(sums: LifeSums, least: Any, greatest: Any, i: int) -> dict[str
         summary["return_min"] = float(least[i])
         summary["return_max"] = float(greatest[i])
         summary["length_mean"] = float(sums.lengths[i]) / lives
-        summary |= {name: float(x[i]) / lives for name, x in sums.extras.items()}
+        summary |= {name: float(x[i]) / lives for name, x in sums.metrics.items()}
     return summary
 
 

@@ -18,7 +18,7 @@ RecurFn = Callable[[PyTree, Any], tuple[PyTree, Any]]
 
 
 def advance(
-    recur_fn: RecurFn, hidden: PyTree, x: Any, life_start: jax.Array, acting: jax.Array
+    recur_fn: RecurFn, hidden: PyTree, x: Any, is_first: jax.Array, acting: jax.Array
 ) -> tuple[PyTree, PyTree, Any]:
     """One step of memory for a batch of rows.
 
@@ -26,13 +26,13 @@ def advance(
         recur_fn: `(hidden, x) -> (hidden, y)`.
         hidden: `[..., H]` leaves, held since each row's last decision.
         x: the input of `recur_fn`, `[..., D]` leaves.
-        life_start: `[...]` bool, rows whose memory begins at zero.
+        is_first: `[...]` bool, rows whose memory begins at zero.
         acting: `[...]` bool, rows that decide now; the others keep `hidden` as it is.
 
     Returns:
         `(hidden, start, y)`: the state to hold, the state that each row started from, the output.
     """
-    start = where_rows(life_start, jax.tree.map(jnp.zeros_like, hidden), hidden)
+    start = where_rows(is_first, jax.tree.map(jnp.zeros_like, hidden), hidden)
     moved, y = recur_fn(start, x)
     return where_rows(acting, moved, hidden), start, y
 
@@ -41,7 +41,7 @@ def unroll(
     recur_fn: RecurFn,
     hidden: PyTree,
     x: Any,
-    life_start: jax.Array,
+    is_first: jax.Array,
     valid: jax.Array,
     resume: jax.Array,
     resume_hidden: PyTree,
@@ -52,7 +52,7 @@ def unroll(
         recur_fn: as in `advance`.
         hidden: `[C, H]` leaves, what the first decision of each chunk started from.
         x: `[L, C, D]` leaves.
-        life_start: `[L, C]` bool.
+        is_first: `[L, C]` bool.
         valid: `[L, C]` bool, False in the padding at a chunk's tail.
         resume: `[C]` bool, chunks whose first decision was made in the rollout before. Their second
             decision starts from the state that the rollout really had there, since older parameters
@@ -64,11 +64,11 @@ def unroll(
     """
 
     def step(hidden: PyTree, row: tuple[Any, ...]) -> tuple[PyTree, Any]:
-        x, life_start, valid, resumes = row
+        x, is_first, valid, resumes = row
         hidden = where_rows(resumes, resume_hidden, hidden)
-        hidden, _, y = advance(recur_fn, hidden, x, life_start, valid)
+        hidden, _, y = advance(recur_fn, hidden, x, is_first, valid)
         return hidden, y
 
-    length = life_start.shape[0]
+    length = is_first.shape[0]
     resumes = (jnp.arange(length) == 1)[:, None] & resume
-    return jax.lax.scan(step, hidden, (x, life_start, valid, resumes))[1]
+    return jax.lax.scan(step, hidden, (x, is_first, valid, resumes))[1]

@@ -1,4 +1,4 @@
-"""From observations to network inputs, and from sampled actions to the environment's."""
+"""How a bank meets the environment: observations in, actions out, in the bank's own widths."""
 
 import math
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from jaxmarl_ppo.networks.distributions import (
     squash,
 )
 from jaxmarl_ppo.ops.lanes import put, take
-from jaxmarl_ppo.types import PyTree, Slots
+from jaxmarl_ppo.types import PyTree, RolloutState
 
 
 @dataclass(frozen=True, eq=False)
-class AgentInputs:
-    """What the networks of one bank are given of an observation, and how their actions leave.
+class AgentInterface:
+    """What the networks of one bank are given of an observation, and how their actions leave it.
 
     A bank covers some of the agent slots and is as wide as the widest agent among them.
     """
@@ -64,7 +64,7 @@ class AgentInputs:
         return (self.actor_width + self.joint_width,)
 
     def own(self, x: jax.Array) -> jax.Array:
-        """The bank's slots: `[E, A, ...]` to `[E, S, ...]`."""
+        """Take the bank's slots: `[E, A, ...]` to `[E, S, ...]`."""
         return x if len(self.slots) == self.num_agents else x[:, np.array(self.slots)]
 
     def spread(
@@ -74,7 +74,7 @@ class AgentInputs:
         where: jax.Array,
         lanes: jax.Array | None = None,
     ) -> jax.Array:
-        """The inverse: `x [E, M, ...]` where `where [E, M]`, `others [E, A, ...]` elsewhere.
+        """Put `x [E, M, ...]` where `where [E, M]` into `others [E, A, ...]`, the inverse of `own`.
 
         The last axis of `x` may be narrower than that of `others`. `lanes` are those of `x`; None
         where it has all slots.
@@ -87,12 +87,10 @@ class AgentInputs:
             return mine
         return others.at[:, np.array(self.slots)].set(mine)
 
-    def __call__(self, obs: Observation, slots: Slots, lanes: jax.Array | None = None) -> jax.Array:
-        """Network inputs `[E, M, D]`: features, what the policy asked for, what the critic sees.
-
-        The previous action is one-hot (or squashed to [-1, 1]) and the previous reward is all that
-        was earned since; both are zero until a life's first decision. Without `lanes`, all slots.
-        """
+    def __call__(
+        self, obs: Observation, state: RolloutState, lanes: jax.Array | None = None
+    ) -> jax.Array:
+        """Build the network inputs `[E, M, D]` of slots in lanes; without `lanes`, of all slots."""
 
         def own(x: jax.Array) -> jax.Array:
             return take(self.own(x), lanes)
@@ -100,46 +98,63 @@ class AgentInputs:
         features = own(obs.features)
         if len(self.feature_shape) > 1:
             return features
-        fresh = own(slots.fresh)[..., None]
         features = features[..., : math.prod(self.feature_shape)]
-        prev_action = prev_reward = agent_id = joint = None
-        if self.prev_action:
-            action = own(slots.last_action)
-            if self.continuous:
-                action = jnp.tanh(action[..., : self.action_width])
-            else:
-                action = jax.nn.one_hot(action, self.action_width)
-            prev_action = jnp.where(fresh, 0.0, action)
-        if self.prev_reward:
-            prev_reward = jnp.where(fresh, 0.0, own(slots.last_reward)[..., None])
-        if self.agent_id:
-            one_hot = np.eye(self.num_agents, dtype=np.float32)[np.array(self.slots)]
-            every = jnp.broadcast_to(one_hot, (features.shape[0], *one_hot.shape))
-            agent_id = take(every, lanes)
-        if self.joint_width:
-            joint = joint_features(obs)[:, None]
-            joint = jnp.broadcast_to(joint, (*features.shape[:2], self.joint_width))
-        return self.join(features, prev_action, prev_reward, agent_id, joint)
+        last_action = own(state.last_action)
+        if self.continuous:
+            last_action = jnp.tanh(last_action[..., : self.action_width])
+        slot = np.array(self.slots) if lanes is None else jnp.array(self.slots)[lanes]
+        joint = joint_features(obs)[:, None] if self.joint_width else None
+        return self.encode(
+            features, own(state.is_first), last_action, own(state.last_reward), slot, joint
+        )
 
-    def join(
+    def encode(
         self,
         features: jax.Array,
-        prev_action: jax.Array | None,
-        prev_reward: jax.Array | None,
-        agent_id: jax.Array | None,
+        is_first: jax.Array,
+        last_action: jax.Array | None,
+        last_reward: jax.Array | None,
+        slot: jax.Array | np.ndarray,
         joint: jax.Array | None,
     ) -> jax.Array:
-        """Network inputs `[..., D]` from their parts; None for those that are not given."""
-        every = (features, prev_action, prev_reward, agent_id, joint)
-        parts = [part for part in every if part is not None]
-        return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+        """Join flat features with what the policy asked for and what the critic alone sees.
+
+        The last action enters as one-hot, or from -1 to 1 if it is continuous, and the last reward
+        as all that was earned since; both are zero until a life's first decision. What the policy
+        did not ask for may be None.
+
+        Args:
+            features: `[..., D']`.
+            is_first: `[...]` bool, the next decision is the first of a life.
+            last_action: `[...]` int, or `[..., N]` float from -1 to 1.
+            last_reward: `[...]`.
+            slot: `[...]` int, whose.
+            joint: `[..., G]`, what the critic sees besides.
+
+        Returns:
+            `[..., D]`.
+        """
+        batch_shape = features.shape[:-1]
+        first, parts = is_first[..., None], [features]
+        if self.prev_action and last_action is not None:
+            if not self.continuous:
+                last_action = jax.nn.one_hot(last_action, self.action_width)
+            parts.append(jnp.where(first, 0.0, last_action))
+        if self.prev_reward and last_reward is not None:
+            parts.append(jnp.where(first, 0.0, last_reward[..., None]))
+        if self.agent_id:
+            one_hot = jax.nn.one_hot(slot, self.num_agents)
+            parts.append(jnp.broadcast_to(one_hot, (*batch_shape, self.num_agents)))
+        if self.joint_width and joint is not None:
+            parts.append(jnp.broadcast_to(joint, (*batch_shape, self.joint_width)))
+        return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else features
 
     def action_mask(self, obs: Observation, lanes: jax.Array | None = None) -> jax.Array:
-        """Legal actions of the bank's slots, `[E, S, N]`, or of those in lanes, `[E, M, N]`."""
+        """Take the legal actions of the bank's slots, `[E, S, N]`, or of lanes, `[E, M, N]`."""
         return take(self.own(obs.action_mask), lanes)[..., : self.action_width]
 
     def env_action(self, action: jax.Array, lanes: jax.Array | None = None) -> jax.Array:
-        """The bank's sampled actions `[E, M]` or `[E, M, N]` as the environment takes them."""
+        """Turn sampled actions `[E, M]` or `[E, M, N]` into what the environment takes."""
         if self.action_low is None or self.action_high is None:
             return action
         low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
@@ -149,7 +164,7 @@ class AgentInputs:
 
 
 def joint_features(obs: Observation) -> jax.Array:
-    """What a centralised critic sees: the state that the environment offers, else all features.
+    """Build what a centralised critic sees: the environment's own state, else all features.
 
     `[E, G]`. Rows of slots that hold nobody are zero.
     """
@@ -160,7 +175,7 @@ def joint_features(obs: Observation) -> jax.Array:
     return features.reshape(features.shape[0], -1)
 
 
-def make_agent_inputs(
+def make_agent_interface(
     env: MultiAgentEnv,
     env_params: PyTree,
     slots: tuple[int, ...],
@@ -168,7 +183,7 @@ def make_agent_inputs(
     prev_reward: bool = False,
     agent_id: bool = False,
     central_critic: bool = False,
-) -> AgentInputs:
+) -> AgentInterface:
     """Read the sizes of some agents off an environment.
 
     Args:
@@ -198,7 +213,7 @@ def make_agent_inputs(
     actions = {env.agents[slot]: all_spaces[env.agents[slot]] for slot in slots}
     low, high = _action_bounds(env, actions) if env.is_continuous(env_params) else (None, None)
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), obs)
-    return AgentInputs(
+    return AgentInterface(
         slots=slots,
         feature_shape=feature_shape,
         action_width=max(space_width(space) for space in actions.values()),

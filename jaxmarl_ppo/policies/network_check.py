@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxmarl_ppo.networks.actor_critic import ACTIVATIONS, DTYPES, NETWORKS, ActorCritic
-from jaxmarl_ppo.policies.agent_interface import AgentInputs
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.agent_interface import AgentInterface
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
 
 
@@ -20,7 +20,7 @@ def named_network(network: str | nn.Module) -> nn.Module:
 
 
 def make_network(
-    network: str | nn.Module, encoder: AgentInputs, central_critic: bool = False
+    network: str | nn.Module, interface: AgentInterface, central_critic: bool = False
 ) -> nn.Module:
     """The named or given module, told how many distribution inputs are needed."""
     module = named_network(network)
@@ -30,12 +30,12 @@ def make_network(
         )
     if isinstance(module, ActorCritic) and module.dtype not in DTYPES:
         raise ValueError(f"unknown dtype {module.dtype!r}; valid: {', '.join(DTYPES)}")
-    planes = len(encoder.input_shape) > 1
+    planes = len(interface.input_shape) > 1
     if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
         wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
         raise ValueError(
             f"network {type(module).__name__} needs {wanted}, but the environment's features have "
-            f"shape {encoder.input_shape}; "
+            f"shape {interface.input_shape}; "
             + (
                 "use network 'cnn'"
                 if planes
@@ -45,42 +45,42 @@ def make_network(
     fields = {field.name for field in dataclasses.fields(module)}
     told: dict[str, Any] = {}
     if "num_outputs" in fields:
-        told["num_outputs"] = encoder.distribution.num_outputs
+        told["num_outputs"] = interface.distribution.num_outputs
     if "continuous" in fields:
-        told["continuous"] = encoder.continuous
+        told["continuous"] = interface.continuous
     if central_critic:
         if not ("actor_width" in fields and getattr(module, "separate_critic", False)):
             raise ValueError(
                 f"central_critic needs a network with separate_critic=True, so that the actor is "
                 f"kept from what the critic sees; {type(module).__name__} shares its layers"
             )
-        told["actor_width"] = encoder.actor_width
+        told["actor_width"] = interface.actor_width
     return module.clone(**told)
 
 
-def check_network(bank: PolicyBank) -> None:
+def check_network(network: StackedNetwork) -> None:
     """One abstract call, so that a module of the user's own fails here and not in a trace.
 
     Raises:
         ValueError: the module cannot be called, returns other shapes than it must, or starts lives
             from a memory that is not zero.
     """
-    name = type(bank.network).__name__
+    name = type(network.module).__name__
     for batch_shape in ((3,), (3, 2)):
-        _check_call(bank, name, batch_shape)
-    if any(leaf.any() for leaf in jax.tree.leaves(bank.initial_hidden((1,)))):
+        _check_call(network, name, batch_shape)
+    if any(leaf.any() for leaf in jax.tree.leaves(network.initial_hidden((1,)))):
         raise ValueError(f"network {name}: initial_hidden must be all zeros")
 
 
-def _check_call(bank: PolicyBank, name: str, batch_shape: tuple[int, ...]) -> None:
-    inputs = jax.ShapeDtypeStruct((*batch_shape, *bank.input_shape), jnp.float32)
-    hidden = _try(name, "initial_hidden", lambda: bank.initial_hidden(batch_shape))
+def _check_call(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]) -> None:
+    inputs = jax.ShapeDtypeStruct((*batch_shape, *network.input_shape), jnp.float32)
+    hidden = _try(name, "initial_hidden", lambda: network.initial_hidden(batch_shape))
     variables, returned = _try(
         name,
         f"the call with hidden {_shapes(hidden)} and inputs {inputs.shape}",
         lambda key, hidden, inputs: (
-            (variables := bank.network.init(key, hidden, inputs)),
-            bank.network.apply(variables, hidden, inputs),
+            (variables := network.module.init(key, hidden, inputs)),
+            network.module.apply(variables, hidden, inputs),
         ),
         jax.random.key(0),
         hidden,
@@ -95,7 +95,7 @@ def _check_call(bank: PolicyBank, name: str, batch_shape: tuple[int, ...]) -> No
             f"network {name} must return (hidden, distribution inputs, value), "
             f"got {_shapes(returned)}"
         )
-    expected = ((*batch_shape, bank.distribution.num_outputs), batch_shape)
+    expected = ((*batch_shape, network.distribution.num_outputs), batch_shape)
     same_hidden = _shapes(returned[0]) == _shapes(hidden)
     if not same_hidden or tuple(getattr(x, "shape", None) for x in returned[1:]) != expected:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Who plays in a run: policies of a configuration stacked in banks, and players numbered.
+"""The plan of a run: which policies share a bank, and the players in their order.
 
 Policies go into one bank when their networks are alike in all that is compiled: module, actions,
 inputs, normalisers, and the form of their update. A second bank is compiled as long as the first,
@@ -13,13 +13,14 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.policies.agent_interface import AgentInputs, make_agent_inputs
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.agent_interface import AgentInterface, make_agent_interface
+from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
 from jaxmarl_ppo.policies.network_check import check_network, make_network, named_network
-from jaxmarl_ppo.policies.players import BankSeats, Players
+from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.scripted import make_script
-from jaxmarl_ppo.policies.snapshot_pools import PoolSeats
+from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.policies.tiles import choose_tiles, envs_valued_at_once
 from jaxmarl_ppo.types import PyTree
 
@@ -50,7 +51,7 @@ class Member:
 
 @dataclass
 class BankPlan:
-    """Policies that go into one bank, trainable ones first, and what they have in common."""
+    """PolicyStack that go into one bank, trainable ones first, and what they have in common."""
 
     key: tuple[Any, ...]
     members: list[Member]
@@ -61,10 +62,10 @@ class BankPlan:
         return sum(member.spec.trainable for member in self.members)
 
 
-def make_roster(
+def plan_players(
     env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, envs_per_device: int
 ) -> tuple[Players, list[BankPlan]]:
-    """All players of a run.
+    """Stack the policies of a configuration in banks, and number the players.
 
     Args:
         env: the environment.
@@ -83,24 +84,39 @@ def make_roster(
     has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
     is_fixed = mapping.is_fixed and not has_pools
     plans = _plan_banks(env, env_params, config, mapping, specs)
-    banks: list[BankSeats] = []
-    pools: list[PoolSeats] = []
+    banks: list[Bank] = []
+    pools: list[SnapshotPool] = []
     names: list[str] = []
     for index, plan in enumerate(plans):
         first_player = len(names)
         names += [member.name for member in plan.members]
-        for row, member in enumerate(plan.members):
+        for origin, member in enumerate(plan.members):
             for name in member.pools:
                 spec = specs[name]
                 assert isinstance(spec, Snapshots)
-                policy, first_row = mapping.names.index(name), len(names) - first_player
                 pools.append(
-                    PoolSeats(spec, policy, first_player + row, index, row, first_row, len(names))
+                    SnapshotPool(
+                        spec=spec,
+                        policy=mapping.names.index(name),
+                        origin=first_player + origin,
+                        bank=index,
+                        origin_member=origin,
+                        first_member=len(names) - first_player,
+                        first_player=len(names),
+                    )
                 )
                 names += [f"{name}@{entry}" for entry in range(spec.size)]
-        end = len(names)
+        interface = _make_interface(env, env_params, plan)
+        network = _stack_network(env, plan, interface, len(names) - first_player, envs_per_device)
         banks.append(
-            _bank_seats(env, env_params, plan, first_player, end, is_fixed, envs_per_device)
+            Bank(
+                network=network,
+                interface=interface,
+                first_player=first_player,
+                num_trainable=plan.num_trainable,
+                num_lanes=_num_lanes(env, interface),
+                fixed_members=_fixed_members(plan, interface.slots) if is_fixed else None,
+            )
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
     names += scripted
@@ -124,63 +140,50 @@ def make_roster(
     return players, plans
 
 
-def _bank_seats(
+def _stack_network(
     env: MultiAgentEnv,
-    env_params: PyTree,
     plan: BankPlan,
-    first_player: int,
-    end: int,
-    is_fixed: bool,
+    interface: AgentInterface,
+    num_members: int,
     envs_per_device: int,
-) -> BankSeats:
-    """The bank of a plan, whose players are those from `first_player` to before `end`."""
-    encoder, spec = _encoder(env, env_params, plan), plan.members[0].spec
-    num_policies = end - first_player
-    num_rows = envs_per_device * _num_lanes(env, encoder)
-    valued_rows = envs_valued_at_once(envs_per_device) * len(encoder.slots)
-    tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_policies)
-    bank = PolicyBank(
-        network=make_network(spec.network, encoder, spec.central_critic),
-        distribution=encoder.distribution,
-        input_shape=encoder.input_shape,
-        num_policies=num_policies,
+) -> StackedNetwork:
+    """Build the network of a plan's bank, snapshots included among its members."""
+    spec = plan.members[0].spec
+    num_rows = envs_per_device * _num_lanes(env, interface)
+    valued_rows = envs_valued_at_once(envs_per_device) * len(interface.slots)
+    tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_members)
+    network = StackedNetwork(
+        module=make_network(spec.network, interface, spec.central_critic),
+        distribution=interface.distribution,
+        input_shape=interface.input_shape,
+        num_members=num_members,
         normalise_observations=spec.normalise_observations,
         normalise_rewards=spec.normalise_rewards,
         tile_rows=tile_rows,
         tiles_at_once=tiles_at_once,
     )
-    _check_bank(bank, plan, [env.agents[slot] for slot in encoder.slots])
-    return BankSeats(
-        bank,
-        encoder,
-        first_player,
-        plan.num_trainable,
-        _num_lanes(env, encoder),
-        _fixed_rows(plan, encoder.slots) if is_fixed else None,
-    )
-
-
-def _num_lanes(env: MultiAgentEnv, encoder: AgentInputs) -> int:
-    """How many of the slots of a bank can act at once."""
-    return min(len(encoder.slots), env.max_actors)
-
-
-def _fixed_rows(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
-    """See `BankSeats.fixed_rows`, given that every slot has the same policy in every life."""
-    row_of = {slot: row for row, member in enumerate(plan.members) for slot in member.slots}
-    return tuple(row_of[slot] for slot in slots)
-
-
-def _check_bank(bank: PolicyBank, plan: BankPlan, agents: list[str]) -> None:
     try:
-        check_network(bank)
+        check_network(network)
     except ValueError as error:
         names = ", ".join(member.name for member in plan.members)
-        raise ValueError(f"policy {names}, which plays {', '.join(agents)}: {error}") from error
+        agents = ", ".join(env.agents[slot] for slot in interface.slots)
+        raise ValueError(f"policy {names}, which plays {agents}: {error}") from error
+    return network
+
+
+def _num_lanes(env: MultiAgentEnv, interface: AgentInterface) -> int:
+    """How many of the slots of a bank can act at once."""
+    return min(len(interface.slots), env.max_actors)
+
+
+def _fixed_members(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
+    """Tell `Bank.fixed_members`, given that every slot has the same policy in every life."""
+    member_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
+    return tuple(member_of[slot] for slot in slots)
 
 
 def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySpec]:
-    """What every policy is.
+    """Look up what every policy of the mapping is.
 
     Raises:
         ValueError: an entry of `policies` that no policy matches, or snapshots of nothing
@@ -242,9 +245,9 @@ def _plan_banks(
         slots = slots_of(name, mapping, specs)
         if not slots:
             raise ValueError(f"no agent can be played by policy {name!r}; drop it")
-        encoder = _member_inputs(env, env_params, spec, slots)
+        interface = _member_interface(env, env_params, spec, slots)
         ppo = (spec.ppo or config.default_ppo) if spec.trainable else None
-        key = _bank_key(encoder, spec, ppo)
+        key = _bank_key(interface, spec, ppo)
         plan = next((plan for plan in plans if _same_bank(plan.key, key)), None)
         if plan is None:
             plan = BankPlan(key, [])
@@ -257,15 +260,17 @@ def _plan_banks(
     return plans
 
 
-def _bank_key(encoder: AgentInputs, spec: PolicySpec, ppo: PPOConfig | None) -> tuple[Any, ...]:
-    features: tuple[int, ...] = encoder.feature_shape
+def _bank_key(
+    interface: AgentInterface, spec: PolicySpec, ppo: PPOConfig | None
+) -> tuple[Any, ...]:
+    features: tuple[int, ...] = interface.feature_shape
     if len(features) == 1:
         features = (-(-features[0] // INPUT_GRANULE),)
     inputs = (spec.prev_action, spec.prev_reward, spec.append_agent_id, spec.central_critic)
     normalisers = (spec.normalise_observations, spec.normalise_rewards)
     update = None if ppo is None else tuple(getattr(ppo, name) for name in UPDATE_SHAPE)
     module = named_network(spec.network)
-    return (module, features, encoder.action_width, *inputs, *normalisers, update)
+    return (module, features, interface.action_width, *inputs, *normalisers, update)
 
 
 def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
@@ -275,10 +280,10 @@ def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
     return alike == other and (update == other_update or None in (update, other_update))
 
 
-def _member_inputs(
+def _member_interface(
     env: MultiAgentEnv, env_params: PyTree, spec: PolicySpec, slots: tuple[int, ...]
-) -> AgentInputs:
-    return make_agent_inputs(
+) -> AgentInterface:
+    return make_agent_interface(
         env,
         env_params,
         slots,
@@ -289,6 +294,6 @@ def _member_inputs(
     )
 
 
-def _encoder(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInputs:
+def _make_interface(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInterface:
     slots = sorted({slot for member in plan.members for slot in member.slots})
-    return _member_inputs(env, env_params, plan.members[0].spec, tuple(slots))
+    return _member_interface(env, env_params, plan.members[0].spec, tuple(slots))

@@ -1,8 +1,8 @@
 """Everything that can hold an agent slot, behind one index: networks, snapshots, scripts.
 
-Players are numbered bank by bank, within a bank row by row, scripted ones last. So the static table
-from player to bank and row is a subtraction. Policies are what mappings and logs name; a pool of
-snapshots is one policy and several players.
+Players are numbered bank by bank, within a bank member by member, scripted ones last; so from a
+player to its bank and member it is a subtraction. Policies are what mappings and logs name: a pool
+of snapshots is one policy and several players.
 """
 
 import dataclasses
@@ -11,52 +11,23 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import ScriptFn
-from jaxmarl_ppo.policies.agent_interface import AgentInputs
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.mapping import PolicyMapping
-from jaxmarl_ppo.policies.snapshot_pools import PoolSeats, draw_entries
-from jaxmarl_ppo.types import League, PyTree, Slots
-
-
-@dataclass(frozen=True, eq=False)
-class BankSeats:
-    """A bank, the slots that it can play and its place among the players."""
-
-    bank: PolicyBank
-    encoder: AgentInputs
-    first_player: int
-    num_trainable: int  # of the bank's rows, which stand first
-    num_lanes: int  # M: how many of the slots can act at once
-    # [S]: the row that plays each slot in every life, where there is one.
-    fixed_rows: tuple[int, ...] | None = None
-
-    @property
-    def fixed_lanes(self) -> tuple[int, ...] | None:
-        """`[M]`: the row that plays whatever slot is in each lane, where there is one."""
-        if self.fixed_rows is None or self.num_lanes == len(self.fixed_rows):
-            return self.fixed_rows
-        return self.fixed_rows[: self.num_lanes] if len(set(self.fixed_rows)) == 1 else None
-
-    def rows(self, player: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """From who holds the slots `[..., A]` to the bank's rows and where it plays `[..., S]`."""
-        own = player[..., np.array(self.encoder.slots)]
-        row = own - self.first_player
-        plays = (row >= 0) & (row < self.bank.num_policies)
-        return jnp.where(plays, row, 0), plays
+from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, draw_entries
+from jaxmarl_ppo.types import League, PyTree, RolloutState
 
 
 @dataclass(frozen=True, eq=False)
 class Players:
-    """Static description of all players."""
+    """Who can hold a slot, and who draws them; static."""
 
     mapping: PolicyMapping
-    banks: tuple[BankSeats, ...]
-    pools: tuple[PoolSeats, ...]
+    banks: tuple[Bank, ...]
+    pools: tuple[SnapshotPool, ...]
     scripts: tuple[ScriptFn, ...]
     names: tuple[str, ...]  # [Q]
     policy_of: tuple[int, ...]  # [Q]: the policy that each player belongs to
@@ -84,21 +55,18 @@ class Players:
         return self.mapping.is_fixed and not self.pools
 
     def policies_at(self, player: jax.Array) -> jax.Array:
-        """The policies that the players `[..., A]` of all slots belong to; -1 for none."""
+        """Look up the policies that players `[..., A]` belong to; -1 for none."""
         return jnp.array(self.policy_of)[player]
 
     def able(self, slot: int) -> list[int]:
-        """The players that can hold a slot: those whose network covers it, and all scripts."""
+        """List the players that can hold a slot: networks that cover it, and all scripts."""
         networks = [
-            player
-            for seats in self.banks
-            if slot in seats.encoder.slots
-            for player in range(seats.first_player, seats.first_player + seats.bank.num_policies)
+            player for bank in self.banks if slot in bank.interface.slots for player in bank.players
         ]
         return [*networks, *range(self.first_script, self.num_players)]
 
     def learners(self, slot: int) -> list[int]:
-        """The trainable players that mappings give a slot; all networks if none is trainable.
+        """List the trainable players that mappings give a slot; all networks if none is trainable.
 
         Snapshots are left out.
         """
@@ -109,7 +77,7 @@ class Players:
         return [player for player in networks if self.is_trainable(player)] or networks
 
     def drawn(self, slot: int, league: League) -> list[int]:
-        """The players that mappings give a slot now: policies, and snapshots that there are."""
+        """List the players that mappings give a slot now: policies, and the snapshots so far."""
         found = []
         for policy in self.mapping.candidates[slot]:
             pools = [index for index, pool in enumerate(self.pools) if pool.policy == policy]
@@ -119,11 +87,11 @@ class Players:
         return found
 
     def is_trainable(self, player: int) -> bool:
-        """Whether a player is a network that is trained."""
-        return any(0 <= player - seats.first_player < seats.num_trainable for seats in self.banks)
+        """Tell whether a player is a network that is trained."""
+        return any(0 <= player - bank.first_player < bank.num_trainable for bank in self.banks)
 
     def with_scripts(self, scripts: Mapping[str, ScriptFn]) -> "Players":
-        """The same with more scripted players, which no mapping draws.
+        """Copy these with more scripted players, which no mapping draws.
 
         Raises:
             ValueError: a name that another player has.
@@ -138,21 +106,27 @@ class Players:
             policy_of=(*self.policy_of, *[-1] * len(scripts)),
         )
 
+    def without_fixed_members(self) -> "Players":
+        """Copy these for play in which slots are held by others than the mapping gives them."""
+        banks = tuple(dataclasses.replace(bank, fixed_members=None) for bank in self.banks)
+        return dataclasses.replace(self, banks=banks)
+
     def no_action(self, num_envs: int) -> jax.Array:
-        """Placeholder actions for slots that have not acted, `[E, A]` or `[E, A, N]`."""
+        """Make placeholder actions for slots that have not acted, `[E, A]` or `[E, A, N]`."""
         shape = (num_envs, len(self.mapping.candidates))
         if self.action_dims is None:
             return jnp.zeros(shape, jnp.int32)
         return jnp.zeros((*shape, self.action_dims))
 
     def initial_hidden(self, num_envs: int) -> tuple[PyTree, ...]:
-        """Every bank's memory of new lives, `[E, S, H]` leaves."""
+        """Make every bank's memory of new lives, `[E, S, H]` leaves."""
         return tuple(
-            seats.bank.initial_hidden((num_envs, len(seats.encoder.slots))) for seats in self.banks
+            bank.network.initial_hidden((num_envs, len(bank.interface.slots)))
+            for bank in self.banks
         )
 
     def draw(self, key: jax.Array, league: League, draw: Draw) -> jax.Array:
-        """Who plays the slots that need somebody, `[E, A]`; the others keep `draw.held`.
+        """Draw who plays the slots that need somebody, `[E, A]`; the others keep `draw.held`.
 
         Args:
             key: of the draw.
@@ -181,7 +155,7 @@ class Players:
         return jax.vmap(one)(split(key, draw.held.shape[0]), draw)
 
     def scripted_actions(
-        self, slots: Slots, env_params: PyTree, key: jax.Array | None, action: jax.Array
+        self, state: RolloutState, env_params: PyTree, key: jax.Array | None, action: jax.Array
     ) -> jax.Array:
         """Put the actions of scripted players over `action`, `[E, A]` or `[E, A, N]`.
 
@@ -189,17 +163,17 @@ class Players:
         """
         if key is None:
             return action
-        num_envs = slots.player.shape[0]
+        num_envs = state.player.shape[0]
         for index, script in enumerate(self.scripts):
             keys = split(fold_in(key, index), num_envs)
             run = jax.vmap(script, in_axes=(0, 0, None, 0))
-            mine = slots.player == self.first_script + index
+            mine = state.player == self.first_script + index
 
             def put(run=run, keys=keys, mine=mine, action=action) -> jax.Array:
-                scripted = run(slots.env_state, slots.obs, env_params, keys)
+                scripted = run(state.env_state, state.obs, env_params, keys)
                 where = mine.reshape(mine.shape + (1,) * (action.ndim - mine.ndim))
                 return jnp.where(where, scripted.astype(action.dtype), action)
 
-            acts = (mine & slots.obs.agent_mask).any()
+            acts = (mine & state.obs.agent_mask).any()
             action = jax.lax.cond(acts, put, lambda action=action: action)
         return action

@@ -7,7 +7,7 @@ import jax
 from flax import serialization, traverse_util
 
 from jaxmarl_ppo.machine.files import write_atomically
-from jaxmarl_ppo.types import Policies, Population
+from jaxmarl_ppo.types import PolicyStack, Population
 
 FORMAT = 1
 POLICIES_FILE = "params/policies.msgpack"
@@ -50,7 +50,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
     return jax.tree.map(jax.numpy.asarray, serialization.from_state_dict(expected, state))
 
 
-def load_player(path: Path, name: str, expected: Policies) -> Policies:
+def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
     """One network or snapshot out of a file.
 
     Args:

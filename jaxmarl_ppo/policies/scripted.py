@@ -1,4 +1,4 @@
-"""Policies that are pure functions instead of networks: random play, an environment's baselines."""
+"""Scripted policies: random play and the baselines of an environment, as functions of one step."""
 
 from typing import Any
 

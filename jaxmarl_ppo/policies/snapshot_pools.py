@@ -15,15 +15,15 @@ PRIOR_GAMES = 2.0
 
 
 @dataclass(frozen=True)
-class PoolSeats:
-    """Where a pool stands: static."""
+class SnapshotPool:
+    """Where a pool of snapshots stands among policies, players and members; static."""
 
     spec: Snapshots
     policy: int  # its index among the policies
     origin: int  # the player whose snapshots it holds
     bank: int
-    origin_row: int  # of the bank
-    first_row: int  # of the bank
+    origin_member: int  # of the bank
+    first_member: int  # of the bank
     first_player: int
 
     @property
@@ -33,29 +33,29 @@ class PoolSeats:
 
 
 def win_rate(league: League) -> jax.Array:
-    """Score per game of the row against the column, `[Q, Q]`, drawn towards 1/2 by few games."""
+    """Compute the score per game of the row against the column, `[Q, Q]`; few games mean 1/2."""
     return (league.score + 0.5 * PRIOR_GAMES) / (league.games + PRIOR_GAMES)
 
 
 def draw_entries(
     key: jax.Array,
     league: League,
-    seats: PoolSeats,
+    place: SnapshotPool,
     index: int,
     player: jax.Array,
     alive: jax.Array,
 ) -> jax.Array:
-    """An entry of one pool for every slot of one environment, `[A]` int.
+    """Draw an entry of one pool for every slot of one environment, `[A]` int.
 
     Args:
         key: of the draw.
         league: results and pools.
-        seats: of the pool.
-        index: of the pool.
+        place: where the pool stands.
+        index: of the pool among all pools.
         player: `[A]`, who holds the slots; slots of pools hold their first entry.
         alive: `[A]` bool, the slots that hold an agent; the others are nobody's opponents.
     """
-    pool, spec = league.pools[index], seats.spec
+    pool, spec = league.pools[index], place.spec
     entries = jnp.arange(spec.size)
     available = entries < pool.count
     # What is to be replaced is not drawn any more.
@@ -66,7 +66,7 @@ def draw_entries(
         return jnp.full(player.shape, newest)
     weight = jnp.ones((player.shape[0], spec.size))
     if spec.draw == "prioritised":
-        beats = win_rate(league)[seats.players, :][:, player].T  # [A, size]: against each slot
+        beats = win_rate(league)[place.players, :][:, player].T  # [A, size]: against each slot
         others = ~np.eye(player.shape[0], dtype=bool) & alive
         weight = (others @ beats) / jnp.maximum(others.sum(1, keepdims=True), 1)
         weight = weight ** (1.0 if spec.priority is None else spec.priority)

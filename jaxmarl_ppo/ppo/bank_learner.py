@@ -1,43 +1,57 @@
-"""What one bank of policies learns from a rollout: advantages, update, normalisers.
+"""How a bank is trained on a rollout: credit, update, normalisers.
 
-A bank sees the slots that it can play and of them the decisions that its own policies made; what
+A bank sees the slots that it can play and of them the decisions that its own members made; what
 others did in between is to it a slot that waits.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_ppo.credit.advantages import (
-    Estimates,
-    discounted_returns,
-    explained_variance,
-    rollout_end,
-    standardise_own,
-)
-from jaxmarl_ppo.credit.pending import Factors, estimate, open_decisions
-from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.credit.advantages import Credit, CreditParams, estimate_credit, rollout_end
+from jaxmarl_ppo.credit.decision_table import DecisionTable, tabulate
+from jaxmarl_ppo.credit.pending import nothing_pending, open_decisions
+from jaxmarl_ppo.credit.returns import discounted_returns
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.collectives import all_sum
-from jaxmarl_ppo.ops.lanes import Rows, make_rows
-from jaxmarl_ppo.policies.players import BankSeats
+from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.ppo import minibatches
-from jaxmarl_ppo.ppo import update as ppo
-from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingRows
-from jaxmarl_ppo.ppo.update import Coefficients, UpdateShape, UpdateStats
-from jaxmarl_ppo.rollout.rollout import Rollout, nothing_pending
-from jaxmarl_ppo.types import BankState, Hyperparams, Policies, PyTree, Slots
+from jaxmarl_ppo.ppo.advantage_stats import explained_variance, standardise_own
+from jaxmarl_ppo.ppo.loss import UpdateShape
+from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable
+from jaxmarl_ppo.ppo.optimiser import init_optimiser
+from jaxmarl_ppo.ppo.update import UpdateInputs, UpdateStats, adapt_kl_coef, update
+from jaxmarl_ppo.rollout.rollout import Rollout
+from jaxmarl_ppo.types import (
+    BankCarry,
+    BankTraining,
+    Hyperparams,
+    PolicyStack,
+    PyTree,
+    RolloutState,
+)
 
 
-class Lesson(struct.PyTreeNode):
-    """What there is to say about a bank's part of an iteration; `K` are the trainable policies."""
+class UpdateReport(struct.PyTreeNode):
+    """What there is to say about a bank's part of an iteration; `K` are the trained members."""
 
     update: UpdateStats  # [K]
-    coefs: Coefficients  # [K]: in force during the update
+    hyperparams: Hyperparams  # [K]: in force during the update
     trained: jax.Array  # [K]: decisions that entered the update
     explained_variance: jax.Array  # [K]
     reward_trained: jax.Array  # [S]: what trained decisions earned
+
+
+class Learnt(NamedTuple):
+    """A bank after an iteration."""
+
+    stack: PolicyStack  # all members, [K, ...]
+    training: BankTraining
+    carry: BankCarry
+    report: UpdateReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,221 +59,202 @@ class BankLearner:
     """Everything static about how a bank is trained.
 
     Attributes:
-        seats: the bank and its slots.
-        policies: of every trainable row, its index among all policies.
-        hyperparams: `[K]` of the trainable rows.
+        index: of the bank among all banks.
+        bank: who is trained.
+        policy_ids: of every trained member, its index among all policies.
+        hyperparams: `[K]` of the trained members.
         update_shape: what the compiled update depends on.
         block_size: rows that are shuffled together; for a recurrent network, decisions per chunk.
         discount_by_tick: see `advantages.own_timeline_gae`.
-        normalise_advantages: to zero mean and unit variance over each policy's rows.
-        kl_coef: `[K]`, the first weights of the KL penalty.
+        normalise_advantages: to zero mean and unit variance over each member's rows.
     """
 
-    seats: BankSeats
-    policies: tuple[int, ...]
+    index: int
+    bank: Bank
+    policy_ids: tuple[int, ...]
     hyperparams: Hyperparams
     update_shape: UpdateShape
     block_size: int
     discount_by_tick: bool
     normalise_advantages: bool
-    kl_coef: tuple[float, ...]
 
     @property
     def num_trainable(self) -> int:
         """`K`."""
-        return self.seats.num_trainable
+        return self.bank.num_trainable
 
-    def init(self, policies: Policies, slots: Slots) -> BankState:
-        """Nothing learnt yet, nothing open."""
-        pending = nothing_pending(self.seats, slots)
-        state = BankState(
-            policies=policies,
-            opt_state=(),
-            kl_coef=jnp.array(self.kl_coef),
-            hyperparams=self.hyperparams,
-            pending=pending,
-            return_trace=jnp.zeros_like(pending.reward),
-        )
-        coefs, params = self.coefficients(state, jnp.zeros(())), self._trainable(policies).params
-        return state.replace(
-            opt_state=ppo.init_optimiser(params, coefs, self.update_shape.adam_eps)
+    def init(self, stack: PolicyStack, state: RolloutState) -> tuple[BankTraining, BankCarry]:
+        """Begin with nothing learnt and nothing open."""
+        pending = nothing_pending(self.bank, state)
+        hyperparams = self.hyperparams.at(jnp.zeros(()))
+        params = self._trainable(stack).params
+        opt_state = init_optimiser(params, hyperparams, self.update_shape.adam_eps)
+        return (
+            BankTraining(opt_state, self.hyperparams),
+            BankCarry(pending, jnp.zeros_like(pending.reward)),
         )
 
     def learn(
         self,
-        state: BankState,
+        stack: PolicyStack,
+        training: BankTraining,
+        carry: BankCarry,
         record: Rollout,
-        index: int,
-        acts_next: jax.Array,
+        after: RolloutState,
         usable: jax.Array,
         env_steps: jax.Array,
         key: jax.Array,
         axis_name: str | None = None,
-    ) -> tuple[BankState, Lesson]:
-        """Train every policy on its own decisions.
+    ) -> Learnt:
+        """Train every member on its own decisions.
 
         Args:
-            state: before.
+            stack: all members before.
+            training: what training keeps of them.
+            carry: what the rollout before left open.
             record: of the whole rollout.
-            index: of this bank in it.
-            acts_next: `[E, S]` bool, whether a policy of the bank decides on the last observation.
+            after: the state that the rollout ended in.
             usable: `()` bool, False if the rollout is not to be trained on.
             env_steps: `()`, how many were done before.
             key: of the shuffling.
             axis_name: of the devices that environments are spread over.
         """
-        coefs = self.coefficients(state, env_steps)
-        rows = make_rows(state.pending.decisions, record.decisions[index], record.lanes[index])
-        estimates, opened = self._estimate(state, record, index, acts_next)
-        policy = rows.decisions.policy
-        trainable = rows.decisions.acted & estimates.closed & usable
-        trainable &= policy < self.num_trainable
-        mine = trainable[:, None] & (policy[:, None] == jnp.arange(self.num_trainable))  # [R, K]
-        training = self._training_rows(rows, estimates, trainable, axis_name)
-        blocks = self._pack(rows, training, trainable, record.start_hidden[index])
-        own, opt_state, update = ppo.update(
-            self.seats.bank,
-            self.update_shape,
-            self._trainable(state.policies),
-            state.opt_state,
-            blocks,
-            coefs,
-            key,
-            axis_name,
+        hyperparams = training.hyperparams.at(env_steps)
+        decisions = record.decisions[self.index]
+        table = tabulate(carry.pending.decisions, decisions)
+        params = self._credit_params(stack, hyperparams)
+        credit, opened = self._estimate(carry, record, after, params)
+        member = table.column("member")
+        trainable = table.column("acted") & credit.closed & usable & (member < self.num_trainable)
+        mine = trainable[:, None] & (member[:, None] == jnp.arange(self.num_trainable))  # [R, K]
+        blocks = self._pack(
+            self._training_table(table, credit, trainable, axis_name),
+            record.start_hidden[self.index],
         )
-        own, return_trace = self._update_normalisers(own, state, rows, estimates, mine, axis_name)
-        rewards = jnp.where(trainable, estimates.reward_sum, 0.0)
-        target = rows.decisions.value + estimates.advantage
-        lesson = Lesson(
-            update=update,
-            coefs=coefs,
-            trained=all_sum(mine.sum(0).astype(jnp.float32), axis_name),
-            explained_variance=explained_variance(target, estimates.advantage, mine, axis_name),
-            reward_trained=all_sum(rows.total_by_slot(rewards), axis_name),
+        own = self._trainable(stack)
+        shape = self.update_shape
+        inputs = UpdateInputs(self.bank.network, shape, own, blocks, hyperparams, axis_name)
+        own, opt_state, stats = update(inputs, training.opt_state, key)
+        own, return_trace = self._update_normalisers(
+            own, carry.return_trace, table, credit, params, mine, axis_name
         )
-        return state.replace(
-            policies=self._with_trainable(state.policies, own),
-            opt_state=opt_state,
-            kl_coef=self._next_kl_coef(coefs, update),
-            pending=open_decisions(rows, estimates, opened),
-            return_trace=return_trace,
-        ), lesson
-
-    def coefficients(self, state: BankState, env_steps: jax.Array) -> Coefficients:
-        """Hyper-parameters after `env_steps`."""
-        hyperparams = state.hyperparams
-        return Coefficients(
-            learning_rate=hyperparams.learning_rate(env_steps),
-            entropy_coef=hyperparams.entropy_coef(env_steps),
-            clip_eps=hyperparams.clip_eps,
-            value_clip=hyperparams.value_clip,
-            value_coef=hyperparams.value_coef,
-            max_grad_norm=hyperparams.max_grad_norm,
-            target_kl=hyperparams.target_kl,
-            kl_coef=state.kl_coef,
-            num_epochs=hyperparams.num_epochs,
-            num_minibatches=hyperparams.num_minibatches,
+        return Learnt(
+            stack=self._with_trainable(stack, own),
+            training=BankTraining(opt_state, self._next_hyperparams(training, stats)),
+            carry=BankCarry(open_decisions(table, credit, opened), return_trace),
+            report=self._report(table, credit, mine, trainable, hyperparams, stats, axis_name),
         )
 
-    def _trainable(self, policies: Policies) -> Policies:
-        return jax.tree.map(lambda x: x[: self.num_trainable], policies)
+    def _trainable(self, stack: PolicyStack) -> PolicyStack:
+        return jax.tree.map(lambda x: x[: self.num_trainable], stack)
 
-    def _with_trainable(self, policies: Policies, own: Policies) -> Policies:
+    def _with_trainable(self, stack: PolicyStack, own: PolicyStack) -> PolicyStack:
         # Not an update of a slice: where that is the whole array, XLA's partitioner crashes on it
         # under JAX 0.11.
-        return jax.tree.map(
-            lambda x, y: jnp.concatenate([y, x[self.num_trainable :]]), policies, own
-        )
+        return jax.tree.map(lambda x, y: jnp.concatenate([y, x[self.num_trainable :]]), stack, own)
 
     def _estimate(
-        self, state: BankState, record: Rollout, index: int, acts_next: jax.Array
-    ) -> tuple[Estimates, jax.Array]:
-        """Advantages of the open decisions and of the rollout's, see `pending.estimate`."""
-        value = self.seats.encoder.own(record.bootstrap_value)
-        return estimate(
-            self.seats,
-            state.pending,
-            record.decisions[index],
-            record.lanes[index],
+        self, carry: BankCarry, record: Rollout, after: RolloutState, params: CreditParams
+    ) -> tuple[Credit, jax.Array]:
+        """Credit the open decisions and the rollout's, see `advantages.estimate_credit`."""
+        interface = self.bank.interface
+        _, plays = self.bank.members(after.player)
+        acts_next = interface.own(after.obs.agent_mask) & plays
+        end = rollout_end(interface.own(record.bootstrap_value), acts_next)
+        return estimate_credit(
+            self.bank,
+            carry.pending,
+            record.decisions[self.index],
             record.outcomes,
-            self._factors(state),
-            rollout_end(value, acts_next),
+            params,
+            end,
             self.discount_by_tick,
         )
 
-    def _factors(self, state: BankState) -> Factors:
-        hyperparams, moments = state.hyperparams, state.policies.return_moments
+    def _credit_params(self, stack: PolicyStack, hyperparams: Hyperparams) -> CreditParams:
+        moments = stack.return_moments
         scale = None
         if moments is not None:
-            scale = 1.0 / normalise.deviation(moments)[: self.num_trainable]
-        return Factors(hyperparams.gamma, hyperparams.gae_lambda, scale)
+            scale = 1.0 / running_moments.deviation(moments)[: self.num_trainable]
+        return CreditParams(hyperparams.gamma, hyperparams.gae_lambda, scale)
 
-    def _training_rows(
-        self, rows: Rows, estimates: Estimates, trainable: jax.Array, axis_name: str | None
-    ) -> TrainingRows:
-        """Decisions `[R]` with advantages, standardised over each policy's trainable rows."""
-        advantage = estimates.advantage
-        target = rows.decisions.value + advantage
+    def _training_table(
+        self, table: DecisionTable, credit: Credit, trainable: jax.Array, axis_name: str | None
+    ) -> TrainingTable:
+        """Join decisions `[R]` with advantages, standardised over each member's trainable rows."""
+        advantage = credit.advantage
+        target = table.column("value") + advantage
         if self.normalise_advantages:
             advantage = standardise_own(
-                advantage, trainable, rows.decisions.policy, self.num_trainable, axis_name
+                advantage, trainable, table.column("member"), self.num_trainable, axis_name
             )
-        return TrainingRows(rows.decisions, advantage, target)
+        return TrainingTable(table, advantage, target, trainable)
 
-    def _pack(
-        self, rows: Rows, training: TrainingRows, trainable: jax.Array, start_hidden: PyTree
-    ) -> Blocks:
-        """The trainable rows, `[R]` bool, in blocks."""
-        if not self.seats.bank.is_recurrent:
+    def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
+        """Pack the trainable rows in blocks."""
+        if not self.bank.network.is_recurrent:
             return minibatches.pack_rows(
-                training,
-                trainable,
+                table,
                 self.num_trainable,
                 self.block_size,
                 self.hyperparams.num_minibatches,
                 self.update_shape.num_minibatches,
             )
-        num_entries = rows.table_shape[0]
-        return minibatches.pack_chunks(
-            training,
-            rows.table(trainable).reshape(num_entries, -1),
-            rows.table(rows.decisions.policy).reshape(num_entries, -1),
-            self.num_trainable,
-            self.block_size,
-            jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), start_hidden),
-            rows.place,
-        )
+        hidden = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), start_hidden)
+        return minibatches.pack_chunks(table, self.num_trainable, self.block_size, hidden)
 
     def _update_normalisers(
         self,
-        own: Policies,
-        state: BankState,
-        rows: Rows,
-        estimates: Estimates,
+        own: PolicyStack,
+        return_trace: jax.Array,
+        table: DecisionTable,
+        credit: Credit,
+        params: CreditParams,
         mine: jax.Array,
         axis_name: str | None,
-    ) -> tuple[Policies, jax.Array]:
-        """Let every policy's normalisers count the decisions `mine [R, K]` that trained it."""
+    ) -> tuple[PolicyStack, jax.Array]:
+        """Let every member's normalisers count the decisions `mine [R, K]` that trained it."""
         weight = mine.astype(jnp.float32)
-        trace = state.return_trace
         if own.obs_moments is not None:
-            inputs = rows.whole_inputs()
-            moments = normalise.update_moments(own.obs_moments, inputs, weight, axis_name)
+            inputs = table.column("inputs")
+            moments = running_moments.update_moments(own.obs_moments, inputs, weight, axis_name)
             own = own.replace(obs_moments=moments)
         if own.return_moments is not None:
-            discount = self._factors(state).of(rows.decisions.policy).gamma
+            discount = params.of(table.column("member")).gamma
             if self.discount_by_tick:
-                discount **= estimates.ticks
-            decided = (rows.decisions.life_start, mine.any(-1), estimates.reward, discount)
-            trace, returns = discounted_returns(trace, *map(rows.table, decided))
-            moments = normalise.update_moments(
-                own.return_moments, rows.rows(returns), weight, axis_name
+                discount **= credit.ticks
+            decided = (table.column("is_first"), mine.any(-1), credit.reward, discount)
+            return_trace, returns = discounted_returns(return_trace, *map(table.to_grid, decided))
+            moments = running_moments.update_moments(
+                own.return_moments, table.from_grid(returns), weight, axis_name
             )
             own = own.replace(return_moments=moments)
-        return own, trace
+        return own, return_trace
 
-    def _next_kl_coef(self, coefs: Coefficients, update: UpdateStats) -> jax.Array:
+    def _next_hyperparams(self, training: BankTraining, stats: UpdateStats) -> Hyperparams:
+        hyperparams = training.hyperparams
         if self.update_shape.kl_control != "penalty":
-            return coefs.kl_coef
-        adapted = ppo.adapt_kl_coef(coefs.kl_coef, update.last_epoch_kl, coefs.target_kl)
-        return jnp.where(update.num_steps > 0, adapted, coefs.kl_coef)
+            return hyperparams
+        before = hyperparams.kl_coef
+        adapted = adapt_kl_coef(before, stats.last_epoch_kl, hyperparams.target_kl)
+        return hyperparams.replace(kl_coef=jnp.where(stats.num_steps > 0, adapted, before))
+
+    def _report(
+        self,
+        table: DecisionTable,
+        credit: Credit,
+        mine: jax.Array,
+        trainable: jax.Array,
+        hyperparams: Hyperparams,
+        stats: UpdateStats,
+        axis_name: str | None,
+    ) -> UpdateReport:
+        target = table.column("value") + credit.advantage
+        rewards = jnp.where(trainable, credit.reward_sum, 0.0)
+        return UpdateReport(
+            update=stats,
+            hyperparams=hyperparams,
+            trained=all_sum(mine.sum(0).astype(jnp.float32), axis_name),
+            explained_variance=explained_variance(target, credit.advantage, mine, axis_name),
+            reward_trained=all_sum(table.total_by_slot(rewards), axis_name),
+        )

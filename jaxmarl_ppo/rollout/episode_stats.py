@@ -6,6 +6,7 @@ over is summed over environments.
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,32 +14,25 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.types import EpisodeStats, Outcomes
+from jaxmarl_ppo.types import EpisodeSums, Outcomes, RunningLives
+
+AnySums = TypeVar("AnySums", bound=EpisodeSums)
 
 
-class LifeSums(struct.PyTreeNode):
+class Finished(struct.PyTreeNode):
     """Finished lives of `G` groups: all that one agent slot, or one policy, lived."""
 
-    lives: jax.Array  # [G]
-    returns: jax.Array  # [G]
-    lengths: jax.Array  # [G]: ticks
-    extras: dict[str, jax.Array]  # [G] each
-
-
-class Tally(struct.PyTreeNode):
-    """Sums over finished lives of `G` groups, and the least and the greatest return."""
-
-    sums: LifeSums  # [G]
-    minimum: jax.Array  # [G]
+    sums: EpisodeSums  # [G]
+    minimum: jax.Array  # [G]: least return of a life
     maximum: jax.Array  # [G]
 
 
-class Followed(struct.PyTreeNode):
+class EpisodeTracker(struct.PyTreeNode):
     """All that is followed of the slots of every environment."""
 
-    running: EpisodeStats  # [E, A]: lives that go on
-    agents: Tally  # [E, A]
-    policies: Tally | None  # [E, P]; None where the policy of every slot is known
+    running: RunningLives  # [E, A]
+    agents: Finished  # [E, A]
+    policies: Finished | None  # [E, P]; None where the policy of every slot is known
     reward: jax.Array  # [E, A]: all that was paid
     uncredited: jax.Array  # [E, A]: of it, before the slot's first decision in a life
 
@@ -50,102 +44,129 @@ class Extremes(struct.PyTreeNode):
     policies: jax.Array  # [P]
 
 
-class Lives(struct.PyTreeNode):
-    """All finished lives of a stretch of time, and what was paid in it."""
+class FinishedLives(struct.PyTreeNode):
+    """All lives that finished in a stretch of time, and what was paid in it."""
 
-    agents: LifeSums  # [A]
-    policies: LifeSums  # [P]
+    agents: EpisodeSums  # [A]
+    policies: EpisodeSums  # [P]
     minimum: Extremes
     maximum: Extremes
     reward: jax.Array  # [A]
     uncredited: jax.Array  # [A]
 
 
-def no_lives(players: Players, extras: dict[str, jax.Array]) -> Lives:
-    """Nobody has lived yet; `extras` says which of the environment's own metrics there are."""
-    by_agent = jnp.zeros(len(players.mapping.candidates))
-    agents = _nobody(by_agent, extras)
-    policies = _nobody(jnp.zeros(len(players.policies)), extras)
-    return Lives(
+def no_sums(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> EpisodeSums:
+    """Begin sums at nothing; `metrics` says which of the environment's own there are."""
+    zeros, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
+    return EpisodeSums(zeros, none, none, dict.fromkeys(metrics, zeros))
+
+
+def add_tick(
+    sums: AnySums,
+    reward: jax.Array,
+    alive: jax.Array,
+    ended: jax.Array,
+    metrics: dict[str, jax.Array],
+) -> AnySums:
+    """Add one tick to running sums; all arrays `[E, A]`.
+
+    Args:
+        sums: up to the tick.
+        reward: earned on the tick.
+        alive: bool, before the tick.
+        ended: bool, whose life ended on the tick.
+        metrics: the environment's own, of the tick.
+    """
+    return sums.replace(
+        returns=sums.returns + reward,
+        lengths=sums.lengths + alive,
+        lives=sums.lives + ended,
+        metrics=jax.tree.map(jnp.add, sums.metrics, metrics),
+    )
+
+
+def no_lives(players: Players, metrics: dict[str, jax.Array]) -> FinishedLives:
+    """Begin with nobody; `metrics` says which of the environment's own there are."""
+    num_agents, num_policies = len(players.mapping.candidates), len(players.policies)
+    agents, policies = _nobody((num_agents,), metrics), _nobody((num_policies,), metrics)
+    return FinishedLives(
         agents=agents.sums,
         policies=policies.sums,
         minimum=Extremes(agents.minimum, policies.minimum),
         maximum=Extremes(agents.maximum, policies.maximum),
-        reward=by_agent,
-        uncredited=by_agent,
+        reward=jnp.zeros(num_agents),
+        uncredited=jnp.zeros(num_agents),
     )
 
 
-def start_following(players: Players, running: EpisodeStats) -> Followed:
-    """Nothing has happened but to the lives that are under way, `[E, A]`."""
+def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
+    """Follow the lives that are under way, `[E, A]`; nothing else has happened yet."""
     zeros = jnp.zeros(running.returns.shape)
-    by_policy = jnp.zeros((zeros.shape[0], len(players.policies)))
-    return Followed(
+    by_policy = (zeros.shape[0], len(players.policies))
+    return EpisodeTracker(
         running=running,
-        agents=_nobody(zeros, running.extras),
-        policies=None if players.is_fixed else _nobody(by_policy, running.extras),
+        agents=_nobody(zeros.shape, running.metrics),
+        policies=None if players.is_fixed else _nobody(by_policy, running.metrics),
         reward=zeros,
         uncredited=zeros,
     )
 
 
-def follow(players: Players, followed: Followed, outcome: Outcomes) -> Followed:
+def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> EpisodeTracker:
     """Go on by one tick, `[E, A]`."""
-    running = followed.running
-    lived = running.replace(
-        returns=running.returns + outcome.reward,
-        lengths=running.lengths + outcome.alive,
-        extras=jax.tree.map(jnp.add, running.extras, outcome.extras),
-    )
     ended = outcome.terminated | outcome.truncated
+    running = tracker.running
+    lived = add_tick(running, outcome.reward, outcome.alive, ended, outcome.metrics)
     finished = ended & lived.counted
-    tallies = (followed.agents, followed.policies)
 
-    def enter() -> tuple[Tally, Tally | None]:
-        agents = _enter(followed.agents, lived, finished)
-        if followed.policies is None:
+    def enter() -> tuple[Finished, Finished | None]:
+        agents = _enter(tracker.agents, lived, finished)
+        if tracker.policies is None:
             return agents, None
         policy = players.policies_at(outcome.player)[..., None] == jnp.arange(len(players.policies))
-        return agents, _enter(followed.policies, lived, finished[..., None] & policy)
+        return agents, _enter(tracker.policies, lived, finished[..., None] & policy)
 
-    agents, policies = jax.lax.cond(finished.any(), enter, lambda: tallies)
-    fresh = jax.tree.map(jnp.zeros_like, lived).replace(counted=jnp.ones_like(lived.counted))
-    return Followed(
-        running=jax.tree.map(lambda x, y: jnp.where(ended, x, y), fresh, lived),
+    before = (tracker.agents, tracker.policies)
+    agents, policies = jax.lax.cond(finished.any(), enter, lambda: before)
+    new = jax.tree.map(jnp.zeros_like, lived).replace(counted=jnp.ones_like(lived.counted))
+    return EpisodeTracker(
+        running=jax.tree.map(lambda x, y: jnp.where(ended, x, y), new, lived),
         agents=agents,
         policies=policies,
-        reward=followed.reward + outcome.reward,
-        uncredited=followed.uncredited + jnp.where(outcome.credited, 0.0, outcome.reward),
+        reward=tracker.reward + outcome.reward,
+        uncredited=tracker.uncredited + jnp.where(outcome.credited, 0.0, outcome.reward),
     )
 
 
-def count_lives(players: Players, followed: Followed) -> Lives:
-    """The lives that ended in any environment, and what was paid in all."""
-    agents = _over_axis_0(followed.agents)
-    if followed.policies is not None:
-        policies = _over_axis_0(followed.policies)
+def count_lives(players: Players, tracker: EpisodeTracker) -> FinishedLives:
+    """Sum up the lives that ended in any environment, and what was paid in all."""
+    agents = _over_axis_0(tracker.agents)
+    if tracker.policies is not None:
+        policies = _over_axis_0(tracker.policies)
     else:
         only = np.array([policies[0] for policies in players.mapping.candidates])
         own = only[:, None] == np.arange(len(players.policies))  # [A, P]
         by_agent = jax.tree.map(lambda x: x[:, None], agents)
-        none = _nobody(jnp.zeros(own.shape), agents.sums.extras)
+        none = _nobody(own.shape, agents.sums.metrics)
         policies = _over_axis_0(jax.tree.map(lambda x, y: jnp.where(own, x, y), by_agent, none))
-    return Lives(
+    return FinishedLives(
         agents=agents.sums,
         policies=policies.sums,
         minimum=Extremes(agents.minimum, policies.minimum),
         maximum=Extremes(agents.maximum, policies.maximum),
-        reward=followed.reward.sum(0),
-        uncredited=followed.uncredited.sum(0),
+        reward=tracker.reward.sum(0),
+        uncredited=tracker.uncredited.sum(0),
     )
 
 
-def _nobody(zeros: jax.Array, extras: dict[str, jax.Array]) -> Tally:
-    sums = LifeSums(zeros, zeros, zeros, dict.fromkeys(extras, zeros))
-    return Tally(sums, zeros + jnp.inf, zeros - jnp.inf)
+def _nobody(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Finished:
+    # Counts as floats: sums over many iterations outgrow 32-bit integers.
+    zeros = jnp.zeros(shape)
+    sums = EpisodeSums(zeros, zeros, zeros, dict.fromkeys(metrics, zeros))
+    return Finished(sums, zeros + jnp.inf, zeros - jnp.inf)
 
 
-def _enter(tally: Tally, lived: EpisodeStats, finished: jax.Array) -> Tally:
+def _enter(group: Finished, lived: RunningLives, finished: jax.Array) -> Finished:
     """Add the lives `[E, A]` that are finished, `[E, A]` by slot or `[E, A, P]` by policy."""
 
     def total(x: jax.Array, neutral: float, reduce: Callable[..., jax.Array]) -> jax.Array:
@@ -153,22 +174,17 @@ def _enter(tally: Tally, lived: EpisodeStats, finished: jax.Array) -> Tally:
             return jnp.where(finished, x, neutral)
         return reduce(jnp.where(finished, x[..., None], neutral), axis=1)
 
-    new = LifeSums(
-        lives=jnp.ones_like(lived.returns),
-        returns=lived.returns,
-        lengths=lived.lengths,
-        extras=lived.extras,
-    )
-    return Tally(
-        sums=jax.tree.map(lambda x, y: x + total(y, 0.0, jnp.sum), tally.sums, new),
-        minimum=jnp.minimum(tally.minimum, total(lived.returns, jnp.inf, jnp.min)),
-        maximum=jnp.maximum(tally.maximum, total(lived.returns, -jnp.inf, jnp.max)),
+    new = EpisodeSums(lived.returns, lived.lengths, lived.lives, lived.metrics)
+    return Finished(
+        sums=jax.tree.map(lambda x, y: x + total(y, 0.0, jnp.sum), group.sums, new),
+        minimum=jnp.minimum(group.minimum, total(lived.returns, jnp.inf, jnp.min)),
+        maximum=jnp.maximum(group.maximum, total(lived.returns, -jnp.inf, jnp.max)),
     )
 
 
-def _over_axis_0(tally: Tally) -> Tally:
-    return Tally(
-        sums=jax.tree.map(lambda x: x.sum(0), tally.sums),
-        minimum=tally.minimum.min(0),
-        maximum=tally.maximum.max(0),
+def _over_axis_0(group: Finished) -> Finished:
+    return Finished(
+        sums=jax.tree.map(lambda x: x.sum(0), group.sums),
+        minimum=group.minimum.min(0),
+        maximum=group.maximum.max(0),
     )

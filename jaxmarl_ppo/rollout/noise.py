@@ -22,12 +22,12 @@ class Noise(NamedTuple):
 
 
 def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
-    """The noise of one tick, `shape (E,)`, or of many, `(T, E)`."""
+    """Draw the noise of one tick, `shape (E,)`, or of many, `(T, E)`."""
     key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.banks))
     return Noise(
         actions=tuple(
-            seats.bank.distribution.noise(key, (*shape, seats.num_lanes))
-            for seats, key in zip(players.banks, keys, strict=True)
+            bank.network.distribution.noise(key, (*shape, bank.num_lanes))
+            for bank, key in zip(players.banks, keys, strict=True)
         ),
         env=split(key_env, shape),
         scripts=split(key_scripts, shape[:-1]) if players.scripts else None,

@@ -1,6 +1,7 @@
-"""Episodes begun at different phases, so that environments of a fixed horizon leave step.
+"""The state that a run begins with: fresh episodes, at different phases if wanted.
 
-A rollout shorter than the horizon would otherwise see only one phase of the episode at a time.
+Episodes of a fixed horizon that begin together stay together: a rollout shorter than the horizon
+would see only one phase of the episode at a time.
 """
 
 import jax
@@ -8,24 +9,54 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.threefry import fold_in, split
+from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.ops.trees import where_rows
+from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.scripted import make_random_script
-from jaxmarl_ppo.types import PyTree, Slots
+from jaxmarl_ppo.types import League, PyTree, RolloutState
+
+
+def init_rollout_state(
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    players: Players,
+    league: League,
+    key: jax.Array,
+    num_envs: int,
+) -> RolloutState:
+    """Begin an episode in every environment; no agent has decided yet."""
+    key_reset, key_draw = split(key)
+    keys = split(key_reset, num_envs)
+    obs, env_state = jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
+    shape = (num_envs, env.num_agents)
+    episode = jnp.zeros(num_envs, jnp.int32)
+    everyone = jnp.ones(shape, bool)
+    draw = Draw(episode, everyone, jnp.zeros(shape, jnp.int32), obs.alive)
+    return RolloutState(
+        env_state=env_state,
+        obs=obs,
+        hidden=players.initial_hidden(num_envs),
+        is_first=everyone,
+        player=players.draw(key_draw, league, draw),
+        last_action=players.no_action(num_envs),
+        last_reward=jnp.zeros(shape),
+        episode=episode,
+    )
 
 
 def stagger_episodes(
-    env: MultiAgentEnv, env_params: PyTree, slots: Slots, key: jax.Array
-) -> tuple[Slots, jax.Array]:
+    env: MultiAgentEnv, env_params: PyTree, state: RolloutState, key: jax.Array
+) -> tuple[RolloutState, jax.Array]:
     """Play `horizon * e / E` ticks of uniformly random legal actions in environment `e`.
 
     Returns:
-        The slots, and `[E, A]` bool: False where the present life began in this play and is not to
+        The state, and `[E, A]` bool: False where the present life began in this play and is not to
         be counted in statistics. Environments without a horizon are left as they are.
     """
-    num_envs = slots.fresh.shape[0]
+    num_envs = state.is_first.shape[0]
     horizon = env.horizon(env_params)
     if horizon is None:
-        return slots, jnp.ones_like(slots.fresh)
+        return state, jnp.ones_like(state.is_first)
     offset = spread_phases(horizon, num_envs)
     num_ticks = offset.max()
     random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
@@ -40,10 +71,10 @@ def stagger_episodes(
         plays = index >= num_ticks - offset if env.steps_on_host else index < offset
         return where_rows(plays, stepped, carry)
 
-    carry = (slots.obs, slots.env_state)
+    carry = (state.obs, state.env_state)
     obs, env_state = jax.lax.fori_loop(0, num_ticks, tick, carry)
     counted = (offset == 0)[:, None] | ~obs.alive
-    return slots.replace(obs=obs, env_state=env_state), counted
+    return state.replace(obs=obs, env_state=env_state), counted
 
 
 def spread_phases(horizon: int | jax.Array, num_envs: int) -> jax.Array:

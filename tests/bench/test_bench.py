@@ -34,17 +34,17 @@ def tiny():
 
 
 def test_products_of_a_network_are_all_counted():
-    (seats,) = make_learner(*TINY.make()).players.banks
+    (bank,) = make_learner(*TINY.make()).players.banks
     products = [(1, 8, 64), (1, 64, 64), (1, 64, 4), (1, 64, 1)]
-    assert sorted(matmul_shapes(seats.bank)) == sorted(products)
+    assert sorted(matmul_shapes(bank.network)) == sorted(products)
 
 
 def test_products_of_an_lstm_and_of_convolutions():
-    lstm = make_learner(*Workload("tic_tac_toe", network="lstm").make()).players.banks[0].bank
+    lstm = make_learner(*Workload("tic_tac_toe", network="lstm").make()).players.banks[0].network
     assert sorted(matmul_shapes(lstm))[-2:] == [(1, 64, 256), (1, 64, 256)]
     small = {"channels": (5, 7), "hidden_sizes": (6,)}
     workload = Workload("tic_tac_toe", {"planes": True}, "cnn", small)
-    cnn = make_learner(*workload.make()).players.banks[0].bank
+    cnn = make_learner(*workload.make()).players.banks[0].network
     # 9 cells, 3 x 3 neighbours of 3 planes and then of 5; then dense layers.
     assert matmul_shapes(cnn) == [(9, 27, 5), (9, 45, 7), (1, 63, 6), (1, 6, 9), (1, 6, 1)]
 

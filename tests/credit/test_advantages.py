@@ -10,29 +10,31 @@ import pytest
 import rlax
 
 from jaxmarl_ppo.credit.advantages import (
-    Timeline,
-    discounted_returns,
+    CreditParams,
+    TimelineEntry,
+    estimate_credit,
     own_timeline_gae,
     rollout_end,
-    standardise_own,
 )
-from jaxmarl_ppo.credit.pending import Factors, estimate, open_decisions
-from jaxmarl_ppo.ops.lanes import make_rows
+from jaxmarl_ppo.credit.decision_table import tabulate
+from jaxmarl_ppo.credit.pending import open_decisions
+from jaxmarl_ppo.credit.returns import discounted_returns
+from jaxmarl_ppo.ppo.advantage_stats import standardise_own
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 
 @functools.partial(jax.jit, static_argnums=3)
 def gae(timeline, bootstrap_value, acts_next, by_tick):
-    """Estimates of all entries of whole timelines, `[T, ...]` fields."""
+    """Credit of all entries of whole timelines, `[T, ...]` fields."""
 
-    def back(tail, entry):
-        return own_timeline_gae(tail, entry, by_tick)
+    def back(successor, entry):
+        return own_timeline_gae(successor, entry, by_tick)
 
     return jax.lax.scan(back, rollout_end(bootstrap_value, acts_next), timeline, reverse=True)[1]
 
 
-def target(estimates, timeline):
-    return estimates.advantage + timeline.value
+def target(credit, timeline):
+    return credit.advantage + timeline.value
 
 
 def make(rewards, acted, values, **fields):
@@ -51,10 +53,10 @@ def make(rewards, acted, values, **fields):
     fields = {**defaults, "reward": rewards, "acted": acted, "value": values, **fields}
     fields["gamma_held"] = fields["gamma"]
     kinds = {"ticks": np.int32, "acted": bool, "terminated": bool, "truncated": bool}
-    return Timeline(**{k: jnp.array(v, kinds.get(k, np.float32)) for k, v in fields.items()})
+    return TimelineEntry(**{k: jnp.array(v, kinds.get(k, np.float32)) for k, v in fields.items()})
 
 
-def reference(t: Timeline, bootstrap_value, acts_next, by_tick):
+def reference(t: TimelineEntry, bootstrap_value, acts_next, by_tick):
     """Compress the agent's own decisions, then textbook GAE over them, in float64."""
     num = len(t.acted)
     where = [i for i in range(num) if t.acted[i]]
@@ -119,7 +121,7 @@ def random_timelines(seed, count, num=12):
     ticks = np.ones(shape, np.int32)
     ticks[:, 0] = rng.integers(1, 6, count) * carried
     gamma = np.broadcast_to(rng.choice([0.0, 0.5, 0.99, 1.0], (count, 1)), shape)
-    timeline = Timeline(
+    timeline = TimelineEntry(
         reward=reward,
         reward_sum=reward_sum,
         reward_scale=np.broadcast_to(rng.uniform(0.2, 2.0, (count, 1)), shape),
@@ -248,9 +250,9 @@ def long_run(seed):
         log_prob=rng.normal(size=shape).astype(np.float32),
         value=rng.normal(size=shape).astype(np.float32),
         hidden=(rng.normal(size=(*shape, 2)).astype(np.float32),),
-        life_start=rng.random(shape) < 0.2,
+        is_first=rng.random(shape) < 0.2,
         acted=rng.random(shape) < 0.3,
-        policy=rng.integers(0, 3, shape),
+        member=rng.integers(0, 3, shape),
     )
     terminated = rng.random(shape) < 0.08
     outcomes = Outcomes(
@@ -263,7 +265,7 @@ def long_run(seed):
         player=np.zeros(shape, np.int32),
         credited=np.ones(shape, bool),
         episode_over=np.zeros((TOTAL, E), bool),
-        extras={},
+        metrics={},
     )
     return decisions, outcomes
 
@@ -272,7 +274,7 @@ def long_run(seed):
 def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
     decisions, outcomes = long_run(3)
     ones = np.ones((TOTAL, E, A), np.float32)
-    timeline = Timeline(
+    timeline = TimelineEntry(
         reward=outcomes.reward, reward_sum=outcomes.reward, reward_scale=ones,
         ticks=ones.astype(np.int32), acted=decisions.acted, value=decisions.value,
         terminated=outcomes.terminated, truncated=outcomes.truncated,
@@ -282,21 +284,20 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
     zeros = jnp.zeros((E, A))
     uncut = jax.device_get(gae(timeline, zeros, zeros > 0, by_tick))
     closed = np.asarray(uncut.closed) & decisions.acted
-    factors = Factors(gamma=jnp.full(3, 0.9), gae_lambda=jnp.zeros(3), reward_scale=jnp.ones(3))
-    seats = SimpleNamespace(
-        encoder=SimpleNamespace(own=lambda x: x), rows=lambda player: (player, player >= 0)
+    params = CreditParams(gamma=jnp.full(3, 0.9), gae_lambda=jnp.zeros(3), reward_scale=jnp.ones(3))
+    bank = SimpleNamespace(
+        interface=SimpleNamespace(own=lambda x: x), members=lambda player: (player, player >= 0)
     )
 
     @jax.jit
     def one_rollout(pending, part, part_outcomes, value, acts_next):
-        rows = make_rows(pending.decisions, part, None)
+        table = tabulate(pending.decisions, part)
         end = rollout_end(value, acts_next)
-        estimates, opened = estimate(
-            seats, pending, part, None, part_outcomes, factors, end, by_tick
-        )
-        every = jnp.arange(closed[0].size * (1 + len(part.acted))).reshape(rows.table_shape)
-        table, by_row = jax.tree.map(lambda x: x[every], (rows.decisions, estimates))
-        return table, by_row, open_decisions(rows, estimates, opened)
+        credit, opened = estimate_credit(bank, pending, part, part_outcomes, params, end, by_tick)
+        every = jnp.arange(closed[0].size * (1 + len(part.acted))).reshape(table.grid_shape)
+        rows = table.take(every).replace(hidden=table.take_hidden(every))
+        by_row = jax.tree.map(lambda x: x[every], credit)
+        return rows, by_row, open_decisions(table, credit, opened)
 
     for length in (1, 2, 3, 7):
         first = jax.tree.map(lambda x: jnp.zeros_like(x[0]), decisions)
@@ -311,17 +312,17 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
             acts_next = np.zeros((E, A), bool) if last else decisions.acted[stop]
             value = np.zeros((E, A), np.float32) if last else decisions.value[stop]
             # A decision that is due in a slot whose life has just ended closes nothing.
-            rows, estimates, pending = jax.device_get(
+            rows, credit, pending = jax.device_get(
                 one_rollout(pending, part, part_outcomes, value, acts_next)
             )
-            for t, e, a in zip(*np.nonzero(rows.acted & estimates.closed), strict=True):
+            for t, e, a in zip(*np.nonzero(rows.acted & credit.closed), strict=True):
                 row = int(rows.inputs[t, e, a, 0])
                 count[row] += 1
                 at = np.unravel_index(row, (TOTAL, E, A))
                 for name in ("reward", "reward_sum", "ticks", "advantage"):
                     expected = getattr(uncut, name)[at]
-                    assert getattr(estimates, name)[t, e, a] == pytest.approx(expected, abs=1e-4)
-                for name in ("log_prob", "value", "action", "policy", "life_start"):
+                    assert getattr(credit, name)[t, e, a] == pytest.approx(expected, abs=1e-4)
+                for name in ("log_prob", "value", "action", "member", "is_first"):
                     assert getattr(rows, name)[t, e, a] == getattr(decisions, name)[at]
                 np.testing.assert_array_equal(rows.hidden[0][t, e, a], decisions.hidden[0][at])
         np.testing.assert_array_equal(count.reshape(TOTAL, E, A), closed.astype(int))
@@ -361,16 +362,16 @@ def test_scaled_rewards_are_clipped_and_others_are_not():
     ):  # fmt: skip
         scale = None if scale is None else np.array([scale])
         timeline = make([reward], [True], [1.0], **fields).replace(reward_scale=scale)
-        estimates = gae(timeline, jnp.zeros(()), jnp.ones((), bool), False)
-        assert float(estimates.advantage[0]) == pytest.approx(expected - 1.0)
+        credit = gae(timeline, jnp.zeros(()), jnp.ones((), bool), False)
+        assert float(credit.advantage[0]) == pytest.approx(expected - 1.0)
 
 
 def test_discounted_returns_restart_with_lives_and_skip_rows_that_train_nothing():
     reward = np.array([1.0, 2.0, 100.0, 3.0, 4.0])[:, None, None]
-    life_start = np.array([0, 0, 1, 1, 0], bool)[:, None, None]
+    is_first = np.array([0, 0, 1, 1, 0], bool)[:, None, None]
     trained = np.array([1, 1, 0, 1, 1], bool)[:, None, None]
     last, trace = discounted_returns(
-        jnp.full((1, 1), 10.0), life_start, trained, reward, np.full((5, 1, 1), 0.5)
+        jnp.full((1, 1), 10.0), is_first, trained, reward, np.full((5, 1, 1), 0.5)
     )
     np.testing.assert_allclose(np.asarray(trace).ravel()[[0, 1, 3, 4]], [11.0, 7.5, 3.0, 5.5])
     assert last[0, 0] == 2.75

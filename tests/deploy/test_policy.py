@@ -22,7 +22,7 @@ from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy import export as policy_export
-from jaxmarl_ppo.deploy.actor import Seat
+from jaxmarl_ppo.deploy.actor import AgentShape
 from jaxmarl_ppo.deploy.exported import load_exported
 from jaxmarl_ppo.deploy.policy import Policy
 from jaxmarl_ppo.evaluation.episodes import play_episodes
@@ -30,8 +30,10 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.league_results import init_league
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
+from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.noise import draw_noise
-from jaxmarl_ppo.rollout.rollout import act, begin_lives, init_slots, step
+from jaxmarl_ppo.rollout.start import init_rollout_state
+from jaxmarl_ppo.rollout.step import begin_lives, step
 from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
 from jaxmarl_ppo.types import Population
 
@@ -46,7 +48,7 @@ class Log(NamedTuple):
     features: np.ndarray
     mask: np.ndarray
     acting: np.ndarray
-    fresh: np.ndarray
+    is_first: np.ndarray
     reward: np.ndarray  # since the last action
     action: np.ndarray  # drawn, and played
     best: np.ndarray  # most likely
@@ -90,27 +92,27 @@ def watch(learner):
 
     @jax.jit
     def run(population, key):
-        key_slots, key_ticks = jax.random.split(key)
-        slots = init_slots(env, env_params, players, population.league, key_slots, E)
+        key_start, key_ticks = jax.random.split(key)
+        start = init_rollout_state(env, env_params, players, population.league, key_start, E)
 
-        def tick(slots, key):
+        def tick(state, key):
             noise = draw_noise(players, (E,), key)
-            best = act(players, population, slots, env_params, noise, greedy=True)
-            choice = act(players, population, slots, env_params, noise)
+            best = act(players, population, state, env_params, noise, greedy=True)
+            drawn = act(players, population, state, env_params, noise)
             value = jnp.zeros((E, env.num_agents))
-            banks = zip(players.banks, choice.decisions, choice.lanes, strict=True)
-            for seats, own, lanes in banks:
-                value = seats.encoder.spread(own.value, value, own.acted, lanes)
-            after, answer = step(env, env_params, slots, choice, noise)
-            obs = slots.obs
-            seen = (obs.features, obs.action_mask, obs.agent_mask, slots.fresh, slots.last_reward)
-            did = (choice.env_action, best.env_action, value)
-            alive = slots.obs.alive
-            return begin_lives(players, population.league, alive, after, answer, noise), seen + did
+            for bank, own in zip(players.banks, drawn.decisions, strict=True):
+                value = bank.interface.spread(own.value, value, own.acted, own.slot)
+            after, stepped = step(env, env_params, state, drawn, noise)
+            obs = state.obs
+            before = (state.is_first, state.last_reward)
+            seen = (obs.features, obs.action_mask, obs.agent_mask, *before)
+            did = (drawn.env_action, best.env_action, value)
+            league, alive = population.league, state.obs.alive
+            return begin_lives(players, league, alive, after, stepped, noise), seen + did
 
         keys = jax.random.split(key_ticks, T)
         bank_keys = jax.vmap(lambda key: jax.random.split(key, 3 + len(players.banks))[3:])(keys)
-        return jax.lax.scan(tick, slots, keys)[1], bank_keys
+        return jax.lax.scan(tick, start, keys)[1], bank_keys
 
     log, bank_keys = run(population, jax.random.key(3))
     return Case(learner, population, Log(*map(np.asarray, log)), bank_keys)
@@ -178,12 +180,12 @@ def play_agent(case, slot, on_tick, fixed=False):
     log, env = case.log, case.learner.env
     agent = env.agents[slot]
     policy = policy_of(case, slot, agent=agent if fixed else None)
-    seat = policy.signature.seats[agent]
+    shape = policy.signature.agent_shapes[agent]
     features = log.features[:, :, slot]
     if features.ndim == 3:
-        features = features[..., : seat.feature_shape[0]]
+        features = features[..., : shape.feature_shape[0]]
     action = log.action[:, :, slot]
-    action = action[..., : seat.num_actions] if policy.signature.continuous else action
+    action = action[..., : shape.num_actions] if policy.signature.continuous else action
     hidden = policy.initial_hidden(E)
     prev_action = np.zeros_like(action[0])
     for t in range(T):
@@ -193,8 +195,8 @@ def play_agent(case, slot, on_tick, fixed=False):
             given |= {"prev_action": prev_action}
         if policy.signature.prev_reward:
             given |= {"prev_reward": log.reward[t, :, slot]}
-        given |= {"reset": log.fresh[t, :, slot]}
-        more = {"action_mask": log.mask[t, :, slot, : seat.num_actions], "acting": acting}
+        given |= {"reset": log.is_first[t, :, slot]}
+        more = {"action_mask": log.mask[t, :, slot, : shape.num_actions], "acting": acting}
         hidden = on_tick(t, policy, features[t], hidden, given, more, acting)
         prev_action = np.where(acting.reshape(E, *[1] * (action[t].ndim - 1)), action[t],
                                prev_action)  # fmt: skip
@@ -209,7 +211,9 @@ def test_greedy_actions_are_those_of_the_rollout(case):
             action, hidden = policy.act(observation, hidden, **given, **more)
             expected = case.log.best[t, :, slot]
             if policy.signature.continuous:
-                num_actions = policy.signature.seats[case.learner.env.agents[slot]].num_actions
+                num_actions = policy.signature.agent_shapes[
+                    case.learner.env.agents[slot]
+                ].num_actions
                 assert action.shape == (E, num_actions)
                 expected = expected[:, :num_actions]
             assert_same_actions(action[acting], expected[acting])
@@ -236,7 +240,7 @@ def test_drawn_actions_are_those_of_the_rollout(name):
     hidden = policy.initial_hidden((E, 1 if one_acts else num_agents))
     for t in range(T):
         acting = rows(log.acting)
-        given: dict[str, Any] = {"reset": rows(log.fresh), "acting": acting}
+        given: dict[str, Any] = {"reset": rows(log.is_first), "acting": acting}
         if not one_acts:
             given |= {"agent": np.arange(num_agents)}
         if t == 0:
@@ -459,7 +463,7 @@ def test_one_of_several_policies_has_to_be_named():
         Policy.of(case.learner, case.population, "a", "b")
     assert Policy.of(case.learner, case.population, agent="b").signature.policy == "b"
     policy = Policy.of(case.learner, case.population, "b")
-    assert policy.signature.seats == {"b": Seat(1, (4,), 3)}
+    assert policy.signature.agent_shapes == {"b": AgentShape(1, (4,), 3)}
     assert repr(policy) == "Policy('b' of random_lives, plays b, discrete)"
 
 
@@ -716,7 +720,7 @@ def test_a_number_drawn_on_the_edge_of_two_actions_may_mean_either(monkeypatch):
     inputs = {"features": np.zeros((4, 27), np.float32), "action_mask": np.ones((4, 9), bool)}
     inputs["action_mask"][3, 3] = False  # of eight actions each has an eighth
     drawn = np.array([3 / 9 - 1e-7, 3 / 9 + 1e-7, 3 / 9 + 1e-3, 3 / 8])
-    monkeypatch.setattr(type(policy.bank.distribution), "noise", lambda *_: drawn)
+    monkeypatch.setattr(type(policy.network.distribution), "noise", lambda *_: drawn)
     call = (inputs, (), jax.random.key(0))
     wrong = policy_export._prefers(policy, call, (np.full(4, 5), np.array([3, 2, 2, 3])), 1e-5)
     np.testing.assert_array_equal(wrong, [False, False, True, True])

@@ -41,17 +41,15 @@ CASES = {
 def after_play(learner, state, slots, record, axis_name):
     """What `train_step` does once a rollout is there."""
     fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
-    keys = jax.random.split(jax.random.key(3), len(learner.banks))
-    banks, lessons = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
-    league, games, banks = learner._update_league(
-        state, banks, slots, record, ~fault.found, axis_name
-    )
+    keys = jax.random.split(jax.random.key(3), len(learner.trainers))
+    learnt, reports = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
+    after = learner._update_league(state, learnt, slots, record, ~fault.found, axis_name)
+    league = after.population.league
     metrics = metrics_lib.measure(
-        learner.players, learner.banks, record, lessons, league, fault, axis_name
+        learner.players, learner.trainers, record, reports, league, fault, axis_name
     )
-    running = record.followed.running
-    after = state.replace(banks=banks, league=league, games=games, episode_stats=running)
-    return after, metrics
+    per_env = after.per_env.replace(lives=record.tracker.running)
+    return after.replace(per_env=per_env), metrics
 
 
 class Both:
@@ -62,7 +60,7 @@ class Both:
             return after_play(learner, state, slots, record, axis_name)
 
         self.init, self.play = quick_jit(learner.init), quick_jit(learner.play)
-        specs = sharding.state_specs(jax.eval_shape(learner.init, jax.random.key(0)))
+        specs = sharding.state_specs()
         lie = (specs, BY_ENV, rollout_specs()), (specs, SAME)
         self.one = quick_jit(functools.partial(run, axis_name=None))
         self.two = Devices(2).jit(run, *lie)
@@ -94,7 +92,9 @@ def test_a_rollout_teaches_two_devices_what_it_teaches_one(case):
     (first, _), (spread, _) = both(state, slots, record)
     assert_close(first, spread)
     # Again from there: with open decisions, normalisers and results of the rollout before.
-    state = jax.tree.map(jnp.asarray, first.replace(slots=slots, iteration=jnp.int32(1)))
+    per_env = first.per_env.replace(rollout=slots)
+    state = first.replace(per_env=per_env, iteration=jnp.int32(1))
+    state = jax.tree.map(jnp.asarray, state)
     slots, record = both.play(state, jax.random.key(2))
     (one, one_metrics), (two, two_metrics) = both(state, slots, record)
     assert_close(one, two)
@@ -112,9 +112,11 @@ def test_a_snapshot_waits_for_a_life_on_the_other_device():
     learner = tiny_learner(*jaxmarl_envs.make("tic_tac_toe"), num_envs=4, **LEAGUE)
     both = Both(learner)
     state = both.init(jax.random.key(0))
-    (pool,) = state.league.pools
+    (pool,) = state.population.league.pools
     full = pool.replace(count=jnp.int32(2), oldest=jnp.int32(1))
-    state = state.replace(league=state.league.replace(pools=(full,)))
+    population = state.population
+    league = population.league.replace(pools=(full,))
+    state = state.replace(population=population.replace(league=league))
     slots, record = both.play(state, jax.random.key(1))
     oldest = learner.players.pools[0].first_player + 1
     for env_index, waits in ((None, False), (3, True), (0, True)):
@@ -122,8 +124,8 @@ def test_a_snapshot_waits_for_a_life_on_the_other_device():
         if env_index is not None:
             player = player.at[env_index, 0].set(oldest)
         (one, _), (two, _) = both(state, slots.replace(player=player), record)
-        assert bool(one.league.pools[0].waiting) == waits
-        assert_close(one.league, two.league)
+        assert bool(one.population.league.pools[0].waiting) == waits
+        assert_close(one.population.league, two.population.league)
 
 
 def test_devices_explore_each_for_itself():
@@ -131,13 +133,13 @@ def test_devices_explore_each_for_itself():
     learner = tiny_learner(env, params, num_envs=4, num_steps=20)
     state = quick_jit(learner.init)(jax.random.key(0))
     # Both halves begin alike.
-    slots = jax.tree.map(lambda x: jnp.concatenate([x[:2], x[:2]]), state.slots)
-    state = state.replace(slots=slots)
+    slots = jax.tree.map(lambda x: jnp.concatenate([x[:2], x[:2]]), state.per_env.rollout)
+    state = state.replace(per_env=state.per_env.replace(rollout=slots))
 
     def play(state, key, axis_name):
         return learner.play(state, split_key(key, 1, axis_name)[1][0])
 
-    devices, specs = Devices(2), sharding.state_specs(state)
+    devices, specs = Devices(2), sharding.state_specs()
     out = (BY_ENV, rollout_specs())
     _, record = devices.jit(play, (specs, SAME), out)(state, jax.random.key(1))
     action = np.asarray(record.decisions[0].action)
@@ -148,17 +150,16 @@ def test_parameters_stay_the_same_on_all_devices():
     env, params = jaxmarl_envs.make("tic_tac_toe")
     learner = tiny_learner(env, params, num_envs=4, num_minibatches=2, **LEAGUE)
     state = quick_jit(learner.init)(jax.random.key(0))
-    devices, specs = Devices(2), sharding.state_specs(state)
+    devices, specs = Devices(2), sharding.state_specs()
     step = devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,))
     state = devices.place(state)
     for _ in range(3):
         state, metrics = step(state)
     assert metrics.sums.ticks == 4 * 5
-    for bank in state.banks:
-        for leaf in jax.tree.leaves((bank.policies, bank.opt_state)):
-            first, second = (np.asarray(shard.data) for shard in leaf.addressable_shards)
-            np.testing.assert_array_equal(first, second)
-    first, second = state.slots.player.addressable_shards
+    for leaf in jax.tree.leaves((state.population.banks, state.training)):
+        first, second = (np.asarray(shard.data) for shard in leaf.addressable_shards)
+        np.testing.assert_array_equal(first, second)
+    first, second = state.per_env.rollout.player.addressable_shards
     assert first.data.shape == second.data.shape == (2, 2)
 
 
@@ -176,7 +177,7 @@ def test_a_fault_is_found_where_it_is():
         assert fault.is_nan
         assert (fault.tick, fault.env, fault.agent) == (3, 3, 1)
     for after in (one, two):  # such a rollout trains nobody
-        assert_close(after.banks[0].policies, jax.device_get(state.banks[0].policies))
+        assert_close(after.population.banks[0], jax.device_get(state.population.banks[0]))
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def seats(board):
     player = make_player(
         *board, mapping="per_agent", append_agent_id=True, normalise_observations=True
     )
-    shape = (2, *player.learner.players.banks[0].bank.input_shape)
+    shape = (2, *player.learner.players.banks[0].network.input_shape)
     key_mean, key_var = jax.random.split(jax.random.key(1))
     moments = Moments(
         count=jnp.full(2, 100.0),
@@ -154,7 +154,7 @@ def unequal(board):
     """A network of its own shape for each seat, so that there are two banks."""
     policies = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
     player = make_player(*board, mapping="per_agent", policies=policies)
-    assert [seats.encoder.slots for seats in player.learner.players.banks] == [(0,), (1,)]
+    assert [bank.interface.slots for bank in player.learner.players.banks] == [(0,), (1,)]
     return player
 
 
@@ -189,15 +189,15 @@ def by_hand(player, table, decision):
     seat, players = int(table.mover[decision]), player.learner.players
     name = players.policies[players.mapping.candidates[seat][0]]
     banks = zip(players.banks, player.population.banks, strict=True)
-    seats, stack = next((s, stack) for s, stack in banks if seat in s.encoder.slots)
-    policy = jax.tree.map(lambda x: x[number_of(player, name) - seats.first_player], stack)
+    bank, stack = next((bank, stack) for bank, stack in banks if seat in bank.interface.slots)
+    policy = jax.tree.map(lambda x: x[number_of(player, name) - bank.first_player], stack)
     inputs = features[decision]
-    if seats.encoder.agent_id:
+    if bank.interface.agent_id:
         inputs = np.concatenate([inputs, np.eye(2)[seat]])
     if policy.obs_moments is not None:
         moments = policy.obs_moments
         inputs = (inputs - moments.mean) / np.sqrt(moments.var)
-    logits = np.asarray(seats.bank.network.apply({"params": policy.params}, (), inputs)[1])
+    logits = np.asarray(bank.network.module.apply({"params": policy.params}, (), inputs)[1])
     exp = np.where(action_mask[decision], np.exp(logits - logits.max()), 0.0)
     return name, exp / exp.sum()
 
@@ -487,10 +487,10 @@ def play_in_steps(player, reset_key, tick_keys, functions):
     """One greedy episode in plain Python, one agent at a time through `forward`."""
     reset, step, forward = functions
     (bank,), (stack,) = player.learner.players.banks, player.population.banks
-    num_agents, width = player.env.num_agents, bank.encoder.action_width
+    num_agents, width = player.env.num_agents, bank.interface.action_width
     only = np.zeros((1, 1), np.int32)
     obs, state = jax.device_get(reset(reset_key, player.params))
-    hidden = [jax.device_get(bank.bank.initial_hidden((1, 1)))] * num_agents
+    hidden = [jax.device_get(bank.network.initial_hidden((1, 1)))] * num_agents
     extras = np.zeros((num_agents, width + 1), np.float32)  # previous action, then reward since
     decided = np.zeros(num_agents, bool)
     returns, lengths = np.zeros(num_agents), np.zeros(num_agents)
@@ -498,8 +498,8 @@ def play_in_steps(player, reset_key, tick_keys, functions):
         action = np.zeros(num_agents, np.int32)
         for i in np.flatnonzero(obs.agent_mask):
             inputs = np.concatenate([obs.features[i], extras[i]])[None, None]
-            fresh, acting = np.full((1, 1), not decided[i]), np.ones((1, 1), bool)
-            hidden[i], _, logits, _ = forward(stack, only, hidden[i], inputs, fresh, acting)
+            is_first, acting = np.full((1, 1), not decided[i]), np.ones((1, 1), bool)
+            hidden[i], _, logits, _ = forward(stack, only, hidden[i], inputs, is_first, acting)
             action[i] = np.where(obs.action_mask[i], logits[0, 0], -np.inf).argmax()
             extras[i] = np.append(np.eye(width)[action[i]], 0.0)
             decided[i] = True
@@ -527,8 +527,8 @@ def test_memory_and_extra_inputs_are_those_of_plain_play():
         jax.random.split(jax.random.split(jax.random.fold_in(key_ticks, t), 4)[0], num_episodes)
         for t in range(env.max_ticks)
     ]
-    (seats,) = player.learner.players.banks
-    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(seats.bank.forward)
+    (bank,) = player.learner.players.banks
+    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(bank.network.forward)
     for episode, reset_key in enumerate(reset_keys):
         keys = [keys[episode] for keys in tick_keys]
         returns, lengths = play_in_steps(player, reset_key, keys, functions)

@@ -12,16 +12,18 @@ from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.learner import league_results as league_lib
 from jaxmarl_ppo.learner.elo import elo_ratings
-from jaxmarl_ppo.policies.snapshot_pools import PoolSeats, draw_entries
-from jaxmarl_ppo.types import FrozenBank, Outcomes, Policies
+from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, draw_entries
+from jaxmarl_ppo.types import Outcomes, PolicyStack
 
 Q, SIZE = 6, 3
 # Players 0 and 1 are trained; 2, 3, 4 are snapshots of 0; 5 is somebody else.
 SPEC = Snapshots("main", size=SIZE, add_every=4)
 
 
-def seats(spec=SPEC):
-    return PoolSeats(spec, policy=2, origin=0, bank=0, origin_row=0, first_row=2, first_player=2)
+def pool_of(spec=SPEC):
+    return SnapshotPool(
+        spec, policy=2, origin=0, bank=0, origin_member=0, first_member=2, first_player=2
+    )
 
 
 def make_outcomes(reward, player, over, alive=None):
@@ -31,7 +33,7 @@ def make_outcomes(reward, player, over, alive=None):
     return Outcomes(
         reward=jnp.asarray(reward), terminated=no, truncated=no, final_value=jnp.zeros(shape),
         alive=jnp.asarray(alive), acted=jnp.asarray(alive), player=jnp.asarray(player),
-        credited=no, episode_over=jnp.asarray(over), extras={},
+        credited=no, episode_over=jnp.asarray(over), metrics={},
     )  # fmt: skip
 
 
@@ -70,12 +72,12 @@ def test_results_are_those_of_a_replay():
             start = end + 1
     assert games.sum() > 40
 
-    league = league_lib.init_league(Q, (seats(),))
-    running = league_lib.init_games(jnp.asarray(counted))
+    league = league_lib.init_league(Q, (pool_of(),))
+    running = league_lib.no_games(jnp.asarray(counted))
     record = jax.jit(
         lambda league, running, outcomes: (
             lambda played: (
-                league_lib.record_results(league, (seats(),), played[1], outcomes.episode_over),
+                league_lib.record_results(league, (pool_of(),), played[1], outcomes.episode_over),
                 played[0],
             )
         )(league_lib.track_games(running, outcomes))
@@ -89,7 +91,7 @@ def test_results_are_those_of_a_replay():
     np.testing.assert_allclose(league.pools[0].wins, score[0, 2:5].sum())
 
     # The same in two rollouts, whose cut falls into episodes: older results have faded once.
-    league = league_lib.init_league(Q, (seats(),))
+    league = league_lib.init_league(Q, (pool_of(),))
     for part in (slice(0, 13), slice(13, ticks)):
         league, running = record(league, running, jax.tree.map(lambda x, p=part: x[p], outcomes))
     np.testing.assert_allclose(league.pools[0].games, games[0, 2:5].sum())
@@ -99,13 +101,13 @@ def test_results_are_those_of_a_replay():
 def draw_shares(league, spec, player=(0, 2), num=20_000):
     keys = jax.random.split(jax.random.key(0), num)
     player, alive = jnp.array(player), jnp.array([True, True])
-    draw = jax.vmap(lambda key: draw_entries(key, league, seats(spec), 0, player, alive))
+    draw = jax.vmap(lambda key: draw_entries(key, league, pool_of(spec), 0, player, alive))
     entries = np.asarray(jax.jit(draw)(keys))[:, 1]
     return np.bincount(entries, minlength=SIZE) / num
 
 
 def full_league(**pool):
-    league = league_lib.init_league(Q, (seats(),))
+    league = league_lib.init_league(Q, (pool_of(),))
     fields = {"count": 3, "oldest": 1, "added_at": jnp.array([8, 4, 6]), **pool}
     fields = {name: jnp.asarray(value) for name, value in fields.items()}
     return league.replace(pools=(league.pools[0].replace(**fields),))
@@ -138,19 +140,19 @@ def test_prioritised_draws_go_by_who_beats_the_opponent():
 
 
 def stack_of(values):
-    return Policies({"w": jnp.asarray(values, jnp.float32)[:, None]}, None, None)
+    return PolicyStack({"w": jnp.asarray(values, jnp.float32)[:, None]}, None, None)
 
 
 def add(league, weights, playing, iteration, spec=SPEC):
-    banks = (FrozenBank(stack_of(weights)),)
-    league, banks = league_lib.add_snapshots(
-        league, (seats(spec),), banks, jnp.array(playing), jnp.asarray(iteration)
+    stacks = (stack_of(weights),)
+    league, stacks = league_lib.add_snapshots(
+        league, (pool_of(spec),), stacks, jnp.array(playing), jnp.asarray(iteration)
     )
-    return league, np.asarray(banks[0].policies.params["w"][:, 0])
+    return league, np.asarray(stacks[0].params["w"][:, 0])
 
 
 def test_snapshots_are_added_on_time_and_the_oldest_makes_way():
-    league = league_lib.init_league(Q, (seats(),))
+    league = league_lib.init_league(Q, (pool_of(),))
     weights, nobody = [1.0, 2.0, 0.0, 0.0, 0.0], [[0, 1]]
     for iteration in range(1, 17):
         weights[0] = 100.0 + iteration
@@ -303,9 +305,9 @@ def test_the_dead_hold_no_snapshot_back():
     state, step = quick_jit(learner.init)(jax.random.key(0)), quick_jit(learner.train_step)
     for added_at in ([0, 1], [2, 1], [2, 3]):
         state, _ = step(state)
-        np.testing.assert_array_equal(state.league.pools[0].added_at, added_at)
-    assert not state.slots.obs.alive[:, 1].any()
-    np.testing.assert_array_equal(state.slots.episode, 0)
+        np.testing.assert_array_equal(state.population.league.pools[0].added_at, added_at)
+    assert not state.per_env.rollout.obs.alive[:, 1].any()
+    np.testing.assert_array_equal(state.per_env.rollout.episode, 0)
 
 
 def test_prioritised_draws_go_by_the_living_alone():

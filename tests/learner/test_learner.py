@@ -1,5 +1,7 @@
 """The training step as a whole: reproducible, safe, and able to learn what is known."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,7 +40,7 @@ def changed(x, y):
 
 
 def all_params(state):
-    return [bank.policies.params for bank in state.banks]
+    return [stack.params for stack in state.population.banks]
 
 
 class Run:
@@ -105,16 +107,16 @@ def test_numbers_change_without_compiling_again(lives):
     lives.step(lives.init(jax.random.key(0)))
     compiled = lives.step._cache_size()
     state = lives.init(jax.random.key(0))
-    banks = tuple(
+    training = tuple(
         bank.replace(hyperparams=bank.hyperparams.replace(gamma=0.5 * bank.hyperparams.gamma))
-        for bank in state.banks
+        for bank in state.training
     )
     env_params = state.env_params.replace(p_act=jnp.float32(0.9))
-    changed_state = state.replace(banks=banks)
+    changed_state = state.replace(training=training)
     _, plain = lives.step(state)
     after, _ = lives.step(changed_state)
     assert lives.step._cache_size() == compiled
-    assert float(after.banks[0].hyperparams.gamma[0]) == pytest.approx(0.495)
+    assert float(after.training[0].hyperparams.gamma[0]) == pytest.approx(0.495)
     if jax.tree.structure(env_params) == jax.tree.structure(state.env_params):
         lives.step(state.replace(env_params=env_params))
         assert lives.step._cache_size() <= compiled + 1  # a weak type may differ
@@ -181,7 +183,7 @@ def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
         seen |= bool(metrics.fault.found)
         if seen:
             assert_equal(state.population, before.population)
-            for bank, bank_before in zip(state.banks, before.banks, strict=True):
+            for bank, bank_before in zip(state.training, before.training, strict=True):
                 assert_equal(bank.opt_state, bank_before.opt_state)
             assert metrics.sums.update.num_steps.sum() == 0
             if metrics.fault.found:
@@ -214,8 +216,8 @@ def constant_params(length, truncate, reward):
 def test_value_of_a_constant_reward(constant, length, truncate, value):
     """A terminated life is worth its reward, a truncated one reward / (1 - gamma)."""
     state, _ = constant.after(150, env_params=constant_params(length, truncate, 2.0))
-    params = jax.tree.map(lambda x: x[0], state.banks[0].policies.params)
-    _, _, v = constant.learner.players.banks[0].bank.network.apply(
+    params = jax.tree.map(lambda x: x[0], state.population.banks[0].params)
+    _, _, v = constant.learner.players.banks[0].network.module.apply(
         {"params": params}, (), jnp.ones((1, 1))
     )
     assert float(v[0]) == pytest.approx(value, rel=0.03)
@@ -229,7 +231,7 @@ def test_rewards_after_a_long_drought_are_scaled_within_bounds():
         spec={"normalise_rewards": True},
     )  # fmt: skip
     state, _ = run.after(50, env_params=constant_params(1, False, 0.0))
-    moments = state.banks[0].policies.return_moments
+    moments = state.population.banks[0].return_moments
     np.testing.assert_array_equal(moments.var, [0.0])
     state = state.replace(env_params=constant_params(1, False, 1.0))
     _, metrics = run.step(state)
@@ -291,19 +293,21 @@ def test_a_donated_state_may_be_used_up(constant):
     donated = quick_jit(constant.learner.train_step, donate_argnums=0)
     expected, _ = constant.step(constant.init(jax.random.key(0)))
     state, _ = donated(constant.init(jax.random.key(0)))
-    assert_equal(state.population, expected.population)
+    # Up to rounding: without optimisation XLA fuses other operations where it may use memory again.
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
+    jax.tree.map(close, state.population, expected.population)
     state, _ = donated(state)
     constant.init(jax.random.key(0))  # the learner's own arrays are still there
 
 
 def test_adaptive_penalty_moves_its_weight_in_training(constant):
     state, _ = constant.step(constant.init(jax.random.key(0)))
-    np.testing.assert_allclose(state.banks[0].kl_coef, [0.5])
-    bank = state.banks[0]
-    hyperparams = bank.hyperparams.replace(target_kl=jnp.full(1, -1.0))
-    high = state.replace(banks=(bank.replace(hyperparams=hyperparams),))
+    np.testing.assert_allclose(state.training[0].hyperparams.kl_coef, [0.5])
+    training = state.training[0]
+    hyperparams = training.hyperparams.replace(target_kl=jnp.full(1, -1.0))
+    high = state.replace(training=(training.replace(hyperparams=hyperparams),))
     state, _ = constant.step(high)
-    np.testing.assert_allclose(state.banks[0].kl_coef, [0.75])
+    np.testing.assert_allclose(state.training[0].hyperparams.kl_coef, [0.75])
 
 
 def test_iterations_in_one_call_are_iterations_one_by_one(constant):
@@ -343,15 +347,15 @@ def test_numbers_never_compile_anew():
         {"num_epochs": 1},
         {"num_minibatches": 1},
     ):
-        other = tiny_learner(env, params, **{**shared, **changes}).banks[0].hyperparams
-        like = jax.tree.map(lambda x: (x.shape, x.dtype), learner.banks[0].hyperparams)
+        other = tiny_learner(env, params, **{**shared, **changes}).trainers[0].hyperparams
+        like = jax.tree.map(lambda x: (x.shape, x.dtype), learner.trainers[0].hyperparams)
         if "learning_rate" in changes:  # a line has two points, the others have one
             other = other.replace(
                 learning_rate=jax.tree.map(lambda x: x[:, :1], other.learning_rate)
             )
         assert jax.tree.map(lambda x: (x.shape, x.dtype), other) == like
-        (bank,) = state.banks
-        after, _ = step(state.replace(banks=(bank.replace(hyperparams=other),)))
+        (training,) = state.training
+        after, _ = step(state.replace(training=(training.replace(hyperparams=other),)))
         results.append(all_params(after))
     assert len(traces) == 1
     for i, result in enumerate(results):

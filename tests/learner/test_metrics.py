@@ -16,9 +16,9 @@ from jaxmarl_ppo import Matchups, Scripted
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.ppo import update as ppo
-from jaxmarl_ppo.rollout.episode_stats import count_lives, follow, start_following
+from jaxmarl_ppo.rollout.episode_stats import count_lives, start_tracking, track
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, find_fault
-from jaxmarl_ppo.types import EpisodeStats, Outcomes
+from jaxmarl_ppo.types import Outcomes, RunningLives
 
 TICKS, ENVS = 30, 4
 PROBES = {"random_lives": RandomLives, "few_act": FewAct}
@@ -88,8 +88,8 @@ def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):
 
 def compare(learner, state, metrics, done):
     env = learner.env
-    truths = read_all(state.slots.env_state, done)
-    log, sums = state.slots.env_state.log, metrics.sums
+    truths = read_all(state.per_env.rollout.env_state, done)
+    log, sums = state.per_env.rollout.env_state.log, metrics.sums
     close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-3)
     for a in range(env.num_agents):
         slots = [truth[a] for truth in truths]
@@ -103,7 +103,7 @@ def compare(learner, state, metrics, done):
         close(sums.reward[a], paid)
         close(sums.reward_trained[a], trained)
         close(sums.reward_uncredited[a], before)
-        pending = of_slot(learner, [bank.pending for bank in state.banks], a, 1)
+        pending = of_slot(learner, [bank.pending for bank in state.per_env.banks], a, 1)
         close(pending.reward_sum.sum(), waiting)
         np.testing.assert_array_equal(
             pending.decisions.acted, [row is not None for row in open_rows]
@@ -113,13 +113,13 @@ def compare(learner, state, metrics, done):
         )
         assert sums.trained[a] == sum(len(slot.trained) for slot in slots)
         assert sums.decisions[a] == log.acted[:, :done, a].sum()
-        close(state.episode_stats.returns[:, a], [slot.running for slot in slots])
+        close(state.per_env.lives.returns[:, a], [slot.running for slot in slots])
         for group in (sums.agents, sums.policies):
             assert group.lives[a] == len(lives)
             close(group.returns[a], sum(life[0] for life in lives))
             close(group.lengths[a], sum(life[1] for life in lives))
-            if "twice" in group.extras:
-                close(group.extras["twice"][a], 2 * sum(life[0] for life in lives))
+            if "twice" in group.metrics:
+                close(group.metrics["twice"][a], 2 * sum(life[0] for life in lives))
         if lives:
             close(metrics.minimum.agents[a], min(life[0] for life in lives))
             close(metrics.maximum.policies[a], max(life[0] for life in lives))
@@ -143,7 +143,7 @@ def outcomes_of(reward, terminated, alive):
         player=jnp.zeros(shape, jnp.int32),
         credited=jnp.ones(shape, bool),
         episode_over=jnp.zeros(shape[:2], bool),
-        extras={},
+        metrics={},
     )
 
 
@@ -151,16 +151,17 @@ def test_lives_that_began_before_training_are_not_counted():
     reward = np.arange(1.0, 7.0).reshape(6, 1, 1)
     ends = np.array([0, 1, 0, 0, 1, 0], bool).reshape(6, 1, 1)
     zeros = jnp.zeros((1, 1))
-    stats = EpisodeStats(zeros, zeros.astype(int), {}, zeros > 0)
+    none = zeros.astype(int)
+    running = RunningLives(zeros, none, none, {}, counted=zeros > 0)
     env, params = jaxmarl_envs.make("basic", num_agents=1)
     players = tiny_learner(env, params).players
     outcomes = outcomes_of(reward, ends, np.ones_like(ends))
-    followed, _ = jax.lax.scan(
-        lambda followed, outcome: (follow(players, followed, outcome), None),
-        start_following(players, stats),
+    tracker, _ = jax.lax.scan(
+        lambda tracker, outcome: (track(players, tracker, outcome), None),
+        start_tracking(players, running),
         outcomes,
     )
-    running, lives = followed.running, count_lives(players, followed)
+    running, lives = tracker.running, count_lives(players, tracker)
     for group in (lives.agents, lives.policies):
         assert group.lives.tolist() == [1]
         assert group.returns.tolist() == [3 + 4 + 5]
@@ -183,7 +184,7 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     state = quick_jit(learner.init)(jax.random.key(0))
     record = quick_jit(lambda state: learner.play(state, jax.random.key(1))[1])(state)
     outcomes = jax.device_get(record.outcomes)
-    lives = jax.device_get(count_lives(players, record.followed))
+    lives = jax.device_get(count_lives(players, record.tracker))
     decisions = metrics_lib._count_decisions(players, record)
     policy_of = np.array(players.policy_of)
     found = {policy: [] for policy in range(3)}
@@ -288,7 +289,7 @@ def trained():
 
 def no_metrics(learner):
     state = jax.eval_shape(learner.init, jax.random.key(0))
-    return metrics_lib.empty(learner.players, state.episode_stats, state.league)
+    return metrics_lib.empty(learner.players, state.per_env.lives, state.population.league)
 
 
 def test_merging_adds_up(trained):

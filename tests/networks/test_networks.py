@@ -21,7 +21,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, update_cell
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
-from jaxmarl_ppo.rollout.rollout import init_slots
+from jaxmarl_ppo.rollout.start import init_rollout_state
 
 
 def learner_for(network, env="tic_tac_toe", mapping="shared", spec=None, **kwargs):
@@ -95,10 +95,10 @@ def test_bfloat16_trains(kind):
     network = HALF[kind][0].clone(num_outputs=0)
     learner = learner_for(network)
     state = quick_jit(learner.init)(jax.random.key(0))
-    before = jax.device_get(state.banks[0].policies.params)
+    before = jax.device_get(state.population.banks[0].params)
     after, metrics = quick_jit(learner.train_step)(state)
     assert not metrics.fault.found
-    after = jax.device_get(after.banks[0].policies.params)
+    after = jax.device_get(after.population.banks[0].params)
     assert all(np.isfinite(x).all() and x.dtype == np.float32 for x in jax.tree.leaves(after))
     assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before, after)), strict=True))
 
@@ -240,8 +240,8 @@ def test_modules_of_ones_own_are_trained(module):
     after, metrics = quick_jit(learner.train_step)(state)
     moved = jax.tree.map(
         lambda x, y: bool((x != y).any()),
-        after.banks[0].policies.params,
-        state.banks[0].policies.params,
+        after.population.banks[0].params,
+        state.population.banks[0].params,
     )
     assert all(jax.tree.leaves(moved))
     assert metrics.sums.update.num_steps[0] == 1
@@ -273,25 +273,25 @@ def test_planes_and_flat_features_are_told_apart():
         learner_for("mlp", planes=True)
     with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use 'mlp' or 'lstm'"):
         learner_for("cnn")
-    assert learner_for("cnn", planes=True).players.banks[0].bank.input_shape == (3, 3, 3)
+    assert learner_for("cnn", planes=True).players.banks[0].network.input_shape == (3, 3, 3)
 
 
 def test_continuous_actions_get_means_and_a_free_deviation():
     learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach())
-    params = jax.eval_shape(learner.init, jax.random.key(0)).banks[0].policies.params
+    params = jax.eval_shape(learner.init_population, jax.random.key(0)).banks[0].params
     assert params["log_std"].shape == (1, 2)
     assert params["policy_head"]["kernel"].shape == (1, 4, 2)
-    assert learner.players.banks[0].bank.distribution.num_outputs == 4
+    assert learner.players.banks[0].network.distribution.num_outputs == 4
 
 
 def test_each_policy_gets_a_network_for_its_own_agents_actions():
     learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach(), mapping="per_agent")
     narrow, wide = learner.players.banks
-    assert (narrow.encoder.slots, wide.encoder.slots) == ((0,), (1,))
-    assert narrow.bank.distribution.num_outputs == 2
-    assert wide.bank.distribution.num_outputs == 4
-    np.testing.assert_array_equal(narrow.encoder.action_high, [[3.0]])
-    np.testing.assert_array_equal(wide.encoder.action_low, [[0.0, -2.0]])
+    assert (narrow.interface.slots, wide.interface.slots) == ((0,), (1,))
+    assert narrow.network.distribution.num_outputs == 2
+    assert wide.network.distribution.num_outputs == 4
+    np.testing.assert_array_equal(narrow.interface.action_high, [[3.0]])
+    np.testing.assert_array_equal(wide.interface.action_low, [[0.0, -2.0]])
 
 
 class Unbounded(Reach):
@@ -334,12 +334,12 @@ def central(network, env):
     spec = dict.fromkeys(EXTRAS, True)
     learner = learner_for(network, env, spec=spec)
     players = learner.players
-    (seats,) = players.banks
+    (bank,) = players.banks
 
     @quick_jit
     def begin(key):
         population = learner.init_population(key)
-        slots = init_slots(env, env.default_params, players, population.league, key, 1)
+        slots = init_rollout_state(env, env.default_params, players, population.league, key, 1)
         return population.banks[0], slots
 
     stack, slots = begin(jax.random.key(2))
@@ -349,12 +349,12 @@ def central(network, env):
 
     @quick_jit
     def outputs(slots):
-        inputs, row = seats.encoder(slots.obs, slots), seats.rows(slots.player)[0]
-        args = (row, slots.hidden[0], inputs, slots.fresh, everyone)
-        _, _, outputs, value = seats.bank.forward(stack, *args)
+        inputs, member = bank.interface(slots.obs, slots), bank.members(slots.player)[0]
+        args = (member, slots.hidden[0], inputs, slots.is_first, everyone)
+        _, _, outputs, value = bank.network.forward(stack, *args)
         return outputs[0], value[0]
 
-    return slots.replace(obs=obs, fresh=~everyone), outputs
+    return slots.replace(obs=obs, is_first=~everyone), outputs
 
 
 def change(slots, agent, name="features"):

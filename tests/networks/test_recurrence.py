@@ -22,17 +22,17 @@ def chunks():
     length, num = 7, 40
     hidden = (rng.normal(size=(num, 3)), rng.normal(size=(num, 3)))
     x = rng.normal(size=(length, num, 3))
-    life_start = rng.random((length, num)) < 0.25
+    is_first = rng.random((length, num)) < 0.25
     valid = rng.random((length, num)) < 0.7
-    return hidden, x, life_start, valid
+    return hidden, x, is_first, valid
 
 
-def explicit(hidden, x, life_start, valid):
+def explicit(hidden, x, is_first, valid):
     """One row after the other, in NumPy; also the states that each row started from."""
     hidden = [h.copy() for h in hidden]
     outputs, starts = np.zeros_like(x), np.zeros_like(x)
     for t, c in np.ndindex(*valid.shape):
-        start = [np.zeros(3), np.zeros(3)] if life_start[t, c] else [h[c] for h in hidden]
+        start = [np.zeros(3), np.zeros(3)] if is_first[t, c] else [h[c] for h in hidden]
         starts[t, c] = start[0]
         (first, second), outputs[t, c] = recur(start, x[t, c])
         if valid[t, c]:
@@ -41,10 +41,10 @@ def explicit(hidden, x, life_start, valid):
 
 
 def test_advance_holds_and_resets(chunks):
-    hidden, x, life_start, valid = chunks
+    hidden, x, is_first, valid = chunks
     state, starts, outputs = hidden, [], []
     for t in range(len(x)):
-        state, start, y = advance(recur, state, x[t], life_start[t], valid[t])
+        state, start, y = advance(recur, state, x[t], is_first[t], valid[t])
         starts.append(start[0])
         outputs.append(y)
     expected_hidden, expected_starts, expected_outputs = explicit(*chunks)
@@ -56,21 +56,21 @@ def test_advance_holds_and_resets(chunks):
 
 
 def test_unroll_is_repeated_advance(chunks):
-    hidden, x, life_start, valid = chunks
+    hidden, x, is_first, valid = chunks
     num = valid.shape[1]
     nowhere = jnp.zeros(num, bool)
-    outputs = unroll(recur, hidden, x, life_start, valid, nowhere, hidden)
+    outputs = unroll(recur, hidden, x, is_first, valid, nowhere, hidden)
     np.testing.assert_allclose(outputs, explicit(*chunks)[2], atol=1e-4)
 
 
 def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks):
-    hidden, x, life_start, _ = chunks
-    everything = np.ones(life_start.shape, bool)
+    hidden, x, is_first, _ = chunks
+    everything = np.ones(is_first.shape, bool)
     resume = np.arange(everything.shape[1]) % 2 == 0
     elsewhere = jax.tree.map(lambda h: h + 100.0, hidden)
-    outputs = unroll(recur, hidden, x, life_start, everything, resume, elsewhere)
-    plain = explicit(hidden, x, life_start, everything)[2]
-    behind = explicit(elsewhere, x[1:], life_start[1:], everything[1:])[2]
+    outputs = unroll(recur, hidden, x, is_first, everything, resume, elsewhere)
+    plain = explicit(hidden, x, is_first, everything)[2]
+    behind = explicit(elsewhere, x[1:], is_first[1:], everything[1:])[2]
     np.testing.assert_allclose(outputs[0], plain[0], atol=1e-4)
     np.testing.assert_allclose(
         outputs[1:], np.where(resume[:, None], behind, plain[1:]), rtol=1e-5, atol=1e-4
@@ -78,11 +78,11 @@ def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks):
 
 
 def test_padding_holds_nothing_but_what_the_chunk_had(chunks):
-    hidden, x, life_start, valid = chunks
+    hidden, x, is_first, valid = chunks
     nowhere = jnp.zeros(valid.shape[1], bool)
     garbage = np.where(valid[..., None], x, np.nan)
-    clean = unroll(recur, hidden, x, life_start, valid, nowhere, hidden)
-    dirty = unroll(recur, hidden, garbage, life_start, valid, nowhere, hidden)
+    clean = unroll(recur, hidden, x, is_first, valid, nowhere, hidden)
+    dirty = unroll(recur, hidden, garbage, is_first, valid, nowhere, hidden)
     np.testing.assert_array_equal(np.asarray(clean)[valid], np.asarray(dirty)[valid])
 
 

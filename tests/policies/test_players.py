@@ -14,30 +14,30 @@ from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
-from jaxmarl_ppo.policies.plan import make_roster
+from jaxmarl_ppo.policies.plan import plan_players
 from jaxmarl_ppo.rollout.rollout import rollout
 
 ENVS = 512
 
 
-def roster(env, config):
-    return make_roster(env, env.default_params, config, config.num_envs)
+def plan(env, config):
+    return plan_players(env, env.default_params, config, config.num_envs)
 
 
 def test_policies_of_equal_shape_share_a_bank_and_others_do_not():
-    players, plans = roster(RandomLives(), TrainConfig(mapping="per_agent"))
+    players, plans = plan(RandomLives(), TrainConfig(mapping="per_agent"))
     assert [[member.name for member in plan.members] for plan in plans] == [["a", "b"], ["c"]]
-    assert [seats.encoder.slots for seats in players.banks] == [(0, 1), (2,)]
-    assert [seats.bank.distribution.num_outputs for seats in players.banks] == [3, 4]
+    assert [bank.interface.slots for bank in players.banks] == [(0, 1), (2,)]
+    assert [bank.network.distribution.num_outputs for bank in players.banks] == [3, 4]
     assert players.names == ("a", "b", "c")
 
 
 def test_a_few_features_more_or_less_share_a_bank():
     env, _ = jaxmarl_envs.make("crypto")  # eve sees 4 features, the others 8
     for policies in ("per_agent", "shared"):
-        players, _ = roster(env, TrainConfig(mapping=policies))
-        assert [seats.bank.input_shape for seats in players.banks] == [(8,)]
-        assert players.banks[0].encoder.slots == (0, 1, 2)
+        players, _ = plan(env, TrainConfig(mapping=policies))
+        assert [bank.network.input_shape for bank in players.banks] == [(8,)]
+        assert players.banks[0].interface.slots == (0, 1, 2)
 
 
 class Widths(RandomLives):
@@ -51,13 +51,13 @@ class Widths(RandomLives):
 
 
 def test_networks_are_sized_for_the_agents_that_they_can_play():
-    players, _ = roster(Widths(), TrainConfig(mapping="per_agent"))
-    assert [seats.bank.input_shape for seats in players.banks] == [(16,), (17,)]
+    players, _ = plan(Widths(), TrainConfig(mapping="per_agent"))
+    assert [bank.network.input_shape for bank in players.banks] == [(16,), (17,)]
     mixed = {"a": ["one", "two"], "c": "two", "b": "three"}
-    players, plans = roster(Widths(), TrainConfig(mapping=mixed))
+    players, plans = plan(Widths(), TrainConfig(mapping=mixed))
     widths = {
-        member.name: seats.bank.input_shape[0]
-        for seats, plan in zip(players.banks, plans, strict=True)
+        member.name: bank.network.input_shape[0]
+        for bank, plan in zip(players.banks, plans, strict=True)
         for member in plan.members
     }
     assert widths == {"one": 16, "three": 16, "two": 17}
@@ -70,13 +70,13 @@ def test_unequal_networks_and_unequal_updates_make_banks():
         "second": PolicySpec(network=MLP(hidden_sizes=(4,)), ppo=PPOConfig(learning_rate=1.0)),
     }
     config = TrainConfig(mapping={"*": ["first", "second", "third", "fourth"]}, policies=specs)
-    players, plans = roster(env, config)
+    players, plans = plan(env, config)
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first"], ["second"], ["third", "fourth"]]
     assert players.names == ("first", "second", "third", "fourth")
     tick = PPOConfig(discount_by="tick")
     specs = {"third": PolicySpec(ppo=tick), "fourth": PolicySpec(trainable=False)}
-    _, plans = roster(env, TrainConfig(mapping=config.mapping, policies=specs))
+    _, plans = plan(env, TrainConfig(mapping=config.mapping, policies=specs))
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first", "second", "fourth"], ["third"]]
     assert [plan.num_trainable for plan in plans] == [2, 1]
@@ -90,7 +90,7 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
         "still": PolicySpec(trainable=False),
     }
     mapping = {"*": ["dull", "old", "still", "new"]}
-    players, _ = roster(env, TrainConfig(mapping=mapping, policies=specs))
+    players, _ = plan(env, TrainConfig(mapping=mapping, policies=specs))
     assert players.names == ("new", "still", "old@0", "old@1", "dull")
     assert [players.policies[k] for k in players.policy_of] == [
         "new",
@@ -101,18 +101,18 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
     ]
     assert players.first_player_of == (4, 2, 1, 0)
     (pool,) = players.pools
-    assert (pool.origin, pool.origin_row, pool.first_row, pool.first_player) == (0, 0, 2, 2)
-    assert players.banks[0].bank.num_policies == 4
+    assert (pool.origin, pool.origin_member, pool.first_member, pool.first_player) == (0, 0, 2, 2)
+    assert players.banks[0].network.num_members == 4
     assert players.banks[0].num_trainable == 1
     assert players.able(0) == [0, 1, 2, 3, 4]
     assert players.learners(0) == [0]
 
 
 def test_continuous_agents_have_their_own_dimensions():
-    players, _ = roster(Reach(), TrainConfig(mapping="per_agent"))
-    assert [seats.bank.distribution.num_outputs for seats in players.banks] == [2, 4]
-    np.testing.assert_array_equal(players.banks[0].encoder.action_high, [[3.0]])
-    np.testing.assert_array_equal(players.banks[1].encoder.action_low, [[0.0, -2.0]])
+    players, _ = plan(Reach(), TrainConfig(mapping="per_agent"))
+    assert [bank.network.distribution.num_outputs for bank in players.banks] == [2, 4]
+    np.testing.assert_array_equal(players.banks[0].interface.action_high, [[3.0]])
+    np.testing.assert_array_equal(players.banks[1].interface.action_low, [[0.0, -2.0]])
 
 
 def play(learner, num_steps, num_rollouts, key=0):
@@ -122,12 +122,12 @@ def play(learner, num_steps, num_rollouts, key=0):
 
     @quick_jit
     def go_on(slots, key):
-        after, record = rollout(*args, slots, state.episode_stats, key, num_steps)
+        after, record = rollout(*args, slots, state.per_env.lives, key, num_steps)
         outcomes = record.outcomes
         ended = outcomes.terminated | outcomes.truncated
         return after, (outcomes.player, outcomes.alive, ended, outcomes.episode_over)
 
-    slots, seen = state.slots, []
+    slots, seen = state.per_env.rollout, []
     for index in range(num_rollouts):
         slots, record = go_on(slots, jax.random.key(1000 + index))
         seen.append(jax.device_get(record))
@@ -235,11 +235,11 @@ def test_scripted_actions_reach_the_environment_and_train_nothing():
     )
     state = quick_jit(learner.init)(jax.random.key(0))
     state, metrics = quick_jit(learner.train_step)(state)
-    assert (state.slots.env_state.message == jnp.eye(4)[2]).all()
+    assert (state.per_env.rollout.env_state.message == jnp.eye(4)[2]).all()
     np.testing.assert_array_equal(metrics.sums.decisions, [48, 24])
     np.testing.assert_array_equal(metrics.sums.trained[0], 0)
     assert len(learner.players.banks) == 1
-    assert learner.players.banks[0].encoder.slots == (1,)
+    assert learner.players.banks[0].interface.slots == (1,)
 
 
 def test_frozen_policies_do_not_change_by_a_bit():
@@ -271,7 +271,7 @@ def test_frozen_policies_do_not_change_by_a_bit():
     assert any(row[1] for row in moved)
     assert metrics.sums.decisions[frozen] > 0
     assert metrics.sums.update.num_steps[frozen] == 0
-    assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state.banks[0].opt_state))
+    assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state.training[0].opt_state))
 
 
 class TwoActions(nn.Module):
@@ -285,7 +285,7 @@ class TwoActions(nn.Module):
 def test_a_network_of_another_shape_is_named_with_its_agents():
     specs = {"c": PolicySpec(network=TwoActions())}
     with pytest.raises(ValueError, match="policy c, which plays c: network TwoActions returned"):
-        roster(RandomLives(), TrainConfig(mapping="per_agent", policies=specs))
+        plan(RandomLives(), TrainConfig(mapping="per_agent", policies=specs))
 
 
 def test_a_network_with_memory_and_one_without_train_side_by_side():
@@ -294,15 +294,15 @@ def test_a_network_with_memory_and_one_without_train_side_by_side():
     learner = tiny_learner(
         env, env.default_params, mapping="per_agent", config={"policies": specs}, num_envs=8
     )
-    assert [seats.bank.is_recurrent for seats in learner.players.banks] == [False, True, False]
+    assert [bank.network.is_recurrent for bank in learner.players.banks] == [False, True, False]
     state = quick_jit(learner.init)(jax.random.key(0))
     step = quick_jit(learner.train_step)
     before = state
     for _ in range(2):
         state, metrics = step(state)
         np.testing.assert_array_equal(metrics.sums.update.num_steps, 1)
-    for old, new in zip(before.banks, state.banks, strict=True):
-        moved = jax.tree.map(lambda x, y: bool((x != y).any()), old.policies, new.policies)
+    for old, new in zip(before.population.banks, state.population.banks, strict=True):
+        moved = jax.tree.map(lambda x, y: bool((x != y).any()), old, new)
         assert any(jax.tree.leaves(moved))
 
 
@@ -340,7 +340,7 @@ def test_what_is_no_policy_is_refused_at_once(make, words):
 )
 def test_what_does_not_fit_is_said(specs, words):
     with pytest.raises(ValueError) as error:
-        roster(Duel(), TrainConfig(mapping="per_agent", policies=specs))
+        plan(Duel(), TrainConfig(mapping="per_agent", policies=specs))
     for word in words:
         assert word in str(error.value)
 
@@ -362,23 +362,25 @@ def test_matchups_with_snapshots_make_the_next_rollout_play_them():
     pool = learner.players.pools[0]
     for iteration in (1, 2):  # until the pool is full
         before, (state, metrics) = state, step(state)
-        count = int(state.league.pools[0].count)
+        count = int(state.population.league.pools[0].count)
         assert count == iteration + 1
-        newest = int(jnp.argmax(state.league.pools[0].added_at))
+        newest = int(jnp.argmax(state.population.league.pools[0].added_at))
         rows, old_rows = (x.population.banks[pool.bank] for x in (state, before))
         for entry in range(3):
             # The newest is what the policy has just become, the others are what they were.
-            source, row = (old_rows, pool.first_row + entry)
+            source, row = (old_rows, pool.first_member + entry)
             if entry == newest:
-                source, row = rows, pool.origin_row
+                source, row = rows, pool.origin_member
             jax.tree.map(
-                lambda x, y, at=pool.first_row + entry, row=row: np.testing.assert_array_equal(
+                lambda x, y, at=pool.first_member + entry, row=row: np.testing.assert_array_equal(
                     x[at], y[row]
                 ),
                 rows,
                 source,
             )
         args = (env, None, learner.players, state.population)
-        _, record = rollout(*args, state.slots, state.episode_stats, jax.random.key(iteration), 6)
+        _, record = rollout(
+            *args, state.per_env.rollout, state.per_env.lives, jax.random.key(iteration), 6
+        )
         assert (record.outcomes.player == pool.first_player + newest).any()
         assert metrics.sums.update.num_steps[2] == 0

@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import training_table
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.learner import build
+from jaxmarl_ppo.learner import sizes
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.ppo import minibatches
@@ -20,7 +21,7 @@ from jaxmarl_ppo.types import Decisions
 K = 3
 
 
-def make_rows(shape, policy, hidden=()):
+def make_rows(shape, member, hidden=()):
     """Rows whose `target` is their own index; what is not trainable holds NaN (see `spoil`)."""
     index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     decisions = Decisions(
@@ -30,9 +31,9 @@ def make_rows(shape, policy, hidden=()):
         log_prob=index,
         value=index,
         hidden=hidden,
-        life_start=np.zeros(shape, bool),
+        is_first=np.zeros(shape, bool),
         acted=np.ones(shape, bool),
-        policy=policy,
+        member=member,
     )
     return TrainingRows(decisions, advantage=index, target=index)
 
@@ -51,7 +52,7 @@ def epoch(blocks, num_minibatches, size, key):
         rows = taken.rows
         return (
             jnp.where(rows.decisions.acted, rows.target, -1.0).ravel(),
-            jnp.where(rows.decisions.acted, rows.decisions.policy, -1).ravel(),
+            jnp.where(rows.decisions.acted, rows.decisions.member, -1).ravel(),
         )
 
     num_micro = -(-blocks.resume.shape[0] // size)
@@ -62,7 +63,7 @@ def epoch(blocks, num_minibatches, size, key):
     return one_by_one(*grid)
 
 
-def check_partition(blocks, trainable, policy, num_minibatches, size, key):
+def check_partition(blocks, trainable, member, num_minibatches, size, key):
     """Every trainable row in exactly one minibatch, with its own policy; none else."""
     rows, policies = jax.device_get(epoch(blocks, num_minibatches, size, key))
     taken = rows[rows >= 0].astype(int)
@@ -72,27 +73,27 @@ def check_partition(blocks, trainable, policy, num_minibatches, size, key):
         assert np.isin(own, (-1, k)).all()
         np.testing.assert_array_equal(
             np.sort(rows[:, k][rows[:, k] >= 0]),
-            np.nonzero(trainable.ravel() & (policy.ravel() == k))[0],
+            np.nonzero(trainable.ravel() & (member.ravel() == k))[0],
         )
     return rows
-
-
-def flat(rows):
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
 
 @pytest.mark.parametrize("block_size", [1, 4, 32])
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.6, 1.0])
 def test_rows_are_partitioned_every_epoch(block_size, density):
     rng = np.random.default_rng(block_size)
-    num = 150
-    policy = rng.choice(K, num, p=[0.7, 0.05, 0.25]).astype(np.int32)
-    trainable = rng.random(num) < density
-    pack = jax.jit(minibatches.pack_rows, static_argnums=(2, 3))
-    blocks = pack(make_rows((num,), policy), trainable, K, block_size)
+    shape = (50, 3)
+    member = rng.choice(K, shape, p=[0.7, 0.05, 0.25]).astype(np.int32)
+    trainable = rng.random(shape) < density
+
+    @jax.jit
+    def pack(rows):
+        return minibatches.pack_rows(training_table(rows, trainable), K, block_size)
+
+    blocks = pack(make_rows(shape, member))
     for size in (1, 5):
         seen = [
-            check_partition(blocks, trainable, policy, 3, size, jax.random.key(seed))
+            check_partition(blocks, trainable, member, 3, size, jax.random.key(seed))
             for seed in (0, 1)
         ]
         if density > 0.5 and block_size < 32:
@@ -100,9 +101,10 @@ def test_rows_are_partitioned_every_epoch(block_size, density):
 
 
 def test_minibatches_are_even():
-    num = 240
-    policy = (np.arange(num) % 4 == 0).astype(np.int32)
-    blocks = minibatches.pack_rows(make_rows((num,), policy), np.ones(num, bool), K, 2)
+    shape = (60, 4)
+    member = (np.arange(240) % 4 == 0).astype(np.int32).reshape(shape)
+    table = training_table(make_rows(shape, member), np.ones(shape, bool))
+    blocks = minibatches.pack_rows(table, K, 2)
     rows, _ = jax.device_get(epoch(blocks, 4, 3, jax.random.key(0)))
     counts = (rows >= 0).sum((2, 3))
     assert (abs(counts[:, 0] - 45) <= 2).all()
@@ -115,20 +117,24 @@ def test_minibatches_are_even():
 def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
     rng = np.random.default_rng(chunk_length)
     shape = (11, 9)
-    policy = rng.choice(K, shape, p=[0.6, 0.1, 0.3]).astype(np.int32)
+    member = rng.choice(K, shape, p=[0.6, 0.1, 0.3]).astype(np.int32)
     trainable = rng.random(shape) < density
     index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     hidden = (np.stack([index, index], -1),)
-    start_hidden = (np.arange(9.0)[:, None] * np.ones(2),)
-    rows = flat(make_rows(shape, policy, hidden))
-    pack = jax.jit(minibatches.pack_chunks, static_argnums=(3, 4))
-    blocks = pack(rows, trainable, policy, K, chunk_length, start_hidden)
-    check_partition(blocks, trainable, policy, 2, 3, jax.random.key(0))
+    start_hidden = (jnp.arange(9.0)[:, None] * jnp.ones(2),)
+
+    @jax.jit
+    def pack(rows):
+        table = training_table(rows, trainable)
+        return minibatches.pack_chunks(table, K, chunk_length, start_hidden)
+
+    blocks = pack(make_rows(shape, member, hidden))
+    check_partition(blocks, trainable, member, 2, 3, jax.random.key(0))
 
     expected = []
     for k in range(K):
         for slot in range(shape[1]):
-            stream = np.nonzero(trainable[:, slot] & (policy[:, slot] == k))[0]
+            stream = np.nonzero(trainable[:, slot] & (member[:, slot] == k))[0]
             for at in range(0, len(stream), chunk_length):
                 expected.append([int(index[t, slot]) for t in stream[at : at + chunk_length]])
     acted, target = jax.device_get((blocks.rows.decisions.acted, blocks.rows.target))
@@ -150,11 +156,11 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
 def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
     rng = np.random.default_rng(0)
     shape = (8, 6)
-    policy = rng.integers(0, K, shape).astype(np.int32)
+    member = rng.integers(0, K, shape).astype(np.int32)
     trainable = rng.random(shape) < 0.4
     trainable[-1, -1] = False
     hidden = (rng.normal(size=(*shape, 2)),) if recurrent else ()
-    rows = make_rows(shape, policy, hidden)
+    rows = make_rows(shape, member, hidden)
 
     def spoil(x):
         if not np.issubdtype(x.dtype, np.floating):
@@ -162,11 +168,11 @@ def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
         return np.where(trainable.reshape(shape + (1,) * (x.ndim - 2)), x, np.nan)
 
     rows = jax.tree.map(spoil, rows)
+    table = training_table(rows, trainable)
     if recurrent:
-        start_hidden = (np.zeros((shape[1], 2)),)
-        blocks = minibatches.pack_chunks(flat(rows), trainable, policy, K, 3, start_hidden)
+        blocks = minibatches.pack_chunks(table, K, 3, (jnp.zeros((shape[1], 2)),))
     else:
-        blocks = minibatches.pack_rows(flat(rows), trainable.ravel(), K, 4)
+        blocks = minibatches.pack_rows(table, K, 4)
     selection = minibatches.Selection(
         jnp.arange(blocks.resume.shape[0]),
         jnp.cumsum(blocks.num_blocks) - blocks.num_blocks,
@@ -184,14 +190,14 @@ def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
 @pytest.mark.parametrize("spread", [0.0, 0.06, 0.2])
 def test_micro_batches_are_as_large_as_is_cheapest(blocks_per_minibatch, spread):
     config = TrainConfig(micro_batch_rows=512)
-    chosen = build._micro_batch_blocks(config, False, 32, blocks_per_minibatch, spread)
+    chosen = sizes.micro_batch_blocks(config, False, 32, blocks_per_minibatch, spread)
     assert 1 <= chosen <= 16
     rng = np.random.default_rng(0)
     drawn = np.ceil(blocks_per_minibatch * (1 + spread * rng.standard_normal(4000)))
 
     def rows(size):
         num_gradients = np.ceil(np.maximum(drawn, 0) / size).mean()
-        return num_gradients * (32 * size + build.ROWS_PER_GRADIENT)
+        return num_gradients * (32 * size + sizes.ROWS_PER_GRADIENT)
 
     assert rows(chosen) <= 1.03 * min(map(rows, range(1, 17)))
 
@@ -205,7 +211,7 @@ def test_draws_spread_by_the_lives_that_draw():
             num_envs=num_envs, num_steps=25, mapping=mapping, default_policy=policy, num_devices=1
         )
         players = make_learner(env, env_params, config).players
-        return build._spread_of_draws(players, players.banks[0], len(players.policies), num_envs)
+        return sizes.spread_of_draws(players, players.banks[0], len(players.policies), num_envs)
 
     assert spread(8, "per_agent") == 0.0
     # Of nine policies each is drawn for a ninth of 3 x 8 lives: binomial counts.

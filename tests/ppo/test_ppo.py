@@ -8,15 +8,17 @@ import numpy as np
 import optax
 import pytest
 from probe_envs import quick_jit
+from tables import training_table
 
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo import update as ppo
+from jaxmarl_ppo.ppo.loss import UpdateShape, value_loss
 from jaxmarl_ppo.ppo.minibatches import TrainingRows
-from jaxmarl_ppo.ppo.update import Coefficients, UpdateShape
-from jaxmarl_ppo.types import Decisions
+from jaxmarl_ppo.ppo.optimiser import init_optimiser
+from jaxmarl_ppo.types import Decisions, Hyperparams
 
 K, SLOTS, ENTRIES, D, N, CHUNK = 3, 5, 7, 4, 3, 3
 # So large an epsilon that Adam's first step is the gradient itself, times rate over epsilon.
@@ -24,20 +26,25 @@ PLAIN = 1e4
 
 
 @functools.cache
-def make_bank(network, seen=(D,)):
-    return PolicyBank(network, MaskedCategorical(N), seen, num_policies=K)
+def make_network(module, seen=(D,)):
+    return StackedNetwork(module, MaskedCategorical(N), seen, num_members=K)
 
 
 @functools.cache
-def compiled_update(bank, shape):
-    return quick_jit(functools.partial(ppo.update, bank, shape))
+def compiled_update(network, shape):
+    def update(stack, opt_state, blocks, hyperparams, key):
+        inputs = ppo.UpdateInputs(network, shape, stack, blocks, hyperparams)
+        return ppo.update(inputs, opt_state, key)
+
+    return quick_jit(update)
 
 
-def coefficients(**fields):
+def make_hyperparams(**fields):
     defaults = {
         "learning_rate": PLAIN, "entropy_coef": [0.01, 0.2, 0.0], "clip_eps": [0.2, 0.1, 0.3],
-        "value_clip": [0.3, 0.5, 1.0], "value_coef": [0.5, 1.0, 0.25], "max_grad_norm": np.inf,
+        "value_clip_eps": [0.3, 0.5, 1.0], "value_coef": [0.5, 1.0, 0.25], "max_grad_norm": np.inf,
         "target_kl": 0.01, "kl_coef": [0.2, 1.0, 3.0], "num_epochs": 100, "num_minibatches": 100,
+        "gamma": np.nan, "gae_lambda": np.nan,
     }  # fmt: skip
     fields = {**defaults, **fields}
 
@@ -45,7 +52,7 @@ def coefficients(**fields):
         dtype = jnp.int32 if name.startswith("num_") else jnp.float32
         return jnp.broadcast_to(jnp.array(fields[name], dtype), (K,))
 
-    return Coefficients(**{name: per_policy(name) for name in fields})
+    return Hyperparams(**{name: per_policy(name) for name in fields})
 
 
 def shape(**fields):
@@ -59,11 +66,11 @@ def shape(**fields):
 class Problem:
     """Random decisions `[ENTRIES, SLOTS]` of three policies, NaN wherever nothing is trained."""
 
-    def __init__(self, network, seed=0, density=0.6, probs=(0.5, 0.2, 0.3), seen=(D,)):
+    def __init__(self, module, seed=0, density=0.6, probs=(0.5, 0.2, 0.3), seen=(D,)):
         rng = np.random.default_rng(seed)
         size = (ENTRIES, SLOTS)
-        self.bank = make_bank(network, seen)
-        self.policies = quick_jit(self.bank.init)(jax.random.key(seed))
+        self.network = make_network(module, seen)
+        self.policies = quick_jit(self.network.init)(jax.random.key(seed))
         # Larger heads than at the start of training, so that everything has a gradient.
         self.policies = self.policies.replace(
             params=jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape), self.policies.params)
@@ -74,7 +81,7 @@ class Problem:
         mask[..., 0] = True
         action = np.argmax(mask * rng.random((*size, N)), -1).astype(np.int32)
         hidden = jax.tree.map(
-            lambda h: rng.normal(size=h.shape).astype(np.float32), self.bank.initial_hidden(size)
+            lambda h: rng.normal(size=h.shape).astype(np.float32), self.network.initial_hidden(size)
         )
 
         def floats(*shape):
@@ -87,9 +94,9 @@ class Problem:
             log_prob=-1.0 + 0.3 * floats(*size),
             value=floats(*size),
             hidden=hidden,
-            life_start=rng.random(size) < 0.2,
+            is_first=rng.random(size) < 0.2,
             acted=rng.random(size) < 0.8,
-            policy=rng.choice(K, size, p=probs).astype(np.int32),
+            member=rng.choice(K, size, p=probs).astype(np.int32),
         )
         rows = TrainingRows(decisions, advantage=floats(*size), target=floats(*size))
         self.rows = jax.tree.map(self.spoil, rows)
@@ -102,50 +109,47 @@ class Problem:
 
     @functools.cached_property
     def blocks(self):
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.rows)
-        if self.bank.is_recurrent:
-            policy = self.rows.decisions.policy
-            return minibatches.pack_chunks(
-                flat, self.trainable, policy, K, CHUNK, self.start_hidden
-            )
-        return minibatches.pack_rows(flat, self.trainable.ravel(), K, 2)
+        table = training_table(self.rows, self.trainable)
+        if self.network.is_recurrent:
+            return minibatches.pack_chunks(table, K, CHUNK, self.start_hidden)
+        return minibatches.pack_rows(table, K, 2)
 
-    def opt_state(self, shape, coefs):
-        return ppo.init_optimiser(self.policies.params, coefs, shape.adam_eps)
+    def opt_state(self, shape, hyperparams):
+        return init_optimiser(self.policies.params, hyperparams, shape.adam_eps)
 
-    def update(self, shape, coefs, opt_state=None):
-        coefs = coefs.replace(
-            num_epochs=jnp.minimum(coefs.num_epochs, shape.num_epochs),
-            num_minibatches=jnp.minimum(coefs.num_minibatches, shape.num_minibatches),
+    def update(self, shape, hyperparams, opt_state=None):
+        hyperparams = hyperparams.replace(
+            num_epochs=jnp.minimum(hyperparams.num_epochs, shape.num_epochs),
+            num_minibatches=jnp.minimum(hyperparams.num_minibatches, shape.num_minibatches),
         )
-        opt_state = self.opt_state(shape, coefs) if opt_state is None else opt_state
-        run = compiled_update(self.bank, shape)
-        return run(self.policies, opt_state, self.blocks, coefs, jax.random.key(0))
+        opt_state = self.opt_state(shape, hyperparams) if opt_state is None else opt_state
+        run = compiled_update(self.network, shape)
+        return run(self.policies, opt_state, self.blocks, hyperparams, jax.random.key(0))
 
     def streams(self, k):
         """Chunks of `(entry, slot)` of one policy, as the update is to see them."""
         d = self.rows.decisions
         for slot in range(SLOTS):
-            mine = np.nonzero(self.trainable[:, slot] & (d.policy[:, slot] == k))[0]
-            length = CHUNK if self.bank.is_recurrent else 1
+            mine = np.nonzero(self.trainable[:, slot] & (d.member[:, slot] == k))[0]
+            length = CHUNK if self.network.is_recurrent else 1
             for at in range(0, len(mine), length):
                 yield [(t, slot) for t in mine[at : at + length]]
 
-    def dense_loss(self, params, k, shape, coefs, chunks=None):
+    def dense_loss(self, params, k, shape, hyperparams, chunks=None):
         """Mean loss over all of one policy's rows, one row after the other.
 
         `chunks` are some of them, as `streams` gives them; None for all.
         """
         d, total, count = self.rows.decisions, 0.0, 0
-        c = jax.tree.map(lambda x: x[k], coefs)
+        c = jax.tree.map(lambda x: x[k], hyperparams)
         for chunk in self.streams(k) if chunks is None else chunks:
             hidden = jax.tree.map(lambda h, at=chunk[0]: h[at], d.hidden)
             for position, at in enumerate(chunk):
                 if position == 1 and chunk[0][0] == 0:
                     hidden = jax.tree.map(lambda h, at=at: h[at[1]], self.start_hidden)
-                if d.life_start[at]:
+                if d.is_first[at]:
                     hidden = jax.tree.map(jnp.zeros_like, hidden)
-                hidden, logits, value = self.bank.network.apply(
+                hidden, logits, value = self.network.module.apply(
                     {"params": params}, hidden, d.inputs[at]
                 )
                 legal = np.nonzero(d.action_mask[at])[0]
@@ -160,24 +164,24 @@ class Problem:
                 )
                 squared = (value - target) ** 2
                 if shape.value_clip == "ppo2":
-                    near = jnp.clip(value, old - c.value_clip, old + c.value_clip)
+                    near = jnp.clip(value, old - c.value_clip_eps, old + c.value_clip_eps)
                     squared = jnp.maximum(squared, (near - target) ** 2)
                 elif shape.value_clip == "squared_error":
-                    squared = jnp.clip(squared, 0.0, c.value_clip)
+                    squared = jnp.clip(squared, 0.0, c.value_clip_eps)
                 loss = -surrogate + c.value_coef * squared / 2 - c.entropy_coef * entropy
                 if shape.kl_control == "penalty":
                     loss += c.kl_coef * (ratio - 1 - jnp.log(ratio))
                 total, count = total + loss, count + 1
         return total / count
 
-    def expected_params(self, shape, coefs):
+    def expected_params(self, shape, hyperparams):
         """After one step on everything, `[K, ...]`."""
         new = []
         for k in range(K):
             params = jax.tree.map(lambda x, k=k: x[k], self.policies.params)
-            loss_fn = functools.partial(self.dense_loss, k=k, shape=shape, coefs=coefs)
+            loss_fn = functools.partial(self.dense_loss, k=k, shape=shape, hyperparams=hyperparams)
             grads = quick_jit(jax.grad(loss_fn))(params)
-            rate = coefs.learning_rate[k]
+            rate = hyperparams.learning_rate[k]
             new.append(
                 jax.tree.map(
                     lambda p, g, rate=rate: p - rate * g / (abs(g) + shape.adam_eps), params, grads
@@ -210,10 +214,10 @@ def assert_close(actual, expected, atol=2e-5):
     [("off", "off"), ("ppo2", "penalty"), ("squared_error", "early_stop")],
 )
 def test_gradient_is_that_of_the_dense_loss(mlp, value_clip, kl_control):
-    how, coefs = shape(value_clip=value_clip, kl_control=kl_control), coefficients()
-    policies, _, stats = mlp.update(how, coefs)
-    assert_close(policies.params, mlp.expected_params(how, coefs))
-    counts = [(mlp.trainable & (mlp.rows.decisions.policy == k)).sum() for k in range(K)]
+    how, hyperparams = shape(value_clip=value_clip, kl_control=kl_control), make_hyperparams()
+    policies, _, stats = mlp.update(how, hyperparams)
+    assert_close(policies.params, mlp.expected_params(how, hyperparams))
+    counts = [(mlp.trainable & (mlp.rows.decisions.member == k)).sum() for k in range(K)]
     np.testing.assert_array_equal(stats.losses.count, counts)
     np.testing.assert_array_equal(stats.num_steps, np.ones(K))
     assert min(counts) > 0
@@ -221,8 +225,8 @@ def test_gradient_is_that_of_the_dense_loss(mlp, value_clip, kl_control):
 
 def test_gradient_of_convolutions_is_that_of_the_dense_loss():
     problem = Problem(TINY_CNN, seen=(3, 4, 2))
-    policies, _, _ = problem.update(shape(), coefficients())
-    assert_close(policies.params, problem.expected_params(shape(), coefficients()))
+    policies, _, _ = problem.update(shape(), make_hyperparams())
+    assert_close(policies.params, problem.expected_params(shape(), make_hyperparams()))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])
@@ -230,8 +234,8 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
     """Two epochs of three minibatches in the order of the shuffle, one policy after the other."""
     problem = request.getfixturevalue(kind)
     how = shape(num_epochs=2, num_minibatches=3, adam_eps=1e-3)
-    coefs = coefficients(learning_rate=[0.01, 0.03, 0.02], max_grad_norm=0.5)
-    policies, _, stats = problem.update(how, coefs)
+    hyperparams = make_hyperparams(learning_rate=[0.01, 0.03, 0.02], max_grad_norm=0.5)
+    policies, _, stats = problem.update(how, hyperparams)
     blocks = problem.blocks
     assert blocks.num_blocks.max() > 3 > blocks.num_blocks.min()
     np.testing.assert_array_equal(stats.num_steps, 2 * np.minimum(3, blocks.num_blocks))
@@ -239,11 +243,12 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
     ends = np.cumsum(blocks.num_blocks)
     for k in range(K):
         streams, per_block = list(problem.streams(k)), 1
-        if not problem.bank.is_recurrent:  # a block holds the next two rows
+        if not problem.network.is_recurrent:  # a block holds the next two rows
             streams, per_block = sorted(streams), 2
         params = jax.tree.map(lambda x, k=k: x[k], problem.policies.params)
         optimiser = optax.chain(
-            optax.clip_by_global_norm(0.5), optax.adam(float(coefs.learning_rate[k]), eps=1e-3)
+            optax.clip_by_global_norm(0.5),
+            optax.adam(float(hyperparams.learning_rate[k]), eps=1e-3),
         )
         adam = optimiser.init(params)
         count = int(blocks.num_blocks[k])
@@ -256,7 +261,7 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
                 if not chunks:
                     continue
                 loss_fn = functools.partial(
-                    problem.dense_loss, k=k, shape=how, coefs=coefs, chunks=chunks
+                    problem.dense_loss, k=k, shape=how, hyperparams=hyperparams, chunks=chunks
                 )
                 updates, adam = optimiser.update(jax.grad(loss_fn)(params), adam, params)
                 params = optax.apply_updates(params, updates)
@@ -265,20 +270,20 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
 
 
 def test_gradient_through_time_is_that_of_the_dense_loss(lstm):
-    how, coefs = shape(), coefficients()
+    how, hyperparams = shape(), make_hyperparams()
     chunks = [chunk for k in range(K) for chunk in lstm.streams(k)]
     assert any(len(chunk) > 1 and chunk[0][0] == 0 for chunk in chunks)  # carried over
     assert any(len(chunk) == CHUNK for chunk in chunks)
-    policies, _, _ = lstm.update(how, coefs)
-    assert_close(policies.params, lstm.expected_params(how, coefs))
+    policies, _, _ = lstm.update(how, hyperparams)
+    assert_close(policies.params, lstm.expected_params(how, hyperparams))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])
 def test_micro_batches_do_not_change_the_result(kind, request):
     problem = request.getfixturevalue(kind)
-    coefs = coefficients(learning_rate=0.1 * PLAIN, max_grad_norm=0.5)
+    hyperparams = make_hyperparams(learning_rate=0.1 * PLAIN, max_grad_norm=0.5)
     results = [
-        problem.update(shape(num_epochs=2, num_minibatches=2, micro_batch_blocks=size), coefs)
+        problem.update(shape(num_epochs=2, num_minibatches=2, micro_batch_blocks=size), hyperparams)
         for size in (1, 40)
     ]
     assert_close(results[0][0].params, results[1][0].params, atol=1e-5)
@@ -287,9 +292,9 @@ def test_micro_batches_do_not_change_the_result(kind, request):
 
 def test_gradients_are_clipped_per_policy(mlp):
     limits = jnp.array([1e-3, 1e9, 2e-3])
-    coefs = coefficients(max_grad_norm=limits)
-    free, _, stats = mlp.update(shape(), coefficients())
-    clipped, _, clipped_stats = mlp.update(shape(), coefs)
+    hyperparams = make_hyperparams(max_grad_norm=limits)
+    free, _, stats = mlp.update(shape(), make_hyperparams())
+    clipped, _, clipped_stats = mlp.update(shape(), hyperparams)
 
     def norms(policies):
         delta = jax.tree.map(jnp.subtract, policies.params, mlp.policies.params)
@@ -307,10 +312,10 @@ def test_gradients_are_clipped_per_policy(mlp):
 def test_a_policy_without_rows_is_left_alone_to_the_bit(kind):
     network = {"mlp": TINY_MLP, "lstm": TINY_LSTM}[kind]
     problem = Problem(network, seed=1, probs=(0.6, 0.0, 0.4))
-    coefs, how = coefficients(learning_rate=0.1), shape(num_epochs=2, num_minibatches=2)
+    hyperparams, how = make_hyperparams(learning_rate=0.1), shape(num_epochs=2, num_minibatches=2)
     # With momentum from earlier iterations, which moves a policy that makes an empty step.
-    before = jax.tree.map(lambda x: x + jnp.ones((), x.dtype), problem.opt_state(how, coefs))
-    policies, opt_state, stats = problem.update(how, coefs, before)
+    before = jax.tree.map(lambda x: x + jnp.ones((), x.dtype), problem.opt_state(how, hyperparams))
+    policies, opt_state, stats = problem.update(how, hyperparams, before)
     for new, old in [(policies.params, problem.policies.params), (opt_state, before)]:
         jax.tree.map(lambda x, y: np.testing.assert_array_equal(x[1], y[1]), new, old)
         moved = jax.tree.map(lambda x, y: bool((x[0] != y[0]).any()), new, old)
@@ -322,8 +327,8 @@ def test_a_policy_without_rows_is_left_alone_to_the_bit(kind):
 def unequal_counts(counts, block_size):
     """An MLP update over so many rows of each policy."""
     rng = np.random.default_rng(0)
-    policy = rng.permutation(np.repeat(np.arange(K), counts)).astype(np.int32)
-    num = len(policy)
+    member = rng.permutation(np.repeat(np.arange(K), counts)).astype(np.int32)
+    num = len(member)
     problem = Problem(TINY_MLP)
     decisions = Decisions(
         inputs=rng.normal(size=(num, D)).astype(np.float32),
@@ -332,13 +337,14 @@ def unequal_counts(counts, block_size):
         log_prob=np.full(num, -1.1, np.float32),
         value=np.zeros(num, np.float32),
         hidden=(),
-        life_start=np.zeros(num, bool),
+        is_first=np.zeros(num, bool),
         acted=np.ones(num, bool),
-        policy=policy,
+        member=member,
     )
     noise = rng.normal(size=num).astype(np.float32)
-    rows = TrainingRows(decisions, noise, noise)
-    problem.blocks = minibatches.pack_rows(rows, np.ones(num, bool), K, block_size, 4, 4)
+    rows = jax.tree.map(lambda x: x[:, None], TrainingRows(decisions, noise, noise))
+    table = training_table(rows, np.ones((num, 1), bool))
+    problem.blocks = minibatches.pack_rows(table, K, block_size, 4, 4)
     return problem
 
 
@@ -346,7 +352,7 @@ def unequal_counts(counts, block_size):
 def test_every_policy_makes_the_same_number_of_steps(block_size):
     problem = unequal_counts((20, 200, 0), block_size)
     how = shape(num_epochs=3, num_minibatches=4)
-    _, opt_state, stats = problem.update(how, coefficients(learning_rate=1e-3))
+    _, opt_state, stats = problem.update(how, make_hyperparams(learning_rate=1e-3))
     np.testing.assert_array_equal(stats.num_steps, [12, 12, 0])
     np.testing.assert_array_equal(stats.losses.count, [60, 600, 0])
     np.testing.assert_array_equal(optax.tree.get(opt_state, "count"), [12, 12, 0])
@@ -354,8 +360,10 @@ def test_every_policy_makes_the_same_number_of_steps(block_size):
 
 def test_every_policy_has_its_own_epochs_and_minibatches():
     problem = unequal_counts((20, 200, 30), 4)
-    coefs = coefficients(learning_rate=1e-3, num_epochs=[3, 1, 2], num_minibatches=[1, 4, 2])
-    _, opt_state, stats = problem.update(shape(num_epochs=3, num_minibatches=4), coefs)
+    hyperparams = make_hyperparams(
+        learning_rate=1e-3, num_epochs=[3, 1, 2], num_minibatches=[1, 4, 2]
+    )
+    _, opt_state, stats = problem.update(shape(num_epochs=3, num_minibatches=4), hyperparams)
     np.testing.assert_array_equal(stats.num_steps, [3, 4, 4])
     np.testing.assert_array_equal(stats.losses.count, [60, 200, 60])
     np.testing.assert_array_equal(optax.tree.get(opt_state, "count"), [3, 4, 4])
@@ -364,21 +372,21 @@ def test_every_policy_has_its_own_epochs_and_minibatches():
 def test_an_empty_minibatch_makes_no_step():
     problem = unequal_counts((2, 9, 1), 1)
     _, _, stats = problem.update(
-        shape(num_epochs=2, num_minibatches=3), coefficients(learning_rate=1e-3)
+        shape(num_epochs=2, num_minibatches=3), make_hyperparams(learning_rate=1e-3)
     )
     np.testing.assert_array_equal(stats.num_steps, [4, 6, 2])
 
 
 def test_early_stop_ends_the_steps_of_one_policy_alone(mlp):
-    coefs = coefficients(
+    hyperparams = make_hyperparams(
         learning_rate=jnp.array([0.5, 1e-9, 0.5]), target_kl=jnp.array([1e-4, 10.0, 1e9])
     )
     how = shape(num_epochs=5, kl_control="early_stop", adam_eps=1e-5)
-    _, opt_state, stats = mlp.update(how, coefs)
+    _, opt_state, stats = mlp.update(how, hyperparams)
     # The old policy is not the present one here, so KL is above 1.5e-4 from the first step on.
     np.testing.assert_array_equal(stats.num_steps, [1, 5, 5])
     np.testing.assert_array_equal(optax.tree.get(opt_state, "count"), [1, 5, 5])
-    _, _, free = mlp.update(shape(num_epochs=5, adam_eps=1e-5), coefs)
+    _, _, free = mlp.update(shape(num_epochs=5, adam_eps=1e-5), hyperparams)
     np.testing.assert_array_equal(free.num_steps, [5, 5, 5])
 
 
@@ -407,5 +415,5 @@ def test_value_clip_table():
         ("ppo2", [3.125, 4.205]),  # 2 is kept at .5, whose error is 2.5
         ("squared_error", [0.25, 0.25]),
     ]:
-        result = ppo.value_loss(value, old, target, clip, shape(value_clip=mode))
+        result = value_loss(value, old, target, clip, shape(value_clip=mode))
         np.testing.assert_allclose(result, expected, rtol=1e-5)

@@ -1,7 +1,5 @@
 """Rows of the agents that act, against tables of all slots."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,8 @@ import pytest
 from probe_envs import FewAct, quick_jit, tiny_learner
 
 from jaxmarl_ppo import MLP, Matchups, PolicySpec, PPOConfig
-from jaxmarl_ppo.ops.lanes import assign_lanes, make_rows, put, take
+from jaxmarl_ppo.credit.decision_table import tabulate
+from jaxmarl_ppo.ops.lanes import assign_lanes, put, take
 from jaxmarl_ppo.rollout import faults
 from jaxmarl_ppo.types import Decisions
 
@@ -69,8 +68,8 @@ def numbered(shape, first):
     no = np.zeros(shape, bool)
     return Decisions(
         inputs=number[..., None], action_mask=no[..., None], action=number.astype(int),
-        log_prob=number, value=number, hidden=(), life_start=no, acted=no,
-        policy=number.astype(int),
+        log_prob=number, value=number, hidden=(), is_first=no, acted=no,
+        member=number.astype(int),
     )  # fmt: skip
 
 
@@ -81,21 +80,20 @@ def test_rows_and_tables_are_each_others_inverse(num_lanes):
     slot = slot.reshape(T, E, num_lanes)
     lanes = None if num_lanes == S else jnp.array(slot)
     pending, decisions = numbered((E, S), 1), numbered((T, E, num_lanes), 1000)
-    rows = make_rows(*jax.tree.map(jnp.array, (pending, decisions)), lanes)
+    decisions = decisions.replace(slot=lanes)
+    table = tabulate(*jax.tree.map(jnp.array, (pending, decisions)))
     expected = np.zeros((1 + T, E, S), np.float32)
     expected[0] = pending.value
     for t, e in np.ndindex(T, E):
         expected[1 + t, e, slot[t, e]] = decisions.value[t, e]
-    table = rows.table(rows.decisions.value)
-    np.testing.assert_array_equal(table, expected)
-    np.testing.assert_array_equal(rows.rows(table), rows.decisions.value)
-    inputs = rows.decisions.inputs
-    np.testing.assert_array_equal(inputs.whole()[:, 0], rows.decisions.value)
-    index = rng.integers(0, len(inputs.whole()), (7, 3))
-    np.testing.assert_array_equal(inputs[jnp.array(index)], inputs.whole()[index])
-    np.testing.assert_allclose(
-        rows.total_by_slot(rows.decisions.value), expected.sum((0, 1)), rtol=1e-6
-    )
+    value, inputs = table.column("value"), table.column("inputs")
+    grid = table.to_grid(value)
+    np.testing.assert_array_equal(grid, expected)
+    np.testing.assert_array_equal(table.from_grid(grid), value)
+    np.testing.assert_array_equal(inputs[:, 0], value)
+    index = rng.integers(0, len(inputs), (7, 3))
+    np.testing.assert_array_equal(table.take(jnp.array(index)).inputs, inputs[index])
+    np.testing.assert_allclose(table.total_by_slot(value), expected.sum((0, 1)), rtol=1e-6)
 
 
 def discounts(gamma):
@@ -115,7 +113,7 @@ def in_lanes(record):
     (decisions,) = record.decisions
     slot = jax.vmap(lambda acted: assign_lanes(acted, FewAct.max_actors))(decisions.acted)
     compact = jax.vmap(take)(decisions, slot)
-    return record._replace(decisions=(compact,), lanes=(slot,))
+    return record._replace(decisions=(compact.replace(slot=slot),))
 
 
 @pytest.mark.parametrize("case", ["plain", "memory", "own discounts"])
@@ -149,16 +147,13 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
         assert record.decisions[0].acted.sum() == compact.decisions[0].acted.sum() > 0
         expected = jax.device_get(learn_many(state, slots, record))
         found = jax.device_get(learn_few(state, slots, compact))
-        acted = expected[0][0].pending.decisions.acted
-        np.testing.assert_array_equal(found[0][0].pending.decisions.acted, acted)
+        acted = carried(expected[0]).acted
+        np.testing.assert_array_equal(carried(found[0]).acted, acted)
         assert acted.any()
-        expected, found = (
-            (bank.replace(pending=bank.pending.replace(decisions=open_rows(bank))), lessons)
-            for (bank,), lessons in (expected, found)
-        )
-        for x, y in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
+        for x, y in zip(*(jax.tree.leaves(learnt(*x)) for x in (expected, found)), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
-        state = dataclasses.replace(state, banks=learn_many(state, slots, record)[0], slots=slots)
+        state, _ = learn_many(state, slots, record)
+        state = state.replace(per_env=state.per_env.replace(rollout=slots))
 
 
 class Crowded(FewAct):
@@ -180,14 +175,20 @@ def test_more_actors_than_declared_are_a_fault_and_not_lost():
     assert (int(fault.tick), int(fault.env), int(fault.agent)) == (tick, env, agent)
 
 
-def open_rows(bank):
-    """What is carried over, where something is."""
-    acted = bank.pending.decisions.acted
-    return jax.tree.map(lambda x: x[acted], bank.pending.decisions)
+def carried(state):
+    return state.per_env.banks[0].pending.decisions
+
+
+def learnt(state, reports):
+    """All that is learnt, with what is carried over where something is."""
+    (bank,), decisions = state.per_env.banks, carried(state)
+    rows = jax.tree.map(lambda x: x[decisions.acted], decisions)
+    bank = bank.replace(pending=bank.pending.replace(decisions=rows))
+    return state.population, state.training, bank, reports
 
 
 def test_a_table_of_rows_is_zero_where_nobody_could_act():
     slot = jnp.array([[[1], [0]]])  # one tick, two environments of two slots
-    rows = make_rows(numbered((2, 2), 1), numbered((1, 2, 1), 5), slot)
-    found = rows.table(jnp.array([False] * 4 + [True] * 2))
+    table = tabulate(numbered((2, 2), 1), numbered((1, 2, 1), 5).replace(slot=slot))
+    found = table.to_grid(jnp.array([False] * 4 + [True] * 2))
     np.testing.assert_array_equal(found, [[[0, 0], [0, 0]], [[0, 1], [1, 0]]])

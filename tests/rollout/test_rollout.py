@@ -40,7 +40,7 @@ def played(request):
     def play(key):
         state = learner.init(key)
         args = (env, state.env_params, learner.players, state.population)
-        return state, *rollout(*args, state.slots, state.episode_stats, key, TICKS)
+        return state, *rollout(*args, state.per_env.rollout, state.per_env.lives, key, TICKS)
 
     with pytest.MonkeyPatch.context() as patch:
         if num_envs > 3:
@@ -79,14 +79,14 @@ def test_memory_and_values_equal_an_explicit_loop(played):
     final = np.moveaxis(slots.env_state.log.final_features, 0, 1)
     outcomes = record.outcomes
     close = functools.partial(np.testing.assert_allclose, atol=1e-5)
-    networks = [seats.bank.network for seats in learner.players.banks]
+    networks = [bank.network for bank in learner.players.banks]
     applies = [
-        quick_jit(lambda params, hidden, x, net=net: net.apply({"params": params}, hidden, x))
+        quick_jit(lambda params, *args, net=net: net.module.apply({"params": params}, *args))
         for net in networks
     ]
     for e, a in np.ndindex(learner.num_envs, learner.env.num_agents):
         index, _ = bank_of(learner, a)
-        apply, params = applies[index], params_of(learner, state.banks, a)
+        apply, params = applies[index], params_of(learner, state.population.banks, a)
         zeros = jax.tree.map(lambda h: np.array(h)[0], networks[index].initial_hidden((1,)))
         d = jax.tree.map(lambda x, e=e: x[:, e], of_slot(learner, record.decisions, a, 2))
         o = jax.tree.map(lambda x, e=e, a=a: x[:, e, a] if x.ndim > 2 else x[:, e], outcomes)
@@ -94,7 +94,7 @@ def test_memory_and_values_equal_an_explicit_loop(played):
         for t in range(TICKS):
             if d.acted[t]:
                 held = zeros if new_life else held
-                assert bool(d.life_start[t]) == new_life
+                assert bool(d.is_first[t]) == new_life
                 jax.tree.map(lambda x, y, t=t: close(x[t], y), d.hidden, held)
                 held, logits, value = apply(params, held, d.inputs[t])
                 legal = d.action_mask[t]
@@ -111,7 +111,7 @@ def test_memory_and_values_equal_an_explicit_loop(played):
                 assert o.final_value[t] == 0.0
             if o.terminated[t] or o.truncated[t]:
                 held, new_life, decided = zeros, True, False
-        assert bool(slots.fresh[e, a]) == new_life
+        assert bool(slots.is_first[e, a]) == new_life
         value = record.bootstrap_value[e, a]
         if slots.obs.agent_mask[e, a]:
             close(value, apply(params, held, slots.obs.features[e, a])[2])
@@ -163,10 +163,10 @@ def test_ratio_is_one_before_the_first_step(name):
     )
     packed = []
 
-    def on_pack(pack, rows, training, *args):
-        num_entries, num_envs, num_slots = rows.table_shape
+    def on_pack(pack, table, *args):
+        num_entries, num_envs, num_slots = table.decisions.grid_shape
         entry = jnp.repeat(jnp.arange(num_entries, dtype=jnp.float32), num_envs * num_slots)
-        packed.append(pack(rows, training.replace(target=rows.rows(entry)), *args))
+        packed.append(pack(table._replace(target=table.decisions.from_grid(entry)), *args))
 
     learner = with_spy(learner, on_pack)
 
@@ -175,22 +175,23 @@ def test_ratio_is_one_before_the_first_step(name):
         packed.clear()
         after, metrics = learner.train_step(state)
         found = []
-        for seats, before, blocks in zip(learner.players.banks, state.banks, packed, strict=True):
+        banks = zip(learner.players.banks, state.population.banks, packed, strict=True)
+        for bank, stack, blocks in banks:
             stop = jnp.cumsum(blocks.num_blocks)
             owner = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
-            decisions, bank = blocks.rows.decisions, seats.bank
+            decisions, network = blocks.rows.decisions, bank.network
 
             def compare(
-                k, blocks=blocks, bank=bank, decisions=decisions, owner=owner, before=before
+                k, blocks=blocks, network=network, decisions=decisions, owner=owner, stack=stack
             ):
-                policy = bank.select(before.policies, k)
-                log_prob, _, value = bank.evaluate(
+                policy = network.select(stack, k)
+                log_prob, _, value = network.evaluate(
                     policy, decisions, blocks.resume, blocks.resume_hidden
                 )
                 mine = decisions.acted & (owner == k)[:, None]
                 return mine, jnp.exp(log_prob - decisions.log_prob), value - decisions.value
 
-            pairs = jax.lax.map(compare, jnp.arange(bank.num_policies))
+            pairs = jax.lax.map(compare, jnp.arange(network.num_members))
             found.append((blocks.rows.target == 0, *pairs))
         seen = {
             "ended": metrics.sums.agents.lives.sum(),

@@ -497,9 +497,9 @@ def tiny_learner(
 
 def bank_of(learner: Learner, slot: int) -> tuple[int, int]:
     """The first bank that can play a slot, and the slot's place among those of the bank."""
-    for index, seats in enumerate(learner.players.banks):
-        if slot in seats.encoder.slots:
-            return index, seats.encoder.slots.index(slot)
+    for index, bank in enumerate(learner.players.banks):
+        if slot in bank.interface.slots:
+            return index, bank.interface.slots.index(slot)
     raise ValueError(f"no bank plays slot {slot}")
 
 
@@ -509,12 +509,12 @@ def of_slot(learner: Learner, per_bank: Any, slot: int, axis: int) -> Any:
     return jax.tree.map(lambda x: np.take(x, place, axis=axis), per_bank[index])
 
 
-def params_of(learner: Learner, banks: Any, slot: int) -> Any:
+def params_of(learner: Learner, stacks: Any, slot: int) -> Any:
     """Parameters of the policy that alone plays a slot."""
     index, _ = bank_of(learner, slot)
     player = learner.players.first_player_of[learner.players.mapping.candidates[slot][0]]
-    row = player - learner.players.banks[index].first_player
-    return jax.tree.map(lambda x: x[row], banks[index].policies.params)
+    member = player - learner.players.banks[index].first_player
+    return jax.tree.map(lambda x: x[member], stacks[index].params)
 
 
 def with_spy(learner: Learner, on_pack: Callable[..., None]) -> Learner:
@@ -528,4 +528,4 @@ def with_spy(learner: Learner, on_pack: Callable[..., None]) -> Learner:
     def spy_on(bank: Any) -> BankLearner:
         return Spy(**{field.name: getattr(bank, field.name) for field in dataclasses.fields(bank)})
 
-    return dataclasses.replace(learner, banks=tuple(map(spy_on, learner.banks)))
+    return dataclasses.replace(learner, trainers=tuple(map(spy_on, learner.trainers)))

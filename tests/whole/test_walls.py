@@ -36,7 +36,7 @@ def test_memory_agents_that_skip_ticks_and_rollouts_that_cut_games():
         decided += float(metrics.sums.decisions.sum())
         assert not metrics.fault.found
         assert metrics.sums.update.num_steps.min() > 0
-    still_open = state.banks[0].pending.decisions.acted.sum()
+    still_open = state.per_env.banks[0].pending.decisions.acted.sum()
     assert trained == decided - still_open
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.population))
 
@@ -111,10 +111,10 @@ def test_every_policy_has_its_own_gamma_lambda_and_learning_rate():
     assert len(learner.players.banks) == 1
     state = quick_jit(learner.init)(jax.random.key(0))
     state, _ = quick_jit(learner.train_steps)(state, 200)
-    bank = learner.players.banks[0].bank
+    network = learner.players.banks[0].network
     for row, value in enumerate((2.0, 10.0)):
-        policy = bank.select(state.banks[0].policies, row)
-        found = bank.network.apply({"params": policy.params}, (), jnp.ones((1, 1)))[2]
+        policy = network.select(state.population.banks[0], row)
+        found = network.module.apply({"params": policy.params}, (), jnp.ones((1, 1)))[2]
         assert float(found[0]) == pytest.approx(value, rel=0.03)
 
 
@@ -136,8 +136,8 @@ def test_advantages_are_standardised_over_ones_own_trained_rows_alone():
         state, packed = iterate(state)
     count = 0
     for decisions, advantage in packed:
-        for row in np.unique(decisions.policy):
-            own = np.asarray(advantage)[np.asarray(decisions.acted & (decisions.policy == row))]
+        for row in np.unique(decisions.member):
+            own = np.asarray(advantage)[np.asarray(decisions.acted & (decisions.member == row))]
             assert own.mean() == pytest.approx(0.0, abs=1e-5)
             assert own.std() == pytest.approx(1.0, abs=1e-4)
             count += 1
@@ -166,7 +166,8 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
     assert metrics.sums.decisions[0] == 0
     assert metrics.sums.decisions[1] == 36
     jax.tree.map(np.testing.assert_array_equal, state.population.banks, before.population.banks)
-    jax.tree.map(np.testing.assert_array_equal, state.banks[0].opt_state, before.banks[0].opt_state)
+    unchanged = (state.training[0].opt_state, before.training[0].opt_state)
+    jax.tree.map(np.testing.assert_array_equal, *unchanged)
     for _ in range(3):
         state, metrics = step(state)
     assert metrics.sums.update.num_steps[0] == 1
@@ -175,7 +176,7 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
 def test_random_ensembles_of_agents_of_unequal_spaces_train():
     env, params = jaxmarl_envs.make("multi_spaces")
     learner, state, step = start(env, params, mapping="ensemble:2", num_envs=16, num_steps=4)
-    widths = [seats.bank.input_shape for seats in learner.players.banks]
+    widths = [bank.network.input_shape for bank in learner.players.banks]
     assert widths == [(10,), (20,)]
     for _ in range(3):
         state, metrics = step(state)

@@ -12,8 +12,9 @@ from jaxmarl_envs.tic_tac_toe import MAX_CELLS, GameTable, Outcome, State, TicTa
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.scripted import make_random_script
-from jaxmarl_ppo.rollout.rollout import init_slots
+from jaxmarl_ppo.rollout.start import init_rollout_state
 from jaxmarl_ppo.types import Population, PyTree
 
 PERFECT = 1e-9  # an exploitability below this is rounding
@@ -112,30 +113,27 @@ def _log_probabilities(
     player: jax.Array,
 ) -> jax.Array:
     """Of every move `[D, N]` of the slots `mover [D]` in `states [D]`, were it `player`'s turn."""
-    env, players = learner.env, learner.players
+    env = learner.env
     assert isinstance(env, TicTacToe)
     num_positions = mover.shape[0]
-    key = jax.random.key(0)
-    slots = init_slots(env, env_params, players, population.league, key, num_positions)
+    players, key = learner.players.without_fixed_members(), jax.random.key(0)
+    state = init_rollout_state(env, env_params, players, population.league, key, num_positions)
     obs = jax.vmap(env.observe)(states)
-    slots = slots.replace(obs=obs, player=jnp.full(slots.player.shape, player))
+    state = state.replace(obs=obs, player=jnp.full(state.player.shape, player))
     uniform = obs.action_mask / obs.action_mask.sum(-1, keepdims=True)
     log_probs = jnp.log(uniform)
-    banks = zip(players.banks, population.banks, slots.hidden, strict=True)
-    for seats, stack, hidden in banks:
-        encoder, distribution = seats.encoder, seats.bank.distribution
-        row, plays = seats.rows(slots.player)
-        asked = plays & encoder.own(obs.agent_mask)
-        inputs, mask = encoder(obs, slots), encoder.action_mask(obs)
-        fresh = encoder.own(slots.fresh)
-        outputs = seats.bank.forward(stack, row, hidden, inputs, fresh, asked)[2]
+    banks = zip(players.banks, population.banks, state.hidden, strict=True)
+    for bank, stack, hidden in banks:
+        response = ask(bank, stack, hidden, state, obs, obs.agent_mask)
+        distribution = bank.network.distribution
 
-        def log_prob(action, outputs=outputs, mask=mask, distribution=distribution) -> jax.Array:
+        def log_prob(action, response=response, distribution=distribution) -> jax.Array:
+            mask = response.action_mask
             actions = jnp.broadcast_to(action, mask.shape[:2])
-            return distribution.log_prob(outputs, mask, actions)
+            return distribution.log_prob(response.outputs, mask, actions)
 
         own = jax.vmap(log_prob, out_axes=-1)(jnp.arange(env.board.num_cells))  # [D, S, N]
-        log_probs = encoder.spread(own, log_probs, asked)
+        log_probs = bank.interface.spread(own, log_probs, response.asked)
     return log_probs[jnp.arange(num_positions), mover]
 
 
@@ -148,10 +146,10 @@ def why_not_exact(learner: Learner) -> str | None:
             f"left out: a {board.rows} x {board.cols} board has too many positions to list "
             f"(at most {MAX_CELLS} cells can be solved)"
         )
-    if any(seats.bank.is_recurrent for seats in learner.players.banks):
+    if any(bank.network.is_recurrent for bank in learner.players.banks):
         return "left out: a policy with memory does not play by the position alone"
-    encoders = [seats.encoder for seats in learner.players.banks]
-    if any(encoder.prev_action or encoder.prev_reward for encoder in encoders):
+    interfaces = [bank.interface for bank in learner.players.banks]
+    if any(interface.prev_action or interface.prev_reward for interface in interfaces):
         return (
             "left out: a policy that sees its previous action or reward does not play by the "
             "position alone"

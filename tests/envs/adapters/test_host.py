@@ -435,7 +435,7 @@ def test_the_first_episodes_begin_at_different_phases_at_a_bearable_cost():
     counts.clear()
     learner = tiny_learner(env, (), num_envs=4, config={"stagger_starts": True})
     state = quick_jit(learner.init)(jax.random.key(0))
-    assert state.slots.env_state.time.tolist() == [0, 3, 6, 9]
+    assert state.per_env.rollout.env_state.time.tolist() == [0, 3, 6, 9]
     # Nine ticks of four environments: those that are dropped cost one step and one reset each.
     assert counts.count("step") == 36
     assert counts.count("reset") <= 4 + 36

@@ -10,48 +10,47 @@ from probe_envs import quick_jit
 
 from jaxmarl_ppo.networks.actor_critic import LSTM
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
-from jaxmarl_ppo.policies.bank import PolicyBank
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.policies.tiles import MAX_PASS_ROWS, MAX_TILE_ROWS, MIN_TILE_ROWS, choose_tiles
 
 K, TILE = 3, 4
 
 
-def make_bank(num_policies=K):
-    network = LSTM(num_outputs=3, hidden_sizes=(4,), lstm_size=5)
-    return PolicyBank(
-        network,
+def make_network(num_members=K):
+    return StackedNetwork(
+        LSTM(num_outputs=3, hidden_sizes=(4,), lstm_size=5),
         MaskedCategorical(3),
         (2,),
-        num_policies=num_policies,
+        num_members=num_members,
         normalise_observations=True,
         tile_rows=TILE,
     )
 
 
 @pytest.fixture(scope="module")
-def bank_and_policies():
-    bank = make_bank()
-    policies = quick_jit(bank.init)(jax.random.key(0))
-    moments = policies.obs_moments
+def network_and_stack():
+    network = make_network()
+    stack = quick_jit(network.init)(jax.random.key(0))
+    moments = stack.obs_moments
     mean = jnp.arange(3.0)[:, None] + moments.mean
-    return bank, policies.replace(obs_moments=moments.replace(mean=mean, var=moments.var * 4.0))
+    return network, stack.replace(obs_moments=moments.replace(mean=mean, var=moments.var * 4.0))
 
 
-def random_rows(bank, rng, shape, wanted_share):
-    """Memory, inputs, and who is fresh and wanted."""
+def random_rows(network, rng, shape, wanted_share):
+    """Memory, inputs, and who decides first in a life and is wanted."""
     inputs = rng.normal(size=(*shape, 2)).astype(np.float32)
     hidden = jax.tree.map(
-        lambda h: rng.normal(size=h.shape).astype(np.float32), bank.initial_hidden(shape)
+        lambda h: rng.normal(size=h.shape).astype(np.float32), network.initial_hidden(shape)
     )
-    fresh, wanted = rng.random(shape) < 0.3, rng.random(shape) < wanted_share
+    is_first, wanted = rng.random(shape) < 0.3, rng.random(shape) < wanted_share
     inputs[~wanted] = np.nan  # what is not wanted may be anything
-    return hidden, inputs, fresh, wanted
+    return hidden, inputs, is_first, wanted
 
 
-def test_policies_start_out_different(bank_and_policies):
-    bank, policies = bank_and_policies
-    kernel = policies.params["policy_head"]["kernel"]
-    assert kernel.shape[0] == bank.num_policies == 3
+def test_policies_start_out_different(network_and_stack):
+    network, stack = network_and_stack
+    kernel = stack.params["policy_head"]["kernel"]
+    assert kernel.shape[0] == network.num_members == 3
     assert (kernel[0] != kernel[1]).any()
     assert (kernel[1] != kernel[2]).any()
 
@@ -62,16 +61,16 @@ def test_policies_start_out_different(bank_and_policies):
 )
 @pytest.mark.parametrize("together", [1, 3])
 def test_every_wanted_row_is_played_by_its_own_policy(
-    bank_and_policies, wanted_share, weights, together
+    network_and_stack, wanted_share, weights, together
 ):
-    bank, policies = bank_and_policies
-    bank = dataclasses.replace(bank, tiles_at_once=together)
+    network, stack = network_and_stack
+    network = dataclasses.replace(network, tiles_at_once=together)
     rng = np.random.default_rng(0)
     shape = (7, 3)
-    hidden, inputs, fresh, wanted = random_rows(bank, rng, shape, wanted_share)
+    hidden, inputs, is_first, wanted = random_rows(network, rng, shape, wanted_share)
     policy = rng.choice(K, shape, p=np.array(weights) / sum(weights)).astype(np.int32)
-    held, start, outputs, value = quick_jit(bank.forward)(
-        policies, policy, hidden, inputs, fresh, wanted
+    held, start, outputs, value = quick_jit(network.forward)(
+        stack, policy, hidden, inputs, is_first, wanted
     )
     for at in np.ndindex(shape):
         old = jax.tree.map(lambda h, at=at: h[at], hidden)
@@ -82,10 +81,10 @@ def test_every_wanted_row_is_played_by_its_own_policy(
             np.testing.assert_array_equal(outputs[at], 0.0)
             continue
         k = policy[at]
-        begin = jax.tree.map(np.zeros_like, old) if fresh[at] else old
-        params = bank.select(policies, k).params
+        begin = jax.tree.map(np.zeros_like, old) if is_first[at] else old
+        params = network.select(stack, k).params
         x = (inputs[at] - k) / 2.0
-        moved, expected, expected_value = bank.network.apply({"params": params}, begin, x)
+        moved, expected, expected_value = network.module.apply({"params": params}, begin, x)
         np.testing.assert_allclose(outputs[at], expected, atol=1e-5)
         np.testing.assert_allclose(value[at], expected_value, atol=1e-5)
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), now, moved)
@@ -93,14 +92,14 @@ def test_every_wanted_row_is_played_by_its_own_policy(
 
 
 @pytest.mark.parametrize("fixed", [(1, 0, 1), (2, 2, 2), (1, 2, 0), (2, 0), (2, 1, 2, 0)])
-def test_slots_of_known_policies_are_played_as_if_they_were_sorted(bank_and_policies, fixed):
-    bank, policies = bank_and_policies
+def test_slots_of_known_policies_are_played_as_if_they_were_sorted(network_and_stack, fixed):
+    network, stack = network_and_stack
     rng = np.random.default_rng(1)
     shape = (5, len(fixed))
-    hidden, inputs, fresh, wanted = random_rows(bank, rng, shape, 0.6)
+    hidden, inputs, is_first, wanted = random_rows(network, rng, shape, 0.6)
     policy = np.broadcast_to(np.array(fixed, np.int32), shape)
-    forward = quick_jit(bank.forward, static_argnames="fixed")
-    arguments = (policies, policy, hidden, inputs, fresh, wanted)
+    forward = quick_jit(network.forward, static_argnames="fixed")
+    arguments = (stack, policy, hidden, inputs, is_first, wanted)
     held, start, outputs, value = forward(*arguments, fixed=fixed)
     held_, start_, outputs_, value_ = forward(*arguments)
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)  # noqa: E731
@@ -108,23 +107,23 @@ def test_slots_of_known_policies_are_played_as_if_they_were_sorted(bank_and_poli
     jax.tree.map(lambda x, y: close(x[wanted], y[wanted]), start, start_)
 
 
-def test_memory_is_told_from_no_memory(bank_and_policies):
-    bank, _ = bank_and_policies
-    assert bank.is_recurrent
-    shapes = {h.shape for h in jax.tree.leaves(bank.initial_hidden((2, 3)))}
+def test_memory_is_told_from_no_memory(network_and_stack):
+    network, _ = network_and_stack
+    assert network.is_recurrent
+    shapes = {h.shape for h in jax.tree.leaves(network.initial_hidden((2, 3)))}
     assert shapes == {(2, 3, 5)}
-    assert all((h == 0).all() for h in jax.tree.leaves(bank.initial_hidden((2, 3))))
+    assert all((h == 0).all() for h in jax.tree.leaves(network.initial_hidden((2, 3))))
 
 
-@pytest.mark.parametrize(("num_rows", "num_policies"), [(384, 9), (1536, 6), (384, 30), (1, 2)])
-def test_tiles_hold_the_rows_of_their_policies_without_much_room(num_rows, num_policies):
-    size, at_once = choose_tiles(num_rows, max(num_rows // 16, 1), num_policies)
+@pytest.mark.parametrize(("num_rows", "num_members"), [(384, 9), (1536, 6), (384, 30), (1, 2)])
+def test_tiles_hold_the_rows_of_their_policies_without_much_room(num_rows, num_members):
+    size, at_once = choose_tiles(num_rows, max(num_rows // 16, 1), num_members)
     assert MIN_TILE_ROWS <= size <= MAX_TILE_ROWS
     assert size & (size - 1) == 0
     assert 1 <= at_once <= MAX_PASS_ROWS // size
-    if num_rows > num_policies:
+    if num_rows > num_members:
         rng = np.random.default_rng(1)
-        counts = rng.multinomial(num_rows, np.full(num_policies, 1 / num_policies), 100)
+        counts = rng.multinomial(num_rows, np.full(num_members, 1 / num_members), 100)
         passes = -(-(-(-counts // size)).sum(1) // at_once)
         assert (passes * at_once * size).mean() < 2.0 * num_rows
 

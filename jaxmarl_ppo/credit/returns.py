@@ -1,0 +1,32 @@
+"""Discounted returns of decisions, by whose spread rewards can be scaled."""
+
+import jax
+import jax.numpy as jnp
+
+
+def discounted_returns(
+    trace: jax.Array,
+    is_first: jax.Array,
+    trained: jax.Array,
+    reward: jax.Array,
+    discount: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Discounted sums of decision rewards since the start of each life.
+
+    Args:
+        trace: `[E, A]`, the sums before the first entry, discounted to it.
+        is_first: `[T, E, A]` bool.
+        trained: `[T, E, A]` bool; other entries leave the sums as they are.
+        reward: `[T, E, A]`, per decision.
+        discount: `[T, E, A]`, from each decision to the next.
+
+    Returns:
+        The sums after the last entry, discounted to what follows, and with every entry.
+    """
+
+    def step(trace: jax.Array, row: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        is_first, trained, reward, discount = row
+        total = jnp.where(is_first, 0.0, trace) + reward
+        return jnp.where(trained, discount * total, trace), total
+
+    return jax.lax.scan(step, trace, (is_first, trained, reward, discount))

@@ -1,0 +1,82 @@
+"""How much is computed at once: cost models of blocks, micro-batches and draws."""
+
+import math
+from statistics import NormalDist
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.types import PyTree
+
+DEFAULT_BPTT_LENGTH = 16
+# Rows that a gradient is computed over at once. On a CPU, so few that they stay in a core's cache
+# and are not worth sharing out between cores; an accelerator wants few large kernels.
+MICRO_BATCH_ROWS = {"cpu": 512}
+RECURRENT_MICRO_BATCH_ROWS = {"cpu": 1024}
+MICRO_BATCH_ROWS_ELSEWHERE = 65536
+# Rows that are shuffled together, and how many such blocks a minibatch should at least have.
+MAX_BLOCK_ROWS = 32
+MIN_BLOCKS_PER_MINIBATCH = 32
+# What every gradient costs, in rows: some forty small operations.
+ROWS_PER_GRADIENT = 40
+
+
+def block_rows(ppo: PPOConfig, bank: Bank, num_rows: int, num_minibatches: int) -> int:
+    """Choose how many rows are shuffled together; for a recurrent network, decisions per chunk."""
+    if bank.network.is_recurrent:
+        return ppo.bptt_length or DEFAULT_BPTT_LENGTH
+    shares = bank.num_trainable * num_minibatches * MIN_BLOCKS_PER_MINIBATCH
+    return max(1, min(MAX_BLOCK_ROWS, num_rows // shares))
+
+
+def spread_of_draws(
+    players: Players, bank: Bank, num_policies: int, episodes_per_rollout: float
+) -> float:
+    """Standard deviation of a policy's rows, relative to its share of them.
+
+    It is that of a count of lives, each of which draws one of the policies.
+    """
+    if players.is_fixed:
+        return 0.0
+    lives_of_each = episodes_per_rollout * bank.num_lanes / num_policies
+    return math.sqrt((1.0 - 1.0 / num_policies) / lives_of_each)
+
+
+def episodes_per_rollout_at_least(
+    env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int
+) -> float:
+    """At least so many, as far as is known here."""
+    horizon = env.horizon(env_params)
+    if horizon is None or isinstance(horizon, Tracer):
+        return num_envs
+    return num_envs * max(1.0, num_steps / max(1, int(horizon)))
+
+
+def micro_batch_blocks(
+    config: TrainConfig,
+    is_recurrent: bool,
+    block_size: int,
+    blocks_per_minibatch: float,
+    spread: float,
+) -> int:
+    """Blocks per gradient, at most the wanted rows, so that a minibatch costs least on average.
+
+    Larger ones are fewer, smaller ones are filled better. `spread` is the standard deviation of a
+    policy's blocks, relative to `blocks_per_minibatch`.
+    """
+    default = RECURRENT_MICRO_BATCH_ROWS if is_recurrent else MICRO_BATCH_ROWS
+    wanted = config.micro_batch_rows or default.get(
+        jax.default_backend(), MICRO_BATCH_ROWS_ELSEWHERE
+    )
+    most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
+    size = np.arange(1, most + 1)
+    share = 1.0 + spread * np.array(NormalDist().quantiles(32))
+    num_blocks = np.ceil(blocks_per_minibatch * share)
+    num_gradients = np.ceil(num_blocks[:, None] / size).mean(axis=0)
+    return int(size[np.argmin(num_gradients * (size * block_size + ROWS_PER_GRADIENT))])

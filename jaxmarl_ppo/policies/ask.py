@@ -1,0 +1,63 @@
+"""Asking a bank for an answer: what every decision and every value goes through."""
+
+from typing import NamedTuple
+
+import jax
+
+from jaxmarl_envs.core import Observation
+from jaxmarl_ppo.ops.lanes import assign_lanes, take
+from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.types import PolicyStack, PyTree, RolloutState
+
+
+class Response(NamedTuple):
+    """What a bank answers, in lanes `[E, M]` or for all of its slots `[E, S]`."""
+
+    member: jax.Array  # [E, M] int: who answers
+    asked: jax.Array  # [E, M] bool: the rest means nothing elsewhere
+    is_first: jax.Array  # [E, M] bool
+    inputs: jax.Array  # [E, M, D]: what the network was given
+    action_mask: jax.Array  # [E, M, N] bool
+    hidden: PyTree  # [E, M, H] leaves: the memory to hold from here on
+    start: PyTree  # [E, M, H] leaves: the memory that the network started from
+    outputs: jax.Array  # [E, M, ...]: parameters of the action distribution
+    value: jax.Array  # [E, M]
+    slot: jax.Array | None  # [E, M] int: the slots in lanes; None for all slots in order
+
+
+def ask(
+    bank: Bank,
+    stack: PolicyStack,
+    hidden: PyTree,
+    state: RolloutState,
+    obs: Observation,
+    wanted: jax.Array,
+    in_lanes: bool = False,
+) -> Response:
+    """Let the members of a bank answer an observation, each in the slots that it holds.
+
+    Args:
+        bank: who is asked.
+        stack: its parameters, `[K, ...]`.
+        hidden: `[E, S, H]` leaves, held.
+        state: who holds the slots, and what was done last.
+        obs: `[E, A, ...]`, which need not be the state's own.
+        wanted: `[E, A]` bool, the slots that are to answer.
+        in_lanes: compute as many rows as can act at once (`ops.lanes`) instead of all slots; no
+            more than `bank.num_lanes` may be wanted then.
+    """
+    interface = bank.interface
+    member, plays = bank.members(state.player)
+    asked = plays & interface.own(wanted)
+    slot = assign_lanes(asked, bank.num_lanes) if in_lanes else None
+    rows = (member, asked, interface.own(state.is_first), hidden)
+    member, asked, is_first, held = take(rows, slot)
+    inputs = interface(obs, state, slot)
+    # Where not all can act hardly any slot is asked, and sorting is cheaper than computing all.
+    everyone = bank.num_lanes == len(interface.slots)
+    fixed = bank.fixed_lanes if in_lanes else bank.fixed_members if everyone else None
+    moved, start, outputs, value = bank.network.forward(
+        stack, member, held, inputs, is_first, asked, fixed
+    )
+    mask = interface.action_mask(obs, slot)
+    return Response(member, asked, is_first, inputs, mask, moved, start, outputs, value, slot)

@@ -1,0 +1,260 @@
+"""`K` policies of one architecture, stacked `[K, ...]`, computed together.
+
+It initialises, acts, values and re-evaluates; who plays which slot is the mapping's business.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from jaxmarl_envs.threefry import split
+from jaxmarl_ppo.networks import recurrence
+from jaxmarl_ppo.networks.distributions import ActionDistribution
+from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
+from jaxmarl_ppo.types import Decisions, PolicyStack, PyTree
+
+
+@dataclass(frozen=True, eq=False)
+class StackedNetwork:
+    """How stacked policies compute; their parameters, a `PolicyStack`, are passed in."""
+
+    module: nn.Module
+    distribution: ActionDistribution
+    input_shape: tuple[int, ...]  # D, or rows, cols, channels
+    num_members: int = 1  # K
+    normalise_observations: bool = False
+    normalise_rewards: bool = False
+    tile_rows: int = 256  # rows of one policy in a tile of `forward`
+    tiles_at_once: int = 1
+
+    def init(self, key: jax.Array) -> PolicyStack:
+        """Independent initial parameters for every policy."""
+        inputs = jnp.zeros((1, *self.input_shape))
+        hidden = self.initial_hidden((1,))
+        keys = split(key, self.num_members)
+        # One by one, since batches of matrix decompositions can hang; see `networks.orthogonal`.
+        params = jax.lax.map(lambda key: self.module.init(key, hidden, inputs)["params"], keys)
+        return PolicyStack(
+            params=params,
+            obs_moments=(
+                normalise.init_moments(self.num_members, self.input_shape)
+                if self.normalise_observations
+                else None
+            ),
+            return_moments=(
+                normalise.init_moments(self.num_members, ()) if self.normalise_rewards else None
+            ),
+        )
+
+    def initial_hidden(self, batch_shape: tuple[int, ...]) -> PyTree:
+        """The memory of new lives; `()` for a network without memory."""
+        initial = getattr(self.module, "initial_hidden", None)
+        return () if initial is None else initial(batch_shape)
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the network has memory."""
+        return bool(jax.tree.leaves(jax.eval_shape(lambda: self.initial_hidden((1,)))))
+
+    def forward(
+        self,
+        stack: PolicyStack,
+        member: jax.Array,
+        hidden: PyTree,
+        inputs: jax.Array,
+        is_first: jax.Array,
+        wanted: jax.Array,
+        fixed: tuple[int, ...] | None = None,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """One decision of every wanted row by the policy that plays it.
+
+        Wanted rows are sorted by policy into tiles, and the tiles computed one after the other: the
+        cost is that of the wanted rows, whoever plays them, and not of `K` times all rows. With
+        `fixed` nothing is sorted, and the cost is that of all rows.
+
+        Args:
+            stack: `[K, ...]`.
+            member: `[E, S]` int, which of them plays each row.
+            hidden: `[E, S, H]` leaves, held.
+            inputs: `[E, S, D]`.
+            is_first: `[E, S]` bool: no decision yet in this life.
+            wanted: `[E, S]` bool.
+            fixed: `[S]`, the policy that plays each slot; None where that differs.
+
+        Returns:
+            `(hidden, start, outputs [..., N], value [...])`: what to hold, the state that each row
+            started from, and what the network says; 0 for rows that are not wanted.
+        """
+        if fixed is not None:
+            return self._forward_slots(stack, fixed, (hidden, inputs, is_first), wanted)
+        rows = jax.tree.map(_flatten, (hidden, inputs, is_first))
+        results = self._forward_rows(stack, member.ravel(), rows, wanted.ravel())
+        return jax.tree.map(lambda x: x.reshape(*member.shape, *x.shape[1:]), results)
+
+    def _forward_slots(
+        self,
+        stack: PolicyStack,
+        fixed: tuple[int, ...],
+        rows: tuple[PyTree, jax.Array, jax.Array],
+        wanted: jax.Array,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """The same for `[E, S]` rows `(hidden, inputs, is_first)` whose policies are known by slot.
+
+        PolicyStack that play equally many slots are computed in one batch.
+        """
+        order = np.argsort(fixed, kind="stable")  # slots, policy by policy
+        played, counts = np.unique(fixed, return_counts=True)
+        parts, ordered = [], []
+        for count in np.unique(counts):
+            ids = played[counts == count]
+            slots, num = order[np.isin(np.array(fixed)[order], ids)], len(ids)
+            own = stack if num == self.num_members else self.select(stack, ids)
+            taken = jax.tree.map(
+                lambda x, slots=slots, num=num: _by_policy(_take_slots(x, slots), num),
+                (rows, wanted),
+            )
+            results = jax.vmap(self._forward_one)(own, *taken)
+            parts.append(jax.tree.map(lambda x: _by_env(x, wanted.shape[0]), results))
+            ordered.append(slots)
+        back = np.argsort(np.concatenate(ordered))
+        hidden, start, outputs, value = jax.tree.map(
+            lambda *x: _take_slots(jnp.concatenate(x, axis=1), back), *parts
+        )
+        outputs, value = recurrence.where_rows(
+            wanted, (outputs, value), (jnp.zeros_like(outputs), jnp.zeros_like(value))
+        )
+        return hidden, start, outputs, value
+
+    def _forward_rows(
+        self,
+        stack: PolicyStack,
+        member: jax.Array,
+        rows: tuple[PyTree, jax.Array, jax.Array],
+        wanted: jax.Array,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """The same for a flat axis of rows `(hidden, inputs, is_first)`."""
+        num_rows, size = member.shape[0], min(self.tile_rows, member.shape[0])
+        rank, counts = rank_in_group(member, wanted, self.num_members)
+        last = jnp.cumsum(-(-counts // size))  # [K]: tiles up to the end of each policy's
+        first = last + -counts // size
+        position = first[jnp.minimum(member, self.num_members - 1)] * size + rank
+        capacity = -(-num_rows // size) + self.num_members - 1
+        together = min(self.tiles_at_once, capacity)
+        capacity = -(-capacity // together) * together
+        order = invert(position, wanted, capacity * size)
+
+        def some_tiles(index: jax.Array, results: tuple[Any, ...]) -> tuple[Any, ...]:
+            ids = jax.lax.dynamic_slice(order, (index * together * size,), (together * size,))
+            ids = ids.reshape(together, size)
+            taken = jax.tree.map(lambda x: x[ids], rows)
+            tile = index * together + jnp.arange(together)
+            k = jnp.minimum(group_at(tile, last), self.num_members - 1)
+            new = jax.vmap(self._forward_one)(self.select(stack, k), taken, ids < num_rows)
+            return jax.tree.map(lambda y, x: y.at[ids].set(x, mode="drop"), results, new)
+
+        outputs = jnp.zeros((num_rows, self.distribution.num_outputs))
+        results = (rows[0], rows[0], outputs, jnp.zeros(num_rows))
+        return jax.lax.fori_loop(0, -(-last[-1] // together), some_tiles, results)
+
+    def _forward_one(
+        self,
+        policy: PolicyStack,
+        rows: tuple[PyTree, jax.Array, jax.Array],
+        wanted: jax.Array,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """The same for rows `(hidden, inputs, is_first)` of one policy."""
+        hidden, inputs, is_first = rows
+        inputs = self._standardise(policy, inputs)
+
+        def recur(hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, tuple]:
+            hidden, *outputs = self._apply(policy, hidden, inputs)
+            return hidden, tuple(outputs)
+
+        hidden, start, outputs = recurrence.advance(recur, hidden, inputs, is_first, wanted)
+        return hidden, start, *outputs
+
+    def evaluate(
+        self, policy: PolicyStack, rows: Decisions, resume: jax.Array, resume_hidden: PyTree
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Log-probability, entropy and value of one policy's recorded decisions.
+
+        Args:
+            policy: one policy, from `select`.
+            rows: `[C, L]` chunks of consecutive decisions (for a network without memory, any rows);
+                `hidden` is `[C, H]`, where each chunk starts.
+            resume: `[C]` bool, see `recurrence.unroll`.
+            resume_hidden: `[C, H]` leaves.
+
+        Returns:
+            Three arrays `[C, L]`.
+        """
+        inputs = self._standardise(policy, rows.inputs)
+        if self.is_recurrent:
+            outputs, value = self._replay(policy, rows, inputs, resume, resume_hidden)
+        else:
+            _, outputs, value = self._apply(policy, (), inputs)
+        log_prob = self.distribution.log_prob(outputs, rows.action_mask, rows.action)
+        return log_prob, self.distribution.entropy(outputs, rows.action_mask), value
+
+    def _replay(
+        self,
+        policy: PolicyStack,
+        rows: Decisions,
+        inputs: jax.Array,
+        resume: jax.Array,
+        resume_hidden: PyTree,
+    ) -> tuple[jax.Array, jax.Array]:
+        staged = all(hasattr(self.module, name) for name in ("encode", "recur", "decode"))
+
+        def recur(hidden: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
+            if staged:
+                return self._apply(policy, hidden, x, method="recur")
+            hidden, *outputs = self._apply(policy, hidden, x)
+            return hidden, tuple(outputs)
+
+        x = jnp.moveaxis(inputs, 1, 0)
+        if staged:
+            x = self._apply(policy, x, method="encode")
+        is_first, acted = rows.is_first.T, rows.acted.T
+        y = recurrence.unroll(recur, rows.hidden, x, is_first, acted, resume, resume_hidden)
+        outputs, value = self._apply(policy, y, method="decode") if staged else y
+        return jnp.moveaxis(outputs, 0, 1), value.T
+
+    def select(self, stack: PolicyStack, k: int | jax.Array | np.ndarray) -> PolicyStack:
+        """One policy of the stack, or several."""
+        return jax.tree.map(lambda x: x[k], stack)
+
+    def _apply(self, policy: PolicyStack, *args: Any, method: str | None = None) -> Any:
+        return self.module.apply({"params": policy.params}, *args, method=method)
+
+    def _standardise(self, policy: PolicyStack, inputs: jax.Array) -> jax.Array:
+        if policy.obs_moments is None:
+            return inputs
+        return normalise.standardise(policy.obs_moments, inputs)
+
+
+def _take_slots(x: jax.Array, slots: np.ndarray) -> jax.Array:
+    """`x [E, S, ...]` at some of the `S`."""
+    return x if np.array_equal(slots, np.arange(x.shape[1])) else x[:, slots]
+
+
+def _by_policy(x: jax.Array, num_members: int) -> jax.Array:
+    """`[E, K * n, ...]`, of which each policy has `n` in turn, to `[K, E * n, ...]`."""
+    x = jnp.moveaxis(x.reshape(x.shape[0], num_members, -1, *x.shape[2:]), 1, 0)
+    return x.reshape(num_members, -1, *x.shape[3:])
+
+
+def _by_env(x: jax.Array, num_envs: int) -> jax.Array:
+    """The inverse of `_by_policy`."""
+    x = jnp.moveaxis(x.reshape(x.shape[0], num_envs, -1, *x.shape[2:]), 0, 1)
+    return x.reshape(num_envs, -1, *x.shape[3:])
+
+
+def _flatten(x: jax.Array) -> jax.Array:
+    """`[E, S, ...]` to `[E * S, ...]`."""
+    return x.reshape(-1, *x.shape[2:])

@@ -1,0 +1,99 @@
+"""The loss of proximal policy optimisation (Schulman et al. 2017)."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_ppo.policies.stacked_network import StackedNetwork
+from jaxmarl_ppo.ppo.minibatches import Blocks
+from jaxmarl_ppo.types import Hyperparams, PolicyStack, PyTree
+
+
+@dataclass(frozen=True)
+class UpdateShape:
+    """What the compiled update depends on."""
+
+    num_epochs: int  # the most of any policy
+    num_minibatches: int  # the most of any policy
+    micro_batch_blocks: int  # blocks whose gradient is computed at once
+    value_clip: str  # "off", "ppo2" or "squared_error"
+    kl_control: str  # "off", "early_stop" or "penalty"
+    adam_eps: float
+
+
+class LossSums(struct.PyTreeNode):
+    """Sums over decisions; `[K]`, or of one policy `()`."""
+
+    count: jax.Array
+    policy_loss: jax.Array
+    value_loss: jax.Array
+    entropy: jax.Array
+    kl: jax.Array
+    clip_fraction: jax.Array
+
+
+def policy_loss(
+    policy: PolicyStack,
+    params: PyTree,
+    network: StackedNetwork,
+    shape: UpdateShape,
+    blocks: Blocks,
+    hyperparams: Hyperparams,
+) -> tuple[jax.Array, LossSums]:
+    r"""Clipped surrogate, value and entropy terms, summed over the rows of one policy.
+
+    With `r = pi(a) / pi_old(a)`:
+    `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl KL`, where KL is estimated by
+    `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"), which is never negative and,
+    on actions drawn from the old policy, unbiased for KL(old || new).
+
+    Returns:
+        The loss `()` and its parts.
+    """
+    rows = blocks.rows
+    log_prob, entropy, value = network.evaluate(
+        policy.replace(params=params), rows.decisions, blocks.resume, blocks.resume_hidden
+    )
+    valid = rows.decisions.acted
+    log_ratio = jnp.where(valid, log_prob - rows.decisions.log_prob, 0.0)
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)
+    surrogate = -jnp.minimum(ratio * rows.advantage, clipped * rows.advantage)
+    value_error = value_loss(
+        value, rows.decisions.value, rows.target, hyperparams.value_clip_eps, shape
+    )
+    kl = ratio - 1.0 - log_ratio
+    loss = surrogate + hyperparams.value_coef * value_error - hyperparams.entropy_coef * entropy
+    if shape.kl_control == "penalty":
+        loss += hyperparams.kl_coef * kl
+
+    def total(x: jax.Array) -> jax.Array:
+        return jnp.where(valid, x, 0.0).sum()
+
+    return total(loss), LossSums(
+        count=valid.sum(dtype=jnp.float32),
+        policy_loss=total(surrogate),
+        value_loss=total(value_error),
+        entropy=total(entropy),
+        kl=total(kl),
+        clip_fraction=total((jnp.abs(ratio - 1.0) > hyperparams.clip_eps).astype(jnp.float32)),
+    )
+
+
+def value_loss(
+    value: jax.Array, old_value: jax.Array, target: jax.Array, clip: jax.Array, shape: UpdateShape
+) -> jax.Array:
+    """Half the squared error per row.
+
+    `value_clip="ppo2"` takes the worse of it and that of a value kept within `clip` of the old one
+    (OpenAI Baselines); `"squared_error"` caps the squared error at `clip` (RLlib).
+    """
+    error = (value - target) ** 2
+    if shape.value_clip == "ppo2":
+        near = old_value + jnp.clip(value - old_value, -clip, clip)
+        error = jnp.maximum(error, (near - target) ** 2)
+    elif shape.value_clip == "squared_error":
+        error = jnp.minimum(error, clip)
+    return 0.5 * error

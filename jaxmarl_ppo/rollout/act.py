@@ -1,0 +1,88 @@
+"""Every slot's decision on its current observation."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_ppo.ops.lanes import put
+from jaxmarl_ppo.policies.ask import ask
+from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.rollout.noise import Noise
+from jaxmarl_ppo.types import Decisions, PolicyStack, Population, PyTree, RolloutState
+
+
+class ActOutput(NamedTuple):
+    """What all slots do at one tick."""
+
+    hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: the memory to hold from here on
+    decisions: tuple[Decisions, ...]  # per bank [E, M]
+    action: jax.Array  # [E, A] or [E, A, N]: as networks gave it
+    env_action: jax.Array  # [E, A] or [E, A, N]: as the environment takes it
+
+
+def act(
+    players: Players,
+    population: Population,
+    state: RolloutState,
+    env_params: PyTree,
+    noise: Noise,
+    greedy: bool = False,
+) -> ActOutput:
+    """Decide for every slot that is to act; those that wait decide nothing.
+
+    Args:
+        players: who can hold a slot.
+        population: their parameters.
+        state: who holds the slots now, what they see and remember.
+        env_params: of the environment, for scripted players.
+        noise: of the tick.
+        greedy: networks take the most likely actions instead of drawing them.
+    """
+    hidden, decisions = [], []
+    action = state.last_action
+    env_action = jnp.zeros_like(action)
+    for bank, stack, held, bank_noise in zip(
+        players.banks, population.banks, state.hidden, noise.actions, strict=True
+    ):
+        moved, own = _act_bank(bank, stack, held, state, bank_noise, greedy)
+        hidden.append(moved)
+        decisions.append(own)
+        interface = bank.interface
+        action = interface.spread(own.action, action, own.acted, own.slot)
+        to_env = interface.env_action(own.action, own.slot)
+        env_action = interface.spread(to_env, env_action, own.acted, own.slot)
+    env_action = players.scripted_actions(state, env_params, noise.scripts, env_action)
+    return ActOutput(tuple(hidden), tuple(decisions), action, env_action)
+
+
+def _act_bank(
+    bank: Bank,
+    stack: PolicyStack,
+    hidden: PyTree,
+    state: RolloutState,
+    noise: jax.Array,
+    greedy: bool,
+) -> tuple[PyTree, Decisions]:
+    """Decide for one bank: the memory to hold, `[E, S, H]` leaves, and the decisions `[E, M]`."""
+    distribution = bank.network.distribution
+    response = ask(bank, stack, hidden, state, state.obs, state.obs.agent_mask, in_lanes=True)
+    outputs, mask = response.outputs, response.action_mask
+    if greedy:
+        action = distribution.mode(outputs, mask)
+    else:
+        action = distribution.sample(noise, outputs, mask)
+    decisions = Decisions(
+        inputs=response.inputs,
+        action_mask=mask,
+        action=action,
+        log_prob=distribution.log_prob(outputs, mask, action),
+        value=response.value,
+        hidden=response.start,
+        is_first=response.is_first,
+        acted=response.asked,
+        member=response.member,
+        slot=response.slot,
+    )
+    return put(response.hidden, response.slot, hidden), decisions

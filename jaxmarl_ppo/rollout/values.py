@@ -1,0 +1,82 @@
+"""Values of observations that nobody decides on: at the end of a life and of a rollout."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_envs.core import Observation
+from jaxmarl_ppo.ops.grouping import invert
+from jaxmarl_ppo.policies.ask import ask
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.policies.tiles import envs_valued_at_once
+from jaxmarl_ppo.rollout.faults import INFINITE, NAN, health
+from jaxmarl_ppo.types import Population, RolloutState
+
+
+def value_of(
+    players: Players,
+    population: Population,
+    state: RolloutState,
+    obs: Observation,
+    wanted: jax.Array,
+) -> jax.Array:
+    """Value an observation where `wanted [E, A]`, by one transient step from the held memory.
+
+    Where the observation is not finite neither is V: a clipping normaliser could hide it.
+
+    Returns:
+        `[E, A]`, 0 where nothing is wanted.
+    """
+    total = jnp.zeros_like(state.last_reward)
+    for bank, stack, hidden in zip(players.banks, population.banks, state.hidden, strict=True):
+        response = ask(bank, stack, hidden, state, obs, wanted)
+        total = bank.interface.spread(response.value, total, response.asked)
+    kind = health(obs.features)
+    total = jnp.where(kind == INFINITE, jnp.inf, total)
+    return jnp.where(kind == NAN, jnp.nan, total)
+
+
+def final_value(
+    players: Players,
+    population: Population,
+    state: RolloutState,
+    obs: Observation,
+    truncated: jax.Array,
+) -> jax.Array:
+    """Value the final observation of lives that were truncated; costs nothing on other ticks.
+
+    Where episodes begin staggered, few end at a time: computed are a few environments at once, for
+    as long as there are more.
+
+    Args:
+        players: who can hold a slot.
+        population: their parameters.
+        state: after the tick, with `is_first` and `player` still of the lives that were played.
+        obs: `[E, A, ...]`, the final observation.
+        truncated: `[E, A]` bool.
+
+    Returns:
+        `[E, A]`, 0 where nothing was truncated.
+    """
+    num_envs = truncated.shape[0]
+    size = envs_valued_at_once(num_envs)
+    seen = state.replace(env_state=()), obs, truncated
+
+    def values(state: RolloutState, obs: Observation, truncated: jax.Array) -> jax.Array:
+        return jnp.where(truncated, value_of(players, population, state, obs, truncated), 0.0)
+
+    def compute() -> jax.Array:
+        if size == num_envs:
+            return values(*seen)
+        concerned = truncated.any(axis=1)
+        rank = jnp.cumsum(concerned)
+        order = invert(rank - 1, concerned, -(-num_envs // size) * size)
+
+        def some_envs(index: jax.Array, total: jax.Array) -> jax.Array:
+            ids = jax.lax.dynamic_slice(order, (index * size,), (size,))
+            some = values(*jax.tree.map(lambda x: x[ids], seen))
+            return total.at[ids].set(some, mode="drop")
+
+        zeros = jnp.zeros_like(state.last_reward)
+        return jax.lax.fori_loop(0, -(-rank[-1] // size), some_envs, zeros)
+
+    return jax.lax.cond(truncated.any(), compute, lambda: jnp.zeros_like(state.last_reward))

@@ -1,0 +1,20 @@
+"""Rows of a test as the table that a rollout leaves."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_ppo.credit.decision_table import tabulate
+from jaxmarl_ppo.ppo.minibatches import TrainingRows, TrainingTable
+
+
+def training_table(rows: TrainingRows, trainable: jax.Array) -> TrainingTable:
+    """Rows `[1 + T, S]` of one environment, of which the first were open when the rollout began."""
+    rows = jax.tree.map(jnp.asarray, rows)
+    open_rows = jax.tree.map(lambda x: x[:1], rows.decisions)
+    new_rows = jax.tree.map(lambda x: x[1:, None], rows.decisions)
+    return TrainingTable(
+        decisions=tabulate(open_rows, new_rows),
+        advantage=rows.advantage.ravel(),
+        target=rows.target.ravel(),
+        trainable=jnp.asarray(trainable).ravel(),
+    )
