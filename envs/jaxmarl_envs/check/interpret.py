@@ -123,7 +123,8 @@ def opened(closed: ClosedJaxpr | Jaxpr) -> tuple[Jaxpr, list[Any]]:
     Before JAX 0.11 a `Jaxpr` has no constants of its own, and since then both classes are one,
     whose `jaxpr` is itself.
     """
-    return getattr(closed, "jaxpr", closed), list(getattr(closed, "consts", ()))
+    jaxpr: Any = getattr(closed, "jaxpr", closed)
+    return jaxpr, list(getattr(closed, "consts", ()))
 
 
 # ---- Values --------------------------------------------------------------------------------------
