@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.config.train import TrainConfig
     from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
     from jaxmarl_ppo.deploy.policy import Policy
+    from jaxmarl_ppo.evaluation.cross_play import cross_play
+    from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, evaluate_run
     from jaxmarl_ppo.learner.build import make_learner
+    from jaxmarl_ppo.learner.learner import Learner
+    from jaxmarl_ppo.learner.metrics import Metrics
+    from jaxmarl_ppo.learner.summary import summarise
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
         TrainingDiverged,
         TrainResult,
     )
+    from jaxmarl_ppo.types import TrainState
 
 __version__ = "0.1.0"
 
@@ -38,11 +44,13 @@ _MODULES = {
     "EnvironmentFault": "training.trainer",
     "ExportedPolicy": "deploy.exported",
     "LSTM": "networks.actor_critic",
+    "Learner": "learner.learner",
     "Linear": "config.schedules",
     "LoadedRun": "runs.run_folder",
     "MLP": "networks.actor_critic",
     "MappingFunction": "config.mapping",
     "Matchups": "config.mapping",
+    "Metrics": "learner.metrics",
     "PPOConfig": "config.ppo",
     "PRESETS": "config.presets",
     "Policy": "deploy.policy",
@@ -52,12 +60,17 @@ _MODULES = {
     "Snapshots": "config.policies",
     "TrainConfig": "config.train",
     "TrainResult": "training.trainer",
+    "TrainState": "types",
     "Trainer": "training.trainer",
     "TrainingDiverged": "training.trainer",
+    "cross_play": "evaluation.cross_play",
+    "evaluate_policies": "evaluation.evaluate",
+    "evaluate_run": "evaluation.evaluate",
     "load_exported": "deploy.exported",
     "load_run": "runs.run_folder",
     "make_learner": "learner.build",
     "preset": "config.presets",
+    "summarise": "learner.summary",
     "use_cpu_cores": "machine.cores",
 }
 
@@ -70,10 +83,12 @@ __all__ = [
     "Ensemble",
     "EnvironmentFault",
     "ExportedPolicy",
+    "Learner",
     "Linear",
     "LoadedRun",
     "MappingFunction",
     "Matchups",
+    "Metrics",
     "PPOConfig",
     "Policy",
     "PolicySpec",
@@ -82,13 +97,18 @@ __all__ = [
     "Snapshots",
     "TrainConfig",
     "TrainResult",
+    "TrainState",
     "Trainer",
     "TrainingDiverged",
     "__version__",
+    "cross_play",
+    "evaluate_policies",
+    "evaluate_run",
     "load_exported",
     "load_run",
     "make_learner",
     "preset",
+    "summarise",
     "use_cpu_cores",
 ]
 

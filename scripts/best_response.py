@@ -38,9 +38,7 @@ def train(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
     env, params = jaxmarl_envs.make("crypto")
     trainer = Trainer(env, params, config, run_dir, progress=False)
     result = trainer.train()
-    return evaluate_policies(
-        env, params, trainer.learner, result.population, EPISODES, seed=config.seed
-    )
+    return evaluate_policies(trainer.learner, result.population, EPISODES, seed=config.seed)
 
 
 def against_best_response(config: TrainConfig, run_dir: Path, seed: int) -> TrainConfig:

@@ -208,7 +208,7 @@ def fingerprint(run: Run, folder: Path) -> dict[str, str]:
     """Hashes of one run: of what it learnt, logged and evaluated to."""
     name, env_kwargs, config = run
     env, params = jaxmarl_envs.make(name, **env_kwargs)
-    trainer = Trainer(env, params, config, folder, progress=False, keep_cores_awake=False)
+    trainer = Trainer(env, params, config, folder, progress=False)
     result = trainer.train()
     history = [{k: v for k, v in e.items() if k not in NOT_HASHED} for e in result.history]
     hashes = {
@@ -217,7 +217,7 @@ def fingerprint(run: Run, folder: Path) -> dict[str, str]:
         "log": hash_text(history),
     }
     population = jax.device_get(result.population)
-    report = evaluate_policies(env, params, trainer.learner, population, episodes=16, seed=1)
+    report = evaluate_policies(trainer.learner, population, episodes=16, seed=1)
     hashes["evaluation"] = hash_text(report)
     if trainer.learner.rated:
         table = cross_play(trainer.learner, population, episodes=8, seed=2)

@@ -79,9 +79,7 @@ def train_and_evaluate(name: str, seed: int, episodes: int | None) -> dict[str, 
         "train_s": round(result.env_steps / _mean_rate(result), 1),
     }
     for greedy in (False, True):
-        report = evaluate_policies(
-            env, env_params, trainer.learner, result.population, episodes, greedy=greedy
-        )
+        report = evaluate_policies(trainer.learner, result.population, episodes, greedy=greedy)
         print(format_report(report), flush=True)
         record["greedy" if greedy else "sample"] = report
     record["curves"] = {

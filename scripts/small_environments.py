@@ -121,9 +121,7 @@ def train_and_evaluate(case: Case, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(env, params, config, Path(folder) / "run", progress=False)
         result = trainer.train()
-    report = evaluate_policies(
-        env, params, trainer.learner, result.population, EPISODES, greedy=True
-    )
+    report = evaluate_policies(trainer.learner, result.population, EPISODES, greedy=True)
     return {
         "env_steps": result.env_steps,
         "wall_s": round(result.history[-1]["wall_s"], 1),

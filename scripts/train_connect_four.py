@@ -128,7 +128,7 @@ def win_rates(
         chosen = np.full((episodes, 2), players.names.index(name))
         chosen[np.arange(episodes), own_slot] = players.names.index("main")
         key = jax.random.fold_in(jax.random.key(seed), index)
-        totals = play_episodes(learner, population, key, episodes, greedy, players=chosen)
+        totals = play_episodes(learner, population, episodes, key, greedy, players=chosen)
         rates[name] = {
             outcome: float(np.asarray(counts)[np.arange(episodes), own_slot].mean())
             for outcome, counts in totals.metrics.items()

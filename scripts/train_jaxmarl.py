@@ -91,7 +91,7 @@ def train_and_evaluate(case: Case, seed: int) -> dict[str, Any]:
         result = trainer.train()
         wall_s = time.perf_counter() - started
     env, params = jaxmarl_envs.make("jaxmarl", **case.env_kwargs)
-    report = evaluate_policies(env, params, trainer.learner, result.population, EPISODES)
+    report = evaluate_policies(trainer.learner, result.population, EPISODES)
     first = env.agents[0]
     curve = [
         (entry["env_steps"], round(entry["agents"][first]["return_mean"], 3))

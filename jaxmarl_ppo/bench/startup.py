@@ -37,7 +37,7 @@ def main(request: str) -> None:
     learner = make_learner(*Workload(**asked["workload"]).make())
     built = clock()
     key = jax.random.key(0)
-    with awake.cores_awake(awake.decide(None, learner.num_devices)):
+    with awake.cores_awake(awake.helps(learner.num_devices)):
         run = compile_run(learner, Devices(learner.num_devices), key)
         compiled = clock()
         one = np.int32(1)

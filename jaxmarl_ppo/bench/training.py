@@ -67,7 +67,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
     # First, since what this process holds slows another one.
     fresh_process = measure_startup(workload) if startup else {}
     # As in a run.
-    with awake.cores_awake(awake.decide(None, learner.num_devices)):
+    with awake.cores_awake(awake.helps(learner.num_devices)):
         here = _measure_here(learner, env, env_params, config, repeats)
     return {
         "workload": asdict(workload),

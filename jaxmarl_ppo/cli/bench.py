@@ -175,7 +175,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
 
 def _cores_awake() -> AbstractContextManager[None]:
     """Keep cores awake as in a run over all devices."""
-    return awake.cores_awake(awake.decide(None, jax.local_device_count()))
+    return awake.cores_awake(awake.helps(jax.local_device_count()))
 
 
 def format_comparison(result: dict[str, Any]) -> Table:

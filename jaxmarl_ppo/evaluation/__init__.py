@@ -1,1 +1,16 @@
-"""How good trained policies are."""
+"""How good trained policies are: episodes, cross-play, scenarios' measures."""
+
+from jaxmarl_ppo.evaluation.cross_play import cross_play, format_cross_play, plot_cross_play
+from jaxmarl_ppo.evaluation.episodes import EpisodeTotals, play_episodes
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, evaluate_run, format_report
+
+__all__ = [
+    "EpisodeTotals",
+    "cross_play",
+    "evaluate_policies",
+    "evaluate_run",
+    "format_cross_play",
+    "format_report",
+    "play_episodes",
+    "plot_cross_play",
+]

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from jaxmarl_ppo.config.policies import RANDOM
-from jaxmarl_ppo.evaluation.episodes import check_num_episodes, play_episodes
+from jaxmarl_ppo.evaluation.episodes import check_learner, check_num_episodes, play_episodes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import Population
@@ -60,6 +60,7 @@ def cross_play(
     Raises:
         ValueError: no whole number of episodes, an unknown agent, or a side without agents.
     """
+    check_learner(learner)
     episodes = check_num_episodes(episodes)
     env = learner.env
     rows = env.agents[:1] if row_agents is None else tuple(row_agents)
@@ -145,8 +146,8 @@ def _play_pairs(
         totals = play_episodes(
             learner,
             population,
-            jax.random.fold_in(key, first),
             at_once * episodes,
+            jax.random.fold_in(key, first),
             greedy,
             players=np.repeat(chosen, episodes, axis=0),
         )

@@ -37,8 +37,21 @@ class _Progress(struct.PyTreeNode):
     totals: EpisodeTotals
 
 
+def check_learner(learner: Any) -> None:
+    """Refuse what is no learner, such as an environment in its place.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(learner, Learner):
+        raise ValueError(
+            f"the first argument must be a Learner, got {type(learner).__name__}; "
+            "the order is (learner, population, episodes, ...)"
+        )
+
+
 def check_num_episodes(episodes: Any) -> int:
-    """The number itself.
+    """Return the number of episodes if it is one.
 
     Raises:
         ValueError: it is not a whole number of at least 1.
@@ -51,8 +64,8 @@ def check_num_episodes(episodes: Any) -> int:
 def play_episodes(
     learner: Learner,
     population: Population,
+    episodes: int,
     key: jax.Array,
-    num_episodes: int,
     greedy: bool = False,
     *,
     env_params: PyTree | None = None,
@@ -67,8 +80,8 @@ def play_episodes(
     Args:
         learner: gives the environment and who can play.
         population: the players.
+        episodes: parallel environments, each of which counts one episode.
         key: of everything random.
-        num_episodes: parallel environments, each of which counts one episode.
         greedy: networks take the most likely actions instead of samples.
         env_params: None for the learner's.
         players: `[A]` or `[episodes, A]` int, who holds each slot, as an index into
@@ -79,7 +92,8 @@ def play_episodes(
     Raises:
         ValueError: no whole number of episodes, or a player that cannot hold its slot.
     """
-    num_episodes = check_num_episodes(num_episodes)
+    check_learner(learner)
+    num_episodes = check_num_episodes(episodes)
     if players is not None:
         shape = (num_episodes, learner.env.num_agents)
         players = np.broadcast_to(np.asarray(players, np.int32), shape)

@@ -23,7 +23,12 @@ from jaxmarl_ppo.evaluation.cross_play import (
     format_cross_play,
     plot_cross_play,
 )
-from jaxmarl_ppo.evaluation.episodes import EpisodeTotals, check_num_episodes, play_episodes
+from jaxmarl_ppo.evaluation.episodes import (
+    EpisodeTotals,
+    check_learner,
+    check_num_episodes,
+    play_episodes,
+)
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se, plus_minus
 from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
 from jaxmarl_ppo.learner.learner import Learner
@@ -62,9 +67,7 @@ def evaluate_run(
     if row_agents is not None and not matrix:
         raise ValueError(f"row_agents={row_agents} has no effect without cross-play")
     run = load_run(run_dir)
-    report = evaluate_policies(
-        run.env, run.env_params, run.learner, run.population, episodes, seed, greedy
-    )
+    report = evaluate_policies(run.learner, run.population, episodes, seed, greedy)
     if matrix:
         report["cross_play"] = cross_play(
             run.learner, run.population, episodes or DEFAULT_EPISODES, seed, greedy,
@@ -76,25 +79,26 @@ def evaluate_run(
 
 
 def evaluate_policies(
-    env: MultiAgentEnv,
-    env_params: PyTree,
     learner: Learner,
     population: Population,
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = False,
+    *,
+    env: MultiAgentEnv | None = None,
+    env_params: PyTree | None = None,
 ) -> Report:
     """Play fresh episodes and report on them as plain data, fit for JSON.
 
     Args:
-        env: what is played; usually the learner's own, else one with the same agents and sizes.
-        env_params: its parameters.
-        learner: how the policies see it.
+        learner: how the policies see the environment, and who can play.
         population: as in `TrainState.population`; who plays is drawn as in training.
         episodes: how many; None for the scenario's default (crypto and tic_tac_toe 1,024, others
             256).
         seed: the same seed gives the same report.
         greedy: take the most likely actions instead of samples.
+        env: what is played, None for the learner's own; else one with the same agents and sizes.
+        env_params: its parameters; None for the learner's, or with an `env` for its default ones.
 
     Returns:
         `{"env", "episodes", "acting": "sample" or "greedy", "seed", "agents": {name: {...}}}` and
@@ -109,6 +113,12 @@ def evaluate_policies(
         ValueError: `episodes` is no whole number of at least 1, or `env` has other agents than the
             learner.
     """
+    check_learner(learner)
+    if env is None:
+        env = learner.env
+        env_params = learner.env_params if env_params is None else env_params
+    elif env_params is None:
+        env_params = env.default_params
     if env.agents != learner.env.agents:
         raise ValueError(
             f"the environment has the agents {', '.join(env.agents)}, but the policies were made "
@@ -122,7 +132,7 @@ def evaluate_policies(
         learner = dataclasses.replace(learner, env=env, env_params=env_params)
     key_play, key_scenario = jax.random.split(jax.random.key(seed))
     totals: EpisodeTotals = jax.device_get(
-        play_episodes(learner, population, key_play, episodes, greedy, env_params=env_params)
+        play_episodes(learner, population, episodes, key_play, greedy, env_params=env_params)
     )
     report: Report = {
         "env": env.name,

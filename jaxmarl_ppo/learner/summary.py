@@ -6,30 +6,35 @@ import jax
 import numpy as np
 
 from jaxmarl_ppo.learner.elo import elo_ratings
+from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import EpisodeSums, Metrics
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.types import League
 
 
-def summarise(
-    metrics: Metrics, agents: tuple[str, ...], players: Players, rated: bool = False
-) -> dict[str, Any]:
-    """Plain numbers for logs.
+def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
+    """Turn metrics into plain numbers under the names of agents and policies.
 
     Args:
-        metrics: of an interval.
-        agents: their names.
-        players: who could play.
-        rated: whether results between players were kept.
+        learner: whose they are.
+        metrics: of one iteration, or of several that were merged; without an axis of seeds.
 
     Returns:
         `{"env_steps", "decisions", "decisions_per_tick", "episodes", "agents": {name: {...}},
         "policies": {name: {...}}}`, counts of this interval alone. A group without finished lives
-        has no return, a policy without trained decisions no losses: the keys are absent. With
-        `rated` also `"league"`, see `summarise_league`.
+        has no return, a policy without trained decisions no losses: the keys are absent. Where
+        results between players are kept also `"league"`, see `summarise_league`.
+
+    Raises:
+        ValueError: the metrics of several seeds.
     """
     metrics = jax.device_get(metrics)
-    sums = metrics.sums
+    sums, players = metrics.sums, learner.players
+    if np.ndim(sums.ticks) > 0:
+        raise ValueError(
+            f"metrics have an axis of {len(sums.ticks)} seeds; take those of one, as in "
+            "jax.tree.map(lambda x: x[0], metrics)"
+        )
     result: dict[str, Any] = {
         "env_steps": int(sums.ticks),
         "decisions": int(sums.decisions.sum()),
@@ -37,7 +42,7 @@ def summarise(
         "episodes": int(sums.episodes),
         "agents": {
             name: _life_summary(sums.agents, metrics.minimum.agents, metrics.maximum.agents, i)
-            for i, name in enumerate(agents)
+            for i, name in enumerate(learner.env.agents)
         },
         "policies": {},
     }
@@ -48,7 +53,7 @@ def summarise(
             "decisions": int(sums.decisions[k]),
             **_update_summary(metrics, k),
         }
-    if rated:
+    if learner.rated:
         result["league"] = summarise_league(metrics.latest.league, players)
     return result
 

@@ -31,32 +31,39 @@ while os.getppid() == parent:
 """
 
 
-def decide(wanted: bool | None, num_devices: int) -> bool:
-    """Whether a run should keep its cores awake.
+def helps(num_devices: int) -> bool:
+    """Tell whether a run gains by cores that are kept awake.
+
+    That is on a virtual machine all of whose cores are devices of the run, and without a quota that
+    spinning would use up.
 
     Args:
-        wanted: what the user says; None for where it helps. That is a virtual machine all of whose
-            cores are devices of the run, and without a quota that spinning would use up.
         num_devices: how many devices the run is spread over.
+    """
+    all_cores = num_devices == usable_cores() > 1
+    return _obstacle() is None and all_cores and is_virtual() and not has_cpu_quota()
+
+
+def check_possible() -> None:
+    """Refuse to keep cores awake where that cannot be done or has no effect.
 
     Raises:
-        ValueError: it is wanted where it cannot be had or has no effect.
+        ValueError: training does not run on the CPU, or the system has no such processes.
     """
+    obstacle = _obstacle()
+    if obstacle:
+        raise ValueError(f"keep_cores_awake=True, but {obstacle}; leave it out")
+
+
+def _obstacle() -> str | None:
+    """Say why cores cannot be kept awake; None where they can."""
     import jax
 
-    obstacle = None
     if jax.default_backend() != "cpu":
-        obstacle = f"training runs on a {jax.default_backend()}"
-    elif not hasattr(os, "SCHED_IDLE"):
-        obstacle = f"{sys.platform} has no priority that yields to everything else"
-    elif not sys.executable:
-        obstacle = "there is no Python interpreter to start"
-    if wanted and obstacle:
-        raise ValueError(f"keep_cores_awake=True, but {obstacle}; valid here: None, False")
-    if wanted is not None:
-        return wanted
-    all_cores = num_devices == usable_cores() > 1
-    return not obstacle and all_cores and is_virtual() and not has_cpu_quota()
+        return f"training runs on a {jax.default_backend()}"
+    if not hasattr(os, "SCHED_IDLE"):
+        return f"{sys.platform} has no priority that yields to everything else"
+    return None if sys.executable else "there is no Python interpreter to start"
 
 
 @contextlib.contextmanager
@@ -64,7 +71,7 @@ def cores_awake(wanted: bool) -> Iterator[None]:
     """Keep all cores that this process may use awake for as long as the body runs.
 
     Args:
-        wanted: as `decide` says; where False, nothing is done.
+        wanted: where False, nothing is done.
     """
     spinners: list[subprocess.Popen[bytes]] = []
     try:

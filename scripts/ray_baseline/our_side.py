@@ -67,7 +67,7 @@ def train(scenario: Scenario, seed: int) -> Iterator[dict[str, Any]]:
     while True:
         began = time.perf_counter()
         state, metrics = run.train(state, np.int32(iterations), empty)
-        found = summarise(metrics, env.agents, learner.players)
+        found = summarise(learner, metrics)
         seconds = time.perf_counter() - began
         yield {
             "seconds": seconds,

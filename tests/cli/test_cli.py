@@ -270,7 +270,7 @@ def test_help(capsys):
 
 @pytest.mark.parametrize(
     ("args", "wanted"),
-    [([], None), (["--keep-cores-awake"], True), (["--no-keep-cores-awake"], False)],
+    [([], False), (["--keep-cores-awake"], True), (["--no-keep-cores-awake"], False)],
 )
 def test_cores_are_kept_awake_as_the_user_says(capsys, monkeypatch, args, wanted):
     def record(*_, keep_cores_awake, **__):

@@ -47,7 +47,7 @@ from jaxmarl_ppo.config.rllib.translate import (
 )
 from jaxmarl_ppo.learner.build import make_hyperparams, make_learner
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
-from jaxmarl_ppo.ppo.update import UpdateShape, value_loss
+from jaxmarl_ppo.ppo.loss import UpdateShape, value_loss
 
 # A batch that needs no rounding and a count that is said: nothing is left to tell.
 EXACT = {"train_batch_size": 4096, "num_env_runners": 4}

@@ -282,7 +282,7 @@ def test_values_are_those_of_the_rollout_in_units_of_reward(name):
 def test_a_greedy_game_ends_as_evaluation_says():
     case = the_case("mlp")
     env, params = case.learner.env, case.learner.env_params
-    totals = play_episodes(case.learner, case.population, jax.random.key(0), 1, greedy=True)
+    totals = play_episodes(case.learner, case.population, 1, jax.random.key(0), greedy=True)
     policy, key = policy_of(case), jax.random.key(0)
     obs, state = env.reset(key, params)
     total, length, over, play = np.zeros(2), 0, False, jax.jit(env.step)

@@ -95,12 +95,14 @@ def number_of(player, name):
 
 
 def evaluate_player(player, **kwargs):
-    return evaluate_policies(player.env, player.params, player.learner, player.population, **kwargs)
+    return evaluate_policies(
+        player.learner, player.population, env=player.env, env_params=player.params, **kwargs
+    )
 
 
 def play(player, seed, episodes, **kwargs):
     key = jax.random.key(seed)
-    return jax.device_get(play_episodes(player.learner, player.population, key, episodes, **kwargs))
+    return jax.device_get(play_episodes(player.learner, player.population, episodes, key, **kwargs))
 
 
 def moves_of(player, table, name):
@@ -624,7 +626,7 @@ def test_episodes_without_an_end_are_cut_off_and_flagged(timetable, monkeypatch)
     env = Timetable(endless=True)
     cut = functools.partial(play_episodes, max_ticks=7)
     monkeypatch.setattr(evaluate, "play_episodes", cut)
-    report = evaluate_policies(env, None, timetable.learner, timetable.population, 16)
+    report = evaluate_policies(timetable.learner, timetable.population, 16, env=env)
     assert report["unfinished"] == 16
     assert report["agents"]["steady"]["return_mean"] == 7.0
     assert report["agents"]["twice"]["lives_mean"] == 2.0
@@ -770,6 +772,8 @@ def test_no_episodes_no_evaluation(timetable, episodes, tmp_path):
 
 def test_other_agents_than_the_policies_know(timetable, board, tmp_path):
     with pytest.raises(ValueError, match="agents x, o, but the policies were made for steady"):
-        evaluate_policies(*board, timetable.learner, timetable.population)
+        evaluate_policies(timetable.learner, timetable.population, env=board[0])
+    with pytest.raises(ValueError, match="must be a Learner, got TicTacToe; the order"):
+        evaluate_policies(*board, timetable.learner)
     with pytest.raises(ValueError, match="absent"):
         evaluate_run(tmp_path / "absent")

@@ -305,10 +305,16 @@ def test_merging_adds_up(trained):
         assert not one.fault.found
 
 
+def test_a_summary_is_of_one_seed(trained):
+    learner, each = trained
+    seeds = jax.tree.map(lambda *x: np.stack(x), *each[:2])
+    with pytest.raises(ValueError, match="metrics have an axis of 2 seeds; take those of one"):
+        summarise(learner, seeds)
+
+
 def test_summary_has_no_numbers_for_what_did_not_happen(trained):
     learner, each = trained
-    names = (learner.env.agents, learner.players)
-    summary = summarise(each[0], *names)
+    summary = summarise(learner, each[0])
     assert summary["env_steps"] == ENVS * learner.num_steps
     assert summary["decisions"] == sum(p["decisions"] for p in summary["policies"].values())
     for policy in summary["policies"].values():
@@ -316,7 +322,7 @@ def test_summary_has_no_numbers_for_what_did_not_happen(trained):
         assert policy["explained_variance"] <= 1.0
         assert policy["kl"] == pytest.approx(0.0, abs=1e-5)  # before the only step
     none = no_metrics(learner)
-    nothing = summarise(none.replace(sums=none.sums.replace(ticks=1.0)), *names)
+    nothing = summarise(learner, none.replace(sums=none.sums.replace(ticks=1.0)))
     for policy in nothing["policies"].values():
         assert set(policy) == {"episodes", "decisions"}
     for agent in nothing["agents"].values():

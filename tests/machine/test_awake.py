@@ -44,27 +44,26 @@ def machine(monkeypatch):
         ({"backend": "gpu"}, 4, False),
     ],
 )
-def test_cores_are_kept_awake_where_that_helps(machine, found, num_devices, helps):
+def test_it_is_known_where_it_helps(machine, found, num_devices, helps):
     machine(**found)
-    assert awake.decide(None, num_devices) is helps
-    assert awake.decide(False, num_devices) is False
+    assert awake.helps(num_devices) is helps
 
 
 @linux
-def test_what_the_user_says_counts(machine):
+def test_it_can_be_had_where_it_helps_little(machine):
     machine(virtual=False, quota=True)
-    assert awake.decide(True, 1) is True
+    awake.check_possible()
 
 
 def test_cores_that_do_not_matter_are_not_kept_awake_in_vain(machine, monkeypatch):
     machine(backend="gpu")
-    with pytest.raises(ValueError, match=r"keep_cores_awake=True, but .* gpu; valid here: None, F"):
-        awake.decide(True, 1)
+    with pytest.raises(ValueError, match=r"keep_cores_awake=True, but .* gpu; leave it out"):
+        awake.check_possible()
     machine()
     monkeypatch.delattr(os, "SCHED_IDLE", raising=False)
-    assert awake.decide(None, 4) is False
+    assert awake.helps(4) is False
     with pytest.raises(ValueError, match="priority"):
-        awake.decide(True, 4)
+        awake.check_possible()
 
 
 def children() -> set[int]:

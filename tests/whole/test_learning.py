@@ -17,7 +17,7 @@ def train_and_evaluate(name, tmp_path, env_kwargs=None, greedy=False, **changes)
     config = dataclasses.replace(chosen.config, **changes)
     trainer = Trainer(env, params, config, tmp_path / "run", progress=False)
     result = trainer.train()
-    return evaluate_policies(env, params, trainer.learner, result.population, greedy=greedy)
+    return evaluate_policies(trainer.learner, result.population, greedy=greedy)
 
 
 def test_tic_tac_toe_preset_is_perfect(tmp_path):

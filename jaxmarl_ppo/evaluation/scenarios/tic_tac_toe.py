@@ -188,8 +188,8 @@ def _play_against_random(evaluation: Evaluation) -> Report:
         totals = play_episodes(
             learner,
             evaluation.population,
-            jax.random.fold_in(evaluation.key, seat),
             evaluation.num_episodes,
+            jax.random.fold_in(evaluation.key, seat),
             evaluation.greedy,
             env_params=evaluation.env_params,
             players=np.array(

@@ -470,7 +470,7 @@ def test_every_reward_is_accounted_for():
     assert len(book) == 27
     paid = [sum(tick.get(agent, 0.0) for tick in book) for agent in "abc"]
     np.testing.assert_allclose(counted, paid, rtol=1e-5)
-    waiting = np.asarray(state.banks[0].pending.reward_sum).sum(0)
+    waiting = np.asarray(state.per_env.banks[0].pending.reward_sum).sum(0)
     np.testing.assert_allclose(trained + uncredited + waiting, paid, rtol=1e-5)
 
 
@@ -492,7 +492,7 @@ def test_a_run_repeats_in_any_number_of_processes():
     (history, *_), (again, learner, state) = train(num_workers=0), train(num_workers=2)
     jax.tree.map(np.testing.assert_array_equal, history, again)
     assert history[1][0].sums.episodes == 4
-    report = evaluate_policies(learner.env, (), learner, state.population, episodes=6)
+    report = evaluate_policies(learner, state.population, episodes=6)
     learner.env.close()
     assert report["agents"]["eve_0"]["length_mean"] == 5
     assert report["agents"]["bob_0"]["return_mean"] == report["agents"]["alice_0"]["return_mean"]
@@ -666,7 +666,7 @@ def test_tic_tac_toe_of_pettingzoo_is_learnt_against_a_random_player(tmp_path):
     trainer = Trainer(env, params, config, tmp_path / "run", progress=False)
     result = trainer.train()
     first = result.history[0]["agents"]["player_1"]["return_mean"]
-    report = evaluate_policies(env, params, trainer.learner, result.population, greedy=True)
+    report = evaluate_policies(trainer.learner, result.population, greedy=True)
     env.close()
     assert first < 0.5
     assert report["agents"]["player_1"]["return_mean"] > 0.85
