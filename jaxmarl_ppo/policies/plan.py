@@ -6,7 +6,7 @@ so inputs that differ in width by a few features are padded and share one; where
 padded than that, each network is sized for the agents that it can play.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
@@ -22,21 +22,17 @@ from jaxmarl_ppo.policies.scripted import make_script
 from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.policies.tiles import choose_tiles, envs_valued_at_once
-from jaxmarl_ppo.types import PyTree
+from jaxmarl_ppo.types import Hyperparams, PyTree
 
 AnySpec = PolicySpec | Snapshots | Scripted
 # Inputs whose widths round up to the same multiple share a bank, as wide as the widest of them. One
 # vector instruction computes that many numbers, so the padding costs next to nothing.
 INPUT_GRANULE = 16
-# Fields of PPOConfig that the compiled update depends on.
-UPDATE_SHAPE = (
-    "value_clip",
-    "kl_control",
-    "normalise_advantages",
-    "discount_by",
-    "bptt_length",
-    "adam_eps",
-)
+# Fields of PPOConfig that are arguments of the compiled update, one number for each member.
+OWN_NUMBERS = {field.name for field in fields(Hyperparams)} | {"initial_kl_coef"}
+# On all others the compiled update depends, so policies that differ in them are kept apart. A field
+# that is new is among these until it is made a number of `Hyperparams`.
+UPDATE_SHAPE = tuple(field.name for field in fields(PPOConfig) if field.name not in OWN_NUMBERS)
 
 
 @dataclass(frozen=True)
