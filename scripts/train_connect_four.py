@@ -34,7 +34,7 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
-from jaxmarl_ppo.evaluation.evaluate import play_episodes
+from jaxmarl_ppo.evaluation import play_episodes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.networks.actor_critic import dense

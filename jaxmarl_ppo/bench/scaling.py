@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_ppo.bench.peers import Timing, time_in_turn
+from jaxmarl_ppo.bench.timing import Timing, time_in_turn
 from jaxmarl_ppo.bench.training import WARM_UP_STEPS, TrainingSteps
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.devices.sharding import Devices

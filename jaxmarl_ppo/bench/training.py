@@ -21,7 +21,8 @@ import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.bench.flops import matmul_gflops, step_flops
-from jaxmarl_ppo.bench.peers import Share, time_calls, time_env
+from jaxmarl_ppo.bench.stepping import Share, time_env
+from jaxmarl_ppo.bench.timing import time_calls
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.sharding import (

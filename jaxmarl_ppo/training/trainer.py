@@ -25,10 +25,10 @@ from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly, wait_until_ready
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, Fault
 from jaxmarl_ppo.runs import run_folder as checkpoint
 from jaxmarl_ppo.runs.curve import CURVE_FILE, plot_curve
 from jaxmarl_ppo.runs.log import RunLog, peak_memory_mb
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.progress import Progress, make_progress
 from jaxmarl_ppo.types import Population, PyTree, TrainState
 
@@ -39,47 +39,6 @@ SLICE_GROWTH = 8
 LOG_ENTRIES = 100
 
 
-class EnvironmentFault(ValueError):  # noqa: N818
-    """The environment gave something that cannot be trained on.
-
-    Attributes:
-        field: what was wrong: one of `faults.FAULT_FIELDS`.
-        agent: whose.
-        iteration: in which, counted from 0.
-        tick: within that iteration's rollout, counted from 0.
-        env_index: in which of the parallel environments.
-    """
-
-    def __init__(self, env_name: str, agent: str, fault: Fault, num_steps: int, run_dir: Path):
-        self.field = FAULT_FIELDS[int(fault.field)]
-        self.agent = agent
-        self.iteration, self.tick = int(fault.iteration), int(fault.tick)
-        self.env_index = int(fault.env)
-        what = "NaN" if fault.is_nan else "an infinite value"
-        masks = {
-            "action_mask": "no legal action",
-            "agent_mask": "one more to act than its max_actors allows",
-        }
-        what = masks.get(self.field, what)
-        super().__init__(
-            f"environment {env_name!r} gave {what} in {self.field!r} of agent {agent!r} at tick "
-            f"{self.tick} of iteration {self.iteration} (environment {self.env_index}, its tick "
-            f"{self.iteration * num_steps + self.tick} since training began, all counted from 0); "
-            f"the parameters from before it are saved in {run_dir}"
-        )
-
-
-class TrainingDiverged(ValueError):  # noqa: N818
-    """A policy's parameters are no longer finite."""
-
-    def __init__(self, env_steps: int, saved_env_steps: int, run_dir: Path):
-        super().__init__(
-            f"training diverged: after {env_steps:,} environment steps there are parameters that "
-            "are not finite; try a lower learning_rate or max_grad_norm. The parameters of "
-            f"{saved_env_steps:,} environment steps are saved in {run_dir}"
-        )
-
-
 @dataclass(frozen=True)
 class TrainResult:
     """What a run came to.
@@ -87,7 +46,7 @@ class TrainResult:
     Attributes:
         state: the final training state.
         population: the players in it, as saved.
-        history: the entries of `metrics.jsonl`; see `loggers.RunLog`.
+        history: the entries of `metrics.jsonl`; see `runs.log.RunLog`.
         run_dir: the run's folder.
         env_steps: environment steps done.
         interrupted: whether it was stopped before its end.

@@ -31,7 +31,8 @@ from jaxmarl_ppo.runs import run_folder as checkpoint
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import trainer
-from jaxmarl_ppo.training.trainer import EnvironmentFault, Trainer, TrainingDiverged
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+from jaxmarl_ppo.training.trainer import Trainer
 
 OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
 FAULT_AGENT = 1

@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxmarl_envs.tic_tac_toe import MAX_CELLS, GameTable, Outcome, State, TicTacToe
 from jaxmarl_ppo.evaluation.episodes import play_episodes
-from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se
+from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
+from jaxmarl_ppo.evaluation.statistics import mean_and_se
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.scripted import make_random_script
