@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
-    from jaxmarl_ppo.training.trainer import (
-        EnvironmentFault,
-        Trainer,
-        TrainingDiverged,
-        TrainResult,
-    )
+    from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+    from jaxmarl_ppo.training.trainer import Trainer, TrainResult
     from jaxmarl_ppo.types import TrainState
 
 __version__ = "0.1.0"

@@ -34,8 +34,8 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
-from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.evaluation import evaluate_policies
+from jaxmarl_ppo.evaluation.cross_play import cross_play
 
 NOT_HASHED = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
 SMALL_MLP = PolicySpec(network=MLP(hidden_sizes=(16, 16)))

@@ -29,7 +29,7 @@ ALONE = ("shuttle_grid",)
 
 @dataclass(frozen=True)
 class Peer:
-    """Another package, a game of it and our own version of the game.
+    """Describes another package, a game of it and our own version of the game.
 
     Attributes:
         game: its name over there.
@@ -86,7 +86,7 @@ def compare(
 
 
 def _split(names: Sequence[str]) -> list[str]:
-    """Every package once."""
+    """Split names at commas and keep every package once."""
     split = [part.strip() for name in names for part in name.split(",") if part.strip()]
     if not split:
         raise ValueError(f"--compare needs at least one package; valid: {', '.join(PEERS)}")
@@ -97,7 +97,7 @@ def _split(names: Sequence[str]) -> list[str]:
 
 
 def _load(name: str) -> ModuleType:
-    """Import a package."""
+    """Import a package, or say how it is installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -134,7 +134,7 @@ def _play_ours(name: str, env_kwargs: Mapping[str, Any], share: Share, num_steps
 
 
 def _play_pgx(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
-    """A step of pgx observes; its own wrapper resets."""
+    """Make a call that plays pgx, whose steps observe and whose own wrapper resets."""
     auto_reset = importlib.import_module("pgx.experimental").auto_reset
     env = module.make(game)
     step = jax.vmap(auto_reset(env.step, env.init))
@@ -149,7 +149,7 @@ def _play_pgx(module: ModuleType, game: str, share: Share, num_steps: int) -> Ca
 
 
 def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
-    """All actions of the game are legal, and all agents have the same number of them."""
+    """Make a call that plays JaxMARL; all actions are legal, and every agent has as many."""
     env = module.make(game)
     width = env.action_space(env.agents[0]).n
     legal = jnp.ones((share.num_envs, env.num_agents, width), bool)
@@ -166,7 +166,7 @@ def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -
 
 
 def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
-    """A step of gymnax resets by itself; all actions are legal."""
+    """Make a call that plays gymnax, whose steps reset by themselves; all actions are legal."""
     env, env_params = module.make(game)
     legal = jnp.ones((share.num_envs, env.action_space(env_params).n), bool)
     step = jax.vmap(env.step, in_axes=(0, 0, 0, None))

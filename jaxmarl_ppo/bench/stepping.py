@@ -16,14 +16,14 @@ from jaxmarl_ppo.types import PyTree
 
 
 class Share(NamedTuple):
-    """How environments are spread."""
+    """Says how environments are spread over devices."""
 
     num_devices: int
     num_envs: int  # on each of them
 
     @classmethod
     def of(cls, num_envs: int) -> "Share":
-        """Over as many devices as they can be shared out to evenly."""
+        """Spread environments over as many devices as they can be shared out to evenly."""
         num_devices = even_share(num_envs, jax.local_device_count())
         return cls(num_devices, num_envs // num_devices)
 
@@ -31,12 +31,12 @@ class Share(NamedTuple):
 def time_env(
     env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int, repeats: int
 ) -> Timing:
-    """`num_steps` ticks of random legal actions, with observation and reset."""
+    """Time `num_steps` ticks of random legal actions, with observation and reset."""
     return time_calls(random_play(env, env_params, share, num_steps), repeats)
 
 
 def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int) -> Call:
-    """A call that plays random legal actions, with observation and reset."""
+    """Make a call that plays random legal actions, with observation and reset."""
     script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
     continuous = env.is_continuous(env_params)
 
@@ -63,7 +63,7 @@ def play_ticks(
     share: Share,
     num_steps: int,
 ) -> Call:
-    """A call that takes `num_steps` ticks, compiled.
+    """Compile `num_steps` ticks and return a call that runs them.
 
     Args:
         begin: from a key for each of a device's environments to what the first tick begins with, of
@@ -92,7 +92,7 @@ def play_ticks(
 
 
 def draw_legal(key: jax.Array, action_mask: jax.Array) -> jax.Array:
-    """Uniform over the legal actions of `action_mask [..., N]`.
+    """Draw uniformly among the legal actions of `action_mask [..., N]`.
 
     One random number per row, since a draw for every action would cost more than a small game.
     """

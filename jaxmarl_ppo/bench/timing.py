@@ -13,7 +13,7 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of several runs."""
+    """Sums up how many seconds several runs took."""
 
     median: float
     min: float
@@ -21,21 +21,21 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Timing":
-        """What these runs took."""
+        """Sum up the seconds of some runs."""
         return cls(float(np.median(seconds)), min(seconds), max(seconds))
 
     def rate(self, count: float) -> dict[str, float]:
-        """`count` per second, the fastest run giving `max`."""
+        """Divide `count` by the seconds; the fastest run gives `max`."""
         return {"median": count / self.median, "min": count / self.max, "max": count / self.min}
 
 
 def time_calls(call: Call, repeats: int, warm_up: int = 1) -> Timing:
-    """Wall-clock seconds of a call, whose result is waited for; the first ones are left out."""
+    """Time a call, whose result is waited for; the first runs are left out."""
     return Timing.of(time_in_turn([call], repeats, warm_up)[0])
 
 
 def time_in_turn(calls: Sequence[Call], repeats: int, warm_up: int = 1) -> list[list[float]]:
-    """Wall-clock seconds of several calls that take turns, so that a change of speed meets all.
+    """Time several calls in turn, so that a change of the machine's speed meets all of them.
 
     Args:
         calls: what to run; every result is waited for.
@@ -43,7 +43,7 @@ def time_in_turn(calls: Sequence[Call], repeats: int, warm_up: int = 1) -> list[
         warm_up: rounds before them that are not.
 
     Returns:
-        For every call its seconds, round by round.
+        For every call its wall-clock seconds, round by round.
     """
     seconds: list[list[float]] = [[] for _ in calls]
     for round_index in range(warm_up + repeats):

@@ -81,7 +81,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
 def _measure_here(
     learner: Learner, env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, repeats: int
 ) -> dict[str, Any]:
-    """What `measure` takes in this process."""
+    """Measure what can be measured in this process."""
     devices = Devices(learner.num_devices)
     state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     machine = [matmul_gflops(learner)]
@@ -123,7 +123,7 @@ def _measure_here(
 def training_parts(
     learner: Learner, devices: Devices, state: TrainState
 ) -> dict[str, Callable[[], Any]]:
-    """The halves of a training step, each compiled by itself: calls that run them.
+    """Make calls that run the halves of a training step, each compiled by itself.
 
     `advantages` is `learn` without any epochs, so the difference of the two is the update.
     """
@@ -158,7 +158,7 @@ def _without_epochs(state: TrainState) -> TrainState:
 
 
 class TrainingSteps:
-    """Training steps one after the other, one at each call, and what they did.
+    """Takes training steps, one at each call, and keeps account of what they did.
 
     Args:
         learner: whose steps.
@@ -180,14 +180,14 @@ class TrainingSteps:
         return self._state
 
     def without_epochs(self) -> "TrainingSteps":
-        """The same program from the same state, but without any epochs: all but the update."""
+        """Make a copy that starts from the same state and does all but the update: no epochs."""
         other = copy.copy(self)
         other._state = jax.tree.map(jnp.copy, _without_epochs(self._state))
         other._sums = []
         return other
 
     def work(self, num_steps: int) -> tuple[float, float]:
-        """Decisions and floating-point operations of one step, medians of the last `num_steps`."""
+        """Return decisions and FLOPs of one step, as medians over the last `num_steps`."""
         last = self._sums[-num_steps:]
         decisions = [float(sums.decisions.sum()) for sums in last]
         flops = [step_flops(self._learner, sums.decisions, sums.trained) for sums in last]
@@ -195,7 +195,7 @@ class TrainingSteps:
 
 
 def measure_startup(workload: Workload) -> dict[str, float]:
-    """A fresh process up to its first update, without and with a full compilation cache.
+    """Time fresh processes up to the first update, without and with a full compilation cache.
 
     Returns:
         `import_s` of the trainer beyond that of jax; `compile_s`, tracing included;

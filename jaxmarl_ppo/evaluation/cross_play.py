@@ -107,7 +107,7 @@ def _with_baselines(learner: Learner) -> Learner:
 
 
 def _lineups(learner: Learner, population: Population, side: list[int]) -> list[Lineup]:
-    """Who can play a side: its agents' own policies in step, then every script in all its seats."""
+    """List who can play a side: its agents' policies in step, then each script in all its seats."""
     players = learner.players
     drawn = [
         [q for q in players.drawn(slot, population.league) if q < players.first_script]
@@ -134,7 +134,10 @@ def _play_pairs(
     greedy: bool,
     seed: int,
 ) -> np.ndarray:
-    """Returns `[pairs, episodes, A]`, so many pairs at once that the environments fit."""
+    """Play all pairs, as many at once as fit, and return the episodes' returns.
+
+    The result is `[pairs, episodes, A]`.
+    """
     at_once = max(1, min(len(players), MAX_ENVS // episodes))
     key, results = jax.random.key(seed), []
     for first in range(0, len(players), at_once):

@@ -26,7 +26,7 @@ MAX_TICKS = 10_000  # of an episode in an environment that names no horizon
 
 
 class EpisodeTotals(EpisodeSums):
-    """What each agent slot gathered in each episode, `[episodes, A]`, one environment each."""
+    """Holds what each slot gathered in each episode, `[episodes, A]`, one environment each."""
 
     finished: jax.Array  # [episodes] bool: False where the tick limit cut the episode off
     num_ticks: jax.Array  # () int: until the last episode was over

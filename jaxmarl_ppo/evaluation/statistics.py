@@ -10,26 +10,30 @@ Z95 = 1.96
 
 
 class MeanAndSE(TypedDict):
-    """Mean and standard error."""
+    """A mean and its standard error."""
 
     mean: float
     se: float | None  # one value alone has none
 
 
 def mean_and_se(values: ArrayLike) -> MeanAndSE:
-    """Of `[n]` independent values."""
+    """Compute the mean of independent values `[n]` and its standard error."""
     values = np.asarray(values, np.float64)
     se = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
     return {"mean": float(values.mean()), "se": se}
 
 
 def plus_minus(mean: float, se: float | None, digits: int) -> str:
-    """`25.1 ± 0.2`."""
+    """Write a mean and its standard error, if it has one, as `25.1 ± 0.2`."""
     return f"{mean:.{digits}f}" + ("" if se is None else f" ± {se:.{digits}f}")
 
 
 def mean_and_ci(values: np.ndarray) -> dict[str, list[list[float | None]]]:
-    """Of `[rows, columns, episodes]`."""
+    """Compute the mean over episodes and half the width of its 95 % confidence interval.
+
+    `values` are `[rows, columns, episodes]`, each entry of the result is `[rows][columns]`; of one
+    episode alone the widths are None.
+    """
     episodes = values.shape[-1]
     mean = values.mean(-1, dtype=np.float64)
     if episodes == 1:

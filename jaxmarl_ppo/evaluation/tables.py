@@ -16,7 +16,7 @@ CROSS_PLAY_FILE = "cross_play.png"
 
 
 def format_report(report: Report) -> str:
-    """A report for people: the scenario's headline, then a table of the agents."""
+    """Write a report for people: the scenario's headline, then a table of the agents."""
     acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
     lines = [
         f"{report['env']}: {report['episodes']:,} episodes, {acting}, seed {report['seed']}",
@@ -56,7 +56,7 @@ def _agents_table(agents: dict[str, dict[str, Any]]) -> Table:
 
 
 def format_cross_play(report: dict[str, Any]) -> str:
-    """The mean return of the first row agent in every pairing, as a table for people."""
+    """Write the mean return of the first row agent in every pairing as a table for people."""
     agent = report["rows"]["agents"][0]
     cells = report["returns"][agent]
     header = ["", *report["columns"]["players"]]
@@ -83,7 +83,7 @@ def format_cross_play(report: dict[str, Any]) -> str:
 
 
 def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
-    """Draw the table of `format_cross_play` as a heat map, PNG."""
+    """Draw the table of `format_cross_play` as a heat map into a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -28,7 +28,7 @@ _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A finished run, ready to act or to be trained on."""
+    """Holds a finished run, ready to act or to be trained on."""
 
     env: MultiAgentEnv
     env_params: PyTree
@@ -93,7 +93,7 @@ def load_run(
 
 
 def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> dict[str, Any]:
-    """The content of `config.json`: all that is needed to repeat and to load the run."""
+    """Make the content of `config.json`: all that is needed to repeat and to load the run."""
     made = None if env.made_as is None else dict(zip(("name", "kwargs"), env.made_as, strict=True))
     return {
         "format": FORMAT,
@@ -116,7 +116,7 @@ def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> d
 
 
 def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
-    """The folder that a run will fill; nothing is created yet.
+    """Choose the folder that a run will fill; nothing is created yet.
 
     Args:
         run_dir: the user's choice; None for `runs/<name>-<timestamp>`.

@@ -6,7 +6,7 @@ from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, Fault
 
 
 class EnvironmentFault(ValueError):  # noqa: N818
-    """The environment gave something that cannot be trained on.
+    """Tells that the environment gave something that cannot be trained on.
 
     Attributes:
         field: what was wrong: one of `rollout.faults.FAULT_FIELDS`.
@@ -36,7 +36,7 @@ class EnvironmentFault(ValueError):  # noqa: N818
 
 
 class TrainingDiverged(ValueError):  # noqa: N818
-    """A policy's parameters are no longer finite."""
+    """Tells that a policy's parameters are no longer finite."""
 
     def __init__(self, env_steps: int, saved_env_steps: int, run_dir: Path):
         super().__init__(

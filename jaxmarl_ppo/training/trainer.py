@@ -41,7 +41,7 @@ LOG_ENTRIES = 100
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run came to.
+    """Holds what a run came to.
 
     Attributes:
         state: the final training state.
@@ -62,7 +62,7 @@ class TrainResult:
 
 @dataclass
 class _Run:
-    """What changes while a run goes on."""
+    """Holds what changes while a run goes on."""
 
     state: TrainState
     good: Population  # the newest that is known to be finite, on the host
@@ -287,7 +287,7 @@ class Trainer:
 
     @property
     def log_interval(self) -> int:
-        """Iterations per entry of the log: as configured, or for about a hundred entries."""
+        """Iterations for each entry of the log: as configured, or for a hundred entries or so."""
         return self.config.log_interval or max(1, self.config.num_iterations // LOG_ENTRIES)
 
     @property

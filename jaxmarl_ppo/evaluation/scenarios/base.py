@@ -14,7 +14,7 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a report function has to go by."""
+    """Holds what a report function has to go by."""
 
     learner: Learner
     env_params: PyTree
@@ -25,5 +25,5 @@ class Evaluation:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes played already, and to be played again wherever a comparison needs it."""
+        """Number of episodes played, and to be played again wherever a comparison needs it."""
         return len(self.totals.finished)

@@ -5,7 +5,7 @@ from jaxmarl_ppo.evaluation.statistics import mean_and_se
 
 
 def report_crypto(evaluation: Evaluation) -> Report:
-    """How often the listeners name the goal."""
+    """Report how often the listeners name the goal."""
     agents = evaluation.learner.env.agents
     accuracy = {
         agent: mean_and_se(evaluation.totals.metrics["accuracy"][:, agents.index(agent)])["mean"]

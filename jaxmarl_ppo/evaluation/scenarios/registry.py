@@ -19,7 +19,7 @@ from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import report_tic_tac_toe
 
 
 class Scenario(NamedTuple):
-    """How an environment is evaluated."""
+    """Says how an environment is evaluated."""
 
     env_type: type[MultiAgentEnv]
     report_fn: Callable[[Evaluation], Report]
@@ -34,6 +34,6 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def find_scenario(env: MultiAgentEnv) -> Scenario | None:
-    """The entry for an environment; None where there is none, or the name is all they share."""
+    """Find the entry of an environment; None if there is none or only the name is the same."""
     scenario = SCENARIOS.get(env.name)
     return scenario if scenario and isinstance(env, scenario.env_type) else None

@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 def report_shuttle_grid(evaluation: Evaluation) -> Report:
-    """Deliveries of a shift, beside those of the scripted dispatchers on as many shifts."""
+    """Report deliveries per shift, beside those of scripted dispatchers on as many shifts."""
     env = evaluation.learner.env
     assert isinstance(env, ShuttleGrid)
     team = mean_and_se(evaluation.totals.metrics["deliveries"][:, 0])
@@ -35,7 +35,7 @@ def report_shuttle_grid(evaluation: Evaluation) -> Report:
 def _dispatched_shifts(
     env: ShuttleGrid, max_steps: int, num_episodes: int, env_params: PyTree, key: jax.Array
 ) -> jax.Array:
-    """Deliveries `[dispatchers, episodes]`.
+    """Count the deliveries of every scripted dispatcher, `[dispatchers, episodes]`.
 
     All dispatchers get the same starts and jobs, so their differences vary less; and all run
     through one compiled shift, since compiling costs more than running it.
