@@ -16,7 +16,8 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
     changes.
 
     Args:
-        num_cores: how many; None for all that this process may use.
+        num_cores: how many devices; None for one on each core that this process may use. More than
+            there are cores share them: no faster, but a way to try out what several devices do.
 
     Raises:
         ValueError: fewer than one, or JAX has started already.
