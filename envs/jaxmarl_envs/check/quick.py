@@ -10,10 +10,11 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxmarl_envs.check.declare import declare, impure, random_actions, trace
-from jaxmarl_envs.check.interpret import Interpreter, keys_from_words, opened
+from jaxmarl_envs.check.interpret import Interpreter, opened
 from jaxmarl_envs.check.rules import BEGUN, HARMLESS, OBSERVED, STEPPED
 from jaxmarl_envs.check.run import raise_fault, see_obs, see_tick
 from jaxmarl_envs.check.types import EnvContractError, Seen, Spec, Trace, breach, calling
+from jaxmarl_envs.check.values import keys_from_words
 from jaxmarl_envs.core import MultiAgentEnv
 
 _MAX_TICKS = 8
