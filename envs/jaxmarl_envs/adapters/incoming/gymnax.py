@@ -78,7 +78,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         if not isinstance(num_agents, int) or num_agents < 1:
             raise ValueError(f"num_agents={num_agents!r}: give an integer of at least 1")
         gymnax_id = env_id
-        if env_id in _PARTLY_OBSERVED:
+        if isinstance(env_id, str) and env_id in _PARTLY_OBSERVED:
             gymnax_id, indices = _PARTLY_OBSERVED[env_id]
             if observed is not None:
                 raise ValueError(
