@@ -17,7 +17,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Evaluate the operations of these names by a function `(params, *args)`."""
+    """Register a function `(params, *args)` as the rule for the operations of these names."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -302,7 +302,7 @@ def _random_fold_in(params: Any, keys: Value, data: Value) -> Any:
 
 
 def _hash_places(keys: Value, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Hash the place of every entry of an array of this shape, for every key."""
+    """Hash the place of every entry of an array of `shape`, for each of `keys [...]`."""
     words = words_of_keys(keys).reshape(*keys.shape, *(1,) * len(shape), -1)
     low = np.arange(np.prod(shape, dtype=int), dtype=np.uint32).reshape(shape)
     return threefry_rounds((words[..., 0], words[..., 1]), (np.zeros_like(low), low))

@@ -30,7 +30,7 @@ def pettingzoo(
     num_workers: int | None = None,
     **options: Any,
 ) -> HostEnv:
-    """Bring in an environment by its name, as `from_pettingzoo` does.
+    """Bring in a PettingZoo environment by its name, as `from_pettingzoo` does.
 
     Args:
         env_id: full name of a module such as "mpe2.simple_spread_v3", or an id of PettingZoo's
@@ -65,7 +65,7 @@ def from_pettingzoo(
     num_workers: int | None = None,
     name: str | None = None,
 ) -> HostEnv:
-    """Bring a PettingZoo environment in, parallel or AEC.
+    """Turn a PettingZoo environment, parallel or AEC, into one that is stepped on the host.
 
     The agents are its `possible_agents`; any of them may come late, end before others, and come
     back. In a parallel environment all who live act, and a tick is a step. In an AEC environment
@@ -142,7 +142,7 @@ def _make_by_id(env_id: str, api: str | None, options: dict[str, Any]) -> Any:
 
 
 def _registered(env_id: str, kind: str) -> Callable[..., Any] | None:
-    """What makes an environment of PettingZoo's registry."""
+    """Find the function that makes an environment of PettingZoo's registry, or None."""
     library = import_extra("pettingzoo", "pettingzoo")
     if not hasattr(library, "make"):
         raise ValueError(
