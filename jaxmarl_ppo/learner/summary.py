@@ -7,8 +7,9 @@ import numpy as np
 
 from jaxmarl_ppo.learner.elo import elo_ratings
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.learner.metrics import EpisodeSums, Metrics
+from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.rollout.episode_stats import Finished
 from jaxmarl_ppo.types import League
 
 
@@ -41,15 +42,13 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
         "decisions_per_tick": float(sums.decisions.sum() / sums.ticks),
         "episodes": int(sums.episodes),
         "agents": {
-            name: _life_summary(sums.agents, metrics.minimum.agents, metrics.maximum.agents, i)
-            for i, name in enumerate(learner.env.agents)
+            name: _life_summary(metrics.agents, i) for i, name in enumerate(learner.env.agents)
         },
         "policies": {},
     }
     for k, name in enumerate(players.policies):
-        lives = _life_summary(sums.policies, metrics.minimum.policies, metrics.maximum.policies, k)
         result["policies"][name] = {
-            **lives,
+            **_life_summary(metrics.policies, k),
             "decisions": int(sums.decisions[k]),
             **_update_summary(metrics, k),
         }
@@ -59,7 +58,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
 
 
 def summarise_league(league: League, players: Players) -> dict[str, Any]:
-    """Results between the players that have met somebody.
+    """Collect results between the players that have met somebody.
 
     Returns:
         `{"elo": {player: rating}, "players": [names], "win_rate": [[...]], "payoff": [[...]],
@@ -95,13 +94,13 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
     }
 
 
-def _life_summary(sums: EpisodeSums, least: Any, greatest: Any, i: int) -> dict[str, float]:
-    lives = float(sums.lives[i])
+def _life_summary(group: Finished, i: int) -> dict[str, float]:
+    sums, lives = group.sums, float(group.sums.lives[i])
     summary: dict[str, float] = {"episodes": int(lives)}
     if lives:
         summary["return_mean"] = float(sums.returns[i]) / lives
-        summary["return_min"] = float(least[i])
-        summary["return_max"] = float(greatest[i])
+        summary["return_min"] = float(group.minimum[i])
+        summary["return_max"] = float(group.maximum[i])
         summary["length_mean"] = float(sums.lengths[i]) / lives
         summary |= {name: float(x[i]) / lives for name, x in sums.metrics.items()}
     return summary

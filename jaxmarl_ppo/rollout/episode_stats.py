@@ -37,24 +37,6 @@ class EpisodeTracker(struct.PyTreeNode):
     uncredited: jax.Array  # [E, A]: of it, before the slot's first decision in a life
 
 
-class Extremes(struct.PyTreeNode):
-    """Least or greatest return of a finished life."""
-
-    agents: jax.Array  # [A]
-    policies: jax.Array  # [P]
-
-
-class FinishedLives(struct.PyTreeNode):
-    """All lives that finished in a stretch of time, and what was paid in it."""
-
-    agents: EpisodeSums  # [A]
-    policies: EpisodeSums  # [P]
-    minimum: Extremes
-    maximum: Extremes
-    reward: jax.Array  # [A]
-    uncredited: jax.Array  # [A]
-
-
 def no_sums(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> EpisodeSums:
     """Begin sums at nothing; `metrics` says which of the environment's own there are."""
     zeros, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
@@ -85,18 +67,12 @@ def add_tick(
     )
 
 
-def no_lives(players: Players, metrics: dict[str, jax.Array]) -> FinishedLives:
-    """Begin with nobody; `metrics` says which of the environment's own there are."""
-    num_agents, num_policies = len(players.mapping.candidates), len(players.policies)
-    agents, policies = _nobody((num_agents,), metrics), _nobody((num_policies,), metrics)
-    return FinishedLives(
-        agents=agents.sums,
-        policies=policies.sums,
-        minimum=Extremes(agents.minimum, policies.minimum),
-        maximum=Extremes(agents.maximum, policies.maximum),
-        reward=jnp.zeros(num_agents),
-        uncredited=jnp.zeros(num_agents),
-    )
+def nobody_finished(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Finished:
+    """Begin groups of `shape` without lives, with the environment's own `metrics`, as named."""
+    # Counts as floats: sums over many iterations outgrow 32-bit integers.
+    zeros = jnp.zeros(shape)
+    sums = EpisodeSums(zeros, zeros, zeros, dict.fromkeys(metrics, zeros))
+    return Finished(sums, zeros + jnp.inf, zeros - jnp.inf)
 
 
 def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
@@ -105,8 +81,8 @@ def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
     by_policy = (zeros.shape[0], len(players.policies))
     return EpisodeTracker(
         running=running,
-        agents=_nobody(zeros.shape, running.metrics),
-        policies=None if players.is_fixed else _nobody(by_policy, running.metrics),
+        agents=nobody_finished(zeros.shape, running.metrics),
+        policies=None if players.is_fixed else nobody_finished(by_policy, running.metrics),
         reward=zeros,
         uncredited=zeros,
     )
@@ -138,32 +114,25 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
     )
 
 
-def count_lives(players: Players, tracker: EpisodeTracker) -> FinishedLives:
-    """Sum up the lives that ended in any environment, and what was paid in all."""
+def count_lives(players: Players, tracker: EpisodeTracker) -> tuple[Finished, Finished]:
+    """Sum up the lives that ended in any environment: by slot `[A]`, and by policy `[P]`."""
     agents = _over_axis_0(tracker.agents)
     if tracker.policies is not None:
-        policies = _over_axis_0(tracker.policies)
-    else:
-        only = np.array([policies[0] for policies in players.mapping.candidates])
-        own = only[:, None] == np.arange(len(players.policies))  # [A, P]
-        by_agent = jax.tree.map(lambda x: x[:, None], agents)
-        none = _nobody(own.shape, agents.sums.metrics)
-        policies = _over_axis_0(jax.tree.map(lambda x, y: jnp.where(own, x, y), by_agent, none))
-    return FinishedLives(
-        agents=agents.sums,
-        policies=policies.sums,
-        minimum=Extremes(agents.minimum, policies.minimum),
-        maximum=Extremes(agents.maximum, policies.maximum),
-        reward=tracker.reward.sum(0),
-        uncredited=tracker.uncredited.sum(0),
+        return agents, _over_axis_0(tracker.policies)
+    only = np.array([policies[0] for policies in players.mapping.candidates])
+    own = only[:, None] == np.arange(len(players.policies))  # [A, P]
+    by_agent = jax.tree.map(lambda x: x[:, None], agents)
+    none = nobody_finished(own.shape, agents.sums.metrics)
+    return agents, _over_axis_0(jax.tree.map(lambda x, y: jnp.where(own, x, y), by_agent, none))
+
+
+def merge_finished(first: Finished, second: Finished) -> Finished:
+    """Join the lives of two stretches of time, group by group."""
+    return Finished(
+        sums=jax.tree.map(jnp.add, first.sums, second.sums),
+        minimum=jnp.minimum(first.minimum, second.minimum),
+        maximum=jnp.maximum(first.maximum, second.maximum),
     )
-
-
-def _nobody(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Finished:
-    # Counts as floats: sums over many iterations outgrow 32-bit integers.
-    zeros = jnp.zeros(shape)
-    sums = EpisodeSums(zeros, zeros, zeros, dict.fromkeys(metrics, zeros))
-    return Finished(sums, zeros + jnp.inf, zeros - jnp.inf)
 
 
 def _enter(group: Finished, lived: RunningLives, finished: jax.Array) -> Finished:

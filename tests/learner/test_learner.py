@@ -249,7 +249,7 @@ def test_a_first_rollout_of_one_decision_leaves_rewards_about_as_they_are():
 def final_returns(run, num_iterations, more=20, seed=0):
     state, _ = run.after(num_iterations, seed)
     _, metrics = run.steps(state, more)
-    return np.asarray(metrics.sums.agents.returns / metrics.sums.agents.lives)
+    return np.asarray(metrics.agents.sums.returns / metrics.agents.sums.lives)
 
 
 def test_a_reward_on_the_others_move_teaches_the_right_agent():

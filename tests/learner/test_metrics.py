@@ -114,20 +114,20 @@ def compare(learner, state, metrics, done):
         assert sums.trained[a] == sum(len(slot.trained) for slot in slots)
         assert sums.decisions[a] == log.acted[:, :done, a].sum()
         close(state.per_env.lives.returns[:, a], [slot.running for slot in slots])
-        for group in (sums.agents, sums.policies):
+        for group in (metrics.agents.sums, metrics.policies.sums):
             assert group.lives[a] == len(lives)
             close(group.returns[a], sum(life[0] for life in lives))
             close(group.lengths[a], sum(life[1] for life in lives))
             if "twice" in group.metrics:
                 close(group.metrics["twice"][a], 2 * sum(life[0] for life in lives))
         if lives:
-            close(metrics.minimum.agents[a], min(life[0] for life in lives))
-            close(metrics.maximum.policies[a], max(life[0] for life in lives))
+            close(metrics.agents.minimum[a], min(life[0] for life in lives))
+            close(metrics.policies.maximum[a], max(life[0] for life in lives))
         else:
-            assert metrics.minimum.agents[a] == np.inf
+            assert metrics.agents.minimum[a] == np.inf
     assert sums.ticks == ENVS * done
     if done == TICKS:
-        assert sums.agents.lives.min() > 0
+        assert metrics.agents.sums.lives.min() > 0
         assert sums.episodes > 0
 
 
@@ -161,12 +161,12 @@ def test_lives_that_began_before_training_are_not_counted():
         start_tracking(players, running),
         outcomes,
     )
-    running, lives = tracker.running, count_lives(players, tracker)
-    for group in (lives.agents, lives.policies):
-        assert group.lives.tolist() == [1]
-        assert group.returns.tolist() == [3 + 4 + 5]
-        assert group.lengths.tolist() == [3]
-    assert lives.minimum.agents.tolist() == lives.maximum.policies.tolist() == [3 + 4 + 5]
+    running = tracker.running
+    for group in count_lives(players, tracker):
+        assert group.sums.lives.tolist() == [1]
+        assert group.sums.returns.tolist() == [3 + 4 + 5]
+        assert group.sums.lengths.tolist() == [3]
+        assert group.minimum.tolist() == group.maximum.tolist() == [3 + 4 + 5]
     assert running.returns[0, 0] == 6.0
     assert bool(running.counted[0, 0])
 
@@ -184,7 +184,7 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     state = quick_jit(learner.init)(jax.random.key(0))
     record = quick_jit(lambda state: learner.play(state, jax.random.key(1))[1])(state)
     outcomes = jax.device_get(record.outcomes)
-    lives = jax.device_get(count_lives(players, record.tracker))
+    _, lives = jax.device_get(count_lives(players, record.tracker))
     decisions = metrics_lib._count_decisions(players, record)
     policy_of = np.array(players.policy_of)
     found = {policy: [] for policy in range(3)}
@@ -199,11 +199,11 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     for policy, own in found.items():
         assert len(own) > 2, "each of them is to be seen"
         returns, lengths = np.array(own).T
-        np.testing.assert_allclose(lives.policies.returns[policy], returns.sum(), rtol=1e-4)
-        assert lives.policies.lives[policy] == len(own)
-        assert lives.policies.lengths[policy] == lengths.sum()
-        assert lives.minimum.policies[policy] == pytest.approx(returns.min(), rel=1e-4)
-        assert lives.maximum.policies[policy] == pytest.approx(returns.max(), rel=1e-4)
+        np.testing.assert_allclose(lives.sums.returns[policy], returns.sum(), rtol=1e-4)
+        assert lives.sums.lives[policy] == len(own)
+        assert lives.sums.lengths[policy] == lengths.sum()
+        assert lives.minimum[policy] == pytest.approx(returns.min(), rel=1e-4)
+        assert lives.maximum[policy] == pytest.approx(returns.max(), rel=1e-4)
         mine = policy_of[outcomes.player] == policy
         assert decisions[policy] == (outcomes.acted & mine).sum() > 0
 
@@ -299,8 +299,8 @@ def test_merging_adds_up(trained):
     for one in (merged, left):
         np.testing.assert_allclose(one.sums.reward, sum(m.sums.reward for m in each), rtol=1e-5)
         np.testing.assert_array_equal(one.sums.trained, sum(m.sums.trained for m in each))
-        lowest = np.min([m.minimum.agents for m in each], axis=0)
-        np.testing.assert_array_equal(one.minimum.agents, lowest)
+        lowest = np.min([m.agents.minimum for m in each], axis=0)
+        np.testing.assert_array_equal(one.agents.minimum, lowest)
         np.testing.assert_array_equal(one.latest.learning_rate, each[-1].latest.learning_rate)
         assert not one.fault.found
 

@@ -179,7 +179,7 @@ def test_ratio_is_one_before_the_first_step(name):
         for bank, stack, blocks in banks:
             stop = jnp.cumsum(blocks.num_blocks)
             owner = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
-            decisions, network = blocks.rows.decisions, bank.network
+            decisions, network = blocks.decisions, bank.network
 
             def compare(
                 k, blocks=blocks, network=network, decisions=decisions, owner=owner, stack=stack
@@ -192,10 +192,10 @@ def test_ratio_is_one_before_the_first_step(name):
                 return mine, jnp.exp(log_prob - decisions.log_prob), value - decisions.value
 
             pairs = jax.lax.map(compare, jnp.arange(network.num_members))
-            found.append((blocks.rows.target == 0, *pairs))
+            found.append((blocks.target == 0, *pairs))
         seen = {
-            "ended": metrics.sums.agents.lives.sum(),
-            "held": metrics.sums.agents.lengths.sum() - metrics.sums.decisions.sum(),
+            "ended": metrics.agents.sums.lives.sum(),
+            "held": metrics.agents.sums.lengths.sum() - metrics.sums.decisions.sum(),
             "trained": metrics.sums.trained.sum(),
         }
         return after, found, seen
