@@ -52,17 +52,17 @@ def policy_loss(
     Returns:
         The loss `()` and its parts.
     """
-    rows = blocks.rows
+    decisions = blocks.decisions
     log_prob, entropy, value = network.evaluate(
-        policy.replace(params=params), rows.decisions, blocks.resume, blocks.resume_hidden
+        policy.replace(params=params), decisions, blocks.resume, blocks.resume_hidden
     )
-    valid = rows.decisions.acted
-    log_ratio = jnp.where(valid, log_prob - rows.decisions.log_prob, 0.0)
+    valid = decisions.acted
+    log_ratio = jnp.where(valid, log_prob - decisions.log_prob, 0.0)
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)
-    surrogate = -jnp.minimum(ratio * rows.advantage, clipped * rows.advantage)
+    surrogate = -jnp.minimum(ratio * blocks.advantage, clipped * blocks.advantage)
     value_error = value_loss(
-        value, rows.decisions.value, rows.target, hyperparams.value_clip_eps, shape
+        value, decisions.value, blocks.target, hyperparams.value_clip_eps, shape
     )
     kl = ratio - 1.0 - log_ratio
     loss = surrogate + hyperparams.value_coef * value_error - hyperparams.entropy_coef * entropy
