@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxmarl_ppo.networks.actor_critic import ACTIVATIONS, DTYPES, NETWORKS, ActorCritic
+from jaxmarl_ppo.networks.actor_critic import NETWORKS, ActorCritic
+from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree

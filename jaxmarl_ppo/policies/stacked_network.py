@@ -37,7 +37,7 @@ class StackedNetwork:
         inputs = jnp.zeros((1, *self.input_shape))
         hidden = self.initial_hidden((1,))
         keys = split(key, self.num_members)
-        # One by one, since batches of matrix decompositions can hang; see `networks.orthogonal`.
+        # One by one, since batches of matrix decompositions can hang; see `layers.orthogonal`.
         params = jax.lax.map(lambda key: self.module.init(key, hidden, inputs)["params"], keys)
         return PolicyStack(
             params=params,
