@@ -19,7 +19,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 class ActorCritic(nn.Module):
-    """Torso, optional LSTM, and two heads; `MLP`, `LSTM` and `CNN` are its named forms.
+    """A torso, an optional LSTM, and two heads; `MLP`, `LSTM` and `CNN` are its named forms.
 
     Attributes:
         num_outputs: distribution inputs per row; filled in by the policy bank.
@@ -54,7 +54,8 @@ class ActorCritic(nn.Module):
         return 0
 
     def setup(self) -> None:
-        """One tower for actor and critic, or two."""
+        """Make one tower for actor and critic together, or one for each, and their heads."""
+        # Files of saved runs know parameters by these names.
         names = ("actor", "critic") if self.separate_critic else ("trunk",)
         self.torsos = [
             Torso(
@@ -71,22 +72,24 @@ class ActorCritic(nn.Module):
                 LSTMCore(self.memory_size, self.dtype, name=f"{name}_lstm") for name in names
             ]
         num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
+        # Of small gain, so that a new policy hardly prefers one action to another.
         self.policy_head = dense(num_means, 0.01)
         self.value_head = dense(1, 1.0)
         if self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (num_means,))
 
     def initial_hidden(self, batch_shape: tuple[int, ...]) -> PyTree:
-        """Zeros: per tower a pair of `[*batch_shape, memory_size]`; `()` without memory."""
+        """Return zeros: per tower a pair `[*batch_shape, memory_size]`; `()` without memory."""
         if not self.memory_size:
             return ()
         zeros = jnp.zeros((*batch_shape, self.memory_size))
         return tuple((zeros, zeros) for _ in range(2 if self.separate_critic else 1))
 
     def encode(self, inputs: jax.Array) -> tuple[jax.Array, ...]:
-        """Per tower, what does not depend on memory."""
+        """Compute, per tower, what does not depend on memory, `[..., F]` from `inputs [..., D]`."""
         seen = [inputs] * len(self.torsos)
         if self.actor_width:
+            # What the critic alone sees stands behind what the actor sees.
             seen[0] = inputs[..., : self.actor_width]
         encoded = tuple(torso(x) for torso, x in zip(self.torsos, seen, strict=True))
         if not self.memory_size:
@@ -96,14 +99,15 @@ class ActorCritic(nn.Module):
     def recur(
         self, hidden: PyTree, encoded: tuple[jax.Array, ...]
     ) -> tuple[PyTree, tuple[jax.Array, ...]]:
-        """One step of memory in every tower."""
+        """Take one step of memory in every tower; without memory, return `encoded` as it is."""
         if not self.memory_size:
             return hidden, encoded
         pairs = [core(h, x) for core, h, x in zip(self.cores, hidden, encoded, strict=True)]
         return tuple(h for h, _ in pairs), tuple(y for _, y in pairs)
 
     def decode(self, towers: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        """Distribution inputs `[..., num_outputs]` and value `[...]`."""
+        """Compute distribution inputs `[..., num_outputs]` and value `[...]` from the towers."""
+        # First and last are the same tower where actor and critic share one.
         outputs = self.policy_head(towers[0])
         if self.continuous:
             outputs = jnp.concatenate(
@@ -112,18 +116,22 @@ class ActorCritic(nn.Module):
         return outputs, self.value_head(towers[-1])[..., 0]
 
     def __call__(self, hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, jax.Array, jax.Array]:
-        """One decision for a batch of rows."""
+        """Make one decision for a batch of rows, `inputs [..., D]`.
+
+        Returns:
+            `(hidden, outputs [..., num_outputs], value [...])`.
+        """
         hidden, towers = self.recur(hidden, self.encode(inputs))
         outputs, value = self.decode(towers)
         return hidden, outputs, value
 
 
 class MLP(ActorCritic):
-    """Feed-forward network on flat features."""
+    """A feed-forward network on flat features."""
 
 
 class LSTM(ActorCritic):
-    """Dense layers, then an LSTM, then the heads."""
+    """A network of dense layers, then an LSTM, then the heads."""
 
     hidden_sizes: Sequence[int] = (64,)
     lstm_size: int = 64
@@ -135,7 +143,7 @@ class LSTM(ActorCritic):
 
 
 class CNN(ActorCritic):
-    """3 x 3 convolutions on planes `[rows, cols, channels]`, then dense layers."""
+    """A network of 3 x 3 convolutions on planes `[rows, cols, channels]`, then dense layers."""
 
     hidden_sizes: Sequence[int] = (128,)
     activation: str = "relu"
@@ -147,4 +155,5 @@ class CNN(ActorCritic):
         return self.channels
 
 
+# By the names that configurations and the command line use.
 NETWORKS: dict[str, type[ActorCritic]] = {"mlp": MLP, "lstm": LSTM, "cnn": CNN}

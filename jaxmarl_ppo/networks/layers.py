@@ -19,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 def orthogonal(scale: float = 1.0) -> Callable[..., jax.Array]:
-    """Orthogonal weights of gain `scale` (Saxe et al. 2014).
+    """Make an initialiser that draws orthogonal weights of gain `scale` (Saxe et al. 2014).
 
     Under `vmap` the matrices are decomposed one after the other. As a batch they can hang: JAX 0.10
     hands a batch's parts to its thread pool and waits for them there, and several batches at once
@@ -48,7 +48,7 @@ def dense(
     use_bias: bool = True,
     dtype: str = "float32",
 ) -> nn.Dense:
-    """A dense layer with orthogonal weights of gain `scale` and zero bias, computed in `dtype`."""
+    """Make a dense layer, computed in `dtype`: orthogonal weights of gain `scale`, zero bias."""
     return nn.Dense(
         features,
         use_bias=use_bias,
@@ -60,7 +60,7 @@ def dense(
 
 
 class Torso(nn.Module):
-    """Convolutions over planes (when `channels` is not empty), then dense layers."""
+    """The hidden layers of a tower: convolutions over planes, if it has `channels`, then dense."""
 
     hidden_sizes: Sequence[int]
     channels: Sequence[int]
@@ -69,7 +69,7 @@ class Torso(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """`[..., D]` or `[..., rows, cols, planes]` to `[..., hidden_sizes[-1]]`."""
+        """Turn `[..., D]` or `[..., rows, cols, planes]` into `[..., hidden_sizes[-1]]`."""
         activate = ACTIVATIONS[self.activation]
         init = orthogonal(math.sqrt(2))
         if self.channels:
