@@ -37,7 +37,7 @@ UPDATE_SHAPE = tuple(field.name for field in fields(PPOConfig) if field.name not
 
 @dataclass(frozen=True)
 class Member:
-    """A network policy of a bank."""
+    """A network policy that goes into a bank."""
 
     name: str
     spec: PolicySpec
@@ -47,14 +47,14 @@ class Member:
 
 @dataclass
 class BankPlan:
-    """PolicyStack that go into one bank, trainable ones first, and what they have in common."""
+    """Policies that go into one bank, trainable ones first, and what they have in common."""
 
     key: tuple[Any, ...]
     members: list[Member]
 
     @property
     def num_trainable(self) -> int:
-        """Members that are trained."""
+        """Number of members that are trained."""
         return sum(member.spec.trainable for member in self.members)
 
 
@@ -78,6 +78,7 @@ def plan_players(
     mapping = make_mapping(config.mapping, env.agents)
     specs = policy_specs(config, mapping)
     has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
+    # A pool is one policy and several players: even a fixed mapping draws among its entries.
     is_fixed = mapping.is_fixed and not has_pools
     plans = _plan_banks(env, env_params, config, mapping, specs)
     banks: list[Bank] = []
@@ -86,6 +87,7 @@ def plan_players(
     for index, plan in enumerate(plans):
         first_player = len(names)
         names += [member.name for member in plan.members]
+        # Snapshots are alike to their origin, and so rows of its bank, behind the policies.
         for origin, member in enumerate(plan.members):
             for name in member.pools:
                 spec = specs[name]
@@ -115,7 +117,7 @@ def plan_players(
             )
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
-    names += scripted
+    names += scripted  # last, so that all players from the first of them on are scripts
     owner = {
         pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
     }
@@ -144,7 +146,7 @@ def _stack_network(
     envs_per_device: int,
 ) -> StackedNetwork:
     """Build the network of a plan's bank, snapshots included among its members."""
-    spec = plan.members[0].spec
+    spec = plan.members[0].spec  # in what is read here all members are alike, see `_bank_key`
     num_rows = envs_per_device * _num_lanes(env, interface)
     valued_rows = envs_valued_at_once(envs_per_device) * len(interface.slots)
     tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_members)
@@ -161,6 +163,7 @@ def _stack_network(
     try:
         check_network(network)
     except ValueError as error:
+        # The check knows the module alone; the user wrote policies.
         names = ", ".join(member.name for member in plan.members)
         agents = ", ".join(env.agents[slot] for slot in interface.slots)
         raise ValueError(f"policy {names}, which plays {agents}: {error}") from error
@@ -168,12 +171,12 @@ def _stack_network(
 
 
 def _num_lanes(env: MultiAgentEnv, interface: AgentInterface) -> int:
-    """How many of the slots of a bank can act at once."""
+    """Return how many of the slots of a bank can act at once."""
     return min(len(interface.slots), env.max_actors)
 
 
 def _fixed_members(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
-    """Tell `Bank.fixed_members`, given that every slot has the same policy in every life."""
+    """Return `Bank.fixed_members`, given that every slot has the same policy in every life."""
     member_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
     return tuple(member_of[slot] for slot in slots)
 
@@ -249,8 +252,9 @@ def _plan_banks(
             plan = BankPlan(key, [])
             plans.append(plan)
         elif ppo is not None:
-            plan.key = key
+            plan.key = key  # which a frozen policy before it left open in its last part
         plan.members.append(Member(name, spec, slots, pools))
+    # What is trained is then a slice of the stack.
     for plan in plans:
         plan.members.sort(key=lambda member: not member.spec.trainable)
     return plans
@@ -270,7 +274,7 @@ def _bank_key(
 
 
 def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    """Frozen policies, whose update is None, go with any update."""
+    """Tell whether two keys share a bank; frozen policies, of update None, go with any update."""
     *alike, update = first
     *other, other_update = second
     return alike == other and (update == other_update or None in (update, other_update))

@@ -23,7 +23,7 @@ from jaxmarl_ppo.types import League, PyTree, RolloutState
 
 @dataclass(frozen=True, eq=False)
 class Players:
-    """Who can hold a slot, and who draws them; static."""
+    """All players that can hold a slot, and how they are drawn; static."""
 
     mapping: PolicyMapping
     banks: tuple[Bank, ...]
@@ -41,12 +41,12 @@ class Players:
 
     @property
     def num_players(self) -> int:
-        """`Q`."""
+        """Number of players, `Q`."""
         return len(self.names)
 
     @property
     def first_script(self) -> int:
-        """The first scripted player."""
+        """Number of the first scripted player."""
         return self.num_players - len(self.scripts)
 
     @property
@@ -99,6 +99,7 @@ class Players:
         for name in scripts:
             if name in self.names:
                 raise ValueError(f"there is a player {name!r} already")
+        # Behind all others, so that the numbers of those stay what they are.
         return dataclasses.replace(
             self,
             scripts=(*self.scripts, *scripts.values()),
@@ -139,9 +140,11 @@ class Players:
 
         def one(key: jax.Array, draw: Draw) -> jax.Array:
             key_policy, key_entry = split(key)
+            # Mappings speak of policies, and a policy may be several players.
             held = jnp.array(self.policy_of)[draw.held]
             policy = self.mapping.draw_fn(key_policy, draw.replace(held=held))
             policy = jnp.where(draw.needed, policy, held)
+            # A slot of a pool holds its first entry, until one is drawn below.
             player = jnp.array(self.first_player_of)[policy]
             player = jnp.where(draw.needed, player, draw.held)
             keys = split(key_entry, max(len(self.pools), 1))

@@ -30,7 +30,7 @@ def save_population(path: Path, names: tuple[str, ...], population: Population) 
 
 
 def load_population(path: Path, names: tuple[str, ...], expected: Population) -> Population:
-    """The inverse of `save_population`.
+    """Load what `save_population` wrote, and check whose it is and of what shapes.
 
     Args:
         path: the file.
@@ -51,7 +51,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
 
 
 def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
-    """One network or snapshot out of a file.
+    """Load one network or snapshot out of a file of players.
 
     Args:
         path: the file.
@@ -64,6 +64,7 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
     names, state = _read(path)
     first, stacks = 0, [state["banks"][str(index)] for index in range(len(state["banks"]))]
     for stack in stacks:
+        # Players are named bank by bank, and every leaf has a row for each member of its bank.
         size = len(jax.tree.leaves(stack["params"])[0])
         if name in names[first : first + size]:
             row = names.index(name) - first
