@@ -86,24 +86,14 @@ def plan_players(
     names: list[str] = []
     for index, plan in enumerate(plans):
         first_player = len(names)
+        own_pools = _place_pools(plan, specs, mapping, index, first_player)
+        pools += own_pools
         names += [member.name for member in plan.members]
-        # Snapshots are alike to their origin, and so rows of its bank, behind the policies.
-        for origin, member in enumerate(plan.members):
-            for name in member.pools:
-                spec = specs[name]
-                assert isinstance(spec, Snapshots)
-                pools.append(
-                    SnapshotPool(
-                        spec=spec,
-                        policy=mapping.names.index(name),
-                        origin=first_player + origin,
-                        bank=index,
-                        origin_member=origin,
-                        first_member=len(names) - first_player,
-                        first_player=len(names),
-                    )
-                )
-                names += [f"{name}@{entry}" for entry in range(spec.size)]
+        names += [
+            f"{mapping.names[pool.policy]}@{entry}"
+            for pool in own_pools
+            for entry in range(pool.spec.size)
+        ]
         interface = _make_interface(env, env_params, plan)
         network = _stack_network(env, plan, interface, len(names) - first_player, envs_per_device)
         banks.append(
@@ -118,24 +108,63 @@ def plan_players(
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
     names += scripted  # last, so that all players from the first of them on are scripts
-    owner = {
-        pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
-    }
-    policy_of = [
-        owner[player] if player in owner else mapping.names.index(name)
-        for player, name in enumerate(names)
-    ]
+    policy_of = _policies_of_players(names, pools, mapping)
     players = Players(
         mapping=mapping,
         banks=tuple(banks),
         pools=tuple(pools),
         scripts=tuple(make_script(spec, env, env_params) for spec in scripted.values()),
         names=tuple(names),
-        policy_of=tuple(policy_of),
+        policy_of=policy_of,
         action_dims=env.action_width(env_params) if env.is_continuous(env_params) else None,
         first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
     )
     return players, plans
+
+
+def _place_pools(
+    plan: BankPlan,
+    specs: dict[str, AnySpec],
+    mapping: PolicyMapping,
+    bank: int,
+    first_player: int,
+) -> list[SnapshotPool]:
+    """Give the snapshots of a bank's policies their places in it, behind the policies themselves.
+
+    They are alike to the policies they are taken of, and so members of the same bank.
+    """
+    pools: list[SnapshotPool] = []
+    first_member = len(plan.members)
+    for origin, member in enumerate(plan.members):
+        for name in member.pools:
+            spec = specs[name]
+            assert isinstance(spec, Snapshots)
+            pools.append(
+                SnapshotPool(
+                    spec=spec,
+                    policy=mapping.names.index(name),
+                    origin=first_player + origin,
+                    bank=bank,
+                    origin_member=origin,
+                    first_member=first_member,
+                    first_player=first_player + first_member,
+                )
+            )
+            first_member += spec.size
+    return pools
+
+
+def _policies_of_players(
+    names: list[str], pools: list[SnapshotPool], mapping: PolicyMapping
+) -> tuple[int, ...]:
+    """Look up which policy every player belongs to: a snapshot to that of its pool."""
+    owner = {
+        pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
+    }
+    return tuple(
+        owner[player] if player in owner else mapping.names.index(name)
+        for player, name in enumerate(names)
+    )
 
 
 def _stack_network(

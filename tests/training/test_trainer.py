@@ -344,6 +344,13 @@ def test_load_run_refuses_what_does_not_fit(result, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="damaged or not a file of policies"):
             load(tmp_path)
+    of_the_future = whole.replace(b"\xa6format\x01", b"\xa6format\x02")
+    assert of_the_future != whole
+    path.write_bytes(of_the_future)
+    with pytest.raises(
+        ValueError, match="is of format 2; this version of jaxmarl_ppo reads format 1"
+    ):
+        load(tmp_path)
     wider = record.replace(b'"hidden_sizes": [\n          4', b'"hidden_sizes": [\n          6')
     assert wider != record
     (tmp_path / "config.json").write_bytes(wider)
