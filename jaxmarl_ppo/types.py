@@ -18,7 +18,9 @@
 | `H` | width of memory |
 
 A bank keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
-are packed into blocks. `K` of what is trained counts the trainable members alone.
+are packed into blocks. `K` of what is trained counts the trainable members alone. `[...]` stands
+for the axes that the holder names: in `pending.decisions`, `[E, S]`, a field `[..., N]` is
+`[E, S, N]`. `tests/whole/test_shapes.py` holds what crosses folders to these comments.
 """
 
 from typing import Any
@@ -147,24 +149,24 @@ class Schedule(struct.PyTreeNode):
 class EpisodeSums(struct.PyTreeNode):
     """What adds up tick by tick until a life or an episode is over; see `rollout.episode_stats`."""
 
-    returns: jax.Array  # [E, A]: undiscounted
-    lengths: jax.Array  # [E, A]: ticks alive
-    lives: jax.Array  # [E, A]: that have ended
-    metrics: dict[str, jax.Array]  # [E, A] each: the environment's own
+    returns: jax.Array  # [...]: undiscounted
+    lengths: jax.Array  # [...]: ticks alive
+    lives: jax.Array  # [...]: that have ended
+    metrics: dict[str, jax.Array]  # [...] each: the environment's own
 
 
 class RunningLives(EpisodeSums):
     """The lives that have not ended yet."""
 
-    counted: jax.Array  # [E, A] bool: False for lives that began before training did
+    counted: jax.Array  # [...] bool: False for lives that began before training did
 
 
 class RunningGames(struct.PyTreeNode):
     """The episodes that have not ended yet, as games between players."""
 
-    returns: jax.Array  # [E, A]
-    player: jax.Array  # [E, A] int: who held the slot first; -1 for nobody yet
-    mixed: jax.Array  # [E, A] bool: not to be counted, since several players held it
+    returns: jax.Array  # [...]
+    player: jax.Array  # [...] int: who held the slot first; -1 for nobody yet
+    mixed: jax.Array  # [...] bool: not to be counted, since several players held it
 
 
 class Pool(struct.PyTreeNode):
@@ -213,8 +215,8 @@ class PerEnv(struct.PyTreeNode):
     """All of a training state that belongs to single environments: spread over devices by `E`."""
 
     rollout: RolloutState
-    lives: RunningLives
-    games: RunningGames
+    lives: RunningLives  # [E, A]
+    games: RunningGames  # [E, A]
     banks: tuple[BankCarry, ...]  # per bank that is trained
 
 

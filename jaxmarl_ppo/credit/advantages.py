@@ -26,42 +26,44 @@ class TimelineEntry(struct.PyTreeNode):
     them (see `ops.lanes`).
     """
 
-    reward: jax.Array  # [S]
-    reward_sum: jax.Array  # [S]: undiscounted; differs from `reward` only where `ticks` > 1
-    ticks: jax.Array  # [S] int: how many the entry spans
-    terminated: jax.Array  # [S] bool: edge
-    truncated: jax.Array  # [S] bool: edge
-    final_value: jax.Array  # [S]: V(final observation) where truncated
-    gamma_held: jax.Array  # [S]: of the policy that holds the slot; read by tick only
-    acted: jax.Array  # [M] bool: the agent decided
-    value: jax.Array  # [M]: V at the decision
-    # [M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
+    reward: jax.Array  # [..., S]
+    reward_sum: jax.Array  # [..., S]: undiscounted; differs from `reward` only where `ticks` > 1
+    ticks: jax.Array  # [..., S] int: how many the entry spans
+    terminated: jax.Array  # [..., S] bool: edge
+    truncated: jax.Array  # [..., S] bool: edge
+    final_value: jax.Array  # [..., S]: V(final observation) where truncated
+    gamma_held: jax.Array  # [..., S]: of the policy that holds the slot; read by tick only
+    acted: jax.Array  # [..., M] bool: the agent decided
+    value: jax.Array  # [..., M]: V at the decision
+    # [..., M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
     # rewards as they are.
     reward_scale: jax.Array | None
-    gamma: jax.Array  # [M]
-    gae_lambda: jax.Array  # [M]
-    slot: jax.Array | None = None  # [M] int; None where every slot has a lane of its own
+    gamma: jax.Array  # [..., M]
+    gae_lambda: jax.Array  # [..., M]
+    slot: jax.Array | None = None  # [..., M] int; None where every slot has a lane of its own
 
 
 class Successor(NamedTuple):
     """What lies ahead of every slot until the agent's next decision or the end of its life."""
 
-    reward: jax.Array  # [S]: discounted to here
-    reward_sum: jax.Array  # [S]: undiscounted
-    ticks: jax.Array  # [S] int
-    value: jax.Array  # [S]: V at what follows, discounted to here
-    advantage: jax.Array  # [S]: of the next decision, discounted likewise; 0 at the end of a life
-    closed: jax.Array  # [S] bool: whether what follows is known
+    reward: jax.Array  # [..., S]: discounted to here
+    reward_sum: jax.Array  # [..., S]: undiscounted
+    ticks: jax.Array  # [..., S] int
+    value: jax.Array  # [..., S]: V at what follows, discounted to here
+    advantage: (
+        jax.Array
+    )  # [..., S]: of the next decision, discounted likewise; 0 at the end of a life
+    closed: jax.Array  # [..., S] bool: whether what follows is known
 
 
 class Credit(struct.PyTreeNode):
     """Per decision; meaningful only where the agent acted."""
 
-    advantage: jax.Array  # [M]
-    reward: jax.Array  # [M]: earned until the next decision, discounted as configured, unscaled
-    reward_sum: jax.Array  # [M]: the same, undiscounted
-    ticks: jax.Array  # [M] int: until the next decision
-    closed: jax.Array  # [M] bool: the outcome is known; an open decision awaits the next rollout
+    advantage: jax.Array  # [...]
+    reward: jax.Array  # [...]: earned until the next decision, discounted as configured, unscaled
+    reward_sum: jax.Array  # [...]: the same, undiscounted
+    ticks: jax.Array  # [...] int: until the next decision
+    closed: jax.Array  # [...] bool: the outcome is known; an open decision awaits the next rollout
 
 
 class CreditParams(NamedTuple):
@@ -80,9 +82,9 @@ def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
     """Tell what lies ahead when a rollout ends.
 
     Args:
-        bootstrap_value: `[S]`, V of the observation after the last tick.
-        acts_next: `[S]` bool, whether the agent is to decide on that observation. If it is not, its
-            last decision stays open.
+        bootstrap_value: `[..., S]`, V of the observation after the last tick.
+        acts_next: `[..., S]` bool, whether the agent is to decide on that observation. If it is
+            not, its last decision stays open.
     """
     return _next_decision(bootstrap_value, jnp.zeros_like(bootstrap_value), acts_next)
 

@@ -73,18 +73,19 @@ class StackedNetwork:
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
         """Compute one decision of every wanted row by the policy that plays it.
 
-        Wanted rows are sorted by policy into tiles, and the tiles computed one after the other: the
-        cost is that of the wanted rows, whoever plays them, and not of `K` times all rows. With
-        `fixed` nothing is sorted, and the cost is that of all rows.
+        Rows are a bank's lanes `[E, M]`, or all slots, where `M` is `S`. Wanted rows are sorted
+        by policy into tiles, and the tiles computed one after the other: the cost is that of the
+        wanted rows, whoever plays them, and not of `K` times all rows. With `fixed` nothing is
+        sorted, and the cost is that of all rows.
 
         Args:
             stack: `[K, ...]`.
-            member: `[E, S]` int, which of them plays each row.
-            hidden: `[E, S, H]` leaves, held.
-            inputs: `[E, S, D]`.
-            is_first: `[E, S]` bool: no decision yet in this life.
-            wanted: `[E, S]` bool.
-            fixed: `[S]`, the policy that plays each slot; None where that differs.
+            member: `[E, M]` int, which of them plays each row.
+            hidden: `[E, M, H]` leaves, held.
+            inputs: `[E, M, D]`.
+            is_first: `[E, M]` bool: no decision yet in this life.
+            wanted: `[E, M]` bool.
+            fixed: `[M]`, the policy that plays each row; None where that differs.
 
         Returns:
             `(hidden, start, outputs [..., N], value [...])`: what to hold, the state that each row
@@ -228,7 +229,7 @@ class StackedNetwork:
             hidden, *outputs = self._apply(policy, hidden, x)
             return hidden, tuple(outputs)
 
-        x = jnp.moveaxis(inputs, 1, 0)  # [L, C, D]: time first, for the scan
+        x = jnp.moveaxis(inputs, 1, 0)  # [B, C, D]: time first, for the scan
         if staged:
             # Of all decisions at once: only `recur` has to go along time.
             x = self._apply(policy, x, method="encode")

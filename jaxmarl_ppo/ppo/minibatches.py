@@ -19,7 +19,7 @@ from jaxmarl_ppo.types import Decisions, PyTree
 class TrainingTable(NamedTuple):
     """Decisions before they are packed, with what they are trained on."""
 
-    decisions: DecisionTable  # [R]
+    decisions: DecisionTable  # of R rows
     advantage: jax.Array  # [R]
     target: jax.Array  # [R]: of V
     trainable: jax.Array  # [R] bool: by a member that is trained, and with a known outcome

@@ -20,11 +20,11 @@ AnySums = TypeVar("AnySums", bound=EpisodeSums)
 
 
 class Finished(struct.PyTreeNode):
-    """Finished lives of `G` groups: all that one agent slot, or one policy, lived."""
+    """Finished lives in groups: all that one agent slot, or one policy, lived."""
 
-    sums: EpisodeSums  # [G]
-    minimum: jax.Array  # [G]: least return of a life
-    maximum: jax.Array  # [G]
+    sums: EpisodeSums  # [...]
+    minimum: jax.Array  # [...]: least return of a life
+    maximum: jax.Array  # [...]: greatest return of a life
 
 
 class EpisodeTracker(struct.PyTreeNode):
