@@ -112,7 +112,7 @@ class Hyperparams(struct.PyTreeNode):
     """
 
     learning_rate: Any  # a Schedule; after `at` [K]
-    entropy_coef: Any  # likewise a Schedule
+    entropy_coef: Any  # a Schedule; after `at` [K]
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
     clip_eps: jax.Array  # [K]
@@ -140,7 +140,7 @@ class Schedule(struct.PyTreeNode):
     values: jax.Array  # [K, points]
 
     def __call__(self, step: jax.Array) -> jax.Array:
-        """The value of every policy's schedule at `step`, shape `[K]`."""
+        """Interpolate every member's schedule at `step ()` environment steps, `[K]`."""
         if self.steps.shape[1] == 1:
             return self.values[:, 0]
         return jax.vmap(lambda x, y: jnp.interp(step, x, y))(self.steps, self.values)

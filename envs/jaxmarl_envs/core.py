@@ -3,7 +3,7 @@
 An environment is a set of pure functions over a fixed axis of agent slots. Who acts, who lives and
 which actions are legal are masks on that axis, so turn-taking, partial actions, death and late
 joining need no dynamic shapes. Letters: `A` agent slots, `N` actions (or action dimensions),
-`E` parallel environments.
+`G` numbers of a state for critics, `E` parallel environments.
 """
 
 from collections.abc import Callable, Mapping

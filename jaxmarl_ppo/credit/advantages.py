@@ -57,7 +57,7 @@ class Successor(NamedTuple):
 
 
 class Credit(struct.PyTreeNode):
-    """Per decision; meaningful only where the agent acted."""
+    """What decisions earned, and their advantages; meaningful only where the agent acted."""
 
     advantage: jax.Array  # [...]
     reward: jax.Array  # [...]: earned until the next decision, discounted as configured, unscaled
@@ -74,7 +74,7 @@ class CreditParams(NamedTuple):
     reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
     def of(self, member: jax.Array) -> "CreditParams":
-        """Look up those of each of `member [...]`; any, of a member that is not trained."""
+        """Look up the numbers of each `member [...]`; those of one not trained mean nothing."""
         return jax.tree.map(lambda x: _look_up(x, member), self)
 
 
@@ -150,7 +150,7 @@ def estimate_credit(
     end: Successor,
     discount_by_tick: bool,
 ) -> tuple[Credit, jax.Array]:
-    """Advantages of the rollout's decisions, and of those that the one before left open.
+    """Credit the rollout's decisions, and those that the one before left open.
 
     Of a tick nothing is kept but its lanes, so slots that wait cost next to nothing.
 

@@ -85,6 +85,7 @@ def _take(first: jax.Array, rest: jax.Array, index: jax.Array) -> jax.Array:
     if first.ndim == 1:
         return jnp.concatenate([first, rest])[index]
     num_first = first.shape[0]
+    # Joining wide columns would copy all of their rows; two reads copy those that are wanted.
     from_first = first[jnp.minimum(index, num_first - 1)]
     from_rest = rest[jnp.maximum(index - num_first, 0)]
     return where_rows(index < num_first, from_first, from_rest)

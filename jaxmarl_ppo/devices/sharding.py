@@ -86,7 +86,7 @@ class Devices:
 
 
 def _to_host(x: jax.Array) -> jax.Array | np.ndarray:
-    """The same as a NumPy array; keys, which are none, stay as they are."""
+    """Copy an array to the host; keys, which NumPy does not know, stay as they are."""
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 

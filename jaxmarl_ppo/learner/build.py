@@ -59,6 +59,7 @@ def make_learner(
             f"none of the policies {', '.join(players.policies)} is trainable; there is nothing to "
             "train"
         )
+    # Cost models go by what one device holds, since every device packs its own decisions.
     num_episodes = episodes_per_rollout_at_least(env, env_params, envs_per_device, config.num_steps)
     return Learner(
         loaded=_load_players(players, plans),
@@ -74,12 +75,13 @@ def make_learner(
         num_devices=num_devices,
         num_steps=config.num_steps,
         stagger_starts=config.stagger_starts is not False,
+        # Results need somebody who stands still: where all learn, a rating means nothing for long.
         rated=bool(players.pools or players.scripts),
     )
 
 
 def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
-    """Refuse what is easily mixed up.
+    """Refuse arguments that are easily mixed up.
 
     Raises:
         ValueError: no environment, parameters of another one, or no configuration.
@@ -125,6 +127,7 @@ def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember
             if not colon:
                 run_dir, name = member.spec.load, member.name
             network = bank.network
+            # Shapes alone: parameters are drawn once, when the run begins.
             expected = jax.eval_shape(
                 lambda network=network: network.select(network.init(jax.random.key(0)), 0)
             )
@@ -186,6 +189,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
     def schedules(get: Callable[[PPOConfig], ScheduleSpec]) -> Schedule:
         points = [list(schedule_points(get(ppo), total_env_steps)) for ppo in configs]
         longest = max(len(p) for p in points)
+        # Schedules of one bank are one table: shorter ones stay at their last value.
         for p in points:
             while len(p) < longest:
                 p.append((p[-1][0] + 1.0, p[-1][1]))
@@ -200,6 +204,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
         clip_eps=numbers(lambda ppo: ppo.clip_eps),
         value_clip_eps=numbers(lambda ppo: ppo.value_clip_eps),
         value_coef=numbers(lambda ppo: ppo.value_coef),
+        # Clipping by an infinite norm is no clipping, and the program stays the same.
         max_grad_norm=numbers(lambda ppo: ppo.max_grad_norm, absent=jnp.inf),
         target_kl=numbers(lambda ppo: ppo.target_kl),
         kl_coef=numbers(lambda ppo: ppo.initial_kl_coef, absent=DEFAULT_KL_COEF),
@@ -209,7 +214,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
 
 
 def _check_minibatches(config: TrainConfig, ppo: PPOConfig, bank: Bank, num_slots: int) -> None:
-    """A policy can have at most so many minibatches as there are rows, or chunks of rows."""
+    """Refuse more minibatches than a policy can have rows, or chunks of rows."""
     if bank.network.is_recurrent:
         length = ppo.bptt_length or DEFAULT_BPTT_LENGTH
         chunks = config.num_envs * num_slots * -(-config.num_steps // length)

@@ -33,7 +33,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
 
 
 def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
-    """Refuse entries that every agent has a better one than."""
+    """Refuse entries of a mapping that no agent goes by, as each has a better one."""
     for table in _tables(config.mapping):
         taken = {match_name(table, agent) for agent in agents}
         for pattern in table:
@@ -74,7 +74,9 @@ def _check_agent_ids(
     mapping: PolicyMapping,
     specs: dict[str, AnySpec],
 ) -> None:
-    """Refuse to tell a policy's agents apart where there is one."""
+    """Refuse agent ids for policies that play one agent each."""
+    # By entry and not by policy: a pattern may stand for several, and has an effect if on one of
+    # them. None stands for the default.
     for key in (*config.policies, None):
         names = [name for name in mapping.names if match_name(config.policies, name) == key]
         slots = {
@@ -99,6 +101,7 @@ def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
     for where, ppo in configs.items():
         for name in () if ppo is None else ("learning_rate", "entropy_coef"):
             points = getattr(ppo, name)
+            # A single point is a constant, wherever it stands.
             if isinstance(points, tuple) and len(points) > 1:
                 _check_begin(f"{name} of {where}", points[0][0], config.total_env_steps)
     for name, spec in specs.items():

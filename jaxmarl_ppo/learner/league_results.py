@@ -90,11 +90,13 @@ def record_results(
     """
     num_players, num_agents = league.games.shape[0], games.player.shape[-1]
     size = num_players**2
+    # A slot that several players held in one episode is no evidence about any of them.
     steady = episode_over[..., None] & ~games.mixed & (games.player >= 0)
 
     def add_pair(totals: tuple[jax.Array, ...], pair: jax.Array):
         i, j = pair
         met = steady[..., i] & steady[..., j] & (i != j)
+        # Pairs that did not meet point behind the table, where `drop` leaves them out.
         where = jnp.where(met, games.player[..., i] * num_players + games.player[..., j], size)
         mine, theirs = games.returns[..., i], games.returns[..., j]
         score = jnp.where(mine > theirs, 1.0, jnp.where(mine == theirs, 0.5, 0.0))
@@ -104,6 +106,7 @@ def record_results(
             for total, x in zip(totals, new, strict=True)
         ), None
 
+    # A scan over pairs, since tables of all pairs on every tick would grow with the square of A.
     pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(num_agents)] * 2), -1).reshape(-1, 2)
     sums, _ = jax.lax.scan(add_pair, (jnp.zeros(size),) * 3, pairs)
     sums = all_sum(sums, axis_name)
@@ -158,10 +161,12 @@ def add_snapshots(
         full = pool.count == spec.size
         entry = jnp.where(full, pool.oldest, pool.count)
         player = place.first_player + entry
+        # On no device may a life change its player half-way, so an entry that plays is waited for.
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
         stack, target = new_stacks[place.bank], place.first_member + entry
         new_stacks[place.bank] = _copy_member(stack, place.origin_member, target, adds)
+        # The entry is another player from here on, so what its place won says nothing about it.
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(
             **{

@@ -109,6 +109,7 @@ class Learner:
                 stacks[loaded.bank],
                 loaded.policy,
             )
+        # Entries that are not in use yet are never drawn; they hold something of the right shape.
         for pool in self.players.pools:
             entries = slice(pool.first_member, pool.first_member + pool.spec.size)
             stacks[pool.bank] = jax.tree.map(
@@ -202,6 +203,7 @@ class Learner:
         Returns:
             The state with what was learnt, and a report of each trainer.
         """
+        # As a float: integers of 32 bits end at two billion steps, and schedules need few digits.
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
         stacks = list(state.population.banks)
         learnt = []
@@ -244,6 +246,7 @@ class Learner:
         league, stacks = league_results.add_snapshots(
             league, pools, state.population.banks, playing, state.iteration + 1, axis_name
         )
+        # After a fault the run ends with what the last sound iteration had made.
         population = jax.tree.map(
             lambda new, old: jnp.where(usable, new, old),
             Population(stacks, league),
@@ -253,6 +256,7 @@ class Learner:
 
     def _init_lives(self, state: RolloutState, counted: jax.Array) -> RunningLives:
         keys = split(jax.random.key(0), self.num_envs)
+        # Which metrics an environment has shows only in what a step returns; nothing is computed.
         step = jax.eval_shape(
             self.env.step_batch, keys, state.env_state, state.last_action, self.env_params
         )

@@ -52,7 +52,7 @@ class Latest(struct.PyTreeNode):
 
 
 class Metrics(struct.PyTreeNode):
-    """Sums up one iteration, or several that were merged."""
+    """What one iteration, or several that were merged, did and learnt."""
 
     agents: Finished  # [A]: lives by slot
     policies: Finished  # [P]: lives by policy
@@ -70,7 +70,7 @@ def measure(
     fault: Fault,
     axis_name: str | None = None,
 ) -> Metrics:
-    """Collect one iteration.
+    """Collect the metrics of one iteration.
 
     Args:
         players: who could play.
@@ -204,6 +204,7 @@ def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
 def merge(first: Metrics, second: Metrics) -> Metrics:
     """Join metrics of two stretches of time, the second being the later one."""
     update = jax.tree.map(jnp.add, first.sums.update, second.sums.update)
+    # A mean, which does not add up; only the newest is read.
     update = update.replace(last_epoch_kl=second.sums.update.last_epoch_kl)
     sums: Sums = jax.tree.map(jnp.add, first.sums, second.sums)
     return Metrics(

@@ -38,7 +38,7 @@ def block_rows(ppo: PPOConfig, bank: Bank, num_rows: int, num_minibatches: int) 
 def spread_of_draws(
     players: Players, bank: Bank, num_policies: int, episodes_per_rollout: float
 ) -> float:
-    """Standard deviation of a policy's rows, relative to its share of them.
+    """Estimate the standard deviation of a policy's rows, relative to its share of them.
 
     It is that of a count of lives, each of which draws one of the policies.
     """
@@ -51,7 +51,7 @@ def spread_of_draws(
 def episodes_per_rollout_at_least(
     env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int
 ) -> float:
-    """At least so many, as far as is known here."""
+    """Bound from below how many episodes a rollout has, as far as is known before it is played."""
     horizon = env.horizon(env_params)
     if horizon is None or isinstance(horizon, Tracer):
         return num_envs
@@ -65,7 +65,7 @@ def micro_batch_blocks(
     blocks_per_minibatch: float,
     spread: float,
 ) -> int:
-    """Blocks per gradient, at most the wanted rows, so that a minibatch costs least on average.
+    """Choose the blocks per gradient, within the wanted rows, for which a minibatch costs least.
 
     Larger ones are fewer, smaller ones are filled better. `spread` is the standard deviation of a
     policy's blocks, relative to `blocks_per_minibatch`.
@@ -76,6 +76,7 @@ def micro_batch_blocks(
     )
     most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
     size = np.arange(1, most + 1)
+    # The cost is averaged over 32 equally likely numbers of blocks, taken to be normal.
     share = 1.0 + spread * np.array(NormalDist().quantiles(32))
     num_blocks = np.ceil(blocks_per_minibatch * share)
     num_gradients = np.ceil(num_blocks[:, None] / size).mean(axis=0)

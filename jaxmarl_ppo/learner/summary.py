@@ -36,6 +36,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
             f"metrics have an axis of {len(sums.ticks)} seeds; take those of one, as in "
             "jax.tree.map(lambda x: x[0], metrics)"
         )
+    # Counts are floats on the device, where 32-bit integers would overflow.
     result: dict[str, Any] = {
         "env_steps": int(sums.ticks),
         "decisions": int(sums.decisions.sum()),
@@ -68,6 +69,7 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
         do the results. Of a pool, `added_at` lists the iteration of each snapshot in it.
     """
     score, payoff, counts = (np.asarray(x) for x in (league.score, league.payoff, league.games))
+    # Entries of a pool that are not in use yet have no place in a report.
     met = np.nonzero(counts.sum(1))[0]
     elo = elo_ratings(score, counts)
     block = np.ix_(met, met)
@@ -108,6 +110,7 @@ def _life_summary(group: Finished, i: int) -> dict[str, float]:
 
 def _update_summary(metrics: Metrics, k: int) -> dict[str, float]:
     sums, latest = metrics.sums, metrics.latest
+    # Sums over rows and epochs: over their count, every iteration weighs as much as it trained.
     losses, count = sums.update.losses, float(sums.update.losses.count[k])
     if not count:
         return {}

@@ -80,11 +80,11 @@ class BankLearner:
 
     @property
     def num_trainable(self) -> int:
-        """`K`."""
+        """How many members are trained, the `K` of what is trained."""
         return self.bank.num_trainable
 
     def init(self, stack: PolicyStack, state: RolloutState) -> tuple[BankTraining, BankCarry]:
-        """Begin with nothing learnt and nothing open."""
+        """Begin with fresh optimiser states and no open decision."""
         pending = nothing_pending(self.bank, state)
         hyperparams = self.hyperparams.at(jnp.zeros(()))
         params = self._trainable(stack).params

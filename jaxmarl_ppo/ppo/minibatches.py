@@ -98,9 +98,10 @@ def pack_chunks(
     member = decisions.to_grid(decisions.column("member")).reshape(num_entries, -1)
     num_slots = trainable.shape[1]  # of all environments
     rank, counts = rank_in_group(member, trainable, num_members)
-    stream_chunks = -(-counts // chunk_length)  # [S, K]
-    by_policy = stream_chunks.T.ravel()
-    first_chunk = (jnp.cumsum(by_policy) - by_policy).reshape(num_members, num_slots)
+    stream_chunks = -(-counts // chunk_length)  # [E * S, K]
+    # Member by member, so that a minibatch is a range of each member's chunks.
+    by_member = stream_chunks.T.ravel()
+    first_chunk = (jnp.cumsum(by_member) - by_member).reshape(num_members, num_slots)
     chunk = first_chunk[member, jnp.arange(num_slots)] + rank // chunk_length
     position = chunk * chunk_length + rank % chunk_length
     # A slot with decisions of several members pads one chunk for each.

@@ -89,7 +89,7 @@ def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
 
 
 def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> EpisodeTracker:
-    """Go on by one tick, `[E, A]`."""
+    """Add one tick `[E, A]` to all that is followed, and enter the lives that it ended."""
     ended = outcome.terminated | outcome.truncated
     running = tracker.running
     lived = add_tick(running, outcome.reward, outcome.alive, ended, outcome.metrics)
@@ -102,6 +102,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         policy = players.policies_at(outcome.player)[..., None] == jnp.arange(len(players.policies))
         return agents, _enter(tracker.policies, lived, finished[..., None] & policy)
 
+    # On most ticks nobody's life ends, and the sums over slots and policies need not be touched.
     before = (tracker.agents, tracker.policies)
     agents, policies = jax.lax.cond(finished.any(), enter, lambda: before)
     new = jax.tree.map(jnp.zeros_like, lived).replace(counted=jnp.ones_like(lived.counted))
@@ -119,6 +120,7 @@ def count_lives(players: Players, tracker: EpisodeTracker) -> tuple[Finished, Fi
     agents = _over_axis_0(tracker.agents)
     if tracker.policies is not None:
         return agents, _over_axis_0(tracker.policies)
+    # Every slot has one policy in every life, so what its slots lived is what a policy lived.
     only = np.array([policies[0] for policies in players.mapping.candidates])
     own = only[:, None] == np.arange(len(players.policies))  # [A, P]
     by_agent = jax.tree.map(lambda x: x[:, None], agents)

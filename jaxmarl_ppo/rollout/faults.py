@@ -25,13 +25,13 @@ class Fault(struct.PyTreeNode):
 
 
 def no_fault() -> Fault:
-    """Nothing was found."""
+    """Make the fault that stands for none: `found` is False."""
     no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     return Fault(no, zero, zero, zero, zero, zero, no)
 
 
 def health(x: jax.Array) -> jax.Array:
-    """`FINE`, `INFINITE` or `NAN` of the numbers `[E, A, ...]` of each slot, `[E, A]`."""
+    """Tell of each slot's numbers `x [E, A, ...]` whether they are `FINE`, `INFINITE` or `NAN`."""
     x = x.reshape(*x.shape[:2], -1)
     return jnp.where(jnp.isnan(x).any(-1), NAN, jnp.where(jnp.isinf(x).any(-1), INFINITE, FINE))
 
@@ -39,7 +39,7 @@ def health(x: jax.Array) -> jax.Array:
 def check(
     obs: Observation, reward: jax.Array, final_value: jax.Array, max_actors: int
 ) -> jax.Array:
-    """What is wrong on a tick, `[E, A]` uint8: 0 for nothing, else a number for `find_fault`.
+    """Code what is wrong on a tick, `[E, A]` uint8: 0 for nothing, else read by `find_fault`.
 
     Args:
         obs: `[E, A, ...]`, before the tick.
@@ -56,6 +56,8 @@ def check(
         health(reward),
         health(final_value),
     )
+    # A byte for each slot and tick is all that a rollout keeps, so the table costs next to nothing.
+    # Backwards, so that the first field at fault is the one that stays.
     code = jnp.zeros(reward.shape, jnp.uint8)
     for field, kind in reversed(list(enumerate(kinds))):
         code = jnp.where(kind == FINE, code, (2 * field + kind).astype(jnp.uint8))
@@ -68,7 +70,7 @@ def find_fault(
     iteration: jax.Array,
     axis_name: str | None = None,
 ) -> Fault:
-    """The first fault of a rollout, earliest tick first and then in the order of the fields.
+    """Find the first fault of a rollout: of the earliest tick, and there of the first field.
 
     Environments spread over the devices of an axis are counted device by device.
 
