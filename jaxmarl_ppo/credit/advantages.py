@@ -18,7 +18,7 @@ from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 
 class TimelineEntry(struct.PyTreeNode):
-    """What the slots lived through in one entry, and the decisions that were made at its start.
+    """One entry of the slots' timelines, and the decisions that were made at its start.
 
     An entry is one tick, or the several that an open decision of an earlier rollout has waited. A
     life that ended in an entry began before it; whatever stands later belongs to another life.
@@ -44,40 +44,40 @@ class TimelineEntry(struct.PyTreeNode):
 
 
 class Successor(NamedTuple):
-    """What lies ahead of every slot until the agent's next decision or the end of its life."""
+    """Sums over what lies ahead of every slot, to the agent's next decision or its life's end."""
 
     reward: jax.Array  # [S]: discounted to here
     reward_sum: jax.Array  # [S]: undiscounted
     ticks: jax.Array  # [S] int
     value: jax.Array  # [S]: V at what follows, discounted to here
-    advantage: jax.Array  # [S]: of the next decision, discounted likewise; 0 at the end of a life
+    advantage: jax.Array  # [S]: of the next decision, discounted to here; 0 at the end of a life
     closed: jax.Array  # [S] bool: whether what follows is known
 
 
 class Credit(struct.PyTreeNode):
-    """Per decision; meaningful only where the agent acted."""
+    """Advantages and rewards of decisions; meaningful only where the agent acted."""
 
     advantage: jax.Array  # [M]
     reward: jax.Array  # [M]: earned until the next decision, discounted as configured, unscaled
-    reward_sum: jax.Array  # [M]: the same, undiscounted
+    reward_sum: jax.Array  # [M]: earned until the next decision, undiscounted
     ticks: jax.Array  # [M] int: until the next decision
     closed: jax.Array  # [M] bool: the outcome is known; an open decision awaits the next rollout
 
 
 class CreditParams(NamedTuple):
-    """What members of a bank weigh the outcomes of their decisions by."""
+    """Numbers by which the members of a bank weigh the outcomes of their decisions."""
 
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
     reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
     def of(self, member: jax.Array) -> "CreditParams":
-        """Look up those of each of `member [...]`; any, of a member that is not trained."""
+        """Look up the numbers of each of `member [...]`; of members not trained those of any."""
         return jax.tree.map(lambda x: _look_up(x, member), self)
 
 
 def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
-    """Tell what lies ahead when a rollout ends.
+    """Make the successor of every slot's last entry: what lies ahead when a rollout ends.
 
     Args:
         bootstrap_value: `[S]`, V of the observation after the last tick.
@@ -148,13 +148,13 @@ def estimate_credit(
     end: Successor,
     discount_by_tick: bool,
 ) -> tuple[Credit, jax.Array]:
-    """Advantages of the rollout's decisions, and of those that the one before left open.
+    """Estimate advantages of a rollout's decisions and of those that the one before left open.
 
     Of a tick nothing is kept but its lanes, so slots that wait cost next to nothing.
 
     Args:
         bank: whose decisions they are.
-        pending: from the rollout before.
+        pending: the decisions that the rollout before left open.
         decisions: `[T, E, M]`.
         outcomes: `[T, E, A]`.
         params: of every member.
@@ -224,7 +224,7 @@ def _next_decision(value: jax.Array, advantage: jax.Array, closed: jax.Array) ->
 
 
 def _look_up(x: jax.Array, member: jax.Array) -> jax.Array:
-    """Look `x [K]` up at `member`, which may be beyond the last."""
+    """Look `x [K]` up at `member [...]`, which may be beyond the last."""
     if x.size == 1:
         return jnp.broadcast_to(x[0], member.shape)
     return x[jnp.minimum(member, x.size - 1)]

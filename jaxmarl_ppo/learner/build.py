@@ -79,7 +79,7 @@ def make_learner(
 
 
 def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
-    """Refuse what is easily mixed up.
+    """Refuse arguments of the wrong kind, or in each other's place.
 
     Raises:
         ValueError: no environment, parameters of another one, or no configuration.
@@ -115,7 +115,7 @@ def to_evaluate(config: TrainConfig) -> TrainConfig:
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember, ...]:
-    """Read what policies start from instead of fresh parameters."""
+    """Load the policies that start from a finished run instead of fresh parameters."""
     loaded = []
     for index, (bank, plan) in enumerate(zip(players.banks, plans, strict=True)):
         for place, member in enumerate(plan.members):
@@ -141,7 +141,7 @@ def _make_trainer(
     envs_per_device: int,
     num_episodes: float,
 ) -> BankLearner:
-    """Decide how the bank `index`, in which something is trained, is updated."""
+    """Make the trainer of bank `index`, in which at least one member is trained."""
     bank = players.banks[index]
     trained = [member for member in plan.members if member.spec.trainable]
     configs = [member.spec.ppo or config.default_ppo for member in trained]
@@ -209,7 +209,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
 
 
 def _check_minibatches(config: TrainConfig, ppo: PPOConfig, bank: Bank, num_slots: int) -> None:
-    """A policy can have at most so many minibatches as there are rows, or chunks of rows."""
+    """Refuse more minibatches than a policy can have rows, or with memory chunks of rows."""
     if bank.network.is_recurrent:
         length = ppo.bptt_length or DEFAULT_BPTT_LENGTH
         chunks = config.num_envs * num_slots * -(-config.num_steps // length)

@@ -33,7 +33,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
 
 
 def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
-    """Refuse entries that every agent has a better one than."""
+    """Refuse entries of a mapping that no agent goes by."""
     for table in _tables(config.mapping):
         taken = {match_name(table, agent) for agent in agents}
         for pattern in table:
@@ -74,7 +74,7 @@ def _check_agent_ids(
     mapping: PolicyMapping,
     specs: dict[str, AnySpec],
 ) -> None:
-    """Refuse to tell a policy's agents apart where there is one."""
+    """Refuse `append_agent_id` where every policy that has it plays a single agent."""
     for key in (*config.policies, None):
         names = [name for name in mapping.names if match_name(config.policies, name) == key]
         slots = {
@@ -91,7 +91,7 @@ def _check_agent_ids(
 
 
 def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
-    """Refuse what would happen only after the run's end."""
+    """Refuse schedules and snapshots that would begin only after the run's end."""
     configs = {"default_ppo": config.default_ppo, "default_policy.ppo": config.default_policy.ppo}
     for key, spec in config.policies.items():
         if isinstance(spec, PolicySpec):

@@ -19,7 +19,7 @@ MIN_GAMES = 100.0
 
 
 def init_league(num_players: int, pools: tuple[SnapshotPool, ...]) -> League:
-    """Begin with no results, and in each pool one snapshot of the beginning."""
+    """Make the league that a run begins with: no results, one snapshot in each pool."""
     zero, none = jnp.zeros(()), jnp.zeros((), jnp.int32)
     results = jnp.zeros((num_players, num_players))
     return League(
@@ -42,7 +42,10 @@ def init_league(num_players: int, pools: tuple[SnapshotPool, ...]) -> League:
 
 
 def no_games(counted: jax.Array) -> RunningGames:
-    """Begin with nothing played; `counted [E, A]` is False where training began amid an episode."""
+    """Make games of which nothing has been played.
+
+    `counted [E, A]` is False where training began amid an episode.
+    """
     return RunningGames(
         returns=jnp.zeros(counted.shape),
         player=jnp.full(counted.shape, -1, jnp.int32),
@@ -51,7 +54,7 @@ def no_games(counted: jax.Array) -> RunningGames:
 
 
 def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, RunningGames]:
-    """Follow every episode through a rollout, `[T, E, A]`.
+    """Follow every episode through the outcomes of a rollout, `[T, E, A]`.
 
     Returns:
         The totals of episodes that go on, and those of each episode on each tick.
@@ -79,7 +82,9 @@ def record_results(
     episode_over: jax.Array,
     axis_name: str | None = None,
 ) -> League:
-    """Enter the episodes that ended in a rollout; any two slots of an episode are opponents.
+    """Add the episodes that ended in a rollout to the results between players.
+
+    Any two slots of an episode are opponents.
 
     Args:
         league: before.
@@ -134,7 +139,7 @@ def add_snapshots(
     iteration: jax.Array,
     axis_name: str | None = None,
 ) -> tuple[League, tuple[PolicyStack, ...]]:
-    """Take the snapshots that are due, where their place is free.
+    """Take the snapshots that are due, where nobody plays the entry that they replace.
 
     Args:
         league: after `record_results`.

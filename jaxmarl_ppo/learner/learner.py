@@ -33,7 +33,7 @@ from jaxmarl_ppo.types import (
 
 @dataclass(frozen=True, eq=False)
 class LoadedMember:
-    """What a policy starts from instead of fresh parameters."""
+    """A policy of a finished run that a member of a bank starts from."""
 
     bank: int
     member: int
@@ -69,7 +69,7 @@ class Learner:
     loaded: tuple[LoadedMember, ...] = ()
 
     def init(self, key: jax.Array) -> TrainState:
-        """Begin with fresh parameters and fresh episodes."""
+        """Make the state that a run begins with: fresh or loaded parameters, fresh episodes."""
         key, key_policies, key_envs, key_stagger = split(key, 4)
         population = self.init_population(key_policies)
         rollout_state = init_rollout_state(
@@ -98,7 +98,10 @@ class Learner:
         return jax.tree.map(jnp.copy, state)
 
     def init_population(self, key: jax.Array) -> Population:
-        """Begin every bank with what its members start from, snapshots with their origin's."""
+        """Make the players that a run begins with; snapshots are copies of their origins.
+
+        Members start from what was loaded for them, the others from fresh parameters.
+        """
         keys = split(key, len(self.players.banks))
         stacks = [
             bank.network.init(key) for bank, key in zip(self.players.banks, keys, strict=True)
@@ -168,7 +171,7 @@ class Learner:
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
     def play(self, state: TrainState, key: jax.Array) -> tuple[RolloutState, Rollout]:
-        """Do the first half of `train_step`: a rollout, and the state that it ends in."""
+        """Play a rollout, the first half of `train_step`; return the state that it ends in."""
         return rollout(
             self.env,
             state.env_params,
@@ -189,7 +192,7 @@ class Learner:
         keys: jax.Array,
         axis_name: str | None = None,
     ) -> tuple[TrainState, tuple[UpdateReport, ...]]:
-        """Do the second half: credit and update of every bank that is trained.
+        """Update every bank that is trained on a rollout, the second half of `train_step`.
 
         Args:
             state: from before the rollout.
@@ -231,7 +234,7 @@ class Learner:
         usable: jax.Array,
         axis_name: str | None,
     ) -> TrainState:
-        """Enter the results of a rollout and take the snapshots that are due."""
+        """Add the results of a rollout to the league, and take the snapshots that are due."""
         if not self.rated:
             return state
         pools, outcomes = self.players.pools, record.outcomes

@@ -38,9 +38,9 @@ def block_rows(ppo: PPOConfig, bank: Bank, num_rows: int, num_minibatches: int) 
 def spread_of_draws(
     players: Players, bank: Bank, num_policies: int, episodes_per_rollout: float
 ) -> float:
-    """Standard deviation of a policy's rows, relative to its share of them.
+    """Estimate the standard deviation of how many rows a policy has, relative to its even share.
 
-    It is that of a count of lives, each of which draws one of the policies.
+    It is taken to be that of a count of lives, each of which draws one of the policies.
     """
     if players.is_fixed:
         return 0.0
@@ -51,7 +51,7 @@ def spread_of_draws(
 def episodes_per_rollout_at_least(
     env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int
 ) -> float:
-    """At least so many, as far as is known here."""
+    """Bound from below how many episodes a rollout plays a part of, summed over environments."""
     horizon = env.horizon(env_params)
     if horizon is None or isinstance(horizon, Tracer):
         return num_envs
@@ -65,10 +65,11 @@ def micro_batch_blocks(
     blocks_per_minibatch: float,
     spread: float,
 ) -> int:
-    """Blocks per gradient, at most the wanted rows, so that a minibatch costs least on average.
+    """Choose how many blocks a gradient is over, so that a minibatch costs least on average.
 
-    Larger ones are fewer, smaller ones are filled better. `spread` is the standard deviation of a
-    policy's blocks, relative to `blocks_per_minibatch`.
+    With more blocks there are fewer gradients, with fewer blocks they are filled better. There are
+    no more than make up the wanted rows. `spread` is the standard deviation of a policy's blocks,
+    relative to `blocks_per_minibatch`.
     """
     default = RECURRENT_MICRO_BATCH_ROWS if is_recurrent else MICRO_BATCH_ROWS
     wanted = config.micro_batch_rows or default.get(

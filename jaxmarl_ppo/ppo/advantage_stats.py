@@ -16,7 +16,7 @@ def standardise_own(
     num_policies: int,
     axis_name: str | None = None,
 ) -> jax.Array:
-    """Standardise over each member's trainable rows; all arrays `[R]`.
+    """Standardise advantages over each member's trainable rows; all arrays `[R]`.
 
     A deviation below `1e-4` of the mean is taken to be that much: what differs less is rounding.
     """
@@ -35,11 +35,11 @@ def standardise_own(
 def explained_variance(
     target: jax.Array, error: jax.Array, own: jax.Array, axis_name: str | None = None
 ) -> jax.Array:
-    """`1 - Var(error) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
+    """Compute `1 - Var(error) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
 
     Args:
         target: `[R]`, what V is trained on.
-        error: `[R]`, that minus V.
+        error: `[R]`, `target` minus V.
         own: `[R, K]` bool, the rows of each policy.
         axis_name: of the devices that rows are spread over.
     """

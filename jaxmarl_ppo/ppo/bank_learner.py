@@ -36,17 +36,17 @@ from jaxmarl_ppo.types import (
 
 
 class UpdateReport(struct.PyTreeNode):
-    """What there is to say about a bank's part of an iteration; `K` are the trained members."""
+    """Report of a bank's part of an iteration; `K` are the trained members."""
 
     update: UpdateStats  # [K]
     hyperparams: Hyperparams  # [K]: in force during the update
     trained: jax.Array  # [K]: decisions that entered the update
-    explained_variance: jax.Array  # [K]
+    explained_variance: jax.Array  # [K]: see `advantage_stats.explained_variance`
     reward_trained: jax.Array  # [S]: what trained decisions earned
 
 
 class Learnt(NamedTuple):
-    """A bank after an iteration."""
+    """A bank after an iteration: its policies, its training, and what it reports."""
 
     stack: PolicyStack  # all members, [K, ...]
     training: BankTraining
@@ -80,11 +80,11 @@ class BankLearner:
 
     @property
     def num_trainable(self) -> int:
-        """`K`."""
+        """Number of members that are trained, `K`."""
         return self.bank.num_trainable
 
     def init(self, stack: PolicyStack, state: RolloutState) -> tuple[BankTraining, BankCarry]:
-        """Begin with nothing learnt and nothing open."""
+        """Make the training state that a run begins with: nothing learnt and nothing open."""
         pending = nothing_pending(self.bank, state)
         hyperparams = self.hyperparams.at(jnp.zeros(()))
         params = self._trainable(stack).params
@@ -106,7 +106,7 @@ class BankLearner:
         key: jax.Array,
         axis_name: str | None = None,
     ) -> Learnt:
-        """Train every member on its own decisions.
+        """Train every member of the bank on its own decisions of a rollout.
 
         Args:
             stack: all members before.
@@ -191,7 +191,7 @@ class BankLearner:
         return TrainingTable(table, advantage, target, trainable)
 
     def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
-        """Pack the trainable rows in blocks."""
+        """Pack the trainable rows into blocks: of rows, or with memory of chunks of streams."""
         if not self.bank.network.is_recurrent:
             return minibatches.pack_rows(
                 table,
@@ -213,7 +213,7 @@ class BankLearner:
         mine: jax.Array,
         axis_name: str | None,
     ) -> tuple[PolicyStack, jax.Array]:
-        """Let every member's normalisers count the decisions `mine [R, K]` that trained it."""
+        """Update every member's normalisers by the decisions `mine [R, K]` that trained it."""
         weight = mine.astype(jnp.float32)
         if own.obs_moments is not None:
             inputs = table.column("inputs")

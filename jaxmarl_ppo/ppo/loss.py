@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import Hyperparams, PolicyStack, PyTree
 
 @dataclass(frozen=True)
 class UpdateShape:
-    """What the compiled update depends on."""
+    """Choices of an update that its compiled program depends on."""
 
     num_epochs: int  # the most of any policy
     num_minibatches: int  # the most of any policy
@@ -24,7 +24,7 @@ class UpdateShape:
 
 
 class LossSums(struct.PyTreeNode):
-    """Sums over decisions; `[K]`, or of one policy `()`."""
+    """Parts of the loss, summed over decisions; `[K]`, or of one policy `()`."""
 
     count: jax.Array
     policy_loss: jax.Array
@@ -42,7 +42,7 @@ def policy_loss(
     blocks: Blocks,
     hyperparams: Hyperparams,
 ) -> tuple[jax.Array, LossSums]:
-    r"""Clipped surrogate, value and entropy terms, summed over the rows of one policy.
+    r"""Compute the clipped surrogate, value and entropy terms, summed over one policy's rows.
 
     With `r = pi(a) / pi_old(a)`:
     `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl KL`, where KL is estimated by
@@ -85,7 +85,7 @@ def policy_loss(
 def value_loss(
     value: jax.Array, old_value: jax.Array, target: jax.Array, clip: jax.Array, shape: UpdateShape
 ) -> jax.Array:
-    """Half the squared error per row.
+    """Compute half the squared error of V in each row.
 
     `value_clip="ppo2"` takes the worse of it and that of a value kept within `clip` of the old one
     (OpenAI Baselines); `"squared_error"` caps the squared error at `clip` (RLlib).

@@ -13,7 +13,7 @@ FINE, INFINITE, NAN = range(3)
 
 
 class Fault(struct.PyTreeNode):
-    """The first thing from the environment that cannot be trained on."""
+    """The first value from an environment that cannot be trained on, and where it stands."""
 
     found: jax.Array  # () bool
     iteration: jax.Array  # () int
@@ -25,13 +25,13 @@ class Fault(struct.PyTreeNode):
 
 
 def no_fault() -> Fault:
-    """Nothing was found."""
+    """Make the fault of a rollout in which nothing is wrong."""
     no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     return Fault(no, zero, zero, zero, zero, zero, no)
 
 
 def health(x: jax.Array) -> jax.Array:
-    """`FINE`, `INFINITE` or `NAN` of the numbers `[E, A, ...]` of each slot, `[E, A]`."""
+    """Tell whether the numbers `[E, A, ...]` of each slot are `FINE`, `INFINITE` or `NAN`."""
     x = x.reshape(*x.shape[:2], -1)
     return jnp.where(jnp.isnan(x).any(-1), NAN, jnp.where(jnp.isinf(x).any(-1), INFINITE, FINE))
 
@@ -39,13 +39,16 @@ def health(x: jax.Array) -> jax.Array:
 def check(
     obs: Observation, reward: jax.Array, final_value: jax.Array, max_actors: int
 ) -> jax.Array:
-    """What is wrong on a tick, `[E, A]` uint8: 0 for nothing, else a number for `find_fault`.
+    """Check what the environments gave on one tick.
 
     Args:
         obs: `[E, A, ...]`, before the tick.
         reward: `[E, A]`.
         final_value: `[E, A]`, V(final observation), which is as its features are.
         max_actors: how many the environment says can act at once; of more all are at fault.
+
+    Returns:
+        `[E, A]` uint8: 0 where nothing is wrong, else a code that `find_fault` reads.
     """
     acts = obs.agent_mask
     crowded = acts.sum(-1, dtype=jnp.int32, keepdims=True) > max_actors
@@ -68,7 +71,7 @@ def find_fault(
     iteration: jax.Array,
     axis_name: str | None = None,
 ) -> Fault:
-    """The first fault of a rollout, earliest tick first and then in the order of the fields.
+    """Find the first fault of a rollout: the earliest tick, and on it the first of the fields.
 
     Environments spread over the devices of an axis are counted device by device.
 

@@ -23,7 +23,7 @@ from jaxmarl_ppo.types import (
 
 
 class Rollout(NamedTuple):
-    """What one rollout recorded."""
+    """Record of one rollout."""
 
     decisions: tuple[Decisions, ...]  # per bank [T, E, M]
     outcomes: Outcomes  # [T, E, A]
