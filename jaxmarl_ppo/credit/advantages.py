@@ -107,6 +107,7 @@ def own_timeline_gae(
     Returns:
         What lies ahead of the entry before, and the credit of this entry's decisions.
     """
+    # Backwards the edge comes before the decision: it ends the tick that the decision began.
     ended = entry.terminated | entry.truncated
     successor = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(entry), successor)
     discount = entry.gamma_held**entry.ticks if discount_by_tick else 1.0
@@ -119,6 +120,7 @@ def own_timeline_gae(
         closed=successor.closed,
     )
     ahead = take(successor, entry.slot)
+    # By tick, what lies ahead has been discounted on the way.
     gamma = 1.0 if discount_by_tick else entry.gamma
     reward = ahead.reward
     if entry.reward_scale is not None:
@@ -196,6 +198,7 @@ def estimate_credit(
 
     none = jnp.full(end.closed.shape, -1, jnp.int32)
     carry, credit = jax.lax.scan(tick, (end, none), (decisions, outcomes, row), reverse=True)
+    # An edge would have closed these decisions in their own rollout.
     no_edge = jnp.zeros_like(end.closed)
     first = TimelineEntry(
         reward=pending.reward,

@@ -71,6 +71,7 @@ class Devices:
         """
         options = WIDE_VECTORS if jax.default_backend() == "cpu" else None
         if self.num_devices == 1:
+            # Without an axis nothing is exchanged, and there is no program to partition.
             alone = partial(function, axis_name=None)
             return jax.jit(alone, donate_argnums=donate, compiler_options=options)
         spread = jax.shard_map(

@@ -52,6 +52,7 @@ def make_learner(
     if strict:
         check_effects(env, env_params, config)
     num_devices = choose_num_devices(config.num_envs, config.num_devices, env.steps_on_host)
+    # The compiled program is one device's part, so all sizes are of its environments alone.
     envs_per_device = config.num_envs // num_devices
     players, plans = plan_players(env, env_params, config, envs_per_device)
     if not any(plan.num_trainable for plan in plans):
@@ -73,6 +74,7 @@ def make_learner(
         num_envs=config.num_envs,
         num_devices=num_devices,
         num_steps=config.num_steps,
+        # None is a yes here: without a horizon staggering does nothing.
         stagger_starts=config.stagger_starts is not False,
         rated=bool(players.pools or players.scripts),
     )
@@ -106,6 +108,7 @@ def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig)
 def to_evaluate(config: TrainConfig) -> TrainConfig:
     """Copy a configuration for evaluation: fresh parameters for all policies, on one device."""
 
+    # The run's own parameters replace what was loaded, and the file that it came from may be gone.
     def fresh(spec: AnySpec) -> AnySpec:
         return dataclasses.replace(spec, load=None) if isinstance(spec, PolicySpec) else spec
 
@@ -121,10 +124,12 @@ def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember
         for place, member in enumerate(plan.members):
             if member.spec.load is None:
                 continue
+            # From the right, since the path may hold colons too.
             run_dir, colon, name = member.spec.load.rpartition(":")
             if not colon:
                 run_dir, name = member.spec.load, member.name
             network = bank.network
+            # Only shapes, which the file is checked against: nothing is initialised for it.
             expected = jax.eval_shape(
                 lambda network=network: network.select(network.init(jax.random.key(0)), 0)
             )
@@ -147,6 +152,7 @@ def _make_trainer(
     configs = [member.spec.ppo or config.default_ppo for member in trained]
     first = configs[0]  # what shapes the update is the same for all members of a bank
     num_rows = envs_per_device * config.num_steps * bank.num_lanes
+    # All members walk the same loop, in which those with fewer minibatches have empty ones.
     num_minibatches = max(ppo.num_minibatches for ppo in configs)
     for member, ppo in zip(trained, configs, strict=True):
         _check_minibatches(config, ppo, bank, len(member.slots))
@@ -163,6 +169,7 @@ def _make_trainer(
                 config,
                 bank.network.is_recurrent,
                 block_size,
+                # Blocks of a member's minibatch, if members share the rows out evenly.
                 num_rows / (len(configs) * num_minibatches * block_size),
                 spread_of_draws(players, bank, len(configs), num_episodes),
             ),
@@ -186,6 +193,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
     def schedules(get: Callable[[PPOConfig], ScheduleSpec]) -> Schedule:
         points = [list(schedule_points(get(ppo), total_env_steps)) for ppo in configs]
         longest = max(len(p) for p in points)
+        # Equally long, to be stacked. Schedules are constant after their last point anyway.
         for p in points:
             while len(p) < longest:
                 p.append((p[-1][0] + 1.0, p[-1][1]))
@@ -200,6 +208,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
         clip_eps=numbers(lambda ppo: ppo.clip_eps),
         value_clip_eps=numbers(lambda ppo: ppo.value_clip_eps),
         value_coef=numbers(lambda ppo: ppo.value_coef),
+        # To clip at infinity is not to clip, and such members can share a bank with others.
         max_grad_norm=numbers(lambda ppo: ppo.max_grad_norm, absent=jnp.inf),
         target_kl=numbers(lambda ppo: ppo.target_kl),
         kl_coef=numbers(lambda ppo: ppo.initial_kl_coef, absent=DEFAULT_KL_COEF),

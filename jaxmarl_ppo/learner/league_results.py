@@ -66,10 +66,12 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
         games = RunningGames(
             returns=games.returns + outcome.reward,
             player=player,
+            # Reborn as another player: the return of the slot is then nobody's alone.
             mixed=games.mixed | (outcome.alive & (player != outcome.player)),
         )
         over = outcome.episode_over[:, None]
         fresh = no_games(jnp.ones_like(games.mixed))
+        # Recorded before it begins anew, so that the tick that ends an episode is in its totals.
         return jax.tree.map(lambda x, y: jnp.where(over, x, y), fresh, games), games
 
     return jax.lax.scan(tick, games, outcomes)
@@ -100,6 +102,7 @@ def record_results(
     def add_pair(totals: tuple[jax.Array, ...], pair: jax.Array):
         i, j = pair
         met = steady[..., i] & steady[..., j] & (i != j)
+        # One past the table where the two have not met, so that the scatter drops it.
         where = jnp.where(met, games.player[..., i] * num_players + games.player[..., j], size)
         mine, theirs = games.returns[..., i], games.returns[..., j]
         score = jnp.where(mine > theirs, 1.0, jnp.where(mine == theirs, 0.5, 0.0))
@@ -109,10 +112,12 @@ def record_results(
             for total, x in zip(totals, new, strict=True)
         ), None
 
+    # Pair after pair: all at once would be an array of `A * A` numbers for every tick.
     pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(num_agents)] * 2), -1).reshape(-1, 2)
     sums, _ = jax.lax.scan(add_pair, (jnp.zeros(size),) * 3, pairs)
     sums = all_sum(sums, axis_name)
     score, payoff, count = (x.reshape(num_players, num_players) for x in sums)
+    # Those of all pools: a policy can meet the snapshots of others as well as its own.
     snapshots = np.zeros(num_players)
     for pool in pools:
         snapshots[pool.players] = 1.0
@@ -163,10 +168,12 @@ def add_snapshots(
         full = pool.count == spec.size
         entry = jnp.where(full, pool.oldest, pool.count)
         player = place.first_player + entry
+        # Whoever plays it began with its parameters, and is to end its life with them.
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
         stack, target = new_stacks[place.bank], place.first_member + entry
         new_stacks[place.bank] = _copy_member(stack, place.origin_member, target, adds)
+        # The entry is another player from here on, to whom its old results do not belong.
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(
             **{

@@ -112,6 +112,7 @@ class Learner:
                 stacks[loaded.bank],
                 loaded.policy,
             )
+        # After loading, so that the first snapshot is of what its origin really starts from.
         for pool in self.players.pools:
             entries = slice(pool.first_member, pool.first_member + pool.spec.size)
             stacks[pool.bank] = jax.tree.map(
@@ -131,9 +132,11 @@ class Learner:
         """
         key, own_keys = split_key(state.key, 1 + len(self.players.banks), axis_name)
         after, record = self.play(state, own_keys[0])
+        # Looked for before anything is learnt: one number that is not finite can spoil a policy.
         fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
         usable = ~fault.found
         learnt, reports = self.learn(state, after, record, usable, own_keys[1:], axis_name)
+        # After the update, so that a snapshot is of what the policy has just become.
         learnt = self._update_league(state, learnt, after, record, usable, axis_name)
         metrics = metrics_lib.measure(
             self.players, self.trainers, record, reports, learnt.population.league, fault, axis_name
@@ -174,6 +177,7 @@ class Learner:
         """Play a rollout, the first half of `train_step`; return the state that it ends in."""
         return rollout(
             self.env,
+            # The state's own, which are arguments of the compiled program, not constants in it.
             state.env_params,
             self.players,
             state.population,
@@ -205,6 +209,7 @@ class Learner:
         Returns:
             The state with what was learnt, and a report of each trainer.
         """
+        # In floats, since long runs have more environment steps than a 32-bit integer holds.
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
         stacks = list(state.population.banks)
         learnt = []
@@ -235,6 +240,7 @@ class Learner:
         axis_name: str | None,
     ) -> TrainState:
         """Add the results of a rollout to the league, and take the snapshots that are due."""
+        # Then nothing that is drawn or logged depends on results, so no game is followed.
         if not self.rated:
             return state
         pools, outcomes = self.players.pools, record.outcomes
@@ -247,6 +253,7 @@ class Learner:
         league, stacks = league_results.add_snapshots(
             league, pools, state.population.banks, playing, state.iteration + 1, axis_name
         )
+        # Results of a rollout with a fault may not be finite, and would stay in the sums.
         population = jax.tree.map(
             lambda new, old: jnp.where(usable, new, old),
             Population(stacks, league),
@@ -255,6 +262,7 @@ class Learner:
         return state.replace(population=population, per_env=state.per_env.replace(games=games))
 
     def _init_lives(self, state: RolloutState, counted: jax.Array) -> RunningLives:
+        # Which metrics an environment has is seen from a step, of which shapes are enough.
         keys = split(jax.random.key(0), self.num_envs)
         step = jax.eval_shape(
             self.env.step_batch, keys, state.env_state, state.last_action, self.env_params

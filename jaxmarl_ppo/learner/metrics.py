@@ -165,6 +165,7 @@ def _collect_reports(
 
 def _put(policy_ids: np.ndarray, everybody: jax.Array, own: jax.Array) -> jax.Array:
     """Write the values of a bank's policies, `own [K]`, into those of all, `everybody [P]`."""
+    # With all policies in one bank there is no scatter to compile.
     if np.array_equal(policy_ids, np.arange(everybody.size)):
         return own
     return everybody.at[policy_ids].set(own)
@@ -208,6 +209,7 @@ def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
 def merge(first: Metrics, second: Metrics) -> Metrics:
     """Merge the metrics of two stretches of time, the second being the later one."""
     update = jax.tree.map(jnp.add, first.sums.update, second.sums.update)
+    # The one field among the sums that is no sum: the later one counts.
     update = update.replace(last_epoch_kl=second.sums.update.last_epoch_kl)
     sums: Sums = jax.tree.map(jnp.add, first.sums, second.sums)
     return Metrics(

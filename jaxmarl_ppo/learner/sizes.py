@@ -44,6 +44,7 @@ def spread_of_draws(
     """
     if players.is_fixed:
         return 0.0
+    # A binomial count of n lives, each drawn with p: sqrt(n p (1 - p)) relative to n p.
     lives_of_each = episodes_per_rollout * bank.num_lanes / num_policies
     return math.sqrt((1.0 - 1.0 / num_policies) / lives_of_each)
 
@@ -53,6 +54,7 @@ def episodes_per_rollout_at_least(
 ) -> float:
     """Bound from below how many episodes a rollout plays a part of, summed over environments."""
     horizon = env.horizon(env_params)
+    # Sizes are part of the program, and a horizon of traced parameters is known only as it runs.
     if horizon is None or isinstance(horizon, Tracer):
         return num_envs
     return num_envs * max(1.0, num_steps / max(1, int(horizon)))
@@ -75,8 +77,10 @@ def micro_batch_blocks(
     wanted = config.micro_batch_rows or default.get(
         jax.default_backend(), MICRO_BATCH_ROWS_ELSEWHERE
     )
+    # Few minibatches are beyond three deviations; room for more would be empty nearly always.
     most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
     size = np.arange(1, most + 1)
+    # Sizes of a minibatch that are about equally likely, to average the cost over.
     share = 1.0 + spread * np.array(NormalDist().quantiles(32))
     num_blocks = np.ceil(blocks_per_minibatch * share)
     num_gradients = np.ceil(num_blocks[:, None] / size).mean(axis=0)

@@ -135,6 +135,7 @@ class BankLearner:
         shape = self.update_shape
         inputs = UpdateInputs(self.bank.network, shape, own, blocks, hyperparams, axis_name)
         own, opt_state, stats = update(inputs, training.opt_state, key)
+        # After the update, which replays decisions as they were made, by the old normalisers.
         own, return_trace = self._update_normalisers(
             own, carry.return_trace, table, credit, params, mine, axis_name
         )
@@ -237,6 +238,7 @@ class BankLearner:
             return hyperparams
         before = hyperparams.kl_coef
         adapted = adapt_kl_coef(before, stats.last_epoch_kl, hyperparams.target_kl)
+        # Without a step no KL was measured, and the 0 in its place would halve the penalty.
         return hyperparams.replace(kl_coef=jnp.where(stats.num_steps > 0, adapted, before))
 
     def _report(

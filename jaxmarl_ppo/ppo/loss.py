@@ -57,6 +57,7 @@ def policy_loss(
         policy.replace(params=params), decisions, blocks.resume, blocks.resume_hidden
     )
     valid = decisions.acted
+    # Masked before the exponential, which could overflow in padding: its gradient would be NaN.
     log_ratio = jnp.where(valid, log_prob - decisions.log_prob, 0.0)
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)

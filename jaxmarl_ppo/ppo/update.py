@@ -55,7 +55,7 @@ class UpdateInputs:
 class UpdateStats(struct.PyTreeNode):
     """Statistics of the minibatches of one iteration, `[K]` each."""
 
-    losses: LossSums  # over all decisions of all epochs
+    losses: LossSums
     last_epoch_kl: jax.Array  # mean over the last epoch that made steps
     grad_norm: jax.Array  # summed over steps, before clipping
     num_steps: jax.Array  # optimiser steps
@@ -91,6 +91,7 @@ def update(
 
     def epoch(carry: UpdateCarry, row: tuple[jax.Array, jax.Array]) -> tuple[UpdateCarry, None]:
         index, noise = row
+        # There are as many epochs as any member has; those with fewer sit the last ones out.
         carry = carry.replace(stopped=carry.stopped | (index >= hyperparams.num_epochs))
         before = carry.stats.losses
         order, first = minibatches.shuffle(noise, blocks)
@@ -99,6 +100,7 @@ def update(
             selection = minibatches.select_minibatch(
                 order, first, blocks.num_blocks, index, hyperparams.num_minibatches
             )
+            # An empty range, so that no gradient is computed for a member that has stopped.
             stop = jnp.where(carry.stopped, selection.start, selection.stop)
             return _minibatch_step(inputs, carry, selection._replace(stop=stop)), None
 
@@ -148,6 +150,7 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
     params, opt_state, grad_norm = jax.vmap(step)(
         inputs.hyperparams, grads, count, carry.opt_state, carry.params
     )
+    # Without rows not even a gradient of 0 is applied: momentum would still move the weights.
     stepped = sums.count > 0
     stats = carry.stats
     stopped = carry.stopped

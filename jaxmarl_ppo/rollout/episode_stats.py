@@ -105,6 +105,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         policy = players.policies_at(outcome.player)[..., None] == jnp.arange(len(players.policies))
         return agents, _enter(tracker.policies, lived, finished[..., None] & policy)
 
+    # Few ticks end a life, and entering one compares every slot with every policy.
     before = (tracker.agents, tracker.policies)
     agents, policies = jax.lax.cond(finished.any(), enter, lambda: before)
     new = jax.tree.map(jnp.zeros_like, lived).replace(counted=jnp.ones_like(lived.counted))

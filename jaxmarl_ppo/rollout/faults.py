@@ -52,6 +52,7 @@ def check(
     """
     acts = obs.agent_mask
     crowded = acts.sum(-1, dtype=jnp.int32, keepdims=True) > max_actors
+    # Masks are wrong in one way only, for which INFINITE stands.
     kinds = (
         health(obs.features),
         jnp.where(obs.action_mask.any(-1), FINE, INFINITE),
@@ -60,6 +61,7 @@ def check(
         health(final_value),
     )
     code = jnp.zeros(reward.shape, jnp.uint8)
+    # The first field last, so that of several faults in a slot it is the one that remains.
     for field, kind in reversed(list(enumerate(kinds))):
         code = jnp.where(kind == FINE, code, (2 * field + kind).astype(jnp.uint8))
     return code
@@ -86,6 +88,7 @@ def find_fault(
     found = codes.any() | last.any()
 
     def look() -> Fault:
+        # If all ticks are fine, it is the observation after them, which the appended True is for.
         tick = jnp.argmax(jnp.append(codes.any((1, 2)), True))
         row = jnp.where(tick < num_steps, codes[jnp.minimum(tick, num_steps - 1)], last).ravel()
         field = jnp.where(row > 0, (row - 1) // 2, len(FAULT_FIELDS))

@@ -89,5 +89,6 @@ def rollout(
     (state, tracker), (decisions, outcomes, faults) = jax.lax.scan(
         tick, (state, start_tracking(players, lives)), noise
     )
+    # Only where an agent decides next: a slot that waits leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
     return state, Rollout(decisions, outcomes, faults, value, start_hidden, tracker)

@@ -78,6 +78,7 @@ def begin_lives(
     if key is None:
         return state
     born = state.obs.alive & (ended | ~alive_before)
+    # As an episode begins, empty slots draw too: a mapping may be one draw for all of them.
     needed = born | over[:, None]
 
     def draw() -> jax.Array:

@@ -59,6 +59,7 @@ def final_value(
     """
     num_envs = truncated.shape[0]
     size = envs_valued_at_once(num_envs)
+    # Without what no network reads, since these are gathered row by row.
     seen = state.replace(env_state=()), obs, truncated
 
     def values(state: RolloutState, obs: Observation, truncated: jax.Array) -> jax.Array:
@@ -69,6 +70,7 @@ def final_value(
             return values(*seen)
         concerned = truncated.any(axis=1)
         rank = jnp.cumsum(concerned)
+        # A multiple of `size`, or else the last slice would be moved back and value some twice.
         order = invert(rank - 1, concerned, -(-num_envs // size) * size)
 
         def some_envs(index: jax.Array, total: jax.Array) -> jax.Array:
