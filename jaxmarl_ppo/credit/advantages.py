@@ -72,7 +72,7 @@ class CreditParams(NamedTuple):
     reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
     def of(self, member: jax.Array) -> "CreditParams":
-        """Look up the numbers of each of `member [...]`; of members not trained those of any."""
+        """Look up the numbers of each `member [...]`; arbitrary ones where it is not trained."""
         return jax.tree.map(lambda x: _look_up(x, member), self)
 
 
@@ -90,7 +90,7 @@ def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
 def own_timeline_gae(
     successor: Successor, entry: TimelineEntry, discount_by_tick: bool
 ) -> tuple[Successor, Credit]:
-    """Go back over one entry of all timelines; the step of a scan from the last to the first.
+    """Estimate the credit of one entry of all timelines; the step of a scan from last to first.
 
     By decision (the default), with r the sum of what was earned until the next decision:
     `delta = r + gamma V(next) - V` and `A = delta + gamma lambda A(next)`.

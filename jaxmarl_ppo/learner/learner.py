@@ -196,7 +196,9 @@ class Learner:
         keys: jax.Array,
         axis_name: str | None = None,
     ) -> tuple[TrainState, tuple[UpdateReport, ...]]:
-        """Update every bank that is trained on a rollout, the second half of `train_step`.
+        """Train the banks on a rollout, all in which a member is trained.
+
+        This is the second half of `train_step`.
 
         Args:
             state: from before the rollout.

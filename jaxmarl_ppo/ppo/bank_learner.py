@@ -192,7 +192,7 @@ class BankLearner:
         return TrainingTable(table, advantage, target, trainable)
 
     def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
-        """Pack the trainable rows into blocks: of rows, or with memory of chunks of streams."""
+        """Pack the trainable rows into blocks, of a recurrent network into chunks of streams."""
         if not self.bank.network.is_recurrent:
             return minibatches.pack_rows(
                 table,

@@ -19,7 +19,7 @@ def value_of(
     obs: Observation,
     wanted: jax.Array,
 ) -> jax.Array:
-    """Value an observation where `wanted [E, A]`, by one transient step from the held memory.
+    """Compute V of an observation where `wanted [E, A]`, by one step from memory that stays held.
 
     Where the observation is not finite neither is V: a clipping normaliser could hide it.
 
@@ -42,7 +42,7 @@ def final_value(
     obs: Observation,
     truncated: jax.Array,
 ) -> jax.Array:
-    """Value the final observation of lives that were truncated; costs nothing on other ticks.
+    """Compute V of the final observation of lives that were truncated; free on other ticks.
 
     Where episodes begin staggered, few end at a time: computed are a few environments at once, for
     as long as there are more.
