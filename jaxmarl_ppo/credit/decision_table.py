@@ -41,7 +41,7 @@ class DecisionTable:
 
     @property
     def place(self) -> jax.Array | None:
-        """`[R]` int: where each row stands in the flat grid; None where they are in its order."""
+        """Place of each row in the flat grid, `[R]` int; None where rows are in its order."""
         if self.slot is None:
             return None
         height, num_envs, num_slots = self.grid_shape

@@ -11,7 +11,7 @@ def discounted_returns(
     reward: jax.Array,
     discount: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sum up discounted rewards of decisions since the start of each life.
+    """Add up discounted rewards of decisions since the start of each life.
 
     Args:
         trace: `[E, S]`, the sums before the first entry, discounted to it.

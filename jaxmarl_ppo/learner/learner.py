@@ -33,7 +33,7 @@ from jaxmarl_ppo.types import (
 
 @dataclass(frozen=True, eq=False)
 class LoadedMember:
-    """What a policy starts from instead of fresh parameters."""
+    """A policy of a finished run that a member of a bank starts from."""
 
     bank: int
     member: int
@@ -69,7 +69,7 @@ class Learner:
     loaded: tuple[LoadedMember, ...] = ()
 
     def init(self, key: jax.Array) -> TrainState:
-        """Begin with fresh parameters and fresh episodes."""
+        """Make the state that a run begins with: fresh or loaded parameters, fresh episodes."""
         key, key_policies, key_envs, key_stagger = split(key, 4)
         population = self.init_population(key_policies)
         rollout_state = init_rollout_state(
@@ -98,7 +98,10 @@ class Learner:
         return jax.tree.map(jnp.copy, state)
 
     def init_population(self, key: jax.Array) -> Population:
-        """Begin every bank with what its members start from, snapshots with their origin's."""
+        """Make the players that a run begins with; snapshots are copies of their origins.
+
+        Members start from what was loaded for them, the others from fresh parameters.
+        """
         keys = split(key, len(self.players.banks))
         stacks = [
             bank.network.init(key) for bank, key in zip(self.players.banks, keys, strict=True)
@@ -110,6 +113,7 @@ class Learner:
                 loaded.policy,
             )
         # Entries that are not in use yet are never drawn; they hold something of the right shape.
+        # After loading, so that the first snapshot is of what its origin really starts from.
         for pool in self.players.pools:
             entries = slice(pool.first_member, pool.first_member + pool.spec.size)
             stacks[pool.bank] = jax.tree.map(
@@ -129,9 +133,11 @@ class Learner:
         """
         key, own_keys = split_key(state.key, 1 + len(self.players.banks), axis_name)
         after, record = self.play(state, own_keys[0])
+        # Looked for before anything is learnt: one number that is not finite can spoil a policy.
         fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
         usable = ~fault.found
         learnt, reports = self.learn(state, after, record, usable, own_keys[1:], axis_name)
+        # After the update, so that a snapshot is of what the policy has just become.
         learnt = self._update_league(state, learnt, after, record, usable, axis_name)
         metrics = metrics_lib.measure(
             self.players, self.trainers, record, reports, learnt.population.league, fault, axis_name
@@ -169,9 +175,10 @@ class Learner:
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
     def play(self, state: TrainState, key: jax.Array) -> tuple[RolloutState, Rollout]:
-        """Do the first half of `train_step`: a rollout, and the state that it ends in."""
+        """Play a rollout, the first half of `train_step`; return the state that it ends in."""
         return rollout(
             self.env,
+            # The state's own, which are arguments of the compiled program, not constants in it.
             state.env_params,
             self.players,
             state.population,
@@ -190,7 +197,9 @@ class Learner:
         keys: jax.Array,
         axis_name: str | None = None,
     ) -> tuple[TrainState, tuple[UpdateReport, ...]]:
-        """Do the second half: credit and update of every bank that is trained.
+        """Train the banks on a rollout, all in which a member is trained.
+
+        This is the second half of `train_step`.
 
         Args:
             state: from before the rollout.
@@ -203,7 +212,7 @@ class Learner:
         Returns:
             The state with what was learnt, and a report of each trainer.
         """
-        # As a float: integers of 32 bits end at two billion steps, and schedules need few digits.
+        # In floats, since long runs have more environment steps than a 32-bit integer holds.
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
         stacks = list(state.population.banks)
         learnt = []
@@ -233,7 +242,8 @@ class Learner:
         usable: jax.Array,
         axis_name: str | None,
     ) -> TrainState:
-        """Enter the results of a rollout and take the snapshots that are due."""
+        """Add the results of a rollout to the league, and take the snapshots that are due."""
+        # Then nothing that is drawn or logged depends on results, so no game is followed.
         if not self.rated:
             return state
         pools, outcomes = self.players.pools, record.outcomes
@@ -255,8 +265,8 @@ class Learner:
         return state.replace(population=population, per_env=state.per_env.replace(games=games))
 
     def _init_lives(self, state: RolloutState, counted: jax.Array) -> RunningLives:
+        # Which metrics an environment has is seen from a step, of which shapes are enough.
         keys = split(jax.random.key(0), self.num_envs)
-        # Which metrics an environment has shows only in what a step returns; nothing is computed.
         step = jax.eval_shape(
             self.env.step_batch, keys, state.env_state, state.last_action, self.env_params
         )

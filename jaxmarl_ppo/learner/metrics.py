@@ -28,12 +28,12 @@ from jaxmarl_ppo.types import League, RunningLives
 
 
 class Sums(struct.PyTreeNode):
-    """What adds up over iterations."""
+    """Metrics that add up over iterations."""
 
     update: UpdateStats  # [P]
     decisions: jax.Array  # [P]: made by each policy
     trained: jax.Array  # [P]: decisions that entered an update
-    explained_variance: jax.Array  # [P]
+    explained_variance: jax.Array  # [P]: summed over iterations
     iterations: jax.Array  # [P]: with at least one trained decision
     reward: jax.Array  # [A]: all that the environment paid
     reward_trained: jax.Array  # [A]: of trained decisions
@@ -43,7 +43,7 @@ class Sums(struct.PyTreeNode):
 
 
 class Latest(struct.PyTreeNode):
-    """Values of the newest iteration."""
+    """Metrics of which only the newest iteration's count."""
 
     learning_rate: jax.Array  # [P]
     entropy_coef: jax.Array  # [P]
@@ -70,7 +70,7 @@ def measure(
     fault: Fault,
     axis_name: str | None = None,
 ) -> Metrics:
-    """Collect the metrics of one iteration.
+    """Measure one iteration: what was played, learnt and found at fault, on all devices.
 
     Args:
         players: who could play.
@@ -133,7 +133,11 @@ def _collect_reports(
     num_agents: int,
     league: League,
 ) -> tuple[dict[str, Any], Latest]:
-    """Collect what banks learnt, by policy and agent: fields of `Sums`, and the newest values."""
+    """Collect the reports of all banks, by policy and agent.
+
+    Returns:
+        Fields of `Sums` by name, and the newest values.
+    """
     update, latest = no_stats(num_policies), _no_latest(num_policies, league)
     trained = explained = jnp.zeros(num_policies)
     reward_trained = jnp.zeros(num_agents)
@@ -160,7 +164,8 @@ def _collect_reports(
 
 
 def _put(policy_ids: np.ndarray, everybody: jax.Array, own: jax.Array) -> jax.Array:
-    """Write what a bank says of its policies, `own [K]`, into `everybody [P]`."""
+    """Write the values of a bank's policies, `own [K]`, into those of all, `everybody [P]`."""
+    # With all policies in one bank there is no scatter to compile.
     if np.array_equal(policy_ids, np.arange(everybody.size)):
         return own
     return everybody.at[policy_ids].set(own)
@@ -172,7 +177,7 @@ def _no_latest(num_policies: int, league: League) -> Latest:
 
 
 def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
-    """Make the neutral element of `merge`.
+    """Make metrics of no iteration, the neutral element of `merge`.
 
     Args:
         players: who can play.
@@ -202,7 +207,7 @@ def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
 
 
 def merge(first: Metrics, second: Metrics) -> Metrics:
-    """Join metrics of two stretches of time, the second being the later one."""
+    """Merge the metrics of two stretches of time, the second being the later one."""
     update = jax.tree.map(jnp.add, first.sums.update, second.sums.update)
     # A mean, which does not add up; only the newest is read.
     update = update.replace(last_epoch_kl=second.sums.update.last_epoch_kl)

@@ -29,6 +29,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
     Raises:
         ValueError: the metrics of several seeds.
     """
+    # All at once: read one by one, every number would be a transfer of its own.
     metrics = jax.device_get(metrics)
     sums, players = metrics.sums, learner.players
     if np.ndim(sums.ticks) > 0:
@@ -76,6 +77,7 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
     games = counts[block]
 
     def per_game(total: np.ndarray) -> list[list[float | None]]:
+        # 0 / 0 where two have never met; as None, since JSON has no NaN.
         with np.errstate(invalid="ignore"):
             mean = total[block] / games
         return [[float(x) if np.isfinite(x) else None for x in row] for row in mean]
@@ -99,6 +101,7 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
 def _life_summary(group: Finished, i: int) -> dict[str, float]:
     sums, lives = group.sums, float(group.sums.lives[i])
     summary: dict[str, float] = {"episodes": int(lives)}
+    # Of no lives the extremes are infinite and the means undefined, so their keys are left out.
     if lives:
         summary["return_mean"] = float(sums.returns[i]) / lives
         summary["return_min"] = float(group.minimum[i])
@@ -112,6 +115,7 @@ def _update_summary(metrics: Metrics, k: int) -> dict[str, float]:
     sums, latest = metrics.sums, metrics.latest
     # Sums over rows and epochs: over their count, every iteration weighs as much as it trained.
     losses, count = sums.update.losses, float(sums.update.losses.count[k])
+    # What was trained made at least one step in one iteration, so no divisor below is 0.
     if not count:
         return {}
     return {

@@ -36,17 +36,17 @@ from jaxmarl_ppo.types import (
 
 
 class UpdateReport(struct.PyTreeNode):
-    """What there is to say about a bank's part of an iteration; `K` are the trained members."""
+    """Report of a bank's part of an iteration; `K` are the trained members."""
 
     update: UpdateStats  # [K]
     hyperparams: Hyperparams  # [K]: in force during the update
     trained: jax.Array  # [K]: decisions that entered the update
-    explained_variance: jax.Array  # [K]
+    explained_variance: jax.Array  # [K]: see `advantage_stats.explained_variance`
     reward_trained: jax.Array  # [S]: what trained decisions earned
 
 
 class Learnt(NamedTuple):
-    """A bank after an iteration."""
+    """A bank after an iteration: its policies, its training, and what it reports."""
 
     stack: PolicyStack  # all members, [K, ...]
     training: BankTraining
@@ -106,7 +106,7 @@ class BankLearner:
         key: jax.Array,
         axis_name: str | None = None,
     ) -> Learnt:
-        """Train every member on its own decisions.
+        """Train every member of the bank on its own decisions of a rollout.
 
         Args:
             stack: all members before.
@@ -135,6 +135,7 @@ class BankLearner:
         shape = self.update_shape
         inputs = UpdateInputs(self.bank.network, shape, own, blocks, hyperparams, axis_name)
         own, opt_state, stats = update(inputs, training.opt_state, key)
+        # After the update, which replays decisions as they were made, by the old normalisers.
         own, return_trace = self._update_normalisers(
             own, carry.return_trace, table, credit, params, mine, axis_name
         )
@@ -191,7 +192,7 @@ class BankLearner:
         return TrainingTable(table, advantage, target, trainable)
 
     def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
-        """Pack the trainable rows in blocks."""
+        """Pack the trainable rows into blocks, of a recurrent network into chunks of streams."""
         if not self.bank.network.is_recurrent:
             return minibatches.pack_rows(
                 table,
@@ -213,7 +214,7 @@ class BankLearner:
         mine: jax.Array,
         axis_name: str | None,
     ) -> tuple[PolicyStack, jax.Array]:
-        """Let every member's normalisers count the decisions `mine [R, K]` that trained it."""
+        """Update every member's normalisers by the decisions `mine [R, K]` that trained it."""
         weight = mine.astype(jnp.float32)
         if own.obs_moments is not None:
             inputs = table.column("inputs")
@@ -237,6 +238,7 @@ class BankLearner:
             return hyperparams
         before = hyperparams.kl_coef
         adapted = adapt_kl_coef(before, stats.last_epoch_kl, hyperparams.target_kl)
+        # Without a step no KL was measured, and the 0 in its place would halve the penalty.
         return hyperparams.replace(kl_coef=jnp.where(stats.num_steps > 0, adapted, before))
 
     def _report(

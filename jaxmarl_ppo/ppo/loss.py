@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import Hyperparams, PolicyStack, PyTree
 
 @dataclass(frozen=True)
 class UpdateShape:
-    """What the compiled update depends on."""
+    """Choices of an update that its compiled program depends on."""
 
     num_epochs: int  # the most of any policy
     num_minibatches: int  # the most of any policy
@@ -24,7 +24,7 @@ class UpdateShape:
 
 
 class LossSums(struct.PyTreeNode):
-    """Sums over decisions; `[K]`, or of one policy `()`."""
+    """Parts of the loss, summed over decisions; `[K]`, or of one policy `()`."""
 
     count: jax.Array
     policy_loss: jax.Array
@@ -42,7 +42,7 @@ def policy_loss(
     blocks: Blocks,
     hyperparams: Hyperparams,
 ) -> tuple[jax.Array, LossSums]:
-    r"""Sum up the clipped surrogate, value and entropy terms over the rows of one policy.
+    r"""Compute the clipped surrogate, value and entropy terms, summed over one policy's rows.
 
     With `r = pi(a) / pi_old(a)`:
     `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl KL`, where KL is estimated by
@@ -57,7 +57,7 @@ def policy_loss(
         policy.replace(params=params), decisions, blocks.resume, blocks.resume_hidden
     )
     valid = decisions.acted
-    # Padding is 0 before `exp`: an infinite ratio would make NaN of gradients, masked or not.
+    # Masked before the exponential, which could overflow in padding: its gradient would be NaN.
     log_ratio = jnp.where(valid, log_prob - decisions.log_prob, 0.0)
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)
@@ -86,7 +86,7 @@ def policy_loss(
 def value_loss(
     value: jax.Array, old_value: jax.Array, target: jax.Array, clip: jax.Array, shape: UpdateShape
 ) -> jax.Array:
-    """Compute half the squared error of V per row.
+    """Compute half the squared error of V in each row.
 
     `value_clip="ppo2"` takes the worse of it and that of a value kept within `clip` of the old one
     (OpenAI Baselines); `"squared_error"` caps the squared error at `clip` (RLlib).

@@ -120,11 +120,14 @@ def pack_chunks(
 
 
 def shuffle(noise: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
-    """Draw an order of blocks within each member, and each member's first position in it.
+    """Draw an order of blocks in which each member's stay together, shuffled.
 
     Args:
         noise: `[C]`, uniform on [0, 1).
         blocks: what to put in order.
+
+    Returns:
+        The order, `[C]` int, and each member's first position in it, `[K]` int.
     """
     stop = jnp.cumsum(blocks.num_blocks)
     block_member = group_at(jnp.arange(noise.size), stop)

@@ -28,17 +28,17 @@ class Finished(struct.PyTreeNode):
 
 
 class EpisodeTracker(struct.PyTreeNode):
-    """All that is followed of the slots of every environment."""
+    """Lives and rewards of every slot of every environment, as followed through a rollout."""
 
     running: RunningLives  # [E, A]
     agents: Finished  # [E, A]
     policies: Finished | None  # [E, P]; None where the policy of every slot is known
     reward: jax.Array  # [E, A]: all that was paid
-    uncredited: jax.Array  # [E, A]: of it, before the slot's first decision in a life
+    uncredited: jax.Array  # [E, A]: paid before the slot's first decision in a life
 
 
 def no_sums(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> EpisodeSums:
-    """Begin sums at nothing; `metrics` says which of the environment's own there are."""
+    """Make sums of nothing yet; `metrics` says which of the environment's own there are."""
     zeros, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
     return EpisodeSums(zeros, none, none, dict.fromkeys(metrics, zeros))
 
@@ -68,7 +68,10 @@ def add_tick(
 
 
 def nobody_finished(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Finished:
-    """Begin groups of `shape` without lives, with the environment's own `metrics`, as named."""
+    """Make groups of `shape` without finished lives.
+
+    `metrics` says which of the environment's own there are.
+    """
     # Counts as floats: sums over many iterations outgrow 32-bit integers.
     zeros = jnp.zeros(shape)
     sums = EpisodeSums(zeros, zeros, zeros, dict.fromkeys(metrics, zeros))
@@ -76,7 +79,7 @@ def nobody_finished(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Fi
 
 
 def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
-    """Follow the lives that are under way, `[E, A]`; nothing else has happened yet."""
+    """Make the tracker that a rollout begins with: lives under way `[E, A]`, none finished."""
     zeros = jnp.zeros(running.returns.shape)
     by_policy = (zeros.shape[0], len(players.policies))
     return EpisodeTracker(
@@ -89,7 +92,7 @@ def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
 
 
 def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> EpisodeTracker:
-    """Add one tick `[E, A]` to all that is followed, and enter the lives that it ended."""
+    """Advance the tracker by the outcome of one tick, `[E, A]`."""
     ended = outcome.terminated | outcome.truncated
     running = tracker.running
     lived = add_tick(running, outcome.reward, outcome.alive, ended, outcome.metrics)
@@ -102,7 +105,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         policy = players.policies_at(outcome.player)[..., None] == jnp.arange(len(players.policies))
         return agents, _enter(tracker.policies, lived, finished[..., None] & policy)
 
-    # On most ticks nobody's life ends, and the sums over slots and policies need not be touched.
+    # Few ticks end a life, and entering one compares every slot with every policy.
     before = (tracker.agents, tracker.policies)
     agents, policies = jax.lax.cond(finished.any(), enter, lambda: before)
     new = jax.tree.map(jnp.zeros_like, lived).replace(counted=jnp.ones_like(lived.counted))
@@ -129,7 +132,7 @@ def count_lives(players: Players, tracker: EpisodeTracker) -> tuple[Finished, Fi
 
 
 def merge_finished(first: Finished, second: Finished) -> Finished:
-    """Join the lives of two stretches of time, group by group."""
+    """Merge the finished lives of two stretches of time, group by group."""
     return Finished(
         sums=jax.tree.map(jnp.add, first.sums, second.sums),
         minimum=jnp.minimum(first.minimum, second.minimum),
@@ -138,7 +141,7 @@ def merge_finished(first: Finished, second: Finished) -> Finished:
 
 
 def _enter(group: Finished, lived: RunningLives, finished: jax.Array) -> Finished:
-    """Add the lives `[E, A]` that are finished, `[E, A]` by slot or `[E, A, P]` by policy."""
+    """Add lives `[E, A]` to groups where `finished`: `[E, A]` by slot, `[E, A, P]` by policy."""
 
     def total(x: jax.Array, neutral: float, reduce: Callable[..., jax.Array]) -> jax.Array:
         if finished.ndim == x.ndim:

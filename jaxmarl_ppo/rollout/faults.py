@@ -13,7 +13,7 @@ FINE, INFINITE, NAN = range(3)
 
 
 class Fault(struct.PyTreeNode):
-    """The first thing from the environment that cannot be trained on."""
+    """The first value from an environment that cannot be trained on, and where it stands."""
 
     found: jax.Array  # () bool
     iteration: jax.Array  # () int
@@ -25,13 +25,13 @@ class Fault(struct.PyTreeNode):
 
 
 def no_fault() -> Fault:
-    """Make the fault that stands for none: `found` is False."""
+    """Make the fault of a rollout in which nothing is wrong."""
     no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
     return Fault(no, zero, zero, zero, zero, zero, no)
 
 
 def health(x: jax.Array) -> jax.Array:
-    """Tell of each slot's numbers `x [E, A, ...]` whether they are `FINE`, `INFINITE` or `NAN`."""
+    """Tell whether the numbers `[E, A, ...]` of each slot are `FINE`, `INFINITE` or `NAN`."""
     x = x.reshape(*x.shape[:2], -1)
     return jnp.where(jnp.isnan(x).any(-1), NAN, jnp.where(jnp.isinf(x).any(-1), INFINITE, FINE))
 
@@ -46,9 +46,13 @@ def check(
         reward: `[E, A]`.
         final_value: `[E, A]`, V(final observation), which is as its features are.
         max_actors: how many the environment says can act at once; of more all are at fault.
+
+    Returns:
+        `[E, A]` uint8: 0 where nothing is wrong, else a code that `find_fault` reads.
     """
     acts = obs.agent_mask
     crowded = acts.sum(-1, dtype=jnp.int32, keepdims=True) > max_actors
+    # Masks are wrong in one way only, for which INFINITE stands.
     kinds = (
         health(obs.features),
         jnp.where(obs.action_mask.any(-1), FINE, INFINITE),
@@ -57,8 +61,8 @@ def check(
         health(final_value),
     )
     # A byte for each slot and tick is all that a rollout keeps, so the table costs next to nothing.
-    # Backwards, so that the first field at fault is the one that stays.
     code = jnp.zeros(reward.shape, jnp.uint8)
+    # The first field last, so that of several faults in a slot it is the one that remains.
     for field, kind in reversed(list(enumerate(kinds))):
         code = jnp.where(kind == FINE, code, (2 * field + kind).astype(jnp.uint8))
     return code
@@ -70,7 +74,7 @@ def find_fault(
     iteration: jax.Array,
     axis_name: str | None = None,
 ) -> Fault:
-    """Find the first fault of a rollout: of the earliest tick, and there of the first field.
+    """Find the first fault of a rollout: the earliest tick, and on it the first of the fields.
 
     Environments spread over the devices of an axis are counted device by device.
 
@@ -85,6 +89,7 @@ def find_fault(
     found = codes.any() | last.any()
 
     def look() -> Fault:
+        # If all ticks are fine, it is the observation after them, which the appended True is for.
         tick = jnp.argmax(jnp.append(codes.any((1, 2)), True))
         row = jnp.where(tick < num_steps, codes[jnp.minimum(tick, num_steps - 1)], last).ravel()
         field = jnp.where(row > 0, (row - 1) // 2, len(FAULT_FIELDS))

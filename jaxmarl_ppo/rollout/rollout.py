@@ -23,7 +23,7 @@ from jaxmarl_ppo.types import (
 
 
 class Rollout(NamedTuple):
-    """What one rollout recorded."""
+    """Record of one rollout."""
 
     decisions: tuple[Decisions, ...]  # per bank [T, E, M]
     outcomes: Outcomes  # [T, E, A]
@@ -89,5 +89,6 @@ def rollout(
     (state, tracker), (decisions, outcomes, faults) = jax.lax.scan(
         tick, (state, start_tracking(players, lives)), noise
     )
+    # Only where an agent decides next: a slot that waits leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
     return state, Rollout(decisions, outcomes, faults, value, start_hidden, tracker)

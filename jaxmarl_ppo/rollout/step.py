@@ -15,7 +15,7 @@ from jaxmarl_ppo.types import League, PyTree, RolloutState
 
 
 class StepOutput(NamedTuple):
-    """What the environments returned at one tick."""
+    """Results of one tick of the environments."""
 
     reward: jax.Array  # [E, A]
     terminated: jax.Array  # [E, A] bool: edge
@@ -30,7 +30,7 @@ def step(
     act_output: ActOutput,
     noise: Noise,
 ) -> tuple[RolloutState, StepOutput]:
-    """Send what `act` chose to the environments; those that are over begin anew.
+    """Step the environments by the actions that `act` chose; those that are over begin anew.
 
     Returns:
         The state after the tick and what the environments answered. `is_first` and `player` are
@@ -60,7 +60,7 @@ def begin_lives(
     step_output: StepOutput,
     noise: Noise,
 ) -> RolloutState:
-    """Give every new life a player; it has decided nothing yet.
+    """Mark the lives that begin after a tick, and draw who plays them.
 
     Args:
         players: all of them.
@@ -78,6 +78,7 @@ def begin_lives(
     if key is None:
         return state
     born = state.obs.alive & (ended | ~alive_before)
+    # As an episode begins, empty slots draw too: a mapping may be one draw for all of them.
     needed = born | over[:, None]
 
     def draw() -> jax.Array:
