@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo import __version__
-from jaxmarl_ppo.deploy.actor import Rows, Signature, pad_rows
+from jaxmarl_ppo.deploy.calling import Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.distributions import MaskedCategorical

@@ -32,7 +32,7 @@ import jax
 import jax.export
 import jax.numpy as jnp
 
-from jaxmarl_ppo.deploy.actor import Actor, AgentShape, Rows, Signature
+from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature
 
 FORMAT = 1
 HEADER, PROGRAMS = "header.json", ("greedy", "sampled")

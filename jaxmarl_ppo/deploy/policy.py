@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.deploy.actor import Actor, AgentShape, Rows, Signature, pad_rows
+from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.learner.learner import Learner

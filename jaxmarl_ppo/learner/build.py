@@ -13,7 +13,6 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import ScheduleSpec, schedule_points
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.learner.effects import check_effects
 from jaxmarl_ppo.learner.learner import Learner, LoadedMember
 from jaxmarl_ppo.learner.sizes import (
     DEFAULT_BPTT_LENGTH,
@@ -22,6 +21,7 @@ from jaxmarl_ppo.learner.sizes import (
     micro_batch_blocks,
     spread_of_draws,
 )
+from jaxmarl_ppo.learner.unused_options import check_effects
 from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.plan import AnySpec, BankPlan, plan_players

@@ -21,7 +21,7 @@ from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.scripted import make_script
 from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
-from jaxmarl_ppo.policies.tiles import choose_tiles, envs_valued_at_once
+from jaxmarl_ppo.policies.tile_sizes import choose_tiles, envs_valued_at_once
 from jaxmarl_ppo.types import Hyperparams, PyTree
 
 AnySpec = PolicySpec | Snapshots | Scripted

@@ -7,11 +7,11 @@ import jax
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.act import act
+from jaxmarl_ppo.rollout.bootstrap import final_value, value_of
 from jaxmarl_ppo.rollout.episode_stats import EpisodeTracker, start_tracking, track
 from jaxmarl_ppo.rollout.faults import check
 from jaxmarl_ppo.rollout.noise import Noise, draw_noise
 from jaxmarl_ppo.rollout.step import begin_lives, step
-from jaxmarl_ppo.rollout.values import final_value, value_of
 from jaxmarl_ppo.types import (
     Decisions,
     Outcomes,

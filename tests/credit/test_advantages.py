@@ -18,7 +18,7 @@ from jaxmarl_ppo.credit.advantages import (
 )
 from jaxmarl_ppo.credit.decision_table import tabulate
 from jaxmarl_ppo.credit.pending import open_decisions
-from jaxmarl_ppo.credit.returns import discounted_returns
+from jaxmarl_ppo.credit.reward_scaling import discounted_returns
 from jaxmarl_ppo.ppo.advantage_stats import standardise_own
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 

@@ -44,7 +44,7 @@ def played(request):
 
     with pytest.MonkeyPatch.context() as patch:
         if num_envs > 3:
-            patch.setattr("jaxmarl_ppo.policies.tiles.MIN_ENVS_VALUED", AT_ONCE)
+            patch.setattr("jaxmarl_ppo.policies.tile_sizes.MIN_ENVS_VALUED", AT_ONCE)
         state, slots, record = jax.device_get(play(jax.random.key(5)))
     return learner, state, slots, record
 

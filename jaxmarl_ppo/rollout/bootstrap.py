@@ -7,7 +7,7 @@ from jaxmarl_envs.core import Observation
 from jaxmarl_ppo.ops.grouping import invert
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.policies.tiles import envs_valued_at_once
+from jaxmarl_ppo.policies.tile_sizes import envs_valued_at_once
 from jaxmarl_ppo.rollout.faults import INFINITE, NAN, health
 from jaxmarl_ppo.types import Population, RolloutState
 
