@@ -60,7 +60,7 @@ class Outcomes(struct.PyTreeNode):
     alive: jax.Array  # [T, E, A] bool: before the tick
     acted: jax.Array  # [T, E, A] bool
     player: jax.Array  # [T, E, A] int: who held the slot during the tick
-    credited: jax.Array  # [T, E, A] bool: the slot has decided in this life
+    has_decided: jax.Array  # [T, E, A] bool: the slot has decided in this life
     episode_over: jax.Array  # [T, E] bool
     metrics: dict[str, jax.Array]  # [T, E, A] each: the environment's own
 

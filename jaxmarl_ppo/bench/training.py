@@ -134,16 +134,16 @@ def training_parts(
         return learner.play(state, split_key(key, 1, axis_name)[1][0])
 
     key, specs = jax.random.key(1), state_specs()
-    record_specs = (BY_ENV, rollout_specs())
-    play = devices.jit(play_own, (specs, SAME), record_specs)
-    after, record = play(state, key)
-    learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), (specs, SAME))
+    played_specs = (BY_ENV, rollout_specs())
+    play = devices.jit(play_own, (specs, SAME), played_specs)
+    after, played = play(state, key)
+    learn = devices.jit(learner.learn, (specs, *played_specs, SAME, SAME), (specs, SAME))
     idle = _without_epochs(state)
     usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.players.banks))
     return {
         "rollout": lambda: play(state, key),
-        "learn": lambda: learn(state, after, record, usable, keys),
-        "advantages": lambda: learn(idle, after, record, usable, keys),
+        "learn": lambda: learn(state, after, played, usable, keys),
+        "advantages": lambda: learn(idle, after, played, usable, keys),
     }
 
 

@@ -26,7 +26,7 @@ from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.distributions import squash
-from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, space_width
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.runs.run_folder import load_run
@@ -265,7 +265,7 @@ class Policy(Actor):
         inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
         value = self.forward(params, inputs, flat)[2]
         if params.return_moments is not None:
-            value *= normalise.deviation(params.return_moments)[0]
+            value *= running_moments.deviation(params.return_moments)[0]
         return value.reshape(batch_shape)
 
 

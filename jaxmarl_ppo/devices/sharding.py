@@ -104,11 +104,12 @@ def state_specs() -> TrainState:
 
 
 def rollout_specs() -> Rollout:
-    """Tell which parts of a rollout's record are spread over devices, and along which axis."""
+    """Tell which parts of what was played are spread over devices, and along which axis."""
     return Rollout(
         decisions=BY_TICK_AND_ENV,
         outcomes=BY_TICK_AND_ENV,
         faults=BY_TICK_AND_ENV,
+        last_fault=BY_ENV,
         bootstrap_value=BY_ENV,
         start_hidden=BY_ENV,
         tracker=BY_ENV,

@@ -128,7 +128,7 @@ def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember
                 continue
             # From the right, since the path may hold colons too.
             run_dir, colon, name = member.spec.load.rpartition(":")
-            if not colon:
+            if not colon or Path(member.spec.load).is_dir():
                 run_dir, name = member.spec.load, member.name
             network = bank.network
             # Only shapes, which the file is checked against: nothing is initialised for it.

@@ -132,17 +132,17 @@ class Learner:
         is learnt and measured is the same on all.
         """
         key, own_keys = split_key(state.key, 1 + len(self.players.banks), axis_name)
-        after, record = self.play(state, own_keys[0])
+        after, played = self.play(state, own_keys[0])
         # Looked for before anything is learnt: one number that is not finite can spoil a policy.
-        fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
+        fault = find_fault(played.faults, played.last_fault, state.iteration, axis_name)
         usable = ~fault.found
-        learnt, reports = self.learn(state, after, record, usable, own_keys[1:], axis_name)
+        learnt, reports = self.learn(state, after, played, usable, own_keys[1:], axis_name)
         # After the update, so that a snapshot is of what the policy has just become.
-        learnt = self._update_league(state, learnt, after, record, usable, axis_name)
+        learnt = self._update_league(state, learnt, after, played, usable, axis_name)
         metrics = metrics_lib.measure(
-            self.players, self.trainers, record, reports, learnt.population.league, fault, axis_name
+            self.players, self.trainers, played, reports, learnt.population.league, fault, axis_name
         )
-        per_env = learnt.per_env.replace(rollout=after, lives=record.tracker.running)
+        per_env = learnt.per_env.replace(rollout=after, lives=played.tracker.running)
         return learnt.replace(per_env=per_env, key=key, iteration=state.iteration + 1), metrics
 
     def train_steps(
@@ -192,7 +192,7 @@ class Learner:
         self,
         state: TrainState,
         after: RolloutState,
-        record: Rollout,
+        played: Rollout,
         usable: jax.Array,
         keys: jax.Array,
         axis_name: str | None = None,
@@ -204,7 +204,7 @@ class Learner:
         Args:
             state: from before the rollout.
             after: the state that the rollout ended in.
-            record: of the rollout.
+            played: the rollout.
             usable: `()` bool, False to learn nothing from it.
             keys: one for each bank.
             axis_name: as in `train_step`.
@@ -221,7 +221,7 @@ class Learner:
         ):
             index = trainer.index
             bank = trainer.learn(
-                stacks[index], training, carry, record, after, usable, env_steps, keys[index],
+                stacks[index], training, carry, played, after, usable, env_steps, keys[index],
                 axis_name,
             )  # fmt: skip
             stacks[index] = bank.stack
@@ -238,7 +238,7 @@ class Learner:
         before: TrainState,
         state: TrainState,
         after: RolloutState,
-        record: Rollout,
+        played: Rollout,
         usable: jax.Array,
         axis_name: str | None,
     ) -> TrainState:
@@ -246,10 +246,10 @@ class Learner:
         # Then nothing that is drawn or logged depends on results, so no game is followed.
         if not self.rated:
             return state
-        pools, outcomes = self.players.pools, record.outcomes
-        games, played = league_results.track_games(state.per_env.games, outcomes)
+        pools, outcomes = self.players.pools, played.outcomes
+        running, games = league_results.track_games(state.per_env.games, outcomes)
         league = league_results.record_results(
-            state.population.league, pools, played, outcomes.episode_over, axis_name
+            state.population.league, pools, games, outcomes.episode_over, axis_name
         )
         # A slot that has died keeps its last player until it is born again, by another draw.
         playing = jnp.where(after.obs.alive, after.player, -1)
@@ -262,7 +262,7 @@ class Learner:
             Population(stacks, league),
             before.population,
         )
-        return state.replace(population=population, per_env=state.per_env.replace(games=games))
+        return state.replace(population=population, per_env=state.per_env.replace(games=running))
 
     def _init_lives(self, state: RolloutState, counted: jax.Array) -> RunningLives:
         # Which metrics an environment has is seen from a step, of which shapes are enough.

@@ -64,7 +64,7 @@ class Metrics(struct.PyTreeNode):
 def measure(
     players: Players,
     trainers: tuple[BankLearner, ...],
-    record: Rollout,
+    played: Rollout,
     reports: tuple[UpdateReport, ...],
     league: League,
     fault: Fault,
@@ -75,24 +75,24 @@ def measure(
     Args:
         players: who could play.
         trainers: of the banks that are trained.
-        record: of the rollout.
+        played: the rollout.
         reports: of the trainers.
         league: as it stands.
         fault: from `find_fault`.
         axis_name: of the devices that environments are spread over; reports, league and fault are
             those of all.
     """
-    num_policies, num_agents = len(players.policies), record.outcomes.reward.shape[-1]
-    lives, episode_over = count_lives(players, record.tracker), record.outcomes.episode_over
-    played = {
-        "decisions": _count_decisions(players, record),
-        "reward": record.tracker.reward.sum(0),
-        "reward_uncredited": record.tracker.uncredited.sum(0),
+    num_policies, num_agents = len(players.policies), played.outcomes.reward.shape[-1]
+    lives, episode_over = count_lives(players, played.tracker), played.outcomes.episode_over
+    counts = {
+        "decisions": _count_decisions(players, played),
+        "reward": played.tracker.reward.sum(0),
+        "reward_uncredited": played.tracker.uncredited.sum(0),
         "episodes": episode_over.sum(dtype=jnp.float32),
         "ticks": jnp.asarray(episode_over.size, jnp.float32),
     }
     # All sums in one exchange, since each costs a wait for the slowest device.
-    sums, played = all_sum((tuple(group.sums for group in lives), played), axis_name)
+    sums, counts = all_sum((tuple(group.sums for group in lives), counts), axis_name)
     minimum = all_min(tuple(group.minimum for group in lives), axis_name)
     maximum = all_max(tuple(group.maximum for group in lives), axis_name)
     agents, policies = map(Finished, sums, minimum, maximum)
@@ -100,13 +100,13 @@ def measure(
     return Metrics(
         agents=agents,
         policies=policies,
-        sums=Sums(**played, **learnt),
+        sums=Sums(**counts, **learnt),
         latest=latest,
         fault=fault,
     )
 
 
-def _count_decisions(players: Players, record: Rollout) -> jax.Array:
+def _count_decisions(players: Players, played: Rollout) -> jax.Array:
     """Count the decisions that every policy made, `[P]`."""
     count = jnp.zeros(len(players.policies))
     policy_of = np.array(players.policy_of)
@@ -115,13 +115,13 @@ def _count_decisions(players: Players, record: Rollout) -> jax.Array:
         policies = policy_of[first_player : first_player + num_players]
         return count + made @ (policies[:, None] == np.arange(count.size))
 
-    for bank, decisions in zip(players.banks, record.decisions, strict=True):
+    for bank, decisions in zip(players.banks, played.decisions, strict=True):
         members = jnp.arange(bank.network.num_members)
         mine = decisions.acted[..., None] & (decisions.member[..., None] == members)
         made = mine.sum((0, 1, 2), dtype=jnp.float32)
         count = add(count, made, bank.first_player, members.size)
     for player in range(players.first_script, players.num_players):
-        mine = record.outcomes.acted & (record.outcomes.player == player)
+        mine = played.outcomes.acted & (played.outcomes.player == player)
         count = add(count, mine.sum(dtype=jnp.float32)[None], player, 1)
     return count
 

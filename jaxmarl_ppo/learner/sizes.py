@@ -81,7 +81,7 @@ def micro_batch_blocks(
     most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
     size = np.arange(1, most + 1)
     # The cost is averaged over 32 equally likely numbers of blocks, taken to be normal.
-    share = 1.0 + spread * np.array(NormalDist().quantiles(32))
+    share = np.maximum(1.0 + spread * np.array(NormalDist().quantiles(32)), 0.0)
     num_blocks = np.ceil(blocks_per_minibatch * share)
     num_gradients = np.ceil(num_blocks[:, None] / size).mean(axis=0)
     return int(size[np.argmin(num_gradients * (size * block_size + ROWS_PER_GRADIENT))])

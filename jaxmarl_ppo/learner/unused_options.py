@@ -66,9 +66,8 @@ def _check_defaults(config: TrainConfig, mapping: PolicyMapping, specs: dict[str
         )
     trained = [spec for spec in specs.values() if isinstance(spec, PolicySpec) and spec.trainable]
     if config.default_ppo != PPOConfig() and all(spec.ppo is not None for spec in trained):
-        raise ValueError(
-            "default_ppo has no effect: every policy that is trained has a ppo of its own; drop it"
-        )
+        why = "every policy that is trained has a ppo of its own" if trained else "none is trained"
+        raise ValueError(f"default_ppo has no effect: {why}; drop it")
 
 
 def _check_agent_ids(

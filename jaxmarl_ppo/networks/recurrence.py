@@ -1,4 +1,4 @@
-"""Hold and reset of hidden state: the one place that decides when memory moves.
+"""Hold and reset of hidden state: the one place where memory moves.
 
 An agent's memory advances only at its own decisions, is held in between, and is zero at the first
 decision of a life. The rollout applies `advance` tick by tick; the update applies it along chunks

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.core import Observation
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import ScriptFn
@@ -57,6 +58,11 @@ class Players:
     def policies_at(self, player: jax.Array) -> jax.Array:
         """Look up the policies that players `[..., A]` belong to; -1 for none."""
         return jnp.array(self.policy_of)[player]
+
+    def seen(self, obs: Observation) -> Observation:
+        """Leave the state out of an observation if there is no critic that sees it."""
+        central = any(bank.interface.joint_width for bank in self.banks)
+        return obs if central else dataclasses.replace(obs, state=None)
 
     def able(self, slot: int) -> list[int]:
         """List the players that can hold a slot: networks that cover it, and all scripts."""

@@ -14,7 +14,7 @@ from flax import linen as nn
 from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.networks import recurrence
 from jaxmarl_ppo.networks.distributions import ActionDistribution
-from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, PolicyStack, PyTree
 
@@ -42,12 +42,14 @@ class StackedNetwork:
         return PolicyStack(
             params=params,
             obs_moments=(
-                normalise.init_moments(self.num_members, self.input_shape)
+                running_moments.init_moments(self.num_members, self.input_shape)
                 if self.normalise_observations
                 else None
             ),
             return_moments=(
-                normalise.init_moments(self.num_members, ()) if self.normalise_rewards else None
+                running_moments.init_moments(self.num_members, ())
+                if self.normalise_rewards
+                else None
             ),
         )
 
@@ -248,7 +250,7 @@ class StackedNetwork:
     def _standardise(self, policy: PolicyStack, inputs: jax.Array) -> jax.Array:
         if policy.obs_moments is None:
             return inputs
-        return normalise.standardise(policy.obs_moments, inputs)
+        return running_moments.standardise(policy.obs_moments, inputs)
 
 
 def _take_slots(x: jax.Array, slots: np.ndarray) -> jax.Array:

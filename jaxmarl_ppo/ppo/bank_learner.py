@@ -99,7 +99,7 @@ class BankLearner:
         stack: PolicyStack,
         training: BankTraining,
         carry: BankCarry,
-        record: Rollout,
+        played: Rollout,
         after: RolloutState,
         usable: jax.Array,
         env_steps: jax.Array,
@@ -112,7 +112,7 @@ class BankLearner:
             stack: all members before.
             training: what training keeps of them.
             carry: what the rollout before left open.
-            record: of the whole rollout.
+            played: the whole rollout.
             after: the state that the rollout ended in.
             usable: `()` bool, False if the rollout is not to be trained on.
             env_steps: `()`, how many were done before.
@@ -120,16 +120,16 @@ class BankLearner:
             axis_name: of the devices that environments are spread over.
         """
         hyperparams = training.hyperparams.at(env_steps)
-        decisions = record.decisions[self.index]
+        decisions = played.decisions[self.index]
         table = tabulate(carry.pending.decisions, decisions)
         params = self._credit_params(stack, hyperparams)
-        credit, opened = self._estimate(carry, record, after, params)
+        credit, opened = self._estimate(carry, played, after, params)
         member = table.column("member")
         trainable = table.column("acted") & credit.closed & usable & (member < self.num_trainable)
         mine = trainable[:, None] & (member[:, None] == jnp.arange(self.num_trainable))  # [R, K]
         blocks = self._pack(
             self._training_table(table, credit, trainable, axis_name),
-            record.start_hidden[self.index],
+            played.start_hidden[self.index],
         )
         own = self._trainable(stack)
         shape = self.update_shape
@@ -155,18 +155,18 @@ class BankLearner:
         return jax.tree.map(lambda x, y: jnp.concatenate([y, x[self.num_trainable :]]), stack, own)
 
     def _estimate(
-        self, carry: BankCarry, record: Rollout, after: RolloutState, params: CreditParams
+        self, carry: BankCarry, played: Rollout, after: RolloutState, params: CreditParams
     ) -> tuple[Credit, jax.Array]:
         """Credit the open decisions and the rollout's, see `advantages.estimate_credit`."""
         interface = self.bank.interface
         _, plays = self.bank.members(after.player)
         acts_next = interface.own(after.obs.agent_mask) & plays
-        end = rollout_end(interface.own(record.bootstrap_value), acts_next)
+        end = rollout_end(interface.own(played.bootstrap_value), acts_next)
         return estimate_credit(
             self.bank,
             carry.pending,
-            record.decisions[self.index],
-            record.outcomes,
+            played.decisions[self.index],
+            played.outcomes,
             params,
             end,
             self.discount_by_tick,

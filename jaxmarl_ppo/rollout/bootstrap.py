@@ -8,7 +8,7 @@ from jaxmarl_ppo.ops.grouping import invert
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.tile_sizes import envs_valued_at_once
-from jaxmarl_ppo.rollout.faults import INFINITE, NAN, health
+from jaxmarl_ppo.rollout.faults import INFINITE, NAN, health, health_of_state
 from jaxmarl_ppo.types import Population, RolloutState
 
 
@@ -30,7 +30,7 @@ def value_of(
     for bank, stack, hidden in zip(players.banks, population.banks, state.hidden, strict=True):
         response = ask(bank, stack, hidden, state, obs, wanted)
         total = bank.interface.spread(response.value, total, response.asked)
-    kind = health(obs.features)
+    kind = jnp.maximum(health(obs.features), health_of_state(players.seen(obs)))
     total = jnp.where(kind == INFINITE, jnp.inf, total)
     return jnp.where(kind == NAN, jnp.nan, total)
 

@@ -114,7 +114,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         agents=agents,
         policies=policies,
         reward=tracker.reward + outcome.reward,
-        uncredited=tracker.uncredited + jnp.where(outcome.credited, 0.0, outcome.reward),
+        uncredited=tracker.uncredited + jnp.where(outcome.has_decided, 0.0, outcome.reward),
     )
 
 

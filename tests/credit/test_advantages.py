@@ -263,7 +263,7 @@ def long_run(seed):
         alive=np.ones(shape, bool),
         acted=np.ones(shape, bool),
         player=np.zeros(shape, np.int32),
-        credited=np.ones(shape, bool),
+        has_decided=np.ones(shape, bool),
         episode_over=np.zeros((TOTAL, E), bool),
         metrics={},
     )

@@ -17,7 +17,7 @@ from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.ppo import update as ppo
 from jaxmarl_ppo.rollout.episode_stats import count_lives, start_tracking, track
-from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, find_fault
+from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, check_last, find_fault
 from jaxmarl_ppo.types import Outcomes, RunningLives
 
 TICKS, ENVS = 30, 4
@@ -141,7 +141,7 @@ def outcomes_of(reward, terminated, alive):
         alive=jnp.array(alive),
         acted=jnp.array(alive),
         player=jnp.zeros(shape, jnp.int32),
-        credited=jnp.ones(shape, bool),
+        has_decided=jnp.ones(shape, bool),
         episode_over=jnp.zeros(shape[:2], bool),
         metrics={},
     )
@@ -208,33 +208,37 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
         assert decisions[policy] == (outcomes.acted & mine).sum() > 0
 
 
+MASKS = ("action_mask", "agent_mask")
+
+
 def clean(num_steps, num_envs, num_agents):
-    """What environments showed and paid, and V of what they showed last: `[T, E, A, ...]`."""
+    """What environments showed and paid, `[T, E, A, ...]`, and what they showed last."""
     shape = (num_steps, num_envs, num_agents)
     yes = np.ones(shape, bool)
     return {
         "features": np.zeros((*shape, 2)),
+        "state": np.zeros((*shape[:2], 4)),
         "action_mask": np.ones((*shape, 3), bool),
         "agent_mask": ~yes,
         "reward": np.zeros(shape),
         "final_observation": np.zeros(shape),
-        "bootstrap_value": np.zeros(shape[1:]),
+        "last_features": np.zeros((*shape[1:], 2)),
+        "last_state": np.zeros((num_envs, 4)),
     }
 
 
 @quick_jit
 def find(seen, iteration):
+    def observation(features, state, action_mask, agent_mask):
+        return Observation(features, action_mask, jnp.ones_like(agent_mask), agent_mask, state)
+
     def one_tick(seen):
-        obs = Observation(
-            features=seen["features"],
-            action_mask=seen["action_mask"],
-            alive=jnp.ones_like(seen["agent_mask"]),
-            agent_mask=seen["agent_mask"],
-        )
+        obs = observation(*(seen[name] for name in ("features", "state", *MASKS)))
         return check(obs, seen["reward"], seen["final_observation"], max_actors=1)
 
-    bootstrap_value = seen.pop("bootstrap_value")
-    return find_fault(jax.vmap(one_tick)(seen), bootstrap_value, iteration)
+    last = [seen.pop(name) for name in ("last_features", "last_state")]
+    last_fault = check_last(observation(*last, *(seen[name][-1] for name in MASKS)))
+    return find_fault(jax.vmap(one_tick)(seen), last_fault, iteration)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -248,7 +252,7 @@ def test_a_fault_is_named_with_its_place(field, value):
     elif field == "agent_mask":
         seen[field][at] = seen[field][2, 1, 2] = True
     else:
-        seen[field][at] = value
+        seen[field][at if field != "state" else (2, 1, 3)] = value
     # Neither a later one must hide it, nor one of a later field beside it or in the same slot.
     seen["reward"][3, 0, 0] = seen["final_observation"][2, 0, 0] = np.nan
     if field != "final_observation":
@@ -259,17 +263,20 @@ def test_a_fault_is_named_with_its_place(field, value):
     assert fault.found
     place = tuple(int(x) for x in (fault.tick, fault.env, fault.agent))
     assert (FAULT_FIELDS[fault.field], place, int(fault.iteration)) == (field, at, 7)
-    if field in ("features", "reward"):
+    if field in ("features", "state", "reward"):
         assert bool(fault.is_nan) == math.isnan(value)
 
 
-def test_the_observation_after_the_last_tick_can_be_at_fault():
+@pytest.mark.parametrize(
+    ("field", "at", "agent"), [("features", (1, 2, 1), 2), ("state", (1, 3), 0)]
+)
+def test_the_observation_after_the_last_tick_can_be_at_fault(field, at, agent):
     seen = clean(4, 2, 3)
-    seen["bootstrap_value"][1, 2] = np.inf
+    seen[f"last_{field}"][at] = np.inf
     fault = find(seen, 0)
     assert fault.found
-    assert [int(x) for x in (fault.tick, fault.env, fault.agent)] == [4, 1, 2]
-    assert FAULT_FIELDS[fault.field] == "features"
+    assert [int(x) for x in (fault.tick, fault.env, fault.agent)] == [4, 1, agent]
+    assert FAULT_FIELDS[fault.field] == field
     assert not fault.is_nan
 
 

@@ -103,7 +103,7 @@ def test_memory_and_values_equal_an_explicit_loop(played):
                 close(d.log_prob[t], log_probs[chosen])
                 close(d.value[t], value)
                 new_life, decided = False, True
-            assert bool(o.credited[t]) == decided
+            assert bool(o.has_decided[t]) == decided
             if o.truncated[t]:
                 expected = apply(params, held if decided else zeros, final[t, e, a])[2]
                 close(o.final_value[t], expected)

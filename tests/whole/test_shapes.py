@@ -24,7 +24,7 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies import ask
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo import bank_learner, loss, minibatches, update
-from jaxmarl_ppo.rollout import act, faults, rollout, step, values
+from jaxmarl_ppo.rollout import act, bootstrap, faults, lives, rollout, step
 from jaxmarl_ppo.types import BankTraining, Decisions, Hyperparams, Schedule
 
 T, E = 7, 8
@@ -34,9 +34,9 @@ OF_THE_TRAINED = (
     loss.LossSums, advantages.CreditParams, minibatches.Blocks, minibatches.Selection,
 )  # fmt: skip
 DOORS = (
-    act.act, ask.ask, step.step, values.final_value, values.value_of, rollout.rollout,
-    faults.find_fault, decision_table.tabulate, advantages.rollout_end, advantages.own_timeline_gae,
-    advantages.estimate_credit,
+    act.act, ask.ask, step.step, lives.begin_lives, bootstrap.final_value, bootstrap.value_of,
+    rollout.rollout, faults.check, faults.check_last, faults.find_fault, decision_table.tabulate,
+    advantages.rollout_end, advantages.own_timeline_gae, advantages.estimate_credit,
     pending.nothing_pending, pending.open_decisions, minibatches.pack_rows, minibatches.pack_chunks,
     minibatches.shuffle, minibatches.select_minibatch, update.update, bank_learner.BankLearner.init,
     bank_learner.BankLearner.learn, league_results.record_results, metrics.measure, Learner.init,
