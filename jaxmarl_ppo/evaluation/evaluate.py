@@ -23,8 +23,9 @@ from jaxmarl_ppo.evaluation.episodes import (
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
 from jaxmarl_ppo.evaluation.statistics import mean_and_se
-from jaxmarl_ppo.evaluation.tables import CROSS_PLAY_FILE, plot_cross_play
+from jaxmarl_ppo.evaluation.tables import plot_cross_play
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.runs.files import CROSS_PLAY_FILE
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.types import Population, PyTree
 

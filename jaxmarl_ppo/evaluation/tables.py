@@ -12,8 +12,6 @@ from rich.table import Table
 from jaxmarl_ppo.evaluation.scenarios.base import Report
 from jaxmarl_ppo.evaluation.statistics import plus_minus
 
-CROSS_PLAY_FILE = "cross_play.png"
-
 
 def format_report(report: Report) -> str:
     """Write a report for people: the scenario's headline, then a table of the agents."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-CURVE_FILE = "curve.png"
 _MAX_LINES = 12
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from jaxmarl_ppo.config.as_json import dump_json
+from jaxmarl_ppo.runs.files import METRICS_FILE
 
-METRICS_FILE = "metrics.jsonl"
 # What differs between two runs of one configuration; all else is the same to the bit.
 WALL_CLOCK_FIELDS = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn, compile_run
@@ -24,9 +24,10 @@ from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly, wait_until_ready
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.runs import run_folder as checkpoint
-from jaxmarl_ppo.runs.curve import CURVE_FILE, plot_curve
+from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.curve import plot_curve
+from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import RunLog, peak_memory_mb
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.progress import Progress, make_progress
@@ -267,17 +268,17 @@ class Trainer:
 
     def _write_record(self, folder: Path) -> None:
         config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
-        record = checkpoint.run_record(self.env, self.env_params, config)
-        content = config_io.dump_json(record, indent=2) + "\n"
-        write_atomically(folder / checkpoint.CONFIG_FILE, content.encode())
+        record = run_folder.run_record(self.env, self.env_params, config)
+        content = as_json.dump_json(record, indent=2) + "\n"
+        write_atomically(folder / CONFIG_FILE, content.encode())
 
     def _claim_run_dir(self) -> Path:
-        return checkpoint.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
+        return run_folder.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
 
     def _make_progress(self, folder: Path) -> Progress:
         config = self.config
         title = (
-            f"{self.env.name} | {config_io.network_kind(config.default_policy.network)} | "
+            f"{self.env.name} | {as_json.network_kind(config.default_policy.network)} | "
             f"{config.num_envs} envs x {config.num_steps} ticks | "
             f"seed {config.seed} | {jax.default_backend()} | {folder}"
         )
@@ -292,7 +293,7 @@ class Trainer:
 
     @property
     def _name(self) -> str:
-        return f"{self.env.name}-{config_io.network_kind(self.config.default_policy.network)}"
+        return f"{self.env.name}-{as_json.network_kind(self.config.default_policy.network)}"
 
     def _env_steps(self, num_iterations: int) -> int:
         return num_iterations * self.config.num_envs * self.config.num_steps

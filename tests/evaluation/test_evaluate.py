@@ -33,9 +33,10 @@ from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import (
 from jaxmarl_ppo.evaluation.tables import format_report
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
+from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.policies.scripted import make_random_script
-from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.types import Moments
 
 MLP8, LSTM8 = MLP(hidden_sizes=(8,)), LSTM(hidden_sizes=(8,), lstm_size=8)
