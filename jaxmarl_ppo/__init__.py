@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
-    from jaxmarl_ppo.training.trainer import (
-        EnvironmentFault,
-        Trainer,
-        TrainingDiverged,
-        TrainResult,
-    )
+    from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+    from jaxmarl_ppo.training.trainer import Trainer, TrainResult
     from jaxmarl_ppo.types import TrainState
 
 __version__ = "0.1.0"
@@ -41,7 +37,7 @@ _MODULES = {
     "CNN": "networks.actor_critic",
     "Draw": "config.mapping",
     "Ensemble": "config.mapping",
-    "EnvironmentFault": "training.trainer",
+    "EnvironmentFault": "training.errors",
     "ExportedPolicy": "deploy.exported",
     "LSTM": "networks.actor_critic",
     "Learner": "learner.learner",
@@ -62,7 +58,7 @@ _MODULES = {
     "TrainResult": "training.trainer",
     "TrainState": "types",
     "Trainer": "training.trainer",
-    "TrainingDiverged": "training.trainer",
+    "TrainingDiverged": "training.errors",
     "cross_play": "evaluation.cross_play",
     "evaluate_policies": "evaluation.evaluate",
     "evaluate_run": "evaluation.evaluate",

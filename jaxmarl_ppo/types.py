@@ -18,7 +18,9 @@
 | `H` | width of memory |
 
 A bank keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
-are packed into blocks. `K` of what is trained counts the trainable members alone.
+are packed into blocks. `K` of what is trained counts the trainable members alone. `[...]` stands
+for the axes that the holder names: in `pending.decisions`, `[E, S]`, a field `[..., N]` is
+`[E, S, N]`. `tests/whole/test_shapes.py` holds what crosses folders to these comments.
 """
 
 from typing import Any
@@ -33,7 +35,7 @@ PyTree = Any
 
 
 class Decisions(struct.PyTreeNode):
-    """What agents of one bank saw and did; meaningful only where `acted`."""
+    """Decisions of one bank: what its agents saw and did; meaningful only where `acted`."""
 
     inputs: jax.Array  # [..., D] or [..., rows, cols, channels]: what the network was given
     action_mask: jax.Array  # [..., N] bool
@@ -44,11 +46,12 @@ class Decisions(struct.PyTreeNode):
     is_first: jax.Array  # [...] bool: the first decision of a life
     acted: jax.Array  # [...] bool: decided, by a member of this bank
     member: jax.Array  # [...] int: which member of the bank held the slot
-    slot: jax.Array | None = None  # [...] int: whose; None where every slot has a lane of its own
+    # [...] int: the slot that decided; None where every slot has a lane of its own.
+    slot: jax.Array | None = None
 
 
 class Outcomes(struct.PyTreeNode):
-    """What the environment answered on each tick."""
+    """Answers of the environments on each tick, and who held the slots during it."""
 
     reward: jax.Array  # [T, E, A]
     terminated: jax.Array  # [T, E, A] bool: edge
@@ -57,7 +60,7 @@ class Outcomes(struct.PyTreeNode):
     alive: jax.Array  # [T, E, A] bool: before the tick
     acted: jax.Array  # [T, E, A] bool
     player: jax.Array  # [T, E, A] int: who held the slot during the tick
-    credited: jax.Array  # [T, E, A] bool: the slot has decided in this life
+    has_decided: jax.Array  # [T, E, A] bool: the slot has decided in this life
     episode_over: jax.Array  # [T, E] bool
     metrics: dict[str, jax.Array]  # [T, E, A] each: the environment's own
 
@@ -66,28 +69,27 @@ class Pending(struct.PyTreeNode):
     """Decisions of one bank whose outcome was still open when a rollout ended."""
 
     decisions: Decisions  # [E, S]; `acted` tells where one is pending
-    reward: jax.Array  # [E, S]: earned since, discounted as the policy discounts
-    reward_sum: jax.Array  # [E, S]: earned since, undiscounted
-    ticks: jax.Array  # [E, S] int: passed since
+    reward: jax.Array  # [E, S]: earned since the decision, discounted as the policy discounts
+    reward_sum: jax.Array  # [E, S]: earned since the decision, undiscounted
+    ticks: jax.Array  # [E, S] int: ticks since the decision
 
 
 class RolloutState(struct.PyTreeNode):
-    """What one tick hands to the next: environments, who plays, and what they remember."""
+    """State between two ticks: environments, who plays, and what they remember."""
 
     env_state: PyTree  # [E, ...]
     obs: Observation  # [E, A, ...]
     hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves, or ()
     is_first: jax.Array  # [E, A] bool: the next decision is the first of a life
     player: jax.Array  # [E, A] int: who holds the slot, for the whole of a life
-    last_action: (
-        jax.Array
-    )  # [E, A] int or [E, A, N] float: of this life, meaningful unless `is_first`
-    last_reward: jax.Array  # [E, A]: earned since that action
+    # [E, A] int or [E, A, N] float: the latest of this life, meaningful unless `is_first`.
+    last_action: jax.Array
+    last_reward: jax.Array  # [E, A]: earned since `last_action`
     episode: jax.Array  # [E] int: episodes that the environment has ended
 
 
 class Moments(struct.PyTreeNode):
-    """Running mean and variance."""
+    """Running mean and variance of every policy of a bank."""
 
     count: jax.Array  # [K]
     mean: jax.Array  # [K, ...]
@@ -95,7 +97,7 @@ class Moments(struct.PyTreeNode):
 
 
 class PolicyStack(struct.PyTreeNode):
-    """All that belongs to the members of a bank: saved, snapshotted and frozen together."""
+    """Parameters and normalisers of a bank's members: saved, snapshotted and frozen together."""
 
     params: PyTree  # [K, ...] leaves
     obs_moments: Moments | None  # [K, D...]
@@ -110,7 +112,7 @@ class Hyperparams(struct.PyTreeNode):
     """
 
     learning_rate: Any  # a Schedule; after `at` [K]
-    entropy_coef: Any  # likewise a Schedule
+    entropy_coef: Any  # a Schedule; after `at` [K]
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
     clip_eps: jax.Array  # [K]
@@ -138,45 +140,48 @@ class Schedule(struct.PyTreeNode):
     values: jax.Array  # [K, points]
 
     def __call__(self, step: jax.Array) -> jax.Array:
-        """The value of every policy's schedule at `step`, shape `[K]`."""
+        """Interpolate every member's schedule at `step ()` environment steps, `[K]`."""
         if self.steps.shape[1] == 1:
             return self.values[:, 0]
         return jax.vmap(lambda x, y: jnp.interp(step, x, y))(self.steps, self.values)
 
 
 class EpisodeSums(struct.PyTreeNode):
-    """What adds up tick by tick until a life or an episode is over; see `rollout.episode_stats`."""
+    """Sums that grow tick by tick until a life or an episode is over.
 
-    returns: jax.Array  # [E, A]: undiscounted
-    lengths: jax.Array  # [E, A]: ticks alive
-    lives: jax.Array  # [E, A]: that have ended
-    metrics: dict[str, jax.Array]  # [E, A] each: the environment's own
+    `rollout.episode_stats` adds to them.
+    """
+
+    returns: jax.Array  # [...]: undiscounted
+    lengths: jax.Array  # [...]: ticks alive
+    lives: jax.Array  # [...]: that have ended
+    metrics: dict[str, jax.Array]  # [...] each: the environment's own
 
 
 class RunningLives(EpisodeSums):
-    """The lives that have not ended yet."""
+    """Sums over the lives that have not ended yet."""
 
-    counted: jax.Array  # [E, A] bool: False for lives that began before training did
+    counted: jax.Array  # [...] bool: False for lives that began before training did
 
 
 class RunningGames(struct.PyTreeNode):
     """The episodes that have not ended yet, as games between players."""
 
-    returns: jax.Array  # [E, A]
-    player: jax.Array  # [E, A] int: who held the slot first; -1 for nobody yet
-    mixed: jax.Array  # [E, A] bool: not to be counted, since several players held it
+    returns: jax.Array  # [...]
+    player: jax.Array  # [...] int: who held the slot first; -1 for nobody yet
+    mixed: jax.Array  # [...] bool: not to be counted, since several players held it
 
 
 class Pool(struct.PyTreeNode):
-    """Which snapshots of a policy there are; their parameters are rows of its bank."""
+    """The snapshots of a policy that a pool holds; their parameters are rows of its bank."""
 
     count: jax.Array  # () int: entries in use, from the first on
     oldest: jax.Array  # () int: the entry that the next snapshot replaces once all are in use
     waiting: jax.Array  # () bool: a snapshot is due, its place still plays
     added_at: jax.Array  # [size] int: the iteration of each entry
-    last_added: jax.Array  # () int: the iteration of the newest
+    last_added: jax.Array  # () int: the iteration of the newest entry
     wins: jax.Array  # (): score of the policy against snapshots since the newest was added
-    games: jax.Array  # (): the games behind it
+    games: jax.Array  # (): number of games that `wins` is from
 
 
 class League(struct.PyTreeNode):
@@ -189,32 +194,32 @@ class League(struct.PyTreeNode):
 
 
 class Population(struct.PyTreeNode):
-    """All that a run has learnt and that play depends on: what is saved."""
+    """All that a run has learnt and that play depends on; this is what is saved."""
 
     banks: tuple[PolicyStack, ...]  # per bank
     league: League
 
 
 class BankTraining(struct.PyTreeNode):
-    """What training keeps of a bank beside its policies."""
+    """State of a bank's training beside its policies."""
 
     opt_state: PyTree  # [K] or [K, W] leaves
     hyperparams: Hyperparams  # [K]
 
 
 class BankCarry(struct.PyTreeNode):
-    """What a bank that is trained hands from one rollout to the next."""
+    """State per slot that a bank which is trained hands from one rollout to the next."""
 
     pending: Pending  # [E, S]
     return_trace: jax.Array  # [E, S]: discounted rewards of decisions, for scaling
 
 
 class PerEnv(struct.PyTreeNode):
-    """All of a training state that belongs to single environments: spread over devices by `E`."""
+    """Part of a training state that belongs to single environments: spread over devices by `E`."""
 
     rollout: RolloutState
-    lives: RunningLives
-    games: RunningGames
+    lives: RunningLives  # [E, A]
+    games: RunningGames  # [E, A]
     banks: tuple[BankCarry, ...]  # per bank that is trained
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import jaxmarl_envs
 from jaxmarl_ppo import TrainConfig, Trainer, make_learner, preset, use_cpu_cores
-from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 EPISODES = 2048

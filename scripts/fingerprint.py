@@ -34,8 +34,8 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
+from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.evaluation.cross_play import cross_play
-from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 
 NOT_HASHED = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
 SMALL_MLP = PolicySpec(network=MLP(hidden_sizes=(16, 16)))
@@ -45,34 +45,26 @@ SHORT = PPOConfig(num_epochs=2, num_minibatches=2)
 Run = tuple[str, dict[str, Any], TrainConfig]
 
 
-def runs() -> dict[str, Run]:
-    """Environment, its arguments and configuration by name: every kind of thing there is."""
+def config(num_iterations: int, num_envs: int, num_steps: int, **kwargs: Any) -> TrainConfig:
+    """Make a small configuration of so many iterations, with other fields as given."""
+    kwargs = {"default_policy": SMALL_MLP, "default_ppo": SHORT, "num_devices": 1, **kwargs}
+    total = num_iterations * num_envs * num_steps
+    return TrainConfig(
+        total_env_steps=total, num_envs=num_envs, num_steps=num_steps, log_interval=2, **kwargs
+    )
 
-    def config(num_iterations: int, num_envs: int, num_steps: int, **kwargs: Any) -> TrainConfig:
-        kwargs = {"default_policy": SMALL_MLP, "default_ppo": SHORT, "num_devices": 1, **kwargs}
-        total = num_iterations * num_envs * num_steps
-        return TrainConfig(
-            total_env_steps=total, num_envs=num_envs, num_steps=num_steps, log_interval=2, **kwargs
-        )
 
+def self_play_runs() -> dict[str, Run]:
+    """List runs with mappings of policies to agents, ensembles and a league."""
     return {
         "per_agent": ("crypto", {}, config(4, 16, 16, mapping="per_agent", num_devices=2)),
         "ensemble": ("crypto", {}, config(4, 16, 16, mapping="ensemble:3")),
-        "normalised": (
-            "tic_tac_toe",
+        "lives": (
+            "flex_agents",
             {},
-            config(
-                4,
-                16,
-                16,
-                default_policy=PolicySpec(
-                    network=MLP(hidden_sizes=(16,), separate_critic=True),
-                    normalise_observations=True,
-                    normalise_rewards=True,
-                    central_critic=True,
-                ),
-            ),
+            config(4, 16, 16, mapping=Ensemble(2, weights=(0.7, 0.3), joint=True)),
         ),
+        "two_banks": ("multi_spaces", {}, config(3, 16, 8, mapping="ensemble:2")),
         "league": (
             "tic_tac_toe",
             {},
@@ -97,17 +89,12 @@ def runs() -> dict[str, Run]:
                 num_devices=2,
             ),
         ),
-        "cnn": (
-            "tic_tac_toe",
-            {"planes": True},
-            config(
-                3,
-                8,
-                8,
-                mapping="per_agent",
-                default_policy=PolicySpec(network=CNN(hidden_sizes=(16,), channels=(4,))),
-            ),
-        ),
+    }
+
+
+def memory_runs() -> dict[str, Run]:
+    """List runs with policies with memory, and what a policy sees."""
+    return {
         "one_tick": (
             "tic_tac_toe",
             {},
@@ -138,6 +125,43 @@ def runs() -> dict[str, Run]:
                 num_devices=2,
             ),
         ),
+        "continuous": (
+            "gymnax",
+            {"env_id": "Pendulum-v1", "num_agents": 2},
+            config(3, 8, 16, default_policy=PolicySpec(network=SMALL_LSTM, prev_action=True)),
+        ),
+        "cnn": (
+            "tic_tac_toe",
+            {"planes": True},
+            config(
+                3,
+                8,
+                8,
+                mapping="per_agent",
+                default_policy=PolicySpec(network=CNN(hidden_sizes=(16,), channels=(4,))),
+            ),
+        ),
+        "normalised": (
+            "tic_tac_toe",
+            {},
+            config(
+                4,
+                16,
+                16,
+                default_policy=PolicySpec(
+                    network=MLP(hidden_sizes=(16,), separate_critic=True),
+                    normalise_observations=True,
+                    normalise_rewards=True,
+                    central_critic=True,
+                ),
+            ),
+        ),
+    }
+
+
+def update_runs() -> dict[str, Run]:
+    """List runs with kinds of updates, alike for all policies or not."""
+    return {
         "unequal_ppo": (
             "asymmetric_play",
             {},
@@ -190,22 +214,11 @@ def runs() -> dict[str, Run]:
                 ),
             ),
         ),
-        "continuous": (
-            "gymnax",
-            {"env_id": "Pendulum-v1", "num_agents": 2},
-            config(3, 8, 16, default_policy=PolicySpec(network=SMALL_LSTM, prev_action=True)),
-        ),
-        "lives": (
-            "flex_agents",
-            {},
-            config(4, 16, 16, mapping=Ensemble(2, weights=(0.7, 0.3), joint=True)),
-        ),
-        "two_banks": ("multi_spaces", {}, config(3, 16, 8, mapping="ensemble:2")),
     }
 
 
 def fingerprint(run: Run, folder: Path) -> dict[str, str]:
-    """Hashes of one run: of what it learnt, logged and evaluated to."""
+    """Hash what one run learnt, logged and evaluated to."""
     name, env_kwargs, config = run
     env, params = jaxmarl_envs.make(name, **env_kwargs)
     trainer = Trainer(env, params, config, folder, progress=False)
@@ -226,13 +239,13 @@ def fingerprint(run: Run, folder: Path) -> dict[str, str]:
 
 
 def sort_key(leaf: Any) -> tuple[str, str]:
-    """An order of leaves that does not depend on where they stand in a tree."""
+    """Give leaves an order that does not depend on where they stand in a tree."""
     array = as_numpy(leaf)
     return f"{array.dtype}{array.shape}", hash_leaves([leaf])
 
 
 def hash_leaves(leaves: list[Any]) -> str:
-    """Of the bits of arrays."""
+    """Hash the bits of arrays, one after the other."""
     digest = hashlib.sha256()
     for leaf in leaves:
         array = as_numpy(leaf)
@@ -243,31 +256,31 @@ def hash_leaves(leaves: list[Any]) -> str:
 
 
 def as_numpy(leaf: Any) -> np.ndarray:
-    """An array, keys as their data."""
+    """Read an array; keys give their data."""
     if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
 def hash_text(data: Any) -> str:
-    """Of plain data; Python writes floats so that no bit is lost."""
+    """Hash plain data; Python writes floats so that no bit is lost."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def main() -> int:
-    """Compare or record."""
+    """Print the hashes of runs; record them or compare them with a record."""
+    runs = self_play_runs() | memory_runs() | update_runs()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--record", type=Path, help="write the hashes to this file")
     group.add_argument("--check", type=Path, help="compare with the hashes in this file")
-    parser.add_argument("--only", nargs="*", help="some of the runs")
+    parser.add_argument("--only", nargs="+", choices=runs, default=list(runs), help="some of them")
     options = parser.parse_args()
     use_cpu_cores(2)
-    chosen = {name: run for name, run in runs().items() if name in (options.only or runs())}
     found: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, run in chosen.items():
-            found[name] = fingerprint(run, Path(folder) / name)
+        for name in options.only:
+            found[name] = fingerprint(runs[name], Path(folder) / name)
             print(name, *(f"{part} {value}" for part, value in found[name].items()), flush=True)
     if options.record:
         options.record.write_text(json.dumps(found, indent=2) + "\n")

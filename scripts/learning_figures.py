@@ -20,7 +20,7 @@ from typing import Any
 
 import jaxmarl_envs
 from jaxmarl_ppo import PRESETS, Trainer, preset, use_cpu_cores
-from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, format_report
+from jaxmarl_ppo.evaluation import evaluate_policies, format_report
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.training.trainer import TrainResult
 

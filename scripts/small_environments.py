@@ -28,7 +28,7 @@ from jaxmarl_ppo import (
     preset,
     use_cpu_cores,
 )
-from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 EPISODES = 2048

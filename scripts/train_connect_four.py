@@ -34,10 +34,10 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
-from jaxmarl_ppo.evaluation.evaluate import play_episodes
+from jaxmarl_ppo.evaluation import play_episodes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.hardware import describe_hardware
-from jaxmarl_ppo.networks.actor_critic import dense
+from jaxmarl_ppo.networks.layers import dense
 from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import Population
 

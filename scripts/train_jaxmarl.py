@@ -29,7 +29,7 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
-from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 RECORD = Path(__file__).resolve().parent.parent / "benchmarks" / "learning-jaxmarl.json"

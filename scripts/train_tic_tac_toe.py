@@ -5,7 +5,7 @@ import dataclasses
 
 import jaxmarl_envs
 from jaxmarl_ppo import Trainer, preset, use_cpu_cores
-from jaxmarl_ppo.evaluation.evaluate import evaluate_run, format_report
+from jaxmarl_ppo.evaluation import evaluate_run, format_report
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ class Rooms:
         return len(self.place)
 
     def world(self, row: int, col: int, switched: Sequence[bool]) -> int:
-        """The number of a world; a ValueError if it cannot come about."""
+        """Find the number of a world; raise a ValueError if it cannot come about."""
         worlds = np.concatenate([self.positions[self.place], self.switched], axis=1).tolist()
         wanted = [row, col, *switched]
         if wanted not in worlds:
@@ -103,7 +103,7 @@ class Rooms:
         return worlds.index(wanted)
 
     def _explore(self, home: _World) -> tuple[list[_World], np.ndarray]:
-        """All worlds that come about from one, and `next_world`."""
+        """List all worlds that come about from one, and compute `next_world [S, 6]`."""
         worlds, number, next_world = [home], {home: 0}, []
         for world in worlds:  # which grows meanwhile
             after = [self._act(world, action) for action in range(STOP + 1)]
@@ -137,7 +137,7 @@ def _layout(num_rooms: int, room_rows: int, room_cols: int) -> tuple[str, ...]:
 
 
 def shortest_paths(next_state: np.ndarray) -> np.ndarray:
-    """Lengths of the shortest paths between all states: breadth-first search from all at once.
+    """Compute the lengths of shortest paths between all states, breadth first from all at once.
 
     Args:
         next_state: `[S, N]` int, the state after each action.
@@ -221,21 +221,21 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
 
     @property
     def default_params(self) -> PlayParams:
-        """Time for the longest of all shortest paths, and for Bob at least twice as much."""
+        """Give time for the longest of all shortest paths, and Bob at least twice as much."""
         longest = int(self.rooms.distance.max())
         return PlayParams(max_alice_steps=longest, max_steps=3 * longest)
 
     def horizon(self, params: PlayParams) -> int | jax.Array:
-        """Both turns together last at most `params.max_steps` ticks."""
+        """Bound both turns together by `params.max_steps` ticks."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: PlayParams) -> Box:
-        """Two worlds and the time, for both."""
+        """Give the space of two worlds and the time, the same for both."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (2 * self._features.shape[1] + _NUM_TIMES,))
 
     def action_space(self, agent: str, params: PlayParams) -> Discrete:
-        """Four moves and toggling; Alice can also stop."""
+        """Give Bob four moves and toggling, and Alice stopping too."""
         return Discrete((STOP + 1, STOP)[self.agent_index(agent)])
 
     def reset_env(self, key: jax.Array, params: PlayParams) -> tuple[Observation, PlayState]:
@@ -255,7 +255,7 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
     def step_env(
         self, key: jax.Array, state: PlayState, action: jax.Array, params: PlayParams
     ) -> StepResult[PlayState]:
-        """The one whose turn it is acts; nothing is left to chance. What is over stays as it is."""
+        """Let the one whose turn it is act; `action` is `[2]` int. What is over stays as it is."""
         del key
         after, hands_over = self._act(state, action, params)
         solved = after.bobs_turn & (after.world == after.goal)
@@ -281,7 +281,7 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
     def _act(
         self, state: PlayState, action: jax.Array, params: PlayParams
     ) -> tuple[PlayState, jax.Array]:
-        """The state after an action of an episode in progress, and whether Alice's turn ends."""
+        """Compute the state after an action of a running episode, and whether Alice's turn ends."""
         alices = ~state.bobs_turn
         chosen = jnp.where(alices, action[ALICE], action[BOB])
         world = jnp.asarray(self.rooms.next_world)[state.world, chosen]
@@ -327,7 +327,7 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
 
 
 def _for_both(value: jax.Array) -> jax.Array:
-    """A scalar for each agent, `[A]`."""
+    """Repeat a scalar for each agent, `[A]`."""
     return jnp.broadcast_to(value, (2,))
 
 

@@ -3,7 +3,7 @@
 An environment is a set of pure functions over a fixed axis of agent slots. Who acts, who lives and
 which actions are legal are masks on that axis, so turn-taking, partial actions, death and late
 joining need no dynamic shapes. Letters: `A` agent slots, `N` actions (or action dimensions),
-`E` parallel environments.
+`G` numbers of a state for critics, `E` parallel environments.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,26 +62,26 @@ class MultiAgentEnv(Generic[State, Params]):
 
     @property
     def num_agents(self) -> int:
-        """`A`, the number of slots."""
+        """Count the agent slots, `A`."""
         return len(self.agents)
 
     @property
     def max_actors(self) -> int:
-        """How many slots can have `agent_mask` True at one tick; override where it is below `A`."""
+        """Bound the slots with `agent_mask` True at one tick; override where it is below `A`."""
         return self.num_agents
 
     @property
     def baselines(self) -> Mapping[str, Callable[[State, Observation, Params, jax.Array], Any]]:
-        """Scripted policies by name: `(state, obs, params, key)` to an action for every slot."""
+        """Give scripted policies by name: `(state, obs, params, key)` to every slot's action."""
         return {}
 
     @property
     def default_params(self) -> Params:
-        """Numeric parameters; leaves of a pytree, so changing them never recompiles."""
+        """Give default numeric parameters, leaves of a pytree: changing them never recompiles."""
         raise NotImplementedError
 
     def reset_env(self, key: jax.Array, params: Params) -> tuple[Observation, State]:
-        """Begin an episode."""
+        """Begin an episode and return its first observation and state."""
         raise NotImplementedError
 
     def step_env(
@@ -100,15 +100,15 @@ class MultiAgentEnv(Generic[State, Params]):
         raise NotImplementedError
 
     def observation_space(self, agent: str, params: Params) -> Box:
-        """The agent's own, unpadded observation space; of equal rank for all agents."""
+        """Give the agent's own, unpadded observation space; of equal rank for all agents."""
         raise NotImplementedError
 
     def action_space(self, agent: str, params: Params) -> Space:
-        """The agent's own, unpadded action space; a Box has finite bounds."""
+        """Give the agent's own, unpadded action space; a Box has finite bounds."""
         raise NotImplementedError
 
     def horizon(self, params: Params) -> int | jax.Array | None:
-        """The most ticks that an episode can last, or None where there is no bound."""
+        """Give the most ticks that an episode can last, or None where there is no bound."""
         return None
 
     def reset(self, key: jax.Array, params: Params | None = None) -> tuple[Observation, State]:
@@ -137,7 +137,7 @@ class MultiAgentEnv(Generic[State, Params]):
     def step_batch(
         self, keys: jax.Array, state: State, action: jax.Array, params: Params
     ) -> StepResult[State]:
-        """`vmap(step)` over a leading axis `E` of keys, states and actions, to the bit.
+        """Step as `vmap(step)` over a leading axis `E` of keys, states and actions, to the bit.
 
         Resets are computed only on the ticks on which at least one episode is over.
         """
@@ -163,7 +163,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return obs, state, reward, terminated, truncated, info
 
     def agent_index(self, agent: str) -> int:
-        """Slot of the named agent."""
+        """Find the slot of the named agent."""
         if agent not in self.agents:
             raise ValueError(
                 f"unknown agent {agent!r} in {self.name!r}: the agents are {', '.join(self.agents)}"
@@ -171,7 +171,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return self.agents.index(agent)
 
     def action_spaces(self, params: Params) -> Mapping[str, Space]:
-        """Every agent's action space, by name; all are discrete or all are continuous."""
+        """Give every agent's action space by name; all are discrete or all are continuous."""
         spaces = {agent: self.action_space(agent, params) for agent in self.agents}
         kinds = {agent: type(space).__name__ for agent, space in spaces.items()}
         if len(set(kinds.values())) > 1:
@@ -182,11 +182,11 @@ class MultiAgentEnv(Generic[State, Params]):
         return spaces
 
     def is_continuous(self, params: Params) -> bool:
-        """Whether the agents' actions are real vectors."""
+        """Tell whether the agents' actions are real vectors."""
         return isinstance(next(iter(self.action_spaces(params).values())), Box)
 
     def action_width(self, params: Params) -> int:
-        """`N`: the largest action count, or the largest number of action dimensions."""
+        """Compute `N`: the largest action count, or the largest number of action dimensions."""
         spaces = self.action_spaces(params).values()
         return max(space.n if isinstance(space, Discrete) else space.size for space in spaces)
 

@@ -72,19 +72,19 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
 
     @property
     def default_params(self) -> CryptoParams:
-        """25 ticks."""
+        """Set the length of an episode to 25 ticks."""
         return CryptoParams()
 
     def horizon(self, params: CryptoParams) -> int | jax.Array:
-        """Every episode lasts `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` ticks."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: CryptoParams) -> Box:
-        """Eve: Alice's words (4). Bob: key, Alice's words (8). Alice: goal, key (8)."""
+        """Give Eve's space (4: Alice's words), Bob's (8: key, words), Alice's (8: goal, key)."""
         return Box(0.0, 1.0, (_WIDTHS[self.agent_index(agent)],))
 
     def action_space(self, agent: str, params: CryptoParams) -> Space:
-        """An utterance: one of 4 symbols, or 4 numbers between 0 and 1."""
+        """Give the space of an utterance: one of 4 symbols, or 4 numbers between 0 and 1."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (NUM_SYMBOLS,)) if self.continuous_actions else Discrete(NUM_SYMBOLS)
 
@@ -99,7 +99,7 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
     def step_env(
         self, key: jax.Array, state: CryptoState, action: jax.Array, params: CryptoParams
     ) -> StepResult[CryptoState]:
-        """All speak at once; `action` is `[3]` int or `[3, 4]` float."""
+        """Let all speak at once; `action` is `[3]` int or `[3, 4]` float."""
         if self.continuous_actions:
             utterance = action.astype(jnp.float32)
         else:
@@ -135,7 +135,7 @@ def _observe(state: CryptoState, alive: jax.Array) -> Observation:
 
 
 def _reads_right(utterance: jax.Array, goal: jax.Array) -> jax.Array:
-    """Whether each utterance `[A, 4]` is nearer to `goal` `[4]` than to the other one."""
+    """Tell whether each utterance `[A, 4]` is nearer to `goal [4]` than to the other one."""
     # Both goals are unit vectors, so the nearer one is the one with the larger dot product.
     # Of indices 0 and 1 the sign is +1 for the goal and -1 for the other; the rest is 0.
     sign = jnp.where(jnp.arange(NUM_SYMBOLS) < 2, 2.0 * goal - 1.0, 0.0)
@@ -143,5 +143,5 @@ def _reads_right(utterance: jax.Array, goal: jax.Array) -> jax.Array:
 
 
 def _total(x: jax.Array) -> jax.Array:
-    """Sum over symbols, `[..., 4]`; as plain additions, for a short reduction is slow on a CPU."""
+    """Sum `x [..., 4]` over symbols by plain additions, as a short reduction is slow on a CPU."""
     return sum((x[..., i] for i in range(1, NUM_SYMBOLS)), start=x[..., 0])

@@ -71,7 +71,7 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
             valid ones.
     """
     if name not in all_names():
-        close = difflib.get_close_matches(name, all_names(), n=1)
+        close = difflib.get_close_matches(str(name), all_names(), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         valid = ", ".join(all_names())
         raise ValueError(f"unknown environment {name!r}; {hint}valid names: {valid}")

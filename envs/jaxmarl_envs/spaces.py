@@ -21,7 +21,7 @@ class Discrete:
             raise ValueError(f"Discrete(n={self.n}): n must be at least 1")
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draw uniformly, shape `()`."""
+        """Draw an element uniformly, of shape `()`."""
         return jax.random.randint(key, (), 0, self.n)
 
     def contains(self, x: jax.Array) -> jax.Array:
@@ -44,11 +44,11 @@ class Box:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Count the elements of an array in the space."""
         return math.prod(self.shape)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draw uniformly, of `shape`; the bounds must be finite."""
+        """Draw an array of `shape` uniformly; the bounds must be finite."""
         return jax.random.uniform(key, self.shape, minval=self.low, maxval=self.high)
 
     def contains(self, x: jax.Array) -> jax.Array:

@@ -81,7 +81,7 @@ _hash = jax.jit(threefry_rounds)
 
 
 def _hash_places(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-    """The hash of the place, of 64 bits, of every entry of an array of this shape."""
+    """Hash the place of every entry of an array of `shape`, 64 bits, by `key [2]` uint32."""
     size = math.prod(shape)
     # In an exported function the size may be a symbol.
     if isinstance(size, int) and size > 2**32:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_ppo.bench.peers import time_calls
+from jaxmarl_ppo.bench.timing import time_calls
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.agent_interface import make_agent_interface
 from jaxmarl_ppo.policies.bank import Bank

@@ -8,65 +8,28 @@ tic-tac-toe one move, of crypto one action of each of the three.
 """
 
 import importlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxmarl_envs
-from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.devices.sharding import BY_ENV, Devices
-from jaxmarl_ppo.machine.cores import even_share
-from jaxmarl_ppo.policies.scripted import make_random_script
-from jaxmarl_ppo.types import PyTree
+from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_ticks, random_play
+from jaxmarl_ppo.bench.timing import Call, Timing, time_in_turn
 
 NUM_ENVS = 8192
 # Ours to which no other package has a like.
 ALONE = ("shuttle_grid",)
 
-Call = Callable[[], Any]
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of several runs."""
-
-    median: float
-    min: float
-    max: float
-
-    @classmethod
-    def of(cls, seconds: Sequence[float]) -> "Timing":
-        """What these runs took."""
-        return cls(float(np.median(seconds)), min(seconds), max(seconds))
-
-    def rate(self, count: float) -> dict[str, float]:
-        """`count` per second, the fastest run giving `max`."""
-        return {"median": count / self.median, "min": count / self.max, "max": count / self.min}
-
-
-class Share(NamedTuple):
-    """How environments are spread."""
-
-    num_devices: int
-    num_envs: int  # on each of them
-
-    @classmethod
-    def of(cls, num_envs: int) -> "Share":
-        """Over as many devices as they can be shared out to evenly."""
-        num_devices = even_share(num_envs, jax.local_device_count())
-        return cls(num_devices, num_envs // num_devices)
-
 
 @dataclass(frozen=True)
 class Peer:
-    """Another package, a game of it and our own version of the game.
+    """Describes another package, a game of it and our own version of the game.
 
     Attributes:
         game: its name over there.
@@ -123,7 +86,7 @@ def compare(
 
 
 def _split(names: Sequence[str]) -> list[str]:
-    """Every package once."""
+    """Split names at commas and keep every package once."""
     split = [part.strip() for name in names for part in name.split(",") if part.strip()]
     if not split:
         raise ValueError(f"--compare needs at least one package; valid: {', '.join(PEERS)}")
@@ -134,7 +97,7 @@ def _split(names: Sequence[str]) -> list[str]:
 
 
 def _load(name: str) -> ModuleType:
-    """Import a package."""
+    """Import a package, or say how it is installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -166,120 +129,19 @@ def _time_pair(
     }
 
 
-def time_env(
-    env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int, repeats: int
-) -> Timing:
-    """`num_steps` ticks of random legal actions, with observation and reset."""
-    return time_calls(random_play(env, env_params, share, num_steps), repeats)
-
-
-def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int) -> Call:
-    """A call that plays random legal actions, with observation and reset."""
-    script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
-    continuous = env.is_continuous(env_params)
-
-    def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
-        obs, state = carry
-        key_act, key_env = jax.random.split(key)
-        if continuous:
-            action = script(state, obs, env_params, jax.random.split(key_act, share.num_envs))
-        else:
-            action = _draw(key_act, obs.action_mask)
-        keys = jax.random.split(key_env, share.num_envs)
-        obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
-        return (obs, state), reward.sum()
-
-    def begin(keys: jax.Array) -> tuple[Any, Any]:
-        return jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
-
-    return play_ticks(begin, tick, share, num_steps)
-
-
-def play_ticks(
-    begin: Callable[[jax.Array], Any],
-    tick: Callable[[Any, jax.Array], tuple[Any, jax.Array]],
-    share: Share,
-    num_steps: int,
-) -> Call:
-    """A call that takes `num_steps` ticks, compiled.
-
-    Args:
-        begin: from a key for each of a device's environments to what the first tick begins with, of
-            which every leaf has their axis; at the calls episodes are under way.
-        tick: from what is carried along and a key to what is carried on and the sum of all rewards.
-        share: how environments are spread.
-        num_steps: how many.
-    """
-
-    def play_own(carry: Any, keys: jax.Array, axis_name: str | None) -> tuple[Any, jax.Array]:
-        del axis_name  # devices have nothing to tell each other
-        carry, rewards = jax.lax.scan(tick, carry, jax.random.split(keys[0], num_steps))
-        return carry, rewards.sum()[None]
-
-    def begin_own(keys: jax.Array, axis_name: str | None) -> Any:
-        del axis_name
-        return begin(keys)
-
-    devices = Devices(share.num_devices)
-    start = devices.jit(begin_own, (BY_ENV,), BY_ENV)
-    play = devices.jit(play_own, (BY_ENV, BY_ENV), (BY_ENV, BY_ENV))
-    carry = start(jax.random.split(jax.random.key(0), share.num_devices * share.num_envs))
-    first, second = jax.random.split(jax.random.key(1), (2, share.num_devices))
-    carry = play(carry, first)[0]
-    return lambda: play(carry, second)
-
-
-def time_calls(call: Call, repeats: int, warm_up: int = 1) -> Timing:
-    """Wall-clock seconds of a call, whose result is waited for; the first ones are left out."""
-    return Timing.of(time_in_turn([call], repeats, warm_up)[0])
-
-
-def time_in_turn(calls: Sequence[Call], repeats: int, warm_up: int = 1) -> list[list[float]]:
-    """Wall-clock seconds of several calls that take turns, so that a change of speed meets all.
-
-    Args:
-        calls: what to run; every result is waited for.
-        repeats: rounds that are timed.
-        warm_up: rounds before them that are not.
-
-    Returns:
-        For every call its seconds, round by round.
-    """
-    seconds: list[list[float]] = [[] for _ in calls]
-    for round_index in range(warm_up + repeats):
-        for call, own in zip(calls, seconds, strict=True):
-            started = time.perf_counter()
-            jax.block_until_ready(call())
-            if round_index >= warm_up:
-                own.append(time.perf_counter() - started)
-    return seconds
-
-
 def _play_ours(name: str, env_kwargs: Mapping[str, Any], share: Share, num_steps: int) -> Call:
     return random_play(*jaxmarl_envs.make(name, **env_kwargs), share, num_steps)
 
 
-def _draw(key: jax.Array, action_mask: jax.Array) -> jax.Array:
-    """Uniform over the legal actions of `action_mask [..., N]`.
-
-    One random number per row, since a draw for every action would cost more than a small game.
-    """
-    num_actions = action_mask.shape[-1]
-    # A running count by a product: a cumulative sum is a loop on a CPU.
-    legal_so_far = action_mask.astype(jnp.float32) @ np.triu(np.ones((num_actions, num_actions)))
-    chosen = jax.random.uniform(key, action_mask.shape[:-1]) * legal_so_far[..., -1]
-    return (legal_so_far <= chosen[..., None]).sum(axis=-1, dtype=jnp.int32)
-
-
 def _play_pgx(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
-    """A step of pgx observes; its own wrapper resets."""
+    """Make a call that plays pgx, whose steps observe and whose own wrapper resets."""
     auto_reset = importlib.import_module("pgx.experimental").auto_reset
     env = module.make(game)
     step = jax.vmap(auto_reset(env.step, env.init))
 
     def tick(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
-        action = _draw(key_act, state.legal_action_mask)
+        action = draw_legal(key_act, state.legal_action_mask)
         state = step(state, action, jax.random.split(key_env, share.num_envs))
         return state, state.rewards.sum()
 
@@ -287,14 +149,14 @@ def _play_pgx(module: ModuleType, game: str, share: Share, num_steps: int) -> Ca
 
 
 def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
-    """All actions of the game are legal, and all agents have the same number of them."""
+    """Make a call that plays JaxMARL; all actions are legal, and every agent has as many."""
     env = module.make(game)
     width = env.action_space(env.agents[0]).n
     legal = jnp.ones((share.num_envs, env.num_agents, width), bool)
 
     def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
-        drawn = _draw(key_act, legal)
+        drawn = draw_legal(key_act, legal)
         action = {agent: drawn[:, i] for i, agent in enumerate(env.agents)}
         keys = jax.random.split(key_env, share.num_envs)
         obs, state, reward, *_ = jax.vmap(env.step)(keys, carry[1], action)
@@ -304,14 +166,14 @@ def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -
 
 
 def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
-    """A step of gymnax resets by itself; all actions are legal."""
+    """Make a call that plays gymnax, whose steps reset by themselves; all actions are legal."""
     env, env_params = module.make(game)
     legal = jnp.ones((share.num_envs, env.action_space(env_params).n), bool)
     step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
 
     def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
-        action = _draw(key_act, legal)
+        action = draw_legal(key_act, legal)
         keys = jax.random.split(key_env, share.num_envs)
         obs, state, reward, *_ = step(keys, carry[1], action, env_params)
         return (obs, state), reward.sum()

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_ppo.bench.peers import Timing, time_in_turn
+from jaxmarl_ppo.bench.timing import Timing, time_in_turn
 from jaxmarl_ppo.bench.training import WARM_UP_STEPS, TrainingSteps
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.devices.sharding import Devices
@@ -26,7 +26,7 @@ _MIN_SPAN = 10.0
 
 @dataclass(frozen=True)
 class Sweep:
-    """Workloads that differ in one quantity.
+    """Holds workloads that differ in one quantity.
 
     Attributes:
         name: what it is called in the results.
@@ -113,13 +113,13 @@ def scaling(sweeps: Sequence[Sweep] = SWEEPS, repeats: int = 5) -> dict[str, Any
 
 
 def growth(points: Sequence[dict[str, Any]], cost: str) -> float:
-    """The greatest cost of some points over the least, whichever of them comes first."""
+    """Divide the greatest cost of some points by the least, whichever of them comes first."""
     costs = [point[cost] for point in points]
     return max(costs) / min(costs)
 
 
 def _measure(sweep: Sweep, repeats: int) -> list[dict[str, Any]]:
-    """The points of a sweep, which take turns; the update is what a step without epochs lacks."""
+    """Time the points of a sweep in turn; the update is what a step without epochs lacks."""
     steps: list[TrainingSteps] = []
     workloads = [sweep.workload(value) for value in sweep.values]
     for workload in workloads:

@@ -21,7 +21,8 @@ import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.bench.flops import matmul_gflops, step_flops
-from jaxmarl_ppo.bench.peers import Share, time_calls, time_env
+from jaxmarl_ppo.bench.stepping import Share, time_env
+from jaxmarl_ppo.bench.timing import time_calls
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.sharding import (
@@ -80,7 +81,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
 def _measure_here(
     learner: Learner, env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, repeats: int
 ) -> dict[str, Any]:
-    """What `measure` takes in this process."""
+    """Measure what can be measured in this process."""
     devices = Devices(learner.num_devices)
     state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     machine = [matmul_gflops(learner)]
@@ -122,7 +123,7 @@ def _measure_here(
 def training_parts(
     learner: Learner, devices: Devices, state: TrainState
 ) -> dict[str, Callable[[], Any]]:
-    """The halves of a training step, each compiled by itself: calls that run them.
+    """Make calls that run the halves of a training step, each compiled by itself.
 
     `advantages` is `learn` without any epochs, so the difference of the two is the update.
     """
@@ -133,16 +134,16 @@ def training_parts(
         return learner.play(state, split_key(key, 1, axis_name)[1][0])
 
     key, specs = jax.random.key(1), state_specs()
-    record_specs = (BY_ENV, rollout_specs())
-    play = devices.jit(play_own, (specs, SAME), record_specs)
-    after, record = play(state, key)
-    learn = devices.jit(learner.learn, (specs, *record_specs, SAME, SAME), (specs, SAME))
+    played_specs = (BY_ENV, rollout_specs())
+    play = devices.jit(play_own, (specs, SAME), played_specs)
+    after, played = play(state, key)
+    learn = devices.jit(learner.learn, (specs, *played_specs, SAME, SAME), (specs, SAME))
     idle = _without_epochs(state)
     usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.players.banks))
     return {
         "rollout": lambda: play(state, key),
-        "learn": lambda: learn(state, after, record, usable, keys),
-        "advantages": lambda: learn(idle, after, record, usable, keys),
+        "learn": lambda: learn(state, after, played, usable, keys),
+        "advantages": lambda: learn(idle, after, played, usable, keys),
     }
 
 
@@ -157,7 +158,7 @@ def _without_epochs(state: TrainState) -> TrainState:
 
 
 class TrainingSteps:
-    """Training steps one after the other, one at each call, and what they did.
+    """Takes training steps, one at each call, and keeps account of what they did.
 
     Args:
         learner: whose steps.
@@ -179,14 +180,14 @@ class TrainingSteps:
         return self._state
 
     def without_epochs(self) -> "TrainingSteps":
-        """The same program from the same state, but without any epochs: all but the update."""
+        """Make a copy that starts from the same state and does all but the update: no epochs."""
         other = copy.copy(self)
         other._state = jax.tree.map(jnp.copy, _without_epochs(self._state))
         other._sums = []
         return other
 
     def work(self, num_steps: int) -> tuple[float, float]:
-        """Decisions and floating-point operations of one step, medians of the last `num_steps`."""
+        """Return decisions and FLOPs of one step, as medians over the last `num_steps`."""
         last = self._sums[-num_steps:]
         decisions = [float(sums.decisions.sum()) for sums in last]
         flops = [step_flops(self._learner, sums.decisions, sums.trained) for sums in last]
@@ -194,7 +195,7 @@ class TrainingSteps:
 
 
 def measure_startup(workload: Workload) -> dict[str, float]:
-    """A fresh process up to its first update, without and with a full compilation cache.
+    """Time fresh processes up to the first update, without and with a full compilation cache.
 
     Returns:
         `import_s` of the trainer beyond that of jax; `compile_s`, tracing included;

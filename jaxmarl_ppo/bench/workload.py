@@ -15,7 +15,7 @@ from jaxmarl_ppo.types import PyTree
 
 @dataclass(frozen=True)
 class Workload:
-    """What is to be measured.
+    """Describes what is to be measured.
 
     Attributes:
         env: name of the environment.
@@ -44,7 +44,7 @@ class Workload:
     num_devices: int | None = None
 
     def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
-        """The environment, its parameters and the configuration of a run.
+        """Make the environment, its parameters and the configuration of a run.
 
         Raises:
             ValueError: what is unknown or does not fit together.

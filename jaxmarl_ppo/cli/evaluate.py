@@ -40,7 +40,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     run_dir = session.existing_run(options.run_dir, prog)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
-    from jaxmarl_ppo.evaluation.evaluate import evaluate_run, format_report
+    from jaxmarl_ppo.evaluation import evaluate_run, format_report
 
     report = evaluate_run(
         run_dir,

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import difflib
 import functools
-import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 Options = TypeVar("Options")
 HELP = {"-h", "--help"}
+_QUIET: dict[str, Any] = {"add_help": False, "console_outputs": False}
 # A flag that is set, unset (`--no-...`), or left to us.
 Switch = DisallowNone[bool | None]
 RunDir = Annotated[
@@ -55,16 +55,15 @@ def parse(
         read = functools.partial(read, default=default)
     if helps and HELP & set(args):
         read(args=["--help"])
+    args = [arg for arg in args if arg not in HELP]
     try:
-        options, unknown = read(
-            args=args, return_unknown_args=True, add_help=False, console_outputs=False
-        )
+        options, unknown = read(args=args, return_unknown_args=True, **_QUIET)
     except SystemExit:
-        raise ValueError(_without_value(args, cls, prog)) from None
-    _refuse_unknown([arg for arg in unknown if arg not in HELP], cls, prog)
-    for name, value in _values(options):
+        raise ValueError(f"{_without_value(read, args)} needs a value; see {prog} --help") from None
+    _refuse_unknown(unknown, options, prog)
+    for (name, *_), value in _values(options):
         if isinstance(value, Unread):
-            raise ValueError(f"{flag(name)}: {value.message}")
+            raise ValueError(f"{name}: {value.message}")
     return options
 
 
@@ -157,7 +156,7 @@ def _rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
             return text
 
         return reader(read, f"{{{','.join(words)}}}", many=many, optional=optional)
-    if kind not in _READERS or info._primitive_spec is not None:
+    if kind not in _READERS:
         return None
     return reader(*_READERS[kind], many=many, optional=optional)
 
@@ -168,40 +167,31 @@ def _registry() -> ConstructorRegistry:
     return registry
 
 
-def _values(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """List options and their values by name, nested ones with a dot."""
+def _values(options: Any, prefix: str = "") -> Iterator[tuple[list[str], Any]]:
+    """List every option as it can be typed, nested ones with a dot, and its value."""
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(field.type):
             yield from _values(value, f"{prefix}{field.name}.")
-        else:
-            yield prefix + field.name, value
-
-
-def _known(cls: Any, prefix: str = "") -> Iterator[tuple[str, bool]]:
-    """List options as they are typed, and whether they take no value."""
-    for field in dataclasses.fields(cls):
-        if dataclasses.is_dataclass(field.type):
-            yield from _known(field.type, f"{prefix}{field.name}.")
             continue
-        is_switch = field.type in (bool, Switch)
-        yield flag(prefix + field.name), is_switch
-        if is_switch:
-            yield flag(f"{prefix}no_{field.name}"), True
+        names = [field.name, f"no_{field.name}"] if field.type in (bool, Switch) else [field.name]
+        yield [flag(prefix + name) for name in names], value
 
 
-def _without_value(args: Sequence[str], cls: Any, prog: str) -> str:
-    switches = {name for name, is_switch in _known(cls) if is_switch}
-    for arg, after in itertools.pairwise([*args, "--"]):
-        if arg.startswith("--") and after.startswith("--") and arg not in switches:
-            return f"{arg} needs a value; see {prog} --help"
-    return f"cannot read {' '.join(args)!r}; see {prog} --help"
+def _without_value(read: Callable[..., Any], args: Sequence[str]) -> str:
+    """Find the option that lacks its value, the one where what can be read ends."""
+    for end in reversed(range(1, len(args))):
+        with contextlib.suppress(SystemExit):
+            read(args=args[:end], return_unknown_args=True, **_QUIET)
+            return args[end]
+    return args[0]
 
 
-def _refuse_unknown(unknown: Sequence[str], cls: Any, prog: str) -> None:
+def _refuse_unknown(unknown: Sequence[str], options: Any, prog: str) -> None:
     named = [arg.partition("=")[0] for arg in unknown if arg.startswith("-")]
     if named:
-        close = difflib.get_close_matches(named[0], [name for name, _ in _known(cls)], n=1)
+        known = [name for names, _ in _values(options) for name in names]
+        close = difflib.get_close_matches(named[0], known, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ValueError(f"unknown option {named[0]}; {hint}see {prog} --help")
     if unknown:

@@ -6,9 +6,10 @@ a file: it is recorded as `{"kind": "custom", ...}` and has to be handed in agai
 """
 
 import dataclasses
+import functools
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,24 @@ from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, M
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import Linear
-from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 from jaxmarl_ppo.types import PyTree
 
 # Fields of a network that the environment decides, and those of every flax module.
 _TOLD_FIELDS = ("num_outputs", "continuous", "actor_width", "parent", "name")
-_SCHEDULES = ("learning_rate", "entropy_coef")
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
 CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
-_MAPPING_KINDS: dict[type, str] = {Ensemble: "ensemble", Matchups: "matchups"}
+_ROOT = "the configuration"
+_MAPPING_KINDS = {"ensemble": Ensemble, "matchups": Matchups}
+_POLICY_KINDS = {"network": PolicySpec, "snapshots": Snapshots, "scripted": Scripted}
+_KINDS = _MAPPING_KINDS | _POLICY_KINDS
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
     """Write a configuration in terms of JSON."""
-    result = _fields(config)
-    result["mapping"] = mapping_to_json(config.mapping)
-    result["default_policy"] = _spec_to_dict(config.default_policy)
-    result["default_ppo"] = _ppo_to_dict(config.default_ppo)
-    result["policies"] = {name: _any_spec_to_dict(spec) for name, spec in config.policies.items()}
+    result = _plain(config)
+    del result["default_policy"]["kind"]  # which can be nothing else
     return result
 
 
@@ -56,19 +56,11 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
     Raises:
         ValueError: an unknown key, a value out of range, or something that cannot be rebuilt.
     """
-    values = _known(data, TrainConfig, "the configuration")
-    if "mapping" in values:
-        values["mapping"] = mapping_from_json(values["mapping"])
-    if "default_policy" in values or network is not None:
-        default = values.get("default_policy", {})
-        values["default_policy"] = _spec_from_dict(default, "default_policy", network)
-    if "default_ppo" in values:
-        values["default_ppo"] = _ppo_from_dict(values["default_ppo"], "default_ppo")
-    specs = _mapping(values.get("policies", {}), "policies")
-    values["policies"] = {
-        name: _any_spec_from_dict(spec, f"policies[{name!r}]") for name, spec in specs.items()
-    }
-    return TrainConfig(**values)
+    if network is not None:
+        table = _table(data, _ROOT)
+        default = _table(table.get("default_policy", {}), "default_policy")
+        data = {**table, "default_policy": {**default, "network": network}}
+    return _make(TrainConfig, data)
 
 
 def from_format_1(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,13 +82,7 @@ def from_format_1(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def mapping_to_json(mapping: MappingSpec) -> Any:
     """Write a mapping as a word, a table, or `{"kind": "ensemble", ...}` and the like."""
-    if isinstance(mapping, str):
-        return mapping
-    if isinstance(mapping, Ensemble | Matchups):
-        return {"kind": _MAPPING_KINDS[type(mapping)], **_fields(mapping)}
-    if isinstance(mapping, MappingFunction):
-        return {"kind": "custom", "function": repr(mapping.function)}
-    return {agent: _plain(choice) for agent, choice in mapping.items()}
+    return _plain(mapping)
 
 
 def mapping_from_json(data: Any) -> MappingSpec:
@@ -107,17 +93,16 @@ def mapping_from_json(data: Any) -> MappingSpec:
     """
     if isinstance(data, str):
         return data
-    fields = dict(_mapping(data, "mapping"))
-    kinds = {kind: cls for cls, kind in _MAPPING_KINDS.items()}
+    fields = _table(data, "mapping")
     kind = fields.get("kind")
     if kind == "custom" and "function" in fields:
         raise ValueError(
             f"the policy mapping of this run is a function of its own; {CALL_FOR_CONFIG}"
         )
-    if not isinstance(kind, str) or kind not in kinds:
+    if not isinstance(kind, str) or kind not in _MAPPING_KINDS:
         return {agent: _hashable(choice) for agent, choice in fields.items()}
     del fields["kind"]
-    return kinds[kind](**_known(fields, kinds[kind], f"mapping ({kind})"))
+    return _make(_MAPPING_KINDS[kind], fields, f"mapping ({kind})")
 
 
 def with_explicit_network(config: TrainConfig) -> TrainConfig:
@@ -143,46 +128,6 @@ def network_kind(network: str | nn.Module) -> str:
         return network
     kinds = {cls: kind for kind, cls in NETWORKS.items()}
     return kinds.get(type(network), "custom")  # type: ignore[arg-type]
-
-
-def network_to_json(network: str | nn.Module) -> str | dict[str, Any]:
-    """Write a network as its name, or as the kind and every size of a module."""
-    if isinstance(network, str):
-        return network
-    kind = network_kind(network)
-    if kind == "custom":
-        cls = type(network)
-        return {
-            "kind": kind,
-            "class": f"{cls.__module__}:{cls.__qualname__}",
-            "repr": repr(network),
-        }
-    names = _network_fields(NETWORKS[kind])
-    return {"kind": kind, **{name: _plain(getattr(network, name)) for name in names}}
-
-
-def network_from_json(data: Any, how: str = CALL_FOR_NETWORK) -> str | nn.Module:
-    """Make a network from what `network_to_json` returned.
-
-    Args:
-        data: what `network_to_json` returned.
-        how: what a message tells to do about a module of the user's own.
-
-    Raises:
-        ValueError: an unknown kind or field, or a module of the user's own.
-    """
-    if isinstance(data, str):
-        return data
-    fields = dict(_mapping(data, "network"))
-    kind = fields.pop("kind", None)
-    if kind == "custom":
-        raise ValueError(
-            f"the network of this run is a module of its own, {fields.get('class')}; {how}"
-        )
-    if kind not in NETWORKS:
-        raise ValueError(f"unknown network kind {kind!r}; valid: {', '.join(NETWORKS)}, custom")
-    _refuse_unknown(fields, _network_fields(NETWORKS[kind]), f"network {kind!r}")
-    return NETWORKS[kind](**{name: _hashable(value) for name, value in fields.items()})
 
 
 def params_to_json(env_params: PyTree) -> Any:
@@ -241,70 +186,88 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-def _fields(config: Any) -> dict[str, Any]:
-    return {f.name: _plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
+def _plain(value: Any) -> Any:
+    """Write whatever a configuration holds in terms of JSON."""
+    if isinstance(value, nn.Module):
+        return _plain_network(value)
+    if isinstance(value, Linear):
+        return {"linear": [value.start, value.end]}
+    if isinstance(value, MappingFunction):
+        return {"kind": "custom", "function": repr(value.function)}
+    if callable(value):
+        return {"custom": repr(value)}
+    if dataclasses.is_dataclass(value):
+        kind = [("kind", kind) for kind, cls in _KINDS.items() if isinstance(value, cls)]
+        fields = [(f.name, _plain(getattr(value, f.name))) for f in dataclasses.fields(value)]
+        return dict(kind + fields)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.item() if isinstance(value, np.generic | jax.Array) else value
 
 
-def _any_spec_to_dict(spec: PolicySpec | Snapshots | Scripted) -> dict[str, Any]:
-    if isinstance(spec, Snapshots):
-        return {"kind": "snapshots", **_fields(spec)}
-    if isinstance(spec, Scripted):
-        script = spec.script if isinstance(spec.script, str) else {"custom": repr(spec.script)}
-        return {"kind": "scripted", "script": script}
-    return {"kind": "network", **_spec_to_dict(spec)}
+def _plain_network(network: nn.Module) -> dict[str, Any]:
+    kind = network_kind(network)
+    if kind == "custom":
+        name = f"{type(network).__module__}:{type(network).__qualname__}"
+        return {"kind": kind, "class": name, "repr": repr(network)}
+    names = _network_fields(NETWORKS[kind])
+    return {"kind": kind, **{name: _plain(getattr(network, name)) for name in names}}
 
 
-def _any_spec_from_dict(data: Any, where: str) -> PolicySpec | Snapshots | Scripted:
-    fields = dict(_mapping(data, where))
+def _make(cls: type, data: Any, where: str = "") -> Any:
+    """Make a dataclass from what was written of one; `where` is empty for the outermost."""
+    here = where or _ROOT
+    values = _table(data, here)
+    fields = dataclasses.fields(cls)
+    _refuse_unknown(values, [f.name for f in fields], here)
+    absent = dataclasses.MISSING
+    needed = [f.name for f in fields if f.default is absent and f.default_factory is absent]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise ValueError(f"{here} lacks {', '.join(missing)}")
+    for name, read in _READERS.items():
+        if name in values:
+            values[name] = read(values[name], f"{where}.{name}" if where else name)
+    return cls(**values)
+
+
+def _read_policies(data: Any, where: str) -> dict[str, AnyPolicy]:
+    return {
+        name: _read_policy(spec, f"{where}[{name!r}]") for name, spec in _table(data, where).items()
+    }
+
+
+def _read_policy(data: Any, where: str) -> AnyPolicy:
+    fields = _table(data, where)
     kind = fields.pop("kind", None)
-    if kind == "network":
-        return _spec_from_dict(fields, where)
-    if kind == "snapshots":
-        return Snapshots(**_known(fields, Snapshots, where))
-    if kind == "scripted":
-        if isinstance(fields.get("script"), Mapping):
-            raise ValueError(f"{where} of this run is a function of its own; {CALL_FOR_CONFIG}")
-        return Scripted(**_known(fields, Scripted, where))
-    raise ValueError(f"{where} has the kind {kind!r}; valid: network, snapshots, scripted")
+    if kind not in list(_POLICY_KINDS):
+        raise ValueError(f"{where} has the kind {kind!r}; valid: {', '.join(_POLICY_KINDS)}")
+    if kind == "scripted" and isinstance(fields.get("script"), Mapping):
+        raise ValueError(f"{where} of this run is a function of its own; {CALL_FOR_CONFIG}")
+    return _make(_POLICY_KINDS[kind], fields, where)
 
 
-def _spec_to_dict(spec: PolicySpec) -> dict[str, Any]:
-    result = _fields(spec)
-    result["network"] = network_to_json(spec.network)
-    result["ppo"] = None if spec.ppo is None else _ppo_to_dict(spec.ppo)
-    return result
+def _read_network(data: Any, where: str) -> str | nn.Module:
+    if isinstance(data, str | nn.Module):
+        return data
+    fields = _table(data, "network")
+    kind = fields.pop("kind", None)
+    if kind == "custom":
+        how = CALL_FOR_NETWORK if where == "default_policy.network" else CALL_FOR_CONFIG
+        raise ValueError(
+            f"the network of this run is a module of its own, {fields.get('class')}; {how}"
+        )
+    if kind not in list(NETWORKS):
+        raise ValueError(f"unknown network kind {kind!r}; valid: {', '.join(NETWORKS)}, custom")
+    _refuse_unknown(fields, _network_fields(NETWORKS[kind]), f"network {kind!r}")
+    return NETWORKS[kind](**{name: _hashable(value) for name, value in fields.items()})
 
 
-def _spec_from_dict(data: Any, where: str, network: nn.Module | None = None) -> PolicySpec:
-    values = _known(data, PolicySpec, where)
-    if network is not None:
-        values["network"] = network
-    elif "network" in values:
-        how = CALL_FOR_NETWORK if where == "default_policy" else CALL_FOR_CONFIG
-        values["network"] = network_from_json(values["network"], how)
-    if values.get("ppo") is not None:
-        values["ppo"] = _ppo_from_dict(values["ppo"], f"{where}.ppo")
-    return PolicySpec(**values)
-
-
-def _ppo_to_dict(ppo: PPOConfig) -> dict[str, Any]:
-    result = _fields(ppo)
-    for name in _SCHEDULES:
-        spec = getattr(ppo, name)
-        if isinstance(spec, Linear):
-            result[name] = {"linear": [spec.start, spec.end]}
-    return result
-
-
-def _ppo_from_dict(data: Any, where: str) -> PPOConfig:
-    values = _known(data, PPOConfig, where)
-    for name in _SCHEDULES:
-        if isinstance(values.get(name), Mapping):
-            values[name] = _linear(values[name], f"{where}.{name}")
-    return PPOConfig(**values)
-
-
-def _linear(data: Mapping[str, Any], where: str) -> Linear:
+def _read_schedule(data: Any, where: str) -> Any:
+    if not isinstance(data, Mapping):
+        return data
     _refuse_unknown(data, ("linear",), where)
     ends = data.get("linear")
     if not (isinstance(ends, list | tuple) and len(ends) == 2):
@@ -312,22 +275,23 @@ def _linear(data: Mapping[str, Any], where: str) -> Linear:
     return Linear(*ends)
 
 
-def _known(data: Any, cls: type, where: str) -> dict[str, Any]:
-    values = dict(_mapping(data, where))
-    fields = dataclasses.fields(cls)
-    _refuse_unknown(values, [f.name for f in fields], where)
-    absent = dataclasses.MISSING
-    needed = [f.name for f in fields if f.default is absent and f.default_factory is absent]
-    missing = [name for name in needed if name not in values]
-    if missing:
-        raise ValueError(f"{where} lacks {', '.join(missing)}")
-    return values
+# By the name of a field that holds more than plain values: from what was written, and where.
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "mapping": lambda data, where: mapping_from_json(data),
+    "policies": _read_policies,
+    "default_policy": functools.partial(_make, PolicySpec),
+    "network": _read_network,
+    "default_ppo": functools.partial(_make, PPOConfig),
+    "ppo": lambda data, where: None if data is None else _make(PPOConfig, data, where),
+    "learning_rate": _read_schedule,
+    "entropy_coef": _read_schedule,
+}
 
 
-def _mapping(data: Any, where: str) -> Mapping[str, Any]:
+def _table(data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise ValueError(f"{where} must be a table, got {data!r}")
-    return data
+    return dict(data)
 
 
 def _refuse_unknown(data: Iterable[str], valid: Iterable[str], where: str) -> None:
@@ -341,15 +305,6 @@ def _refuse_unknown(data: Iterable[str], valid: Iterable[str], where: str) -> No
 
 def _network_fields(cls: type[nn.Module]) -> list[str]:
     return [f.name for f in dataclasses.fields(cls) if f.name not in _TOLD_FIELDS]
-
-
-def _plain(value: Any) -> Any:
-    """Write sequences as lists and numpy's numbers as Python's."""
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value.item() if isinstance(value, np.generic | jax.Array) else value
 
 
 def _hashable(value: Any) -> Any:

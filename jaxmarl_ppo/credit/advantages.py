@@ -18,7 +18,7 @@ from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 
 class TimelineEntry(struct.PyTreeNode):
-    """What the slots lived through in one entry, and the decisions that were made at its start.
+    """One entry of the slots' timelines, and the decisions that were made at its start.
 
     An entry is one tick, or the several that an open decision of an earlier rollout has waited. A
     life that ended in an entry began before it; whatever stands later belongs to another life.
@@ -26,63 +26,65 @@ class TimelineEntry(struct.PyTreeNode):
     them (see `ops.lanes`).
     """
 
-    reward: jax.Array  # [S]
-    reward_sum: jax.Array  # [S]: undiscounted; differs from `reward` only where `ticks` > 1
-    ticks: jax.Array  # [S] int: how many the entry spans
-    terminated: jax.Array  # [S] bool: edge
-    truncated: jax.Array  # [S] bool: edge
-    final_value: jax.Array  # [S]: V(final observation) where truncated
-    gamma_held: jax.Array  # [S]: of the policy that holds the slot; read by tick only
-    acted: jax.Array  # [M] bool: the agent decided
-    value: jax.Array  # [M]: V at the decision
-    # [M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
+    reward: jax.Array  # [..., S]
+    reward_sum: jax.Array  # [..., S]: undiscounted; differs from `reward` only where `ticks` > 1
+    ticks: jax.Array  # [..., S] int: how many the entry spans
+    terminated: jax.Array  # [..., S] bool: edge
+    truncated: jax.Array  # [..., S] bool: edge
+    final_value: jax.Array  # [..., S]: V(final observation) where truncated
+    gamma_held: jax.Array  # [..., S]: of the policy that holds the slot; read by tick only
+    acted: jax.Array  # [..., M] bool: the agent decided
+    value: jax.Array  # [..., M]: V at the decision
+    # [..., M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
     # rewards as they are.
     reward_scale: jax.Array | None
-    gamma: jax.Array  # [M]
-    gae_lambda: jax.Array  # [M]
-    slot: jax.Array | None = None  # [M] int; None where every slot has a lane of its own
+    gamma: jax.Array  # [..., M]
+    gae_lambda: jax.Array  # [..., M]
+    slot: jax.Array | None = None  # [..., M] int; None where every slot has a lane of its own
 
 
 class Successor(NamedTuple):
-    """What lies ahead of every slot until the agent's next decision or the end of its life."""
+    """Sums over what lies ahead of every slot, to the agent's next decision or its life's end."""
 
-    reward: jax.Array  # [S]: discounted to here
-    reward_sum: jax.Array  # [S]: undiscounted
-    ticks: jax.Array  # [S] int
-    value: jax.Array  # [S]: V at what follows, discounted to here
-    advantage: jax.Array  # [S]: of the next decision, discounted likewise; 0 at the end of a life
-    closed: jax.Array  # [S] bool: whether what follows is known
+    reward: jax.Array  # [..., S]: discounted to here
+    reward_sum: jax.Array  # [..., S]: undiscounted
+    ticks: jax.Array  # [..., S] int
+    value: jax.Array  # [..., S]: V at what follows, discounted to here
+    advantage: (
+        jax.Array
+    )  # [..., S]: of the next decision, discounted likewise; 0 at the end of a life
+    closed: jax.Array  # [..., S] bool: whether what follows is known
 
 
 class Credit(struct.PyTreeNode):
-    """Per decision; meaningful only where the agent acted."""
+    """What decisions earned, and their advantages; meaningful only where the agent acted."""
 
-    advantage: jax.Array  # [M]
-    reward: jax.Array  # [M]: earned until the next decision, discounted as configured, unscaled
-    reward_sum: jax.Array  # [M]: the same, undiscounted
-    ticks: jax.Array  # [M] int: until the next decision
-    closed: jax.Array  # [M] bool: the outcome is known; an open decision awaits the next rollout
+    advantage: jax.Array  # [...]
+    reward: jax.Array  # [...]: earned until the next decision, discounted as configured, unscaled
+    reward_sum: jax.Array  # [...]: the same, undiscounted
+    ticks: jax.Array  # [...] int: until the next decision
+    closed: jax.Array  # [...] bool: the outcome is known; an open decision awaits the next rollout
 
 
 class CreditParams(NamedTuple):
-    """What members of a bank weigh the outcomes of their decisions by."""
+    """Numbers by which the members of a bank weigh the outcomes of their decisions."""
 
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
     reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
     def of(self, member: jax.Array) -> "CreditParams":
-        """Look up those of each of `member [...]`; any, of a member that is not trained."""
+        """Look up the numbers of each `member [...]`; arbitrary ones where it is not trained."""
         return jax.tree.map(lambda x: _look_up(x, member), self)
 
 
 def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
-    """Tell what lies ahead when a rollout ends.
+    """Make the successor of every slot's last entry: what lies ahead when a rollout ends.
 
     Args:
-        bootstrap_value: `[S]`, V of the observation after the last tick.
-        acts_next: `[S]` bool, whether the agent is to decide on that observation. If it is not, its
-            last decision stays open.
+        bootstrap_value: `[..., S]`, V of the observation after the last tick.
+        acts_next: `[..., S]` bool, whether the agent is to decide on that observation. If it is
+            not, its last decision stays open.
     """
     return _next_decision(bootstrap_value, jnp.zeros_like(bootstrap_value), acts_next)
 
@@ -90,7 +92,7 @@ def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
 def own_timeline_gae(
     successor: Successor, entry: TimelineEntry, discount_by_tick: bool
 ) -> tuple[Successor, Credit]:
-    """Go back over one entry of all timelines; the step of a scan from the last to the first.
+    """Estimate the credit of one entry of all timelines; the step of a scan from last to first.
 
     By decision (the default), with r the sum of what was earned until the next decision:
     `delta = r + gamma V(next) - V` and `A = delta + gamma lambda A(next)`.
@@ -107,6 +109,7 @@ def own_timeline_gae(
     Returns:
         What lies ahead of the entry before, and the credit of this entry's decisions.
     """
+    # Backwards the edge comes before the decision: it ends the tick that the decision began.
     ended = entry.terminated | entry.truncated
     successor = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(entry), successor)
     discount = entry.gamma_held**entry.ticks if discount_by_tick else 1.0
@@ -119,6 +122,7 @@ def own_timeline_gae(
         closed=successor.closed,
     )
     ahead = take(successor, entry.slot)
+    # By tick, what lies ahead has been discounted on the way.
     gamma = 1.0 if discount_by_tick else entry.gamma
     reward = ahead.reward
     if entry.reward_scale is not None:
@@ -148,13 +152,13 @@ def estimate_credit(
     end: Successor,
     discount_by_tick: bool,
 ) -> tuple[Credit, jax.Array]:
-    """Advantages of the rollout's decisions, and of those that the one before left open.
+    """Estimate advantages of a rollout's decisions and of those that the one before left open.
 
     Of a tick nothing is kept but its lanes, so slots that wait cost next to nothing.
 
     Args:
         bank: whose decisions they are.
-        pending: from the rollout before.
+        pending: the decisions that the rollout before left open.
         decisions: `[T, E, M]`.
         outcomes: `[T, E, A]`.
         params: of every member.
@@ -196,6 +200,7 @@ def estimate_credit(
 
     none = jnp.full(end.closed.shape, -1, jnp.int32)
     carry, credit = jax.lax.scan(tick, (end, none), (decisions, outcomes, row), reverse=True)
+    # An edge would have closed these decisions in their own rollout.
     no_edge = jnp.zeros_like(end.closed)
     first = TimelineEntry(
         reward=pending.reward,
@@ -224,7 +229,7 @@ def _next_decision(value: jax.Array, advantage: jax.Array, closed: jax.Array) ->
 
 
 def _look_up(x: jax.Array, member: jax.Array) -> jax.Array:
-    """Look `x [K]` up at `member`, which may be beyond the last."""
+    """Look `x [K]` up at `member [...]`, which may be beyond the last."""
     if x.size == 1:
         return jnp.broadcast_to(x[0], member.shape)
     return x[jnp.minimum(member, x.size - 1)]

@@ -41,7 +41,7 @@ class DecisionTable:
 
     @property
     def place(self) -> jax.Array | None:
-        """`[R]` int: where each row stands in the flat grid; None where they are in its order."""
+        """Place of each row in the flat grid, `[R]` int; None where rows are in its order."""
         if self.slot is None:
             return None
         height, num_envs, num_slots = self.grid_shape
@@ -85,6 +85,7 @@ def _take(first: jax.Array, rest: jax.Array, index: jax.Array) -> jax.Array:
     if first.ndim == 1:
         return jnp.concatenate([first, rest])[index]
     num_first = first.shape[0]
+    # Joining wide columns would copy all of their rows; two reads copy those that are wanted.
     from_first = first[jnp.minimum(index, num_first - 1)]
     from_rest = rest[jnp.maximum(index - num_first, 0)]
     return where_rows(index < num_first, from_first, from_rest)

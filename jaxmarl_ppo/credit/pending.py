@@ -15,7 +15,7 @@ from jaxmarl_ppo.types import Decisions, Pending, RolloutState
 
 
 def nothing_pending(bank: Bank, state: RolloutState) -> Pending:
-    """Begin with no open decision in any of a bank's slots."""
+    """Make a bank's open decisions as a run begins: none in any slot."""
     interface = bank.interface
     mask = interface.action_mask(state.obs)
     shape = mask.shape[:2]
@@ -35,7 +35,10 @@ def nothing_pending(bank: Bank, state: RolloutState) -> Pending:
 
 
 def open_decisions(table: DecisionTable, credit: Credit, opened: jax.Array) -> Pending:
-    """Collect what to carry on: the row `opened [E, S]` of each slot, -1 where there is none."""
+    """Collect the decisions that stay open, to be carried into the next rollout.
+
+    Of each slot that is row `opened [E, S]` of the table; -1 where there is none.
+    """
     is_open, unread = opened >= 0, jnp.arange(opened.size).reshape(opened.shape)
     row = jnp.where(is_open, opened, unread)
 

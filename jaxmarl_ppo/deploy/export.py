@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo import __version__
-from jaxmarl_ppo.deploy.actor import Rows, Signature, pad_rows
+from jaxmarl_ppo.deploy.calling import Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
@@ -26,43 +26,43 @@ FINE_ROUNDING, COARSE_ROUNDING = 1e-5, 1e-2
 
 
 class ExportablePolicy(Protocol):
-    """What is needed of a `Policy` to export it."""
+    """Names what is needed of a `Policy` to export it."""
 
     @property
     def signature(self) -> Signature:
-        """What it takes and returns."""
+        """What the policy takes and returns."""
         ...
 
     @property
     def network(self) -> StackedNetwork:
-        """The network and its distribution."""
+        """The policy's network and distribution of actions."""
         ...
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of continuous actions, `[slots, N]` each."""
+        """Lowest and highest continuous actions, `[slots, N]` each."""
         ...
 
     @property
     def params(self) -> PolicyStack:
-        """Parameters and normalisers, `[1, ...]`."""
+        """The policy's parameters and normalisers, `[1, ...]`."""
         ...
 
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
     ) -> tuple[jax.Array, list[jax.Array]]:
-        """See `Actor.decide`."""
+        """Decide for rows of full width; see `Actor.decide`."""
         ...
 
     def forward(
         self, params: Any, inputs: Rows, hidden: list[jax.Array]
     ) -> tuple[list[jax.Array], jax.Array, jax.Array]:
-        """See `Policy.forward`."""
+        """Run the network on rows; see `Policy.forward`."""
         ...
 
     @property
     def act(self) -> Callable[..., Any]:
-        """See `Actor.act`."""
+        """Act for a batch; see `Actor.act`."""
         ...
 
 
@@ -72,7 +72,7 @@ def export_policy(
     platforms: Sequence[str] = PLATFORMS,
     batch: str | int = "b",
 ) -> ExportedPolicy:
-    """See `Policy.export`."""
+    """Write a policy into a file and check it against the original; see `Policy.export`."""
     path = check_new_file(path)
     if isinstance(platforms, str) or not platforms or not set(platforms) <= set(KNOWN_PLATFORMS):
         raise ValueError(
@@ -88,7 +88,7 @@ def export_policy(
 
 
 def check_new_file(path: str | Path) -> Path:
-    """The path.
+    """Return a path at which there is nothing yet.
 
     Raises:
         ValueError: something is there already.
@@ -102,7 +102,7 @@ def check_new_file(path: str | Path) -> Path:
 def make_programs(
     policy: ExportablePolicy, platforms: tuple[str, ...], batch: str | int
 ) -> dict[str, jax.export.Exported]:
-    """The policy's two programs, with its parameters inside.
+    """Compile the policy's two programs, with its parameters inside.
 
     Raises:
         ValueError: no name of a dimension and no number of rows.
@@ -170,7 +170,7 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
 
 
 def _far(a: jax.Array, b: jax.Array, rounding: float) -> np.ndarray:
-    """`[B]` bool: rows `[B, ...]` in which any two numbers differ, or are none."""
+    """Find rows of `[B, ...]` that differ by more than `rounding` or have NaN, `[B]` bool."""
     gap = np.abs(np.asarray(a) - np.asarray(b)).reshape(len(a), -1)
     return np.array([not (row <= rounding).all() for row in gap])
 
@@ -178,7 +178,7 @@ def _far(a: jax.Array, b: jax.Array, rounding: float) -> np.ndarray:
 def random_inputs(
     policy: ExportablePolicy, num_rows: int
 ) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Inputs by name, and memory: of any of the policy's agents, in full width."""
+    """Draw inputs by name, and memory, of any of the policy's agents in full width."""
     signature, rng = policy.signature, np.random.default_rng(num_rows)
     agent_shapes = list(signature.agent_shapes.values())
     which = rng.integers(len(agent_shapes), size=num_rows)
@@ -213,7 +213,7 @@ def random_inputs(
 def _prefers(
     policy: ExportablePolicy, call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
 ) -> np.ndarray:
-    """`[B]` bool: where the policy clearly prefers the first discrete action to the second."""
+    """Find rows in which the policy clearly prefers our discrete action to theirs, `[B]` bool."""
     (inputs, hidden, key), (ours, theirs) = call, map(np.asarray, actions)
     if (ours == theirs).all():
         return np.zeros(len(ours), bool)

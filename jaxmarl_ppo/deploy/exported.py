@@ -1,4 +1,4 @@
-"""PolicyStack that act: on batches of any shape, and from one file that needs nothing but JAX.
+"""Policies that act: on batches of any shape, and from one file that needs nothing but JAX.
 
 >>> bob = load_exported("bob.jaxexport")
 >>> action, hidden = bob.act(observation, bob.initial_hidden(len(observation)))
@@ -32,7 +32,7 @@ import jax
 import jax.export
 import jax.numpy as jnp
 
-from jaxmarl_ppo.deploy.actor import Actor, AgentShape, Rows, Signature
+from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature
 
 FORMAT = 1
 HEADER, PROGRAMS = "header.json", ("greedy", "sampled")
@@ -40,7 +40,7 @@ HEADER, PROGRAMS = "header.json", ("greedy", "sampled")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExportedPolicy(Actor):
-    """A policy out of a file; the actions are those of the `Policy` that it was exported from.
+    """A policy read from a file; its actions are those of the `Policy` that was exported.
 
     Attributes:
         signature: what it takes and returns.
@@ -55,13 +55,13 @@ class ExportedPolicy(Actor):
 
     @property
     def batch(self) -> str | int:
-        """How many rows it takes at once, or what any number of them is called."""
+        """Number of rows taken at once, or the name of the dimension where any number will do."""
         return self.header["inputs"]["features"]["shape"][0]
 
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
     ) -> Any:
-        """See `Actor.decide`."""
+        """Decide for rows of full width; see `Actor.decide`."""
         del params  # they are inside the programs
         num_rows, batch = inputs["features"].shape[0], self.batch
         if isinstance(batch, int) and num_rows != batch:
@@ -97,7 +97,7 @@ def pack(
     programs: Mapping[str, jax.export.Exported],
     versions: Mapping[str, str],
 ) -> bytes:
-    """The content of a file."""
+    """Put programs, what they take, and versions into the bytes of a file."""
     batch = programs[PROGRAMS[0]].in_avals[0].shape[0]
     batch = batch if isinstance(batch, int) else str(batch)
     header = {
@@ -129,7 +129,7 @@ def pack(
 
 
 def unpack(content: bytes, where: str) -> ExportedPolicy:
-    """The inverse of `pack`; `where` it comes from is told in errors."""
+    """Read the bytes that `pack` made; errors tell `where` they come from."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             header = json.loads(file.read(HEADER))

@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.deploy.actor import Actor, AgentShape, Rows, Signature, pad_rows
+from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.distributions import squash
-from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, space_width
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.runs.run_folder import load_run
@@ -130,7 +130,7 @@ class Policy(Actor):
         prev_reward: ArrayLike | None = None,
         reset: ArrayLike | None = None,
     ) -> jax.Array:
-        """The discounted return that the critic expects at a decision, `[...]`.
+        """Return the discounted return that the critic expects at a decision, `[...]`.
 
         Arguments are those of `act`; memory does not move. It was trained at decisions only.
 
@@ -175,7 +175,7 @@ class Policy(Actor):
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
     ) -> tuple[jax.Array, list[jax.Array]]:
-        """See `Actor.decide`."""
+        """Decide for rows of full width; see `Actor.decide`."""
         moved, outputs, _ = self.forward(params, inputs, hidden)
         mask = pad_rows(inputs["action_mask"], (self.interface.action_width,))
         distribution = self.network.distribution
@@ -193,7 +193,7 @@ class Policy(Actor):
     def forward(
         self, params: PolicyStack, inputs: Rows, hidden: list[jax.Array]
     ) -> tuple[list[jax.Array], jax.Array, jax.Array]:
-        """What the network says about rows `[B, ...]`.
+        """Run the network on rows `[B, ...]`.
 
         Args:
             params: `[1, ...]`.
@@ -240,13 +240,13 @@ class Policy(Actor):
         return jnp.where(high > low, 2.0 * (action - low) / width - 1.0, 0.0)
 
     def _slot(self, inputs: Rows) -> jax.Array:
-        """`[B]` int."""
+        """Return the slot of every row, `[B]` int."""
         first = next(iter(self.signature.agent_shapes.values())).slot
         num_rows = inputs["features"].shape[0]
         return inputs.get("agent", jnp.full(num_rows, first, jnp.int32))
 
     def _own_bounds(self, inputs: Rows) -> tuple[jax.Array, jax.Array]:
-        """`[B, N]` each."""
+        """Look up every row's lowest and highest action, `[B, N]` each."""
         slot = self._slot(inputs)
         low, high = (jnp.asarray(bound)[slot] for bound in self.bounds)
         return low, high
@@ -265,14 +265,14 @@ class Policy(Actor):
         inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
         value = self.forward(params, inputs, flat)[2]
         if params.return_moments is not None:
-            value *= normalise.deviation(params.return_moments)[0]
+            value *= running_moments.deviation(params.return_moments)[0]
         return value.reshape(batch_shape)
 
 
 def _find_player(
     learner: Learner, population: Population, policy: str | None, slot: int | None
 ) -> int:
-    """The player of that name, or the only one."""
+    """Find the player of a name, or the only one."""
     players = learner.players
     empty, snapshots = set(), set()
     for pool, state in zip(players.pools, population.league.pools, strict=True):
@@ -295,7 +295,7 @@ def _find_player(
 
 
 def _slots(learner: Learner, player: int) -> tuple[int, ...]:
-    """The slots that mappings give a policy, its snapshots or its origin."""
+    """List the slots that mappings give a policy, its snapshots or its origin."""
     players = learner.players
     policies = {players.policy_of[player]}
     for pool in players.pools:
@@ -317,7 +317,10 @@ def _agent_shape(learner: Learner, interface: AgentInterface, slot: int) -> Agen
 
 
 def _bounds(interface: AgentInterface) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high by slot; zeros for discrete actions and slots that the bank does not cover."""
+    """Tabulate bounds of actions by slot, with zeros for slots outside the bank.
+
+    Discrete actions have zeros everywhere. Each table is `[slots, N]`.
+    """
     tables = []
     for bound in (interface.action_low, interface.action_high):
         table = np.zeros((interface.num_agents, interface.action_width), np.float32)
@@ -330,7 +333,7 @@ def _bounds(interface: AgentInterface) -> tuple[np.ndarray, np.ndarray]:
 def _asks_agent(
     interface: AgentInterface, agent_shapes: list[AgentShape], bounds: tuple[np.ndarray, np.ndarray]
 ) -> bool:
-    """Whether the agents differ in anything that the policy depends on."""
+    """Tell whether the agents differ in anything that the policy depends on."""
     slots = [agent_shape.slot for agent_shape in agent_shapes]
     alike = all(agent_shape[1:] == agent_shapes[0][1:] for agent_shape in agent_shapes)
     same_bounds = all((bound[slots] == bound[slots[0]]).all() for bound in bounds)

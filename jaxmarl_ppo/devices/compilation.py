@@ -27,7 +27,7 @@ TrainFn = Callable[[TrainState, np.int32, Metrics], tuple[TrainState, Metrics]]
 
 
 class CompiledRun(NamedTuple):
-    """What `compile_run` made.
+    """The compiled functions of a run, from `compile_run`.
 
     Attributes:
         init: from a key to a state on all devices and to metrics of nothing.
@@ -41,7 +41,7 @@ class CompiledRun(NamedTuple):
 
 
 def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledRun:
-    """Compile both functions of a run."""
+    """Compile the two functions of a run: the one that begins it and the one that trains."""
     began = time.perf_counter()
 
     def start(key: jax.Array) -> tuple[TrainState, Metrics]:

@@ -41,7 +41,7 @@ class Devices:
         self._mesh = Mesh(np.array(jax.local_devices()[:num_devices]), (AXIS,))
 
     def place(self, state: TrainState) -> TrainState:
-        """Spread a state that lies on one device."""
+        """Spread a state that lies on one device over all of them."""
         if self.num_devices == 1:
             return state
         shardings = jax.tree.map(
@@ -71,6 +71,7 @@ class Devices:
         """
         options = WIDE_VECTORS if jax.default_backend() == "cpu" else None
         if self.num_devices == 1:
+            # Without an axis nothing is exchanged, and there is no program to partition.
             alone = partial(function, axis_name=None)
             return jax.jit(alone, donate_argnums=donate, compiler_options=options)
         spread = jax.shard_map(
@@ -86,7 +87,7 @@ class Devices:
 
 
 def _to_host(x: jax.Array) -> jax.Array | np.ndarray:
-    """The same as a NumPy array; keys, which are none, stay as they are."""
+    """Copy an array to the host as a NumPy array; keys, which NumPy lacks, stay as they are."""
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
 
 
@@ -103,11 +104,12 @@ def state_specs() -> TrainState:
 
 
 def rollout_specs() -> Rollout:
-    """Tell which parts of a rollout's record are spread over devices, and along which axis."""
+    """Tell which parts of what was played are spread over devices, and along which axis."""
     return Rollout(
         decisions=BY_TICK_AND_ENV,
         outcomes=BY_TICK_AND_ENV,
         faults=BY_TICK_AND_ENV,
+        last_fault=BY_ENV,
         bootstrap_value=BY_ENV,
         start_hidden=BY_ENV,
         tracker=BY_ENV,

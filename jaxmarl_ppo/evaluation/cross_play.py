@@ -7,7 +7,6 @@ so on.
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,16 +14,14 @@ import numpy as np
 
 from jaxmarl_ppo.config.policies import RANDOM
 from jaxmarl_ppo.evaluation.episodes import check_learner, check_num_episodes, play_episodes
+from jaxmarl_ppo.evaluation.statistics import mean_and_ci
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import Population
 
-CROSS_PLAY_FILE = "cross_play.png"
 DEFAULT_EPISODES = 256
 # Environments that are stepped at once.
 MAX_ENVS = 16_384
-# Half the width of a 95 % confidence interval, in standard errors.
-Z95 = 1.96
 
 Lineup = tuple[int, ...]  # one player for each agent of a side
 
@@ -84,7 +81,7 @@ def cross_play(
     returns = _play_pairs(learner, population, players, episodes, greedy, seed)
     shape = (len(lineups[0]), len(lineups[1]), episodes)
     by_agent = {
-        agent: _mean_and_ci(returns[..., slot].reshape(shape))
+        agent: mean_and_ci(returns[..., slot].reshape(shape))
         for slot, agent in enumerate(env.agents)
     }
     ahead = np.sign(returns[..., sides[0][0]] - returns[..., sides[1][0]])
@@ -96,7 +93,7 @@ def cross_play(
         "rows": {"agents": [env.agents[slot] for slot in sides[0]], "players": names[0]},
         "columns": {"agents": [env.agents[slot] for slot in sides[1]], "players": names[1]},
         "returns": by_agent,
-        "win_rate": _mean_and_ci((0.5 + 0.5 * ahead).reshape(shape)),
+        "win_rate": mean_and_ci((0.5 + 0.5 * ahead).reshape(shape)),
     }
 
 
@@ -110,7 +107,7 @@ def _with_baselines(learner: Learner) -> Learner:
 
 
 def _lineups(learner: Learner, population: Population, side: list[int]) -> list[Lineup]:
-    """Who can play a side: its agents' own policies in step, then every script in all its seats."""
+    """List who can play a side: its agents' policies in step, then each script in all its seats."""
     players = learner.players
     drawn = [
         [q for q in players.drawn(slot, population.league) if q < players.first_script]
@@ -137,7 +134,10 @@ def _play_pairs(
     greedy: bool,
     seed: int,
 ) -> np.ndarray:
-    """Returns `[pairs, episodes, A]`, so many pairs at once that the environments fit."""
+    """Play all pairs, as many at once as fit, and return the episodes' returns.
+
+    The result is `[pairs, episodes, A]`.
+    """
     at_once = max(1, min(len(players), MAX_ENVS // episodes))
     key, results = jax.random.key(seed), []
     for first in range(0, len(players), at_once):
@@ -153,72 +153,3 @@ def _play_pairs(
         )
         results.append(np.asarray(totals.returns).reshape(at_once, episodes, -1))
     return np.concatenate(results)[: len(players)]
-
-
-def _mean_and_ci(values: np.ndarray) -> dict[str, list[list[float | None]]]:
-    """Of `[rows, columns, episodes]`."""
-    episodes = values.shape[-1]
-    mean = values.mean(-1, dtype=np.float64)
-    if episodes == 1:
-        return {"mean": mean.tolist(), "ci95": [[None] * mean.shape[1]] * mean.shape[0]}
-    error = values.std(-1, ddof=1, dtype=np.float64) / np.sqrt(episodes)
-    return {"mean": mean.tolist(), "ci95": (Z95 * error).tolist()}
-
-
-def format_cross_play(report: dict[str, Any]) -> str:
-    """The mean return of the first row agent in every pairing, as a table for people."""
-    agent = report["rows"]["agents"][0]
-    cells = report["returns"][agent]
-    header = ["", *report["columns"]["players"]]
-    lines = [header]
-    for name, means, widths in zip(
-        report["rows"]["players"], cells["mean"], cells["ci95"], strict=True
-    ):
-        pairs = zip(means, widths, strict=True)
-        lines.append([name, *(f"{m:.3g}" + (f" ± {w:.2g}" if w else "") for m, w in pairs)])
-    sizes = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    table = [
-        "  ".join(
-            cell.ljust(size) if column == 0 else cell.rjust(size)
-            for column, (cell, size) in enumerate(zip(line, sizes, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    rows, columns = (" + ".join(report[side]["agents"]) for side in ("rows", "columns"))
-    title = (
-        f"return of {agent} (mean ± 95 % interval over {report['episodes']:,} episodes): "
-        f"rows play {rows}, columns {columns}"
-    )
-    return "\n".join([title, *table])
-
-
-def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
-    """Draw the table of `format_cross_play` as a heat map, PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    agent = report["rows"]["agents"][0]
-    rows, columns = report["rows"]["players"], report["columns"]["players"]
-    means = np.array(report["returns"][agent]["mean"])
-    figure = Figure(
-        figsize=(3.5 + 0.75 * len(columns), 2.2 + 0.42 * len(rows)), dpi=150, layout="constrained"
-    )
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    # White is an even result where some lose, else the middle.
-    centre = 0.0 if means.min() < 0.0 < means.max() else float(np.median(means))
-    bound = max(float(np.abs(means - centre).max()), 1e-9)
-    image = axes.imshow(means, cmap="RdBu", vmin=centre - bound, vmax=centre + bound, aspect="auto")
-    for (row, column), mean in np.ndenumerate(means):
-        dark = abs(mean - centre) > 0.6 * bound
-        axes.text(
-            column, row, f"{mean:.3g}", ha="center", va="center", fontsize=8,
-            color="white" if dark else "black",
-        )  # fmt: skip
-    axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right", fontsize=8)
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    axes.set_xlabel(" + ".join(report["columns"]["agents"]))
-    axes.set_ylabel(" + ".join(report["rows"]["agents"]))
-    axes.set_title(title, fontsize=10)
-    figure.colorbar(image, label=f"mean return of {agent}")
-    figure.savefig(path)

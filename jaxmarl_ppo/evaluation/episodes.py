@@ -17,16 +17,17 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.episode_stats import add_tick, no_sums
+from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.start import init_rollout_state
-from jaxmarl_ppo.rollout.step import StepOutput, begin_lives, step
+from jaxmarl_ppo.rollout.step import StepOutput, step
 from jaxmarl_ppo.types import EpisodeSums, Population, PyTree, RolloutState
 
 MAX_TICKS = 10_000  # of an episode in an environment that names no horizon
 
 
 class EpisodeTotals(EpisodeSums):
-    """What each agent slot gathered in each episode, `[episodes, A]`, one environment each."""
+    """Holds what each slot gathered in each episode, `[episodes, A]`, one environment each."""
 
     finished: jax.Array  # [episodes] bool: False where the tick limit cut the episode off
     num_ticks: jax.Array  # () int: until the last episode was over

@@ -5,43 +5,29 @@
 """
 
 import dataclasses
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.evaluation.cross_play import (
-    CROSS_PLAY_FILE,
-    cross_play,
-    format_cross_play,
-    plot_cross_play,
-)
+from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.evaluation.episodes import (
     EpisodeTotals,
     check_learner,
     check_num_episodes,
     play_episodes,
 )
-from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se, plus_minus
+from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
+from jaxmarl_ppo.evaluation.statistics import mean_and_se
+from jaxmarl_ppo.evaluation.tables import plot_cross_play
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.runs.files import CROSS_PLAY_FILE
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.types import Population, PyTree
-
-__all__ = [
-    "EpisodeTotals",
-    "evaluate_policies",
-    "evaluate_run",
-    "format_report",
-    "play_episodes",
-]
 
 DEFAULT_EPISODES = 256
 
@@ -174,43 +160,3 @@ def _agent_report(totals: EpisodeTotals, slot: int) -> dict[str, Any]:
     if (totals.lives > 1).any():
         summary["lives_mean"] = mean(totals.lives)
     return summary | {name: mean(metric) for name, metric in totals.metrics.items()}
-
-
-def format_report(report: Report) -> str:
-    """A report for people: the scenario's headline, then a table of the agents."""
-    acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
-    lines = [
-        f"{report['env']}: {report['episodes']:,} episodes, {acting}, seed {report['seed']}",
-        *(f"  {line}" for line in report.get("headline", ())),
-    ]
-    if "exploitability_note" in report:
-        lines.append(f"  exploitability {report['exploitability_note']}")
-    if "unfinished" in report:
-        lines.append(f"  {report['unfinished']:,} episodes {report['unfinished_note']}")
-    # Wide enough never to fold a column; rich pads no further than the table needs.
-    console = Console(file=io.StringIO(), width=1000, color_system=None)
-    with console.capture() as capture:
-        console.print(_agents_table(report["agents"]))
-    table = [line.rstrip() for line in capture.get().splitlines()]
-    if "cross_play" in report:
-        table += ["", *format_cross_play(report["cross_play"]).splitlines()]
-    return "\n".join([*lines, *(line for line in table if line)])
-
-
-def _agents_table(agents: dict[str, dict[str, Any]]) -> Table:
-    shown = ("return_mean", "return_se", "return_min", "return_max", "length_mean")
-    extras = list(dict.fromkeys(name for row in agents.values() for name in row))
-    extras = [name for name in extras if name not in shown]
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("agent")
-    for heading in ("return", "min", "max", "ticks alive", *extras):
-        table.add_column(heading.removesuffix("_mean"), justify="right")
-    for name, row in agents.items():
-        cells = ["-"] * 4
-        if "return_mean" in row:
-            cells = [plus_minus(row["return_mean"], row["return_se"], 3)]
-            cells += [f"{row[key]:.3g}" for key in shown[2:4]] + [f"{row['length_mean']:.1f}"]
-        numbers = [row.get(key) for key in extras]
-        cells += ["-" if number is None else f"{number:.4g}" for number in numbers]
-        table.add_row(name, *cells)
-    return table

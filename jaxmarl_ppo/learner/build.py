@@ -13,7 +13,6 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import ScheduleSpec, schedule_points
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.learner.effects import check_effects
 from jaxmarl_ppo.learner.learner import Learner, LoadedMember
 from jaxmarl_ppo.learner.sizes import (
     DEFAULT_BPTT_LENGTH,
@@ -22,6 +21,7 @@ from jaxmarl_ppo.learner.sizes import (
     micro_batch_blocks,
     spread_of_draws,
 )
+from jaxmarl_ppo.learner.unused_options import check_effects
 from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.plan import AnySpec, BankPlan, plan_players
@@ -52,6 +52,7 @@ def make_learner(
     if strict:
         check_effects(env, env_params, config)
     num_devices = choose_num_devices(config.num_envs, config.num_devices, env.steps_on_host)
+    # The compiled program is one device's part, so all sizes are of its environments alone.
     envs_per_device = config.num_envs // num_devices
     players, plans = plan_players(env, env_params, config, envs_per_device)
     if not any(plan.num_trainable for plan in plans):
@@ -59,6 +60,7 @@ def make_learner(
             f"none of the policies {', '.join(players.policies)} is trainable; there is nothing to "
             "train"
         )
+    # Cost models go by what one device holds, since every device packs its own decisions.
     num_episodes = episodes_per_rollout_at_least(env, env_params, envs_per_device, config.num_steps)
     return Learner(
         loaded=_load_players(players, plans),
@@ -73,13 +75,15 @@ def make_learner(
         num_envs=config.num_envs,
         num_devices=num_devices,
         num_steps=config.num_steps,
+        # None is a yes here: without a horizon staggering does nothing.
         stagger_starts=config.stagger_starts is not False,
+        # Results need somebody who stands still: where all learn, a rating means nothing for long.
         rated=bool(players.pools or players.scripts),
     )
 
 
 def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
-    """Refuse what is easily mixed up.
+    """Refuse arguments of the wrong kind, or in each other's place.
 
     Raises:
         ValueError: no environment, parameters of another one, or no configuration.
@@ -106,6 +110,7 @@ def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig)
 def to_evaluate(config: TrainConfig) -> TrainConfig:
     """Copy a configuration for evaluation: fresh parameters for all policies, on one device."""
 
+    # The run's own parameters replace what was loaded, and the file that it came from may be gone.
     def fresh(spec: AnySpec) -> AnySpec:
         return dataclasses.replace(spec, load=None) if isinstance(spec, PolicySpec) else spec
 
@@ -115,16 +120,18 @@ def to_evaluate(config: TrainConfig) -> TrainConfig:
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember, ...]:
-    """Read what policies start from instead of fresh parameters."""
+    """Load the policies that start from a finished run instead of fresh parameters."""
     loaded = []
     for index, (bank, plan) in enumerate(zip(players.banks, plans, strict=True)):
         for place, member in enumerate(plan.members):
             if member.spec.load is None:
                 continue
+            # From the right, since the path may hold colons too.
             run_dir, colon, name = member.spec.load.rpartition(":")
-            if not colon:
+            if not colon or Path(member.spec.load).is_dir():
                 run_dir, name = member.spec.load, member.name
             network = bank.network
+            # Only shapes, which the file is checked against: nothing is initialised for it.
             expected = jax.eval_shape(
                 lambda network=network: network.select(network.init(jax.random.key(0)), 0)
             )
@@ -141,12 +148,13 @@ def _make_trainer(
     envs_per_device: int,
     num_episodes: float,
 ) -> BankLearner:
-    """Decide how the bank `index`, in which something is trained, is updated."""
+    """Make the trainer of bank `index`, in which at least one member is trained."""
     bank = players.banks[index]
     trained = [member for member in plan.members if member.spec.trainable]
     configs = [member.spec.ppo or config.default_ppo for member in trained]
     first = configs[0]  # what shapes the update is the same for all members of a bank
     num_rows = envs_per_device * config.num_steps * bank.num_lanes
+    # All members walk the same loop, in which those with fewer minibatches have empty ones.
     num_minibatches = max(ppo.num_minibatches for ppo in configs)
     for member, ppo in zip(trained, configs, strict=True):
         _check_minibatches(config, ppo, bank, len(member.slots))
@@ -163,6 +171,7 @@ def _make_trainer(
                 config,
                 bank.network.is_recurrent,
                 block_size,
+                # Blocks of a member's minibatch, if members share the rows out evenly.
                 num_rows / (len(configs) * num_minibatches * block_size),
                 spread_of_draws(players, bank, len(configs), num_episodes),
             ),
@@ -186,6 +195,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
     def schedules(get: Callable[[PPOConfig], ScheduleSpec]) -> Schedule:
         points = [list(schedule_points(get(ppo), total_env_steps)) for ppo in configs]
         longest = max(len(p) for p in points)
+        # Equally long, to be stacked. Schedules are constant after their last point anyway.
         for p in points:
             while len(p) < longest:
                 p.append((p[-1][0] + 1.0, p[-1][1]))
@@ -200,6 +210,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
         clip_eps=numbers(lambda ppo: ppo.clip_eps),
         value_clip_eps=numbers(lambda ppo: ppo.value_clip_eps),
         value_coef=numbers(lambda ppo: ppo.value_coef),
+        # To clip at infinity is not to clip, and such members can share a bank with others.
         max_grad_norm=numbers(lambda ppo: ppo.max_grad_norm, absent=jnp.inf),
         target_kl=numbers(lambda ppo: ppo.target_kl),
         kl_coef=numbers(lambda ppo: ppo.initial_kl_coef, absent=DEFAULT_KL_COEF),
@@ -209,7 +220,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
 
 
 def _check_minibatches(config: TrainConfig, ppo: PPOConfig, bank: Bank, num_slots: int) -> None:
-    """A policy can have at most so many minibatches as there are rows, or chunks of rows."""
+    """Refuse more minibatches than a policy can have rows, or with memory chunks of rows."""
     if bank.network.is_recurrent:
         length = ppo.bptt_length or DEFAULT_BPTT_LENGTH
         chunks = config.num_envs * num_slots * -(-config.num_steps // length)

@@ -4,9 +4,9 @@ import numpy as np
 
 
 def elo_ratings(score: np.ndarray, games: np.ndarray) -> np.ndarray:
-    """Elo ratings that explain the results best, with mean 1,000.
+    """Compute the Elo ratings that explain results between players best, with mean 1,000.
 
-    The maximum of the Bradley-Terry likelihood (Bradley & Terry 1952) in which every player has
+    They maximise the Bradley-Terry likelihood (Bradley & Terry 1952) in which every player has
     also played one drawn game against an average one, so that nobody runs off to infinity. Games
     of a player with itself say nothing about it. A difference of 400 means odds of 10 to 1.
 

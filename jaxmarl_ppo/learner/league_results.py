@@ -19,7 +19,7 @@ MIN_GAMES = 100.0
 
 
 def init_league(num_players: int, pools: tuple[SnapshotPool, ...]) -> League:
-    """Begin with no results, and in each pool one snapshot of the beginning."""
+    """Make the league that a run begins with: no results, one snapshot in each pool."""
     zero, none = jnp.zeros(()), jnp.zeros((), jnp.int32)
     results = jnp.zeros((num_players, num_players))
     return League(
@@ -42,7 +42,10 @@ def init_league(num_players: int, pools: tuple[SnapshotPool, ...]) -> League:
 
 
 def no_games(counted: jax.Array) -> RunningGames:
-    """Begin with nothing played; `counted [E, A]` is False where training began amid an episode."""
+    """Make games of which nothing has been played.
+
+    `counted [E, A]` is False where training began amid an episode.
+    """
     return RunningGames(
         returns=jnp.zeros(counted.shape),
         player=jnp.full(counted.shape, -1, jnp.int32),
@@ -51,7 +54,7 @@ def no_games(counted: jax.Array) -> RunningGames:
 
 
 def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, RunningGames]:
-    """Follow every episode through a rollout, `[T, E, A]`.
+    """Follow every episode through the outcomes of a rollout, `[T, E, A]`.
 
     Returns:
         The totals of episodes that go on, and those of each episode on each tick.
@@ -63,10 +66,12 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
         games = RunningGames(
             returns=games.returns + outcome.reward,
             player=player,
+            # Reborn as another player: the return of the slot is then nobody's alone.
             mixed=games.mixed | (outcome.alive & (player != outcome.player)),
         )
         over = outcome.episode_over[:, None]
         fresh = no_games(jnp.ones_like(games.mixed))
+        # Recorded before it begins anew, so that the tick that ends an episode is in its totals.
         return jax.tree.map(lambda x, y: jnp.where(over, x, y), fresh, games), games
 
     return jax.lax.scan(tick, games, outcomes)
@@ -79,7 +84,9 @@ def record_results(
     episode_over: jax.Array,
     axis_name: str | None = None,
 ) -> League:
-    """Enter the episodes that ended in a rollout; any two slots of an episode are opponents.
+    """Add the episodes that ended in a rollout to the results between players.
+
+    Any two slots of an episode are opponents.
 
     Args:
         league: before.
@@ -90,11 +97,13 @@ def record_results(
     """
     num_players, num_agents = league.games.shape[0], games.player.shape[-1]
     size = num_players**2
+    # A slot that several players held in one episode is no evidence about any of them.
     steady = episode_over[..., None] & ~games.mixed & (games.player >= 0)
 
     def add_pair(totals: tuple[jax.Array, ...], pair: jax.Array):
         i, j = pair
         met = steady[..., i] & steady[..., j] & (i != j)
+        # One past the table where the two have not met, so that the scatter drops it.
         where = jnp.where(met, games.player[..., i] * num_players + games.player[..., j], size)
         mine, theirs = games.returns[..., i], games.returns[..., j]
         score = jnp.where(mine > theirs, 1.0, jnp.where(mine == theirs, 0.5, 0.0))
@@ -104,10 +113,12 @@ def record_results(
             for total, x in zip(totals, new, strict=True)
         ), None
 
+    # Pair after pair: all at once would be an array of `A * A` numbers for every tick.
     pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(num_agents)] * 2), -1).reshape(-1, 2)
     sums, _ = jax.lax.scan(add_pair, (jnp.zeros(size),) * 3, pairs)
     sums = all_sum(sums, axis_name)
     score, payoff, count = (x.reshape(num_players, num_players) for x in sums)
+    # Those of all pools: a policy can meet the snapshots of others as well as its own.
     snapshots = np.zeros(num_players)
     for pool in pools:
         snapshots[pool.players] = 1.0
@@ -134,7 +145,7 @@ def add_snapshots(
     iteration: jax.Array,
     axis_name: str | None = None,
 ) -> tuple[League, tuple[PolicyStack, ...]]:
-    """Take the snapshots that are due, where their place is free.
+    """Take the snapshots that are due, where nobody plays the entry that they replace.
 
     Args:
         league: after `record_results`.
@@ -158,10 +169,12 @@ def add_snapshots(
         full = pool.count == spec.size
         entry = jnp.where(full, pool.oldest, pool.count)
         player = place.first_player + entry
+        # Whoever plays it began with its parameters, and is to end its life with them.
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
         stack, target = new_stacks[place.bank], place.first_member + entry
         new_stacks[place.bank] = _copy_member(stack, place.origin_member, target, adds)
+        # The entry is another player from here on, to whom its old results do not belong.
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(
             **{

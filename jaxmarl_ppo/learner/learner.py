@@ -33,7 +33,7 @@ from jaxmarl_ppo.types import (
 
 @dataclass(frozen=True, eq=False)
 class LoadedMember:
-    """What a policy starts from instead of fresh parameters."""
+    """A policy of a finished run that a member of a bank starts from."""
 
     bank: int
     member: int
@@ -69,7 +69,7 @@ class Learner:
     loaded: tuple[LoadedMember, ...] = ()
 
     def init(self, key: jax.Array) -> TrainState:
-        """Begin with fresh parameters and fresh episodes."""
+        """Make the state that a run begins with: fresh or loaded parameters, fresh episodes."""
         key, key_policies, key_envs, key_stagger = split(key, 4)
         population = self.init_population(key_policies)
         rollout_state = init_rollout_state(
@@ -98,7 +98,10 @@ class Learner:
         return jax.tree.map(jnp.copy, state)
 
     def init_population(self, key: jax.Array) -> Population:
-        """Begin every bank with what its members start from, snapshots with their origin's."""
+        """Make the players that a run begins with; snapshots are copies of their origins.
+
+        Members start from what was loaded for them, the others from fresh parameters.
+        """
         keys = split(key, len(self.players.banks))
         stacks = [
             bank.network.init(key) for bank, key in zip(self.players.banks, keys, strict=True)
@@ -109,6 +112,8 @@ class Learner:
                 stacks[loaded.bank],
                 loaded.policy,
             )
+        # Entries that are not in use yet are never drawn; they hold something of the right shape.
+        # After loading, so that the first snapshot is of what its origin really starts from.
         for pool in self.players.pools:
             entries = slice(pool.first_member, pool.first_member + pool.spec.size)
             stacks[pool.bank] = jax.tree.map(
@@ -127,15 +132,17 @@ class Learner:
         is learnt and measured is the same on all.
         """
         key, own_keys = split_key(state.key, 1 + len(self.players.banks), axis_name)
-        after, record = self.play(state, own_keys[0])
-        fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
+        after, played = self.play(state, own_keys[0])
+        # Looked for before anything is learnt: one number that is not finite can spoil a policy.
+        fault = find_fault(played.faults, played.last_fault, state.iteration, axis_name)
         usable = ~fault.found
-        learnt, reports = self.learn(state, after, record, usable, own_keys[1:], axis_name)
-        learnt = self._update_league(state, learnt, after, record, usable, axis_name)
+        learnt, reports = self.learn(state, after, played, usable, own_keys[1:], axis_name)
+        # After the update, so that a snapshot is of what the policy has just become.
+        learnt = self._update_league(state, learnt, after, played, usable, axis_name)
         metrics = metrics_lib.measure(
-            self.players, self.trainers, record, reports, learnt.population.league, fault, axis_name
+            self.players, self.trainers, played, reports, learnt.population.league, fault, axis_name
         )
-        per_env = learnt.per_env.replace(rollout=after, lives=record.tracker.running)
+        per_env = learnt.per_env.replace(rollout=after, lives=played.tracker.running)
         return learnt.replace(per_env=per_env, key=key, iteration=state.iteration + 1), metrics
 
     def train_steps(
@@ -168,9 +175,10 @@ class Learner:
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
     def play(self, state: TrainState, key: jax.Array) -> tuple[RolloutState, Rollout]:
-        """Do the first half of `train_step`: a rollout, and the state that it ends in."""
+        """Play a rollout, the first half of `train_step`; return the state that it ends in."""
         return rollout(
             self.env,
+            # The state's own, which are arguments of the compiled program, not constants in it.
             state.env_params,
             self.players,
             state.population,
@@ -184,17 +192,19 @@ class Learner:
         self,
         state: TrainState,
         after: RolloutState,
-        record: Rollout,
+        played: Rollout,
         usable: jax.Array,
         keys: jax.Array,
         axis_name: str | None = None,
     ) -> tuple[TrainState, tuple[UpdateReport, ...]]:
-        """Do the second half: credit and update of every bank that is trained.
+        """Train the banks on a rollout, all in which a member is trained.
+
+        This is the second half of `train_step`.
 
         Args:
             state: from before the rollout.
             after: the state that the rollout ended in.
-            record: of the rollout.
+            played: the rollout.
             usable: `()` bool, False to learn nothing from it.
             keys: one for each bank.
             axis_name: as in `train_step`.
@@ -202,6 +212,7 @@ class Learner:
         Returns:
             The state with what was learnt, and a report of each trainer.
         """
+        # In floats, since long runs have more environment steps than a 32-bit integer holds.
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
         stacks = list(state.population.banks)
         learnt = []
@@ -210,7 +221,7 @@ class Learner:
         ):
             index = trainer.index
             bank = trainer.learn(
-                stacks[index], training, carry, record, after, usable, env_steps, keys[index],
+                stacks[index], training, carry, played, after, usable, env_steps, keys[index],
                 axis_name,
             )  # fmt: skip
             stacks[index] = bank.stack
@@ -227,31 +238,34 @@ class Learner:
         before: TrainState,
         state: TrainState,
         after: RolloutState,
-        record: Rollout,
+        played: Rollout,
         usable: jax.Array,
         axis_name: str | None,
     ) -> TrainState:
-        """Enter the results of a rollout and take the snapshots that are due."""
+        """Add the results of a rollout to the league, and take the snapshots that are due."""
+        # Then nothing that is drawn or logged depends on results, so no game is followed.
         if not self.rated:
             return state
-        pools, outcomes = self.players.pools, record.outcomes
-        games, played = league_results.track_games(state.per_env.games, outcomes)
+        pools, outcomes = self.players.pools, played.outcomes
+        running, games = league_results.track_games(state.per_env.games, outcomes)
         league = league_results.record_results(
-            state.population.league, pools, played, outcomes.episode_over, axis_name
+            state.population.league, pools, games, outcomes.episode_over, axis_name
         )
         # A slot that has died keeps its last player until it is born again, by another draw.
         playing = jnp.where(after.obs.alive, after.player, -1)
         league, stacks = league_results.add_snapshots(
             league, pools, state.population.banks, playing, state.iteration + 1, axis_name
         )
+        # After a fault the run ends with what the last sound iteration had made.
         population = jax.tree.map(
             lambda new, old: jnp.where(usable, new, old),
             Population(stacks, league),
             before.population,
         )
-        return state.replace(population=population, per_env=state.per_env.replace(games=games))
+        return state.replace(population=population, per_env=state.per_env.replace(games=running))
 
     def _init_lives(self, state: RolloutState, counted: jax.Array) -> RunningLives:
+        # Which metrics an environment has is seen from a step, of which shapes are enough.
         keys = split(jax.random.key(0), self.num_envs)
         step = jax.eval_shape(
             self.env.step_batch, keys, state.env_state, state.last_action, self.env_params

@@ -4,6 +4,7 @@ Everything is kept as sums, minima and maxima, so that iterations merge exactly 
 lives count. `summary.summarise` turns them into plain numbers on the host.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,21 +16,24 @@ from jaxmarl_ppo.ops.collectives import all_max, all_min, all_sum
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.ppo.bank_learner import BankLearner, UpdateReport
 from jaxmarl_ppo.ppo.update import UpdateStats, no_stats
-from jaxmarl_ppo.rollout.episode_stats import Extremes, count_lives, no_lives
+from jaxmarl_ppo.rollout.episode_stats import (
+    Finished,
+    count_lives,
+    merge_finished,
+    nobody_finished,
+)
 from jaxmarl_ppo.rollout.faults import Fault, no_fault
 from jaxmarl_ppo.rollout.rollout import Rollout
-from jaxmarl_ppo.types import EpisodeSums, League, RunningLives
+from jaxmarl_ppo.types import League, RunningLives
 
 
 class Sums(struct.PyTreeNode):
-    """What adds up over iterations."""
+    """Metrics that add up over iterations."""
 
-    agents: EpisodeSums  # [A]
-    policies: EpisodeSums  # [P]
     update: UpdateStats  # [P]
     decisions: jax.Array  # [P]: made by each policy
     trained: jax.Array  # [P]: decisions that entered an update
-    explained_variance: jax.Array  # [P]
+    explained_variance: jax.Array  # [P]: summed over iterations
     iterations: jax.Array  # [P]: with at least one trained decision
     reward: jax.Array  # [A]: all that the environment paid
     reward_trained: jax.Array  # [A]: of trained decisions
@@ -39,7 +43,7 @@ class Sums(struct.PyTreeNode):
 
 
 class Latest(struct.PyTreeNode):
-    """Values of the newest iteration."""
+    """Metrics of which only the newest iteration's count."""
 
     learning_rate: jax.Array  # [P]
     entropy_coef: jax.Array  # [P]
@@ -48,11 +52,11 @@ class Latest(struct.PyTreeNode):
 
 
 class Metrics(struct.PyTreeNode):
-    """One or several iterations."""
+    """What one iteration, or several that were merged, did and learnt."""
 
+    agents: Finished  # [A]: lives by slot
+    policies: Finished  # [P]: lives by policy
     sums: Sums
-    minimum: Extremes
-    maximum: Extremes
     latest: Latest
     fault: Fault
 
@@ -60,50 +64,50 @@ class Metrics(struct.PyTreeNode):
 def measure(
     players: Players,
     trainers: tuple[BankLearner, ...],
-    record: Rollout,
+    played: Rollout,
     reports: tuple[UpdateReport, ...],
     league: League,
     fault: Fault,
     axis_name: str | None = None,
 ) -> Metrics:
-    """Collect one iteration.
+    """Measure one iteration: what was played, learnt and found at fault, on all devices.
 
     Args:
         players: who could play.
         trainers: of the banks that are trained.
-        record: of the rollout.
+        played: the rollout.
         reports: of the trainers.
         league: as it stands.
         fault: from `find_fault`.
         axis_name: of the devices that environments are spread over; reports, league and fault are
             those of all.
     """
-    num_policies, num_agents = len(players.policies), record.outcomes.reward.shape[-1]
-    lives, episode_over = count_lives(players, record.tracker), record.outcomes.episode_over
-    played = all_sum(
-        {
-            "agents": lives.agents,
-            "policies": lives.policies,
-            "decisions": _count_decisions(players, record),
-            "reward": lives.reward,
-            "reward_uncredited": lives.uncredited,
-            "episodes": episode_over.sum(dtype=jnp.float32),
-            "ticks": jnp.asarray(episode_over.size, jnp.float32),
-        },
-        axis_name,
-    )
+    num_policies, num_agents = len(players.policies), played.outcomes.reward.shape[-1]
+    lives, episode_over = count_lives(players, played.tracker), played.outcomes.episode_over
+    counts = {
+        "decisions": _count_decisions(players, played),
+        "reward": played.tracker.reward.sum(0),
+        "reward_uncredited": played.tracker.uncredited.sum(0),
+        "episodes": episode_over.sum(dtype=jnp.float32),
+        "ticks": jnp.asarray(episode_over.size, jnp.float32),
+    }
+    # All sums in one exchange, since each costs a wait for the slowest device.
+    sums, counts = all_sum((tuple(group.sums for group in lives), counts), axis_name)
+    minimum = all_min(tuple(group.minimum for group in lives), axis_name)
+    maximum = all_max(tuple(group.maximum for group in lives), axis_name)
+    agents, policies = map(Finished, sums, minimum, maximum)
     learnt, latest = _collect_reports(trainers, reports, num_policies, num_agents, league)
     return Metrics(
-        sums=Sums(**played, **learnt),
-        minimum=all_min(lives.minimum, axis_name),
-        maximum=all_max(lives.maximum, axis_name),
+        agents=agents,
+        policies=policies,
+        sums=Sums(**counts, **learnt),
         latest=latest,
         fault=fault,
     )
 
 
-def _count_decisions(players: Players, record: Rollout) -> jax.Array:
-    """How many decisions every policy made, `[P]`."""
+def _count_decisions(players: Players, played: Rollout) -> jax.Array:
+    """Count the decisions that every policy made, `[P]`."""
     count = jnp.zeros(len(players.policies))
     policy_of = np.array(players.policy_of)
 
@@ -111,13 +115,13 @@ def _count_decisions(players: Players, record: Rollout) -> jax.Array:
         policies = policy_of[first_player : first_player + num_players]
         return count + made @ (policies[:, None] == np.arange(count.size))
 
-    for bank, decisions in zip(players.banks, record.decisions, strict=True):
+    for bank, decisions in zip(players.banks, played.decisions, strict=True):
         members = jnp.arange(bank.network.num_members)
         mine = decisions.acted[..., None] & (decisions.member[..., None] == members)
         made = mine.sum((0, 1, 2), dtype=jnp.float32)
         count = add(count, made, bank.first_player, members.size)
     for player in range(players.first_script, players.num_players):
-        mine = record.outcomes.acted & (record.outcomes.player == player)
+        mine = played.outcomes.acted & (played.outcomes.player == player)
         count = add(count, mine.sum(dtype=jnp.float32)[None], player, 1)
     return count
 
@@ -129,12 +133,16 @@ def _collect_reports(
     num_agents: int,
     league: League,
 ) -> tuple[dict[str, Any], Latest]:
-    """What all banks learnt, by policy and by agent: fields of `Sums`, and the newest values."""
+    """Collect the reports of all banks, by policy and agent.
+
+    Returns:
+        Fields of `Sums` by name, and the newest values.
+    """
     update, latest = no_stats(num_policies), _no_latest(num_policies, league)
     trained = explained = jnp.zeros(num_policies)
     reward_trained = jnp.zeros(num_agents)
     for trainer, report in zip(trainers, reports, strict=True):
-        put = _Put(np.array(trainer.policy_ids))
+        put = partial(_put, np.array(trainer.policy_ids))
         update = jax.tree.map(put, update, report.update)
         trained = put(trained, report.trained)
         explained = put(explained, report.explained_variance)
@@ -155,16 +163,12 @@ def _collect_reports(
     }, latest
 
 
-class _Put:
-    """Writes what a bank says of its `[K]` policies into an array of all `[P]`."""
-
-    def __init__(self, policies: np.ndarray) -> None:
-        self._policies = policies
-
-    def __call__(self, everybody: jax.Array, own: jax.Array) -> jax.Array:
-        if np.array_equal(self._policies, np.arange(everybody.size)):
-            return own
-        return everybody.at[self._policies].set(own)
+def _put(policy_ids: np.ndarray, everybody: jax.Array, own: jax.Array) -> jax.Array:
+    """Write the values of a bank's policies, `own [K]`, into those of all, `everybody [P]`."""
+    # With all policies in one bank there is no scatter to compile.
+    if np.array_equal(policy_ids, np.arange(everybody.size)):
+        return own
+    return everybody.at[policy_ids].set(own)
 
 
 def _no_latest(num_policies: int, league: League) -> Latest:
@@ -173,7 +177,7 @@ def _no_latest(num_policies: int, league: League) -> Latest:
 
 
 def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
-    """The neutral element of `merge`.
+    """Make metrics of no iteration, the neutral element of `merge`.
 
     Args:
         players: who can play.
@@ -182,38 +186,36 @@ def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
     """
     num_policies, num_agents = len(players.policies), len(players.mapping.candidates)
     by_agent, by_policy, none = jnp.zeros(num_agents), jnp.zeros(num_policies), jnp.zeros(())
-    nobody = no_lives(players, lives.metrics)
     return Metrics(
+        agents=nobody_finished((num_agents,), lives.metrics),
+        policies=nobody_finished((num_policies,), lives.metrics),
         sums=Sums(
-            agents=nobody.agents,
-            policies=nobody.policies,
             update=no_stats(num_policies),
             decisions=by_policy,
             trained=by_policy,
             explained_variance=by_policy,
             iterations=by_policy,
-            reward=nobody.reward,
+            reward=by_agent,
             reward_trained=by_agent,
-            reward_uncredited=nobody.uncredited,
+            reward_uncredited=by_agent,
             episodes=none,
             ticks=none,
         ),
-        minimum=nobody.minimum,
-        maximum=nobody.maximum,
         latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
         fault=no_fault(),
     )
 
 
 def merge(first: Metrics, second: Metrics) -> Metrics:
-    """Metrics of both, the second being the later one."""
+    """Merge the metrics of two stretches of time, the second being the later one."""
     update = jax.tree.map(jnp.add, first.sums.update, second.sums.update)
+    # A mean, which does not add up; only the newest is read.
     update = update.replace(last_epoch_kl=second.sums.update.last_epoch_kl)
     sums: Sums = jax.tree.map(jnp.add, first.sums, second.sums)
     return Metrics(
+        agents=merge_finished(first.agents, second.agents),
+        policies=merge_finished(first.policies, second.policies),
         sums=sums.replace(update=update),
-        minimum=jax.tree.map(jnp.minimum, first.minimum, second.minimum),
-        maximum=jax.tree.map(jnp.maximum, first.maximum, second.maximum),
         latest=second.latest,
         fault=jax.tree.map(
             lambda x, y: jnp.where(first.fault.found, x, y), first.fault, second.fault

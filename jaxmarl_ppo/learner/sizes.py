@@ -38,12 +38,13 @@ def block_rows(ppo: PPOConfig, bank: Bank, num_rows: int, num_minibatches: int) 
 def spread_of_draws(
     players: Players, bank: Bank, num_policies: int, episodes_per_rollout: float
 ) -> float:
-    """Standard deviation of a policy's rows, relative to its share of them.
+    """Estimate the standard deviation of how many rows a policy has, relative to its even share.
 
-    It is that of a count of lives, each of which draws one of the policies.
+    It is taken to be that of a count of lives, each of which draws one of the policies.
     """
     if players.is_fixed:
         return 0.0
+    # A binomial count of n lives, each drawn with p: sqrt(n p (1 - p)) relative to n p.
     lives_of_each = episodes_per_rollout * bank.num_lanes / num_policies
     return math.sqrt((1.0 - 1.0 / num_policies) / lives_of_each)
 
@@ -51,8 +52,9 @@ def spread_of_draws(
 def episodes_per_rollout_at_least(
     env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int
 ) -> float:
-    """At least so many, as far as is known here."""
+    """Bound from below how many episodes a rollout plays a part of, summed over environments."""
     horizon = env.horizon(env_params)
+    # Sizes are part of the program, and a horizon of traced parameters is known only as it runs.
     if horizon is None or isinstance(horizon, Tracer):
         return num_envs
     return num_envs * max(1.0, num_steps / max(1, int(horizon)))
@@ -65,18 +67,21 @@ def micro_batch_blocks(
     blocks_per_minibatch: float,
     spread: float,
 ) -> int:
-    """Blocks per gradient, at most the wanted rows, so that a minibatch costs least on average.
+    """Choose how many blocks a gradient is over, so that a minibatch costs least on average.
 
-    Larger ones are fewer, smaller ones are filled better. `spread` is the standard deviation of a
-    policy's blocks, relative to `blocks_per_minibatch`.
+    With more blocks there are fewer gradients, with fewer blocks they are filled better. There are
+    no more than make up the wanted rows. `spread` is the standard deviation of a policy's blocks,
+    relative to `blocks_per_minibatch`.
     """
     default = RECURRENT_MICRO_BATCH_ROWS if is_recurrent else MICRO_BATCH_ROWS
     wanted = config.micro_batch_rows or default.get(
         jax.default_backend(), MICRO_BATCH_ROWS_ELSEWHERE
     )
+    # Few minibatches are beyond three deviations; room for more would be empty nearly always.
     most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
     size = np.arange(1, most + 1)
-    share = 1.0 + spread * np.array(NormalDist().quantiles(32))
+    # The cost is averaged over 32 equally likely numbers of blocks, taken to be normal.
+    share = np.maximum(1.0 + spread * np.array(NormalDist().quantiles(32)), 0.0)
     num_blocks = np.ceil(blocks_per_minibatch * share)
     num_gradients = np.ceil(num_blocks[:, None] / size).mean(axis=0)
     return int(size[np.argmin(num_gradients * (size * block_size + ROWS_PER_GRADIENT))])

@@ -7,8 +7,9 @@ import numpy as np
 
 from jaxmarl_ppo.learner.elo import elo_ratings
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.learner.metrics import EpisodeSums, Metrics
+from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.rollout.episode_stats import Finished
 from jaxmarl_ppo.types import League
 
 
@@ -28,6 +29,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
     Raises:
         ValueError: the metrics of several seeds.
     """
+    # All at once: read one by one, every number would be a transfer of its own.
     metrics = jax.device_get(metrics)
     sums, players = metrics.sums, learner.players
     if np.ndim(sums.ticks) > 0:
@@ -35,21 +37,20 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
             f"metrics have an axis of {len(sums.ticks)} seeds; take those of one, as in "
             "jax.tree.map(lambda x: x[0], metrics)"
         )
+    # Counts are floats on the device, where 32-bit integers would overflow.
     result: dict[str, Any] = {
         "env_steps": int(sums.ticks),
         "decisions": int(sums.decisions.sum()),
         "decisions_per_tick": float(sums.decisions.sum() / sums.ticks),
         "episodes": int(sums.episodes),
         "agents": {
-            name: _life_summary(sums.agents, metrics.minimum.agents, metrics.maximum.agents, i)
-            for i, name in enumerate(learner.env.agents)
+            name: _life_summary(metrics.agents, i) for i, name in enumerate(learner.env.agents)
         },
         "policies": {},
     }
     for k, name in enumerate(players.policies):
-        lives = _life_summary(sums.policies, metrics.minimum.policies, metrics.maximum.policies, k)
         result["policies"][name] = {
-            **lives,
+            **_life_summary(metrics.policies, k),
             "decisions": int(sums.decisions[k]),
             **_update_summary(metrics, k),
         }
@@ -59,7 +60,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
 
 
 def summarise_league(league: League, players: Players) -> dict[str, Any]:
-    """Results between the players that have met somebody.
+    """Collect results between the players that have met somebody.
 
     Returns:
         `{"elo": {player: rating}, "players": [names], "win_rate": [[...]], "payoff": [[...]],
@@ -69,12 +70,14 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
         do the results. Of a pool, `added_at` lists the iteration of each snapshot in it.
     """
     score, payoff, counts = (np.asarray(x) for x in (league.score, league.payoff, league.games))
+    # Entries of a pool that are not in use yet have no place in a report.
     met = np.nonzero(counts.sum(1))[0]
     elo = elo_ratings(score, counts)
     block = np.ix_(met, met)
     games = counts[block]
 
     def per_game(total: np.ndarray) -> list[list[float | None]]:
+        # 0 / 0 where two have never met; as None, since JSON has no NaN.
         with np.errstate(invalid="ignore"):
             mean = total[block] / games
         return [[float(x) if np.isfinite(x) else None for x in row] for row in mean]
@@ -95,13 +98,14 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
     }
 
 
-def _life_summary(sums: EpisodeSums, least: Any, greatest: Any, i: int) -> dict[str, float]:
-    lives = float(sums.lives[i])
+def _life_summary(group: Finished, i: int) -> dict[str, float]:
+    sums, lives = group.sums, float(group.sums.lives[i])
     summary: dict[str, float] = {"episodes": int(lives)}
+    # Of no lives the extremes are infinite and the means undefined, so their keys are left out.
     if lives:
         summary["return_mean"] = float(sums.returns[i]) / lives
-        summary["return_min"] = float(least[i])
-        summary["return_max"] = float(greatest[i])
+        summary["return_min"] = float(group.minimum[i])
+        summary["return_max"] = float(group.maximum[i])
         summary["length_mean"] = float(sums.lengths[i]) / lives
         summary |= {name: float(x[i]) / lives for name, x in sums.metrics.items()}
     return summary
@@ -109,7 +113,9 @@ def _life_summary(sums: EpisodeSums, least: Any, greatest: Any, i: int) -> dict[
 
 def _update_summary(metrics: Metrics, k: int) -> dict[str, float]:
     sums, latest = metrics.sums, metrics.latest
+    # Sums over rows and epochs: over their count, every iteration weighs as much as it trained.
     losses, count = sums.update.losses, float(sums.update.losses.count[k])
+    # What was trained made at least one step in one iteration, so no divisor below is 0.
     if not count:
         return {}
     return {

@@ -89,7 +89,7 @@ def cores_awake(wanted: bool) -> Iterator[None]:
 
 
 def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether this is a virtual machine, as x86 processors say."""
+    """Tell whether this is a virtual machine, as x86 processors say."""
     with contextlib.suppress(OSError):
         return any(
             line.startswith("flags") and "hypervisor" in line.split()
@@ -101,7 +101,7 @@ def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 def has_cpu_quota(
     groups: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
 ) -> bool:
-    """Whether the time on all cores together is limited, as it often is in containers."""
+    """Tell whether the time on all cores together is limited, as it often is in containers."""
     try:
         lines = groups.read_text().splitlines()
     except OSError:

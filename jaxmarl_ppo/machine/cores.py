@@ -16,7 +16,8 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
     changes.
 
     Args:
-        num_cores: how many; None for all that this process may use.
+        num_cores: how many devices; None for one on each core that this process may use. More than
+            there are cores share them: no faster, but a way to try out what several devices do.
 
     Raises:
         ValueError: fewer than one, or JAX has started already.
@@ -35,7 +36,7 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
 
 
 def even_share(num_envs: int, most: int) -> int:
-    """Devices, at most so many, over which environments can be spread evenly."""
+    """Count the devices, at most so many, over which environments can be spread evenly."""
     return max(n for n in range(1, most + 1) if num_envs % n == 0)
 
 
@@ -77,7 +78,7 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
 
 
 def usable_cores() -> int:
-    """CPU cores that this process may run on."""
+    """Count the CPU cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -10,7 +10,7 @@ from jaxmarl_ppo.machine.cores import usable_cores
 
 
 def describe_hardware() -> dict[str, Any]:
-    """What the figures were taken on."""
+    """Describe the machine that figures were taken on."""
     return {
         "device": jax.devices()[0].device_kind,
         "backend": jax.default_backend(),
@@ -23,7 +23,7 @@ def describe_hardware() -> dict[str, Any]:
 
 
 def processor_name() -> str:
-    """What the CPU calls itself."""
+    """Read what the CPU calls itself."""
     try:
         with open("/proc/cpuinfo") as lines:
             names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]

@@ -1,4 +1,4 @@
-"""Hold and reset of hidden state: the one place that decides when memory moves.
+"""Hold and reset of hidden state: the one place where memory moves.
 
 An agent's memory advances only at its own decisions, is held in between, and is zero at the first
 decision of a life. The rollout applies `advance` tick by tick; the update applies it along chunks
@@ -20,7 +20,7 @@ RecurFn = Callable[[PyTree, Any], tuple[PyTree, Any]]
 def advance(
     recur_fn: RecurFn, hidden: PyTree, x: Any, is_first: jax.Array, acting: jax.Array
 ) -> tuple[PyTree, PyTree, Any]:
-    """One step of memory for a batch of rows.
+    """Take one step of memory for a batch of rows.
 
     Args:
         recur_fn: `(hidden, x) -> (hidden, y)`.
@@ -34,6 +34,7 @@ def advance(
     """
     start = where_rows(is_first, jax.tree.map(jnp.zeros_like, hidden), hidden)
     moved, y = recur_fn(start, x)
+    # Not `start` for rows that wait: `is_first` stays True of them until they decide.
     return where_rows(acting, moved, hidden), start, y
 
 
@@ -46,7 +47,7 @@ def unroll(
     resume: jax.Array,
     resume_hidden: PyTree,
 ) -> Any:
-    """Replay chunks of consecutive decisions.
+    """Replay memory along chunks of consecutive decisions.
 
     Args:
         recur_fn: as in `advance`.
@@ -65,6 +66,7 @@ def unroll(
 
     def step(hidden: PyTree, row: tuple[Any, ...]) -> tuple[PyTree, Any]:
         x, is_first, valid, resumes = row
+        # Before `advance`, which resets it if a new life begins there.
         hidden = where_rows(resumes, resume_hidden, hidden)
         hidden, _, y = advance(recur_fn, hidden, x, is_first, valid)
         return hidden, y

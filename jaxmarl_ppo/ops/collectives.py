@@ -17,45 +17,47 @@ Tree = TypeVar("Tree")
 
 
 def all_sum(tree: Tree, axis_name: str | None) -> Tree:
-    """Sums of float leaves, exchanged as one array."""
+    """Sum float leaves over all devices, exchanged as one array."""
     if axis_name is None:
         return tree
+    # Leaf by leaf, each would be an exchange of its own, at which devices wait for each other.
     flat, unravel = ravel_pytree(tree)
     return unravel(jax.lax.psum(flat, axis_name))
 
 
 def all_min(tree: Tree, axis_name: str | None) -> Tree:
-    """Least values."""
+    """Return the least value of every entry over all devices."""
     return tree if axis_name is None else jax.lax.pmin(tree, axis_name)
 
 
 def all_max(tree: Tree, axis_name: str | None) -> Tree:
-    """Greatest values."""
+    """Return the greatest value of every entry over all devices."""
     return tree if axis_name is None else jax.lax.pmax(tree, axis_name)
 
 
 def all_any(x: jax.Array, axis_name: str | None) -> jax.Array:
-    """Whether a bool is True anywhere."""
+    """Tell whether a bool is True on any device, entry by entry."""
     return x if axis_name is None else jax.lax.psum(x.astype(jnp.int32), axis_name) > 0
 
 
 def first_of(rank: jax.Array, tree: PyTree, axis_name: str | None) -> PyTree:
-    """The leaves of the device whose `rank ()` is least; of the first such device."""
+    """Return the leaves of the device whose `rank ()` is least, the first of several such."""
     if axis_name is None:
         return tree
+    # Of equals argmin takes the first, so that all devices choose the same one.
     first = jnp.argmin(jax.lax.all_gather(rank, axis_name))
     return jax.tree.map(lambda x: jax.lax.all_gather(x, axis_name)[first], tree)
 
 
 def device_index(axis_name: str | None) -> jax.Array:
-    """Which of the devices this is, `()` int."""
+    """Return the number of this device among all of them, `()` int."""
     if axis_name is None:
         return jnp.zeros((), jnp.int32)
     return jax.lax.axis_index(axis_name)
 
 
 def split_key(key: jax.Array, num_own: int, axis_name: str | None) -> tuple[jax.Array, jax.Array]:
-    """A key that is the same on all devices, and `[num_own]` that no other device has.
+    """Split a key into one that all devices share and `[num_own]` that no other device has.
 
     So no device explores what another does. All come from one split, since each is a program of its
     own to compile.

@@ -2,7 +2,7 @@
 
 An environment that declares how few they are (`max_actors`) needs no more, whichever slots they
 are. Then a tick has `M` lanes, fewer than the bank's `S` slots, and a lane holds one slot that
-acts. Where everyone may act every slot has a lane of its own, and all of this is nothing.
+acts. Where everyone may act every slot has a lane of its own, and lanes make no difference.
 """
 
 import jax
@@ -25,6 +25,7 @@ def assign_lanes(acting: jax.Array, num_lanes: int) -> jax.Array | None:
     if num_lanes == acting.shape[-1]:
         return None
     if num_lanes == 1:
+        # The same slot as below, without a sort.
         return jnp.argmax(acting, axis=-1, keepdims=True)
     return jnp.argsort(~acting, axis=-1, stable=True)[..., :num_lanes]
 
@@ -42,7 +43,7 @@ def put(
 ) -> PyTree:
     """Put `x [E, M, ...]` at the slots in lanes into leaves `[E, S, ...]` of `others`.
 
-    With `where [E, M]`, `x` only of the lanes where that is True.
+    Where `where [E, M]` is given, only the lanes in which it is True are put.
     """
     if slot is None:
         return x if where is None else where_rows(where, x, others)

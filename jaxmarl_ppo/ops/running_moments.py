@@ -13,7 +13,7 @@ PRIOR_COUNT = 10.0
 
 
 def init_moments(num_policies: int, shape: tuple[int, ...]) -> Moments:
-    """Moments of nothing: mean 0, variance 1."""
+    """Return moments `[K, *shape]` of nothing seen yet: mean 0, variance 1."""
     return Moments(
         count=jnp.zeros(num_policies),
         mean=jnp.zeros((num_policies, *shape)),
@@ -22,7 +22,7 @@ def init_moments(num_policies: int, shape: tuple[int, ...]) -> Moments:
 
 
 def standardise(moments: Moments, x: jax.Array) -> jax.Array:
-    """`x [..., D]` by one policy's `mean [D]` and `var [D]`, clipped to +-10."""
+    """Standardise `x [..., D]` by one policy's `mean [D]` and `var [D]`, clipped to +-10."""
     return jnp.clip((x - moments.mean) * jax.lax.rsqrt(moments.var + EPSILON), -CLIP, CLIP)
 
 
@@ -59,6 +59,7 @@ def update_moments(
         return Moments(
             count=moments.count + count,
             mean=moments.mean + delta * count / total,
+            # Without new rows it is to stay as it is, to the bit, and 1 before the first.
             var=jnp.where(count > 0, merged_var / total, moments.var),
         )
 
@@ -68,13 +69,15 @@ def update_moments(
 def masked_moments(
     x: jax.Array, weight: jax.Array, axis_name: str | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Count, mean and population variance over the rows of `x [R, ...]` with `weight [R]` 1.
+    """Compute count, mean and population variance of the rows of `x [R, ...]` of `weight [R]` 1.
 
     Rows of weight 0 may hold anything, NaN included. Without rows: 0, 0 and 0.
     """
     weight = weight.reshape(weight.shape + (1,) * (x.ndim - 1))
+    # Chosen, not multiplied by the weight: 0 times NaN is NaN.
     count, total = all_sum((weight.sum(), jnp.where(weight > 0, x, 0.0).sum(0)), axis_name)
     denominator = jnp.maximum(count, 1.0)
     mean = total / denominator
+    # Around the mean, in a second pass: a mean of squares less a squared mean would cancel.
     squares = all_sum(jnp.where(weight > 0, (x - mean) ** 2, 0.0).sum(0), axis_name)
     return count, mean, squares / denominator

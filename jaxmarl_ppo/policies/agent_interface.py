@@ -22,7 +22,7 @@ from jaxmarl_ppo.types import PyTree, RolloutState
 
 @dataclass(frozen=True, eq=False)
 class AgentInterface:
-    """What the networks of one bank are given of an observation, and how their actions leave it.
+    """The interface between a bank and the environment: observations in, actions out.
 
     A bank covers some of the agent slots and is as wide as the widest agent among them.
     """
@@ -45,7 +45,7 @@ class AgentInterface:
 
     @property
     def distribution(self) -> ActionDistribution:
-        """How network outputs become actions."""
+        """Distribution of actions whose parameters are the network outputs."""
         if self.continuous:
             return BoundedGaussian(self.action_width)
         return MaskedCategorical(self.action_width)
@@ -97,10 +97,12 @@ class AgentInterface:
 
         features = own(obs.features)
         if len(self.feature_shape) > 1:
-            return features
+            return features  # `make_agent_interface` refuses further inputs beside planes
+        # The environment pads them to its own widest agent, who may be none of this bank's.
         features = features[..., : math.prod(self.feature_shape)]
         last_action = own(state.last_action)
         if self.continuous:
+            # It is kept as drawn, without bounds, so the network is given its tanh.
             last_action = jnp.tanh(last_action[..., : self.action_width])
         slot = np.array(self.slots) if lanes is None else jnp.array(self.slots)[lanes]
         joint = joint_features(obs)[:, None] if self.joint_width else None
@@ -135,6 +137,7 @@ class AgentInterface:
             `[..., D]`.
         """
         batch_shape = features.shape[:-1]
+        # Until a life has decided, the slot's last action and reward are of the life before.
         first, parts = is_first[..., None], [features]
         if self.prev_action and last_action is not None:
             if not self.continuous:
@@ -145,6 +148,7 @@ class AgentInterface:
         if self.agent_id:
             one_hot = jax.nn.one_hot(slot, self.num_agents)
             parts.append(jnp.broadcast_to(one_hot, (*batch_shape, self.num_agents)))
+        # Last, since an actor is cut off after the first `actor_width` inputs.
         if self.joint_width and joint is not None:
             parts.append(jnp.broadcast_to(joint, (*batch_shape, self.joint_width)))
         return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else features
@@ -154,7 +158,7 @@ class AgentInterface:
         return take(self.own(obs.action_mask), lanes)[..., : self.action_width]
 
     def env_action(self, action: jax.Array, lanes: jax.Array | None = None) -> jax.Array:
-        """Turn sampled actions `[E, M]` or `[E, M, N]` into what the environment takes."""
+        """Turn sampled actions `[E, M]` or `[E, M, N]` into those that the environment takes."""
         if self.action_low is None or self.action_high is None:
             return action
         low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
@@ -184,7 +188,7 @@ def make_agent_interface(
     agent_id: bool = False,
     central_critic: bool = False,
 ) -> AgentInterface:
-    """Read the sizes of some agents off an environment.
+    """Make the interface of some slots, with the sizes that the environment says of them.
 
     Args:
         env: the environment.
@@ -199,6 +203,7 @@ def make_agent_interface(
         ValueError: mixed or unbounded action spaces, or extra inputs beside planes.
     """
     obs = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), env_params)[0])
+    # Planes are of one shape for all agents; flat features may be padded beyond these slots' own.
     feature_shape = obs.features.shape[1:]
     if len(feature_shape) == 1:
         spaces = [env.observation_space(env.agents[slot], env_params) for slot in slots]
@@ -212,6 +217,7 @@ def make_agent_interface(
     all_spaces = env.action_spaces(env_params)
     actions = {env.agents[slot]: all_spaces[env.agents[slot]] for slot in slots}
     low, high = _action_bounds(env, actions) if env.is_continuous(env_params) else (None, None)
+    # `joint_features` takes a batch of environments, here of one.
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), obs)
     return AgentInterface(
         slots=slots,
@@ -228,14 +234,14 @@ def make_agent_interface(
 
 
 def space_width(space: Space) -> int:
-    """Number of actions, or of action dimensions."""
+    """Return how many actions a space has, or how many dimensions if they are continuous."""
     return space.n if isinstance(space, Discrete) else space.size
 
 
 def _action_bounds(
     env: MultiAgentEnv, spaces: Mapping[str, Space]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds `[S, N]`; dimensions that an agent does not have are fixed at 0."""
+    """Return the lower and upper bounds `[S, N]`; dimensions an agent lacks are fixed at 0."""
     shape = (len(spaces), max(space_width(space) for space in spaces.values()))
     low, high = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for row, (agent, space) in enumerate(spaces.items()):

@@ -11,10 +11,10 @@ from jaxmarl_ppo.types import PolicyStack, PyTree, RolloutState
 
 
 class Response(NamedTuple):
-    """What a bank answers, in lanes `[E, M]` or for all of its slots `[E, S]`."""
+    """A bank's answer to an observation, in lanes `[E, M]` or for all of its slots `[E, S]`."""
 
     member: jax.Array  # [E, M] int: who answers
-    asked: jax.Array  # [E, M] bool: the rest means nothing elsewhere
+    asked: jax.Array  # [E, M] bool: where it is False the other fields mean nothing
     is_first: jax.Array  # [E, M] bool
     inputs: jax.Array  # [E, M, D]: what the network was given
     action_mask: jax.Array  # [E, M, N] bool

@@ -16,7 +16,7 @@ from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Members of one architecture: how they compute, what they see, and which players they are."""
+    """Policies of one architecture: how they compute, what they see, and which players they are."""
 
     network: StackedNetwork
     interface: AgentInterface
@@ -28,14 +28,15 @@ class Bank:
 
     @property
     def fixed_lanes(self) -> tuple[int, ...] | None:
-        """`[M]`: the member that plays whatever slot is in each lane, where there is one."""
+        """Member that plays whatever slot is in each lane, `[M]`; None where that is not fixed."""
         if self.fixed_members is None or self.num_lanes == len(self.fixed_members):
             return self.fixed_members
+        # A lane holds now one slot and now another, so only a single member is fixed for all.
         return self.fixed_members[: self.num_lanes] if len(set(self.fixed_members)) == 1 else None
 
     @property
     def players(self) -> range:
-        """The players that its members are."""
+        """Numbers of the players that the members of the bank are."""
         return range(self.first_player, self.first_player + self.network.num_members)
 
     def members(self, player: jax.Array) -> tuple[jax.Array, jax.Array]:

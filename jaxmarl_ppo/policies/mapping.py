@@ -33,7 +33,7 @@ from jaxmarl_ppo.config.mapping import (
 
 @dataclass(frozen=True, eq=False)
 class PolicyMapping:
-    """A resolved mapping.
+    """A mapping resolved for the agents of an environment.
 
     Attributes:
         names: of the `P` policies.
@@ -77,7 +77,7 @@ def make_mapping(spec: MappingSpec, agents: tuple[str, ...]) -> PolicyMapping:
 
 
 def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]:
-    """The entry of every agent: by its name, else by the first pattern that it matches.
+    """Look up the entry of every agent: by its name, else by the first pattern that it matches.
 
     Raises:
         ValueError: an entry that no agent matches, or an agent that no entry matches.
@@ -100,7 +100,7 @@ def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]
 
 
 def match_name(table: Mapping[str, Any], name: str) -> str | None:
-    """The key of `table` that is `name`, else the first one that is a pattern of it, else None."""
+    """Find the key of `table` that is `name`, else the first pattern that it matches, else None."""
     if name in table:
         return name
     return next((key for key in table if fnmatch.fnmatchcase(name, key)), None)
@@ -119,6 +119,7 @@ def _from_word(word: str, agents: tuple[str, ...]) -> Table | Ensemble:
 
 def _ensemble(spec: Ensemble, agents: tuple[str, ...]) -> PolicyMapping:
     if spec.joint:
+        # One number for all agents: so many whole tables, one of which is drawn.
         tables = [{agent: f"{agent}_{k}" for agent in agents} for k in range(spec.size)]
         return _matchups(Matchups(tuple(tables), spec.weights), agents)
     weights = spec.weights or (1.0,) * spec.size
@@ -127,7 +128,8 @@ def _ensemble(spec: Ensemble, agents: tuple[str, ...]) -> PolicyMapping:
 
 
 def _independent(choices: Sequence[Mapping[str, float]], agents: tuple[str, ...]) -> PolicyMapping:
-    """Every slot draws for itself."""
+    """Resolve a mapping in which every slot draws for itself."""
+    # Policies are numbered in the order of their first mention.
     names = tuple(dict.fromkeys(name for choice in choices for name in choice))
     weights = np.zeros((len(agents), len(names)))
     for slot, choice in enumerate(choices):
@@ -137,6 +139,7 @@ def _independent(choices: Sequence[Mapping[str, float]], agents: tuple[str, ...]
     cumulative = np.cumsum(weights, axis=-1) / weights.sum(-1, keepdims=True)
 
     def draw(key: jax.Array, draw: Draw) -> jax.Array:
+        # One number for each slot, not one for each of its policies: numbers are dear.
         uniform = jax.random.uniform(unrolled(key), draw.held.shape)
         return (uniform[:, None] >= jnp.asarray(cumulative, jnp.float32)).sum(-1)
 
@@ -144,7 +147,7 @@ def _independent(choices: Sequence[Mapping[str, float]], agents: tuple[str, ...]
 
 
 def _matchups(spec: Matchups, agents: tuple[str, ...]) -> PolicyMapping:
-    """All slots draw together."""
+    """Resolve a mapping in which one table is drawn for all slots together."""
     rows = [match_agents(table, agents) for table in spec.tables]
     names = tuple(dict.fromkeys(name for row in rows for name in row))
     tables = np.array([[names.index(name) for name in row] for row in rows])  # [tables, A]
@@ -152,6 +155,8 @@ def _matchups(spec: Matchups, agents: tuple[str, ...]) -> PolicyMapping:
     logits = _log(weights)
 
     def draw(key: jax.Array, draw: Draw) -> jax.Array:
+        # Slots that keep their player narrow down the tables. If none agrees with them any may be
+        # drawn; one of weight 0 does not count, or else it could leave nothing to draw from.
         fixed = draw.occupied & ~draw.needed
         agrees = ((tables == draw.held) | ~fixed).all(-1) & (weights > 0)
         given = jnp.where(agrees.any() & ~agrees, -jnp.inf, logits)
@@ -165,6 +170,7 @@ def _matchups(spec: Matchups, agents: tuple[str, ...]) -> PolicyMapping:
 
 def _function(spec: MappingFunction, agents: tuple[str, ...]) -> PolicyMapping:
     names = tuple(spec.policies)
+    # Any policy may then play any agent, so every network is sized for all of them.
     candidates = [tuple(range(len(names)))] * len(agents)
     if spec.candidates is not None:
         chosen = match_agents(spec.candidates, agents)
@@ -181,7 +187,11 @@ def _function(spec: MappingFunction, agents: tuple[str, ...]) -> PolicyMapping:
 
 
 def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
-    """Try a user's function on a hundred first episodes."""
+    """Try a user's mapping function on a hundred first episodes.
+
+    Raises:
+        ValueError: it returns something else than an index for each agent, or no candidate.
+    """
     num_agents = len(agents)
     shape = jax.eval_shape(mapping.draw_fn, jax.random.key(0), _first_draw(0, num_agents))
     if getattr(shape, "shape", None) != (num_agents,) or not jnp.issubdtype(
@@ -191,6 +201,7 @@ def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
             f"the mapping function must return {num_agents} integers, one for each agent, "
             f"got {shape}"
         )
+    # In compiled code an index out of range raises nothing: JAX clips it to some policy.
     for episode in range(100):
         draw = _first_draw(episode, num_agents)
         drawn = np.asarray(mapping.draw_fn(jax.random.key(episode), draw))
@@ -208,6 +219,7 @@ def _first_draw(episode: int, num_agents: int) -> Draw:
 
 
 def _log(weights: np.ndarray) -> np.ndarray:
+    # A weight of 0 becomes -inf, which is never drawn.
     with np.errstate(divide="ignore"):
         return np.log(weights).astype(np.float32)
 

@@ -8,21 +8,27 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxmarl_ppo.networks.actor_critic import ACTIVATIONS, DTYPES, NETWORKS, ActorCritic
+from jaxmarl_ppo.networks.actor_critic import NETWORKS, ActorCritic
+from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
 
 
 def named_network(network: str | nn.Module) -> nn.Module:
-    """The module that a specification means."""
+    """Return the module that a specification means, by its name or as it is given."""
     return NETWORKS[network]() if isinstance(network, str) else network
 
 
 def make_network(
     network: str | nn.Module, interface: AgentInterface, central_critic: bool = False
 ) -> nn.Module:
-    """The named or given module, told how many distribution inputs are needed."""
+    """Return the named or given module, told how many distribution inputs are needed.
+
+    Raises:
+        ValueError: an unknown activation or dtype, features of another kind than the module takes,
+            or a central critic that shares layers with the actor.
+    """
     module = named_network(network)
     if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
         raise ValueError(
@@ -42,6 +48,7 @@ def make_network(
                 else "use 'mlp' or 'lstm', or an environment in planes"
             )
         )
+    # A module of the user's own may know its sizes itself, and need not have these fields.
     fields = {field.name for field in dataclasses.fields(module)}
     told: dict[str, Any] = {}
     if "num_outputs" in fields:
@@ -59,15 +66,17 @@ def make_network(
 
 
 def check_network(network: StackedNetwork) -> None:
-    """One abstract call, so that a module of the user's own fails here and not in a trace.
+    """Call a network abstractly, so that a user's own module fails here and not in a trace.
 
     Raises:
         ValueError: the module cannot be called, returns other shapes than it must, or starts lives
             from a memory that is not zero.
     """
     name = type(network.module).__name__
+    # Acting calls a module with one batch axis, the update of one without memory with two.
     for batch_shape in ((3,), (3, 2)):
         _check_call(network, name, batch_shape)
+    # `recurrence.advance` begins lives at zero and does not ask the module.
     if any(leaf.any() for leaf in jax.tree.leaves(network.initial_hidden((1,)))):
         raise ValueError(f"network {name}: initial_hidden must be all zeros")
 
@@ -108,7 +117,7 @@ def _check_call(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]
 def _try(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
     try:
         return jax.eval_shape(function, *args)
-    except Exception as error:
+    except Exception as error:  # a module of the user's own can raise anything
         raise ValueError(f"network {name}: {what} failed: {error}") from error
 
 

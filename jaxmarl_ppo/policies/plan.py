@@ -21,7 +21,7 @@ from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.scripted import make_script
 from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
-from jaxmarl_ppo.policies.tiles import choose_tiles, envs_valued_at_once
+from jaxmarl_ppo.policies.tile_sizes import choose_tiles, envs_valued_at_once
 from jaxmarl_ppo.types import Hyperparams, PyTree
 
 AnySpec = PolicySpec | Snapshots | Scripted
@@ -37,7 +37,7 @@ UPDATE_SHAPE = tuple(field.name for field in fields(PPOConfig) if field.name not
 
 @dataclass(frozen=True)
 class Member:
-    """A network policy of a bank."""
+    """A network policy that goes into a bank."""
 
     name: str
     spec: PolicySpec
@@ -47,14 +47,14 @@ class Member:
 
 @dataclass
 class BankPlan:
-    """PolicyStack that go into one bank, trainable ones first, and what they have in common."""
+    """Policies that go into one bank, trainable ones first, and what they have in common."""
 
     key: tuple[Any, ...]
     members: list[Member]
 
     @property
     def num_trainable(self) -> int:
-        """Members that are trained."""
+        """Number of members that are trained."""
         return sum(member.spec.trainable for member in self.members)
 
 
@@ -78,6 +78,7 @@ def plan_players(
     mapping = make_mapping(config.mapping, env.agents)
     specs = policy_specs(config, mapping)
     has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
+    # A pool is one policy and several players: even a fixed mapping draws among its entries.
     is_fixed = mapping.is_fixed and not has_pools
     plans = _plan_banks(env, env_params, config, mapping, specs)
     banks: list[Bank] = []
@@ -85,23 +86,14 @@ def plan_players(
     names: list[str] = []
     for index, plan in enumerate(plans):
         first_player = len(names)
+        own_pools = _place_pools(plan, specs, mapping, index, first_player)
+        pools += own_pools
         names += [member.name for member in plan.members]
-        for origin, member in enumerate(plan.members):
-            for name in member.pools:
-                spec = specs[name]
-                assert isinstance(spec, Snapshots)
-                pools.append(
-                    SnapshotPool(
-                        spec=spec,
-                        policy=mapping.names.index(name),
-                        origin=first_player + origin,
-                        bank=index,
-                        origin_member=origin,
-                        first_member=len(names) - first_player,
-                        first_player=len(names),
-                    )
-                )
-                names += [f"{name}@{entry}" for entry in range(spec.size)]
+        names += [
+            f"{mapping.names[pool.policy]}@{entry}"
+            for pool in own_pools
+            for entry in range(pool.spec.size)
+        ]
         interface = _make_interface(env, env_params, plan)
         network = _stack_network(env, plan, interface, len(names) - first_player, envs_per_device)
         banks.append(
@@ -115,25 +107,64 @@ def plan_players(
             )
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
-    names += scripted
-    owner = {
-        pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
-    }
-    policy_of = [
-        owner[player] if player in owner else mapping.names.index(name)
-        for player, name in enumerate(names)
-    ]
+    names += scripted  # last, so that all players from the first of them on are scripts
+    policy_of = _policies_of_players(names, pools, mapping)
     players = Players(
         mapping=mapping,
         banks=tuple(banks),
         pools=tuple(pools),
         scripts=tuple(make_script(spec, env, env_params) for spec in scripted.values()),
         names=tuple(names),
-        policy_of=tuple(policy_of),
+        policy_of=policy_of,
         action_dims=env.action_width(env_params) if env.is_continuous(env_params) else None,
         first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
     )
     return players, plans
+
+
+def _place_pools(
+    plan: BankPlan,
+    specs: dict[str, AnySpec],
+    mapping: PolicyMapping,
+    bank: int,
+    first_player: int,
+) -> list[SnapshotPool]:
+    """Give the snapshots of a bank's policies their places in it, behind the policies themselves.
+
+    They are alike to the policies they are taken of, and so members of the same bank.
+    """
+    pools: list[SnapshotPool] = []
+    first_member = len(plan.members)
+    for origin, member in enumerate(plan.members):
+        for name in member.pools:
+            spec = specs[name]
+            assert isinstance(spec, Snapshots)
+            pools.append(
+                SnapshotPool(
+                    spec=spec,
+                    policy=mapping.names.index(name),
+                    origin=first_player + origin,
+                    bank=bank,
+                    origin_member=origin,
+                    first_member=first_member,
+                    first_player=first_player + first_member,
+                )
+            )
+            first_member += spec.size
+    return pools
+
+
+def _policies_of_players(
+    names: list[str], pools: list[SnapshotPool], mapping: PolicyMapping
+) -> tuple[int, ...]:
+    """Look up which policy every player belongs to: a snapshot to that of its pool."""
+    owner = {
+        pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
+    }
+    return tuple(
+        owner[player] if player in owner else mapping.names.index(name)
+        for player, name in enumerate(names)
+    )
 
 
 def _stack_network(
@@ -144,7 +175,7 @@ def _stack_network(
     envs_per_device: int,
 ) -> StackedNetwork:
     """Build the network of a plan's bank, snapshots included among its members."""
-    spec = plan.members[0].spec
+    spec = plan.members[0].spec  # in what is read here all members are alike, see `_bank_key`
     num_rows = envs_per_device * _num_lanes(env, interface)
     valued_rows = envs_valued_at_once(envs_per_device) * len(interface.slots)
     tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_members)
@@ -161,6 +192,7 @@ def _stack_network(
     try:
         check_network(network)
     except ValueError as error:
+        # The check knows the module alone; the user wrote policies.
         names = ", ".join(member.name for member in plan.members)
         agents = ", ".join(env.agents[slot] for slot in interface.slots)
         raise ValueError(f"policy {names}, which plays {agents}: {error}") from error
@@ -168,12 +200,12 @@ def _stack_network(
 
 
 def _num_lanes(env: MultiAgentEnv, interface: AgentInterface) -> int:
-    """How many of the slots of a bank can act at once."""
+    """Return how many of the slots of a bank can act at once."""
     return min(len(interface.slots), env.max_actors)
 
 
 def _fixed_members(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
-    """Tell `Bank.fixed_members`, given that every slot has the same policy in every life."""
+    """Return `Bank.fixed_members`, given that every slot has the same policy in every life."""
     member_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
     return tuple(member_of[slot] for slot in slots)
 
@@ -249,8 +281,9 @@ def _plan_banks(
             plan = BankPlan(key, [])
             plans.append(plan)
         elif ppo is not None:
-            plan.key = key
+            plan.key = key  # which a frozen policy before it left open in its last part
         plan.members.append(Member(name, spec, slots, pools))
+    # What is trained is then a slice of the stack.
     for plan in plans:
         plan.members.sort(key=lambda member: not member.spec.trainable)
     return plans
@@ -270,7 +303,7 @@ def _bank_key(
 
 
 def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    """Frozen policies, whose update is None, go with any update."""
+    """Tell whether two keys share a bank; frozen policies, of update None, go with any update."""
     *alike, update = first
     *other, other_update = second
     return alike == other and (update == other_update or None in (update, other_update))

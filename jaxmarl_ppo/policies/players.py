@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.core import Observation
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import ScriptFn
@@ -23,7 +24,7 @@ from jaxmarl_ppo.types import League, PyTree, RolloutState
 
 @dataclass(frozen=True, eq=False)
 class Players:
-    """Who can hold a slot, and who draws them; static."""
+    """All players that can hold a slot, and how they are drawn; static."""
 
     mapping: PolicyMapping
     banks: tuple[Bank, ...]
@@ -41,12 +42,12 @@ class Players:
 
     @property
     def num_players(self) -> int:
-        """`Q`."""
+        """Number of players, `Q`."""
         return len(self.names)
 
     @property
     def first_script(self) -> int:
-        """The first scripted player."""
+        """Number of the first scripted player."""
         return self.num_players - len(self.scripts)
 
     @property
@@ -57,6 +58,11 @@ class Players:
     def policies_at(self, player: jax.Array) -> jax.Array:
         """Look up the policies that players `[..., A]` belong to; -1 for none."""
         return jnp.array(self.policy_of)[player]
+
+    def seen(self, obs: Observation) -> Observation:
+        """Leave the state out of an observation if there is no critic that sees it."""
+        central = any(bank.interface.joint_width for bank in self.banks)
+        return obs if central else dataclasses.replace(obs, state=None)
 
     def able(self, slot: int) -> list[int]:
         """List the players that can hold a slot: networks that cover it, and all scripts."""
@@ -99,6 +105,7 @@ class Players:
         for name in scripts:
             if name in self.names:
                 raise ValueError(f"there is a player {name!r} already")
+        # Behind all others, so that the numbers of those stay what they are.
         return dataclasses.replace(
             self,
             scripts=(*self.scripts, *scripts.values()),
@@ -139,9 +146,11 @@ class Players:
 
         def one(key: jax.Array, draw: Draw) -> jax.Array:
             key_policy, key_entry = split(key)
+            # Mappings speak of policies, and a policy may be several players.
             held = jnp.array(self.policy_of)[draw.held]
             policy = self.mapping.draw_fn(key_policy, draw.replace(held=held))
             policy = jnp.where(draw.needed, policy, held)
+            # A slot of a pool holds its first entry, until one is drawn below.
             player = jnp.array(self.first_player_of)[policy]
             player = jnp.where(draw.needed, player, draw.held)
             keys = split(key_entry, max(len(self.pools), 1))

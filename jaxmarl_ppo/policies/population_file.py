@@ -30,7 +30,7 @@ def save_population(path: Path, names: tuple[str, ...], population: Population) 
 
 
 def load_population(path: Path, names: tuple[str, ...], expected: Population) -> Population:
-    """The inverse of `save_population`.
+    """Load what `save_population` wrote, and check whose it is and of what shapes.
 
     Args:
         path: the file.
@@ -38,7 +38,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
         expected: of the shapes that it must have.
 
     Raises:
-        ValueError: the file is missing, damaged, or holds other players.
+        ValueError: the file is missing, damaged, of another format, or holds other players.
     """
     found, state = _read(path)
     if found != names:
@@ -51,7 +51,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
 
 
 def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
-    """One network or snapshot out of a file.
+    """Load one network or snapshot out of a file of players.
 
     Args:
         path: the file.
@@ -59,11 +59,13 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
         expected: one policy, of the shapes that it must have.
 
     Raises:
-        ValueError: the file is missing, damaged, has no such player, or one of another shape.
+        ValueError: the file is missing, damaged, of another format, has no such player, or one of
+            another shape.
     """
     names, state = _read(path)
     first, stacks = 0, [state["banks"][str(index)] for index in range(len(state["banks"]))]
     for stack in stacks:
+        # Players are named bank by bank, and every leaf has a row for each member of its bank.
         size = len(jax.tree.leaves(stack["params"])[0])
         if name in names[first : first + size]:
             row = names.index(name) - first
@@ -81,10 +83,15 @@ def _read(path: Path) -> tuple[tuple[str, ...], Any]:
         raise ValueError(f"{path} does not exist: the run saved no parameters")
     try:
         content: Any = serialization.msgpack_restore(path.read_bytes())
-        return tuple(content["names"]), content["population"]
+        version, names, state = content["format"], tuple(content["names"]), content["population"]
     except Exception as error:  # a damaged file can fail anywhere inside the decoder
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{path} is damaged or not a file of policies ({reason})") from error
+    if version != FORMAT:
+        raise ValueError(
+            f"{path} is of format {version!r}; this version of jaxmarl_ppo reads format {FORMAT}"
+        )
+    return names, state
 
 
 def _check_shapes(path: Path, state: Any, expected: Any) -> None:

@@ -16,7 +16,7 @@ PRIOR_GAMES = 2.0
 
 @dataclass(frozen=True)
 class SnapshotPool:
-    """Where a pool of snapshots stands among policies, players and members; static."""
+    """The place of a pool of snapshots among policies, players and members; static."""
 
     spec: Snapshots
     policy: int  # its index among the policies
@@ -28,7 +28,7 @@ class SnapshotPool:
 
     @property
     def players(self) -> slice:
-        """Its entries among the players."""
+        """Slice of the players that are the entries of the pool."""
         return slice(self.first_player, self.first_player + self.spec.size)
 
 
@@ -70,5 +70,6 @@ def draw_entries(
         others = ~np.eye(player.shape[0], dtype=bool) & alive
         weight = (others @ beats) / jnp.maximum(others.sum(1, keepdims=True), 1)
         weight = weight ** (1.0 if spec.priority is None else spec.priority)
+    # Without a living opponent all weights are 0, and any entry will do.
     logits = jnp.where(available, jnp.log(jnp.maximum(weight, 1e-6)), -jnp.inf)
     return jax.random.categorical(unrolled(key), logits)

@@ -14,14 +14,14 @@ from flax import linen as nn
 from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.networks import recurrence
 from jaxmarl_ppo.networks.distributions import ActionDistribution
-from jaxmarl_ppo.ops import running_moments as normalise
+from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, PolicyStack, PyTree
 
 
 @dataclass(frozen=True, eq=False)
 class StackedNetwork:
-    """How stacked policies compute; their parameters, a `PolicyStack`, are passed in."""
+    """The computation of stacked policies; their parameters, a `PolicyStack`, are passed in."""
 
     module: nn.Module
     distribution: ActionDistribution
@@ -33,26 +33,28 @@ class StackedNetwork:
     tiles_at_once: int = 1
 
     def init(self, key: jax.Array) -> PolicyStack:
-        """Independent initial parameters for every policy."""
+        """Draw independent initial parameters for every member, and begin their normalisers."""
         inputs = jnp.zeros((1, *self.input_shape))
         hidden = self.initial_hidden((1,))
         keys = split(key, self.num_members)
-        # One by one, since batches of matrix decompositions can hang; see `networks.orthogonal`.
+        # One by one, since batches of matrix decompositions can hang; see `layers.orthogonal`.
         params = jax.lax.map(lambda key: self.module.init(key, hidden, inputs)["params"], keys)
         return PolicyStack(
             params=params,
             obs_moments=(
-                normalise.init_moments(self.num_members, self.input_shape)
+                running_moments.init_moments(self.num_members, self.input_shape)
                 if self.normalise_observations
                 else None
             ),
             return_moments=(
-                normalise.init_moments(self.num_members, ()) if self.normalise_rewards else None
+                running_moments.init_moments(self.num_members, ())
+                if self.normalise_rewards
+                else None
             ),
         )
 
     def initial_hidden(self, batch_shape: tuple[int, ...]) -> PyTree:
-        """The memory of new lives; `()` for a network without memory."""
+        """Return the memory of new lives, `[*batch_shape, H]` leaves; `()` without memory."""
         initial = getattr(self.module, "initial_hidden", None)
         return () if initial is None else initial(batch_shape)
 
@@ -71,20 +73,21 @@ class StackedNetwork:
         wanted: jax.Array,
         fixed: tuple[int, ...] | None = None,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
-        """One decision of every wanted row by the policy that plays it.
+        """Compute one decision of every wanted row by the policy that plays it.
 
-        Wanted rows are sorted by policy into tiles, and the tiles computed one after the other: the
-        cost is that of the wanted rows, whoever plays them, and not of `K` times all rows. With
-        `fixed` nothing is sorted, and the cost is that of all rows.
+        Rows are a bank's lanes `[E, M]`, or all slots, where `M` is `S`. Wanted rows are sorted
+        by policy into tiles, and the tiles computed one after the other: the cost is that of the
+        wanted rows, whoever plays them, and not of `K` times all rows. With `fixed` nothing is
+        sorted, and the cost is that of all rows.
 
         Args:
             stack: `[K, ...]`.
-            member: `[E, S]` int, which of them plays each row.
-            hidden: `[E, S, H]` leaves, held.
-            inputs: `[E, S, D]`.
-            is_first: `[E, S]` bool: no decision yet in this life.
-            wanted: `[E, S]` bool.
-            fixed: `[S]`, the policy that plays each slot; None where that differs.
+            member: `[E, M]` int, which of them plays each row.
+            hidden: `[E, M, H]` leaves, held.
+            inputs: `[E, M, D]`.
+            is_first: `[E, M]` bool: no decision yet in this life.
+            wanted: `[E, M]` bool.
+            fixed: `[M]`, the policy that plays each row; None where that differs.
 
         Returns:
             `(hidden, start, outputs [..., N], value [...])`: what to hold, the state that each row
@@ -103,13 +106,15 @@ class StackedNetwork:
         rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
-        """The same for `[E, S]` rows `(hidden, inputs, is_first)` whose policies are known by slot.
+        """Compute one decision of `[E, S]` rows whose policies are known by slot.
 
-        PolicyStack that play equally many slots are computed in one batch.
+        The rows are `(hidden, inputs, is_first)`. All policies that play equally many slots are
+        computed in one batch.
         """
         order = np.argsort(fixed, kind="stable")  # slots, policy by policy
         played, counts = np.unique(fixed, return_counts=True)
         parts, ordered = [], []
+        # In a batch instead of one by one: fewer kernels, and less to compile.
         for count in np.unique(counts):
             ids = played[counts == count]
             slots, num = order[np.isin(np.array(fixed)[order], ids)], len(ids)
@@ -125,6 +130,7 @@ class StackedNetwork:
         hidden, start, outputs, value = jax.tree.map(
             lambda *x: _take_slots(jnp.concatenate(x, axis=1), back), *parts
         )
+        # As `_forward_rows` leaves them: it computes wanted rows only.
         outputs, value = recurrence.where_rows(
             wanted, (outputs, value), (jnp.zeros_like(outputs), jnp.zeros_like(value))
         )
@@ -137,12 +143,16 @@ class StackedNetwork:
         rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
-        """The same for a flat axis of rows `(hidden, inputs, is_first)`."""
+        """Compute one decision of every wanted row on a flat axis, in tiles of one policy each.
+
+        The rows `(hidden, inputs, is_first)` are `[R, ...]`, as are `member` and `wanted`.
+        """
         num_rows, size = member.shape[0], min(self.tile_rows, member.shape[0])
         rank, counts = rank_in_group(member, wanted, self.num_members)
         last = jnp.cumsum(-(-counts // size))  # [K]: tiles up to the end of each policy's
-        first = last + -counts // size
+        first = last + -counts // size  # [K]: the tile that each policy begins with
         position = first[jnp.minimum(member, self.num_members - 1)] * size + rank
+        # Each policy can leave one tile partly empty, so there are never more of them than these.
         capacity = -(-num_rows // size) + self.num_members - 1
         together = min(self.tiles_at_once, capacity)
         capacity = -(-capacity // together) * together
@@ -151,6 +161,7 @@ class StackedNetwork:
         def some_tiles(index: jax.Array, results: tuple[Any, ...]) -> tuple[Any, ...]:
             ids = jax.lax.dynamic_slice(order, (index * together * size,), (together * size,))
             ids = ids.reshape(together, size)
+            # Empty places have the index `num_rows`: clipped in reading, dropped in writing.
             taken = jax.tree.map(lambda x: x[ids], rows)
             tile = index * together + jnp.arange(together)
             k = jnp.minimum(group_at(tile, last), self.num_members - 1)
@@ -158,6 +169,8 @@ class StackedNetwork:
             return jax.tree.map(lambda y, x: y.at[ids].set(x, mode="drop"), results, new)
 
         outputs = jnp.zeros((num_rows, self.distribution.num_outputs))
+        # Rows that are not wanted hold their memory. The length of the loop is known only as it
+        # runs, which rules out gradients; acting needs none.
         results = (rows[0], rows[0], outputs, jnp.zeros(num_rows))
         return jax.lax.fori_loop(0, -(-last[-1] // together), some_tiles, results)
 
@@ -167,7 +180,7 @@ class StackedNetwork:
         rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
-        """The same for rows `(hidden, inputs, is_first)` of one policy."""
+        """Compute one decision of rows `[R, ...]`, `(hidden, inputs, is_first)`, by one policy."""
         hidden, inputs, is_first = rows
         inputs = self._standardise(policy, inputs)
 
@@ -181,7 +194,7 @@ class StackedNetwork:
     def evaluate(
         self, policy: PolicyStack, rows: Decisions, resume: jax.Array, resume_hidden: PyTree
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Log-probability, entropy and value of one policy's recorded decisions.
+        """Compute log-probability, entropy and value of one policy's recorded decisions.
 
         Args:
             policy: one policy, from `select`.
@@ -209,6 +222,7 @@ class StackedNetwork:
         resume: jax.Array,
         resume_hidden: PyTree,
     ) -> tuple[jax.Array, jax.Array]:
+        # All three: a module of the user's own may have an `encode` that means something else.
         staged = all(hasattr(self.module, name) for name in ("encode", "recur", "decode"))
 
         def recur(hidden: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
@@ -217,8 +231,9 @@ class StackedNetwork:
             hidden, *outputs = self._apply(policy, hidden, x)
             return hidden, tuple(outputs)
 
-        x = jnp.moveaxis(inputs, 1, 0)
+        x = jnp.moveaxis(inputs, 1, 0)  # [B, C, D]: time first, for the scan
         if staged:
+            # Of all decisions at once: only `recur` has to go along time.
             x = self._apply(policy, x, method="encode")
         is_first, acted = rows.is_first.T, rows.acted.T
         y = recurrence.unroll(recur, rows.hidden, x, is_first, acted, resume, resume_hidden)
@@ -226,7 +241,7 @@ class StackedNetwork:
         return jnp.moveaxis(outputs, 0, 1), value.T
 
     def select(self, stack: PolicyStack, k: int | jax.Array | np.ndarray) -> PolicyStack:
-        """One policy of the stack, or several."""
+        """Return one policy of the stack, or a stack of several, by number."""
         return jax.tree.map(lambda x: x[k], stack)
 
     def _apply(self, policy: PolicyStack, *args: Any, method: str | None = None) -> Any:
@@ -235,26 +250,26 @@ class StackedNetwork:
     def _standardise(self, policy: PolicyStack, inputs: jax.Array) -> jax.Array:
         if policy.obs_moments is None:
             return inputs
-        return normalise.standardise(policy.obs_moments, inputs)
+        return running_moments.standardise(policy.obs_moments, inputs)
 
 
 def _take_slots(x: jax.Array, slots: np.ndarray) -> jax.Array:
-    """`x [E, S, ...]` at some of the `S`."""
+    """Take some slots of `x [E, S, ...]`."""
     return x if np.array_equal(slots, np.arange(x.shape[1])) else x[:, slots]
 
 
 def _by_policy(x: jax.Array, num_members: int) -> jax.Array:
-    """`[E, K * n, ...]`, of which each policy has `n` in turn, to `[K, E * n, ...]`."""
+    """Turn `[E, K * n, ...]`, in which each policy has `n` in turn, into `[K, E * n, ...]`."""
     x = jnp.moveaxis(x.reshape(x.shape[0], num_members, -1, *x.shape[2:]), 1, 0)
     return x.reshape(num_members, -1, *x.shape[3:])
 
 
 def _by_env(x: jax.Array, num_envs: int) -> jax.Array:
-    """The inverse of `_by_policy`."""
+    """Undo `_by_policy`: turn `[K, E * n, ...]` into `[E, K * n, ...]`."""
     x = jnp.moveaxis(x.reshape(x.shape[0], num_envs, -1, *x.shape[2:]), 0, 1)
     return x.reshape(num_envs, -1, *x.shape[3:])
 
 
 def _flatten(x: jax.Array) -> jax.Array:
-    """`[E, S, ...]` to `[E * S, ...]`."""
+    """Join the first two axes: `[E, S, ...]` to `[E * S, ...]`."""
     return x.reshape(-1, *x.shape[2:])

@@ -1,4 +1,4 @@
-"""Advantages over the rows of each policy: standardised, and how well V explains them."""
+"""Advantages over the rows of each member: standardised, and how well V explains them."""
 
 import jax
 import jax.numpy as jnp
@@ -12,42 +12,42 @@ LEAST_DEVIATION = 1e-4
 def standardise_own(
     advantage: jax.Array,
     trainable: jax.Array,
-    policy: jax.Array,
-    num_policies: int,
+    member: jax.Array,
+    num_members: int,
     axis_name: str | None = None,
 ) -> jax.Array:
-    """Standardise over each member's trainable rows; all arrays `[R]`.
+    """Standardise advantages over each member's trainable rows; all arrays `[R]`.
 
     A deviation below `1e-4` of the mean is taken to be that much: what differs less is rounding.
     """
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        weight = (trainable & (policy == k)).astype(jnp.float32)
+        weight = (trainable & (member == k)).astype(jnp.float32)
         _, mean, var = running_moments.masked_moments(advantage, weight, axis_name)
         return mean, jnp.sqrt(var)
 
-    mean, std = jax.vmap(moments)(jnp.arange(num_policies))
-    policy = jnp.minimum(policy, num_policies - 1)  # rows of frozen policies are not trainable
+    mean, std = jax.vmap(moments)(jnp.arange(num_members))
+    member = jnp.minimum(member, num_members - 1)  # rows of frozen members are not trainable
     std = jnp.maximum(std + running_moments.EPSILON, LEAST_DEVIATION * jnp.abs(mean))
-    return (advantage - mean[policy]) / std[policy]
+    return (advantage - mean[member]) / std[member]
 
 
 def explained_variance(
     target: jax.Array, error: jax.Array, own: jax.Array, axis_name: str | None = None
 ) -> jax.Array:
-    """`1 - Var(error) / Var(target)` of every policy, `[K]`; 0 where nothing varies.
+    """Compute `1 - Var(error) / Var(target)` of every member, `[K]`; 0 where nothing varies.
 
     Args:
         target: `[R]`, what V is trained on.
         error: `[R]`, that minus V.
-        own: `[R, K]` bool, the rows of each policy.
+        own: `[R, K]` bool, the rows of each member.
         axis_name: of the devices that rows are spread over.
     """
 
-    def one_policy(weight: jax.Array) -> jax.Array:
+    def of_one(weight: jax.Array) -> jax.Array:
         _, _, target_var = running_moments.masked_moments(target, weight, axis_name)
         _, _, error_var = running_moments.masked_moments(error, weight, axis_name)
         varies = target_var > 1e-12
         return jnp.where(varies, 1.0 - error_var / jnp.where(varies, target_var, 1.0), 0.0)
 
-    return jax.vmap(one_policy, in_axes=1)(own.astype(jnp.float32))
+    return jax.vmap(of_one, in_axes=1)(own.astype(jnp.float32))

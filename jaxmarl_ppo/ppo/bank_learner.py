@@ -14,7 +14,7 @@ from flax import struct
 from jaxmarl_ppo.credit.advantages import Credit, CreditParams, estimate_credit, rollout_end
 from jaxmarl_ppo.credit.decision_table import DecisionTable, tabulate
 from jaxmarl_ppo.credit.pending import nothing_pending, open_decisions
-from jaxmarl_ppo.credit.returns import discounted_returns
+from jaxmarl_ppo.credit.reward_scaling import discounted_returns
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.collectives import all_sum
 from jaxmarl_ppo.policies.bank import Bank
@@ -36,17 +36,17 @@ from jaxmarl_ppo.types import (
 
 
 class UpdateReport(struct.PyTreeNode):
-    """What there is to say about a bank's part of an iteration; `K` are the trained members."""
+    """Report of a bank's part of an iteration; `K` are the trained members."""
 
     update: UpdateStats  # [K]
     hyperparams: Hyperparams  # [K]: in force during the update
     trained: jax.Array  # [K]: decisions that entered the update
-    explained_variance: jax.Array  # [K]
+    explained_variance: jax.Array  # [K]: see `advantage_stats.explained_variance`
     reward_trained: jax.Array  # [S]: what trained decisions earned
 
 
 class Learnt(NamedTuple):
-    """A bank after an iteration."""
+    """A bank after an iteration: its policies, its training, and what it reports."""
 
     stack: PolicyStack  # all members, [K, ...]
     training: BankTraining
@@ -80,11 +80,11 @@ class BankLearner:
 
     @property
     def num_trainable(self) -> int:
-        """`K`."""
+        """How many members are trained, the `K` of what is trained."""
         return self.bank.num_trainable
 
     def init(self, stack: PolicyStack, state: RolloutState) -> tuple[BankTraining, BankCarry]:
-        """Begin with nothing learnt and nothing open."""
+        """Begin with fresh optimiser states and no open decision."""
         pending = nothing_pending(self.bank, state)
         hyperparams = self.hyperparams.at(jnp.zeros(()))
         params = self._trainable(stack).params
@@ -99,20 +99,20 @@ class BankLearner:
         stack: PolicyStack,
         training: BankTraining,
         carry: BankCarry,
-        record: Rollout,
+        played: Rollout,
         after: RolloutState,
         usable: jax.Array,
         env_steps: jax.Array,
         key: jax.Array,
         axis_name: str | None = None,
     ) -> Learnt:
-        """Train every member on its own decisions.
+        """Train every member of the bank on its own decisions of a rollout.
 
         Args:
             stack: all members before.
             training: what training keeps of them.
             carry: what the rollout before left open.
-            record: of the whole rollout.
+            played: the whole rollout.
             after: the state that the rollout ended in.
             usable: `()` bool, False if the rollout is not to be trained on.
             env_steps: `()`, how many were done before.
@@ -120,21 +120,22 @@ class BankLearner:
             axis_name: of the devices that environments are spread over.
         """
         hyperparams = training.hyperparams.at(env_steps)
-        decisions = record.decisions[self.index]
+        decisions = played.decisions[self.index]
         table = tabulate(carry.pending.decisions, decisions)
         params = self._credit_params(stack, hyperparams)
-        credit, opened = self._estimate(carry, record, after, params)
+        credit, opened = self._estimate(carry, played, after, params)
         member = table.column("member")
         trainable = table.column("acted") & credit.closed & usable & (member < self.num_trainable)
         mine = trainable[:, None] & (member[:, None] == jnp.arange(self.num_trainable))  # [R, K]
         blocks = self._pack(
             self._training_table(table, credit, trainable, axis_name),
-            record.start_hidden[self.index],
+            played.start_hidden[self.index],
         )
         own = self._trainable(stack)
         shape = self.update_shape
         inputs = UpdateInputs(self.bank.network, shape, own, blocks, hyperparams, axis_name)
         own, opt_state, stats = update(inputs, training.opt_state, key)
+        # After the update, which replays decisions as they were made, by the old normalisers.
         own, return_trace = self._update_normalisers(
             own, carry.return_trace, table, credit, params, mine, axis_name
         )
@@ -154,18 +155,18 @@ class BankLearner:
         return jax.tree.map(lambda x, y: jnp.concatenate([y, x[self.num_trainable :]]), stack, own)
 
     def _estimate(
-        self, carry: BankCarry, record: Rollout, after: RolloutState, params: CreditParams
+        self, carry: BankCarry, played: Rollout, after: RolloutState, params: CreditParams
     ) -> tuple[Credit, jax.Array]:
         """Credit the open decisions and the rollout's, see `advantages.estimate_credit`."""
         interface = self.bank.interface
         _, plays = self.bank.members(after.player)
         acts_next = interface.own(after.obs.agent_mask) & plays
-        end = rollout_end(interface.own(record.bootstrap_value), acts_next)
+        end = rollout_end(interface.own(played.bootstrap_value), acts_next)
         return estimate_credit(
             self.bank,
             carry.pending,
-            record.decisions[self.index],
-            record.outcomes,
+            played.decisions[self.index],
+            played.outcomes,
             params,
             end,
             self.discount_by_tick,
@@ -191,7 +192,7 @@ class BankLearner:
         return TrainingTable(table, advantage, target, trainable)
 
     def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
-        """Pack the trainable rows in blocks."""
+        """Pack the trainable rows into blocks, of a recurrent network into chunks of streams."""
         if not self.bank.network.is_recurrent:
             return minibatches.pack_rows(
                 table,
@@ -213,7 +214,7 @@ class BankLearner:
         mine: jax.Array,
         axis_name: str | None,
     ) -> tuple[PolicyStack, jax.Array]:
-        """Let every member's normalisers count the decisions `mine [R, K]` that trained it."""
+        """Update every member's normalisers by the decisions `mine [R, K]` that trained it."""
         weight = mine.astype(jnp.float32)
         if own.obs_moments is not None:
             inputs = table.column("inputs")
@@ -237,6 +238,7 @@ class BankLearner:
             return hyperparams
         before = hyperparams.kl_coef
         adapted = adapt_kl_coef(before, stats.last_epoch_kl, hyperparams.target_kl)
+        # Without a step no KL was measured, and the 0 in its place would halve the penalty.
         return hyperparams.replace(kl_coef=jnp.where(stats.num_steps > 0, adapted, before))
 
     def _report(

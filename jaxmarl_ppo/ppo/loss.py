@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import Hyperparams, PolicyStack, PyTree
 
 @dataclass(frozen=True)
 class UpdateShape:
-    """What the compiled update depends on."""
+    """Choices of an update that its compiled program depends on."""
 
     num_epochs: int  # the most of any policy
     num_minibatches: int  # the most of any policy
@@ -24,7 +24,7 @@ class UpdateShape:
 
 
 class LossSums(struct.PyTreeNode):
-    """Sums over decisions; `[K]`, or of one policy `()`."""
+    """Parts of the loss, summed over decisions; `[K]`, or of one policy `()`."""
 
     count: jax.Array
     policy_loss: jax.Array
@@ -42,7 +42,7 @@ def policy_loss(
     blocks: Blocks,
     hyperparams: Hyperparams,
 ) -> tuple[jax.Array, LossSums]:
-    r"""Clipped surrogate, value and entropy terms, summed over the rows of one policy.
+    r"""Compute the clipped surrogate, value and entropy terms, summed over one policy's rows.
 
     With `r = pi(a) / pi_old(a)`:
     `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl KL`, where KL is estimated by
@@ -52,17 +52,18 @@ def policy_loss(
     Returns:
         The loss `()` and its parts.
     """
-    rows = blocks.rows
+    decisions = blocks.decisions
     log_prob, entropy, value = network.evaluate(
-        policy.replace(params=params), rows.decisions, blocks.resume, blocks.resume_hidden
+        policy.replace(params=params), decisions, blocks.resume, blocks.resume_hidden
     )
-    valid = rows.decisions.acted
-    log_ratio = jnp.where(valid, log_prob - rows.decisions.log_prob, 0.0)
+    valid = decisions.acted
+    # Masked before the exponential, which could overflow in padding: its gradient would be NaN.
+    log_ratio = jnp.where(valid, log_prob - decisions.log_prob, 0.0)
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)
-    surrogate = -jnp.minimum(ratio * rows.advantage, clipped * rows.advantage)
+    surrogate = -jnp.minimum(ratio * blocks.advantage, clipped * blocks.advantage)
     value_error = value_loss(
-        value, rows.decisions.value, rows.target, hyperparams.value_clip_eps, shape
+        value, decisions.value, blocks.target, hyperparams.value_clip_eps, shape
     )
     kl = ratio - 1.0 - log_ratio
     loss = surrogate + hyperparams.value_coef * value_error - hyperparams.entropy_coef * entropy
@@ -85,7 +86,7 @@ def policy_loss(
 def value_loss(
     value: jax.Array, old_value: jax.Array, target: jax.Array, clip: jax.Array, shape: UpdateShape
 ) -> jax.Array:
-    """Half the squared error per row.
+    """Compute half the squared error of V in each row.
 
     `value_clip="ppo2"` takes the worse of it and that of a value kept within `clip` of the old one
     (OpenAI Baselines); `"squared_error"` caps the squared error at `clip` (RLlib).

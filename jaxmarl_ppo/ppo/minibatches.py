@@ -16,18 +16,10 @@ from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, PyTree
 
 
-class TrainingRows(struct.PyTreeNode):
-    """Decisions in blocks, with what they are trained on."""
-
-    decisions: Decisions  # [C, B]; `hidden` is [C, H]: where each block starts
-    advantage: jax.Array  # [C, B]
-    target: jax.Array  # [C, B]: of V
-
-
 class TrainingTable(NamedTuple):
     """Decisions before they are packed, with what they are trained on."""
 
-    decisions: DecisionTable  # [R]
+    decisions: DecisionTable  # of R rows
     advantage: jax.Array  # [R]
     target: jax.Array  # [R]: of V
     trainable: jax.Array  # [R] bool: by a member that is trained, and with a known outcome
@@ -36,7 +28,9 @@ class TrainingTable(NamedTuple):
 class Blocks(struct.PyTreeNode):
     """`C` blocks of `B` rows, one member's side by side; `decisions.acted` marks real rows."""
 
-    rows: TrainingRows  # [C, B]
+    decisions: Decisions  # [C, B]; `hidden` is [C, H]: where each block starts
+    advantage: jax.Array  # [C, B]
+    target: jax.Array  # [C, B]: of V
     resume: jax.Array  # [C] bool: see recurrence.unroll
     resume_hidden: PyTree  # [C, H] leaves
     num_blocks: jax.Array  # [K] int: blocks of each member, in order; the rest of C is empty
@@ -79,8 +73,12 @@ def pack_rows(
     # A member that does not fill its blocks has fewer than 2 num_minibatches of them.
     capacity = -(-num_rows // block_size) + 2 * num_members * max_minibatches
     order = invert(position, trainable, capacity * block_size)
-    blocks = _gather(table, order, block_size, with_memory=False)
-    return Blocks(blocks, jnp.zeros(capacity, bool), (), num_blocks)
+    return Blocks(
+        *_gather(table, order, block_size, with_memory=False),
+        resume=jnp.zeros(capacity, bool),
+        resume_hidden=(),
+        num_blocks=num_blocks,
+    )
 
 
 def pack_chunks(
@@ -100,9 +98,10 @@ def pack_chunks(
     member = decisions.to_grid(decisions.column("member")).reshape(num_entries, -1)
     num_slots = trainable.shape[1]  # of all environments
     rank, counts = rank_in_group(member, trainable, num_members)
-    stream_chunks = -(-counts // chunk_length)  # [S, K]
-    by_policy = stream_chunks.T.ravel()
-    first_chunk = (jnp.cumsum(by_policy) - by_policy).reshape(num_members, num_slots)
+    stream_chunks = -(-counts // chunk_length)  # [E * S, K]
+    # Member by member, so that a minibatch is a range of each member's chunks.
+    by_member = stream_chunks.T.ravel()
+    first_chunk = (jnp.cumsum(by_member) - by_member).reshape(num_members, num_slots)
     chunk = first_chunk[member, jnp.arange(num_slots)] + rank // chunk_length
     position = chunk * chunk_length + rank % chunk_length
     # A slot with decisions of several members pads one chunk for each.
@@ -113,7 +112,7 @@ def pack_chunks(
     order = invert(position, wanted, capacity * chunk_length)
     first_row = order[::chunk_length]
     return Blocks(
-        rows=_gather(table, order, chunk_length),
+        *_gather(table, order, chunk_length),
         resume=first_row < num_slots,
         resume_hidden=jax.tree.map(lambda x: x[first_row % num_slots], start_hidden),
         num_blocks=stream_chunks.sum(0),
@@ -121,11 +120,14 @@ def pack_chunks(
 
 
 def shuffle(noise: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
-    """Draw an order of blocks within each member, and each member's first position in it.
+    """Draw an order of blocks in which each member's stay together, shuffled.
 
     Args:
         noise: `[C]`, uniform on [0, 1).
         blocks: what to put in order.
+
+    Returns:
+        The order, `[C]` int, and each member's first position in it, `[K]` int.
     """
     stop = jnp.cumsum(blocks.num_blocks)
     block_member = group_at(jnp.arange(noise.size), stop)
@@ -158,19 +160,21 @@ def take_micro_batch(
     ids = selection.order[jnp.minimum(position, selection.order.shape[0] - 1)]
     taken = blocks.replace(num_blocks=())
     taken = jax.tree.map(lambda x: x[ids], taken)
-    decisions = taken.rows.decisions
-    acted = decisions.acted & (position < selection.stop[member])[:, None]
-    return taken.replace(rows=taken.rows.replace(decisions=decisions.replace(acted=acted)))
+    acted = taken.decisions.acted & (position < selection.stop[member])[:, None]
+    return taken.replace(decisions=taken.decisions.replace(acted=acted))
 
 
 def _gather(
     table: TrainingTable, order: jax.Array, block_size: int, with_memory: bool = True
-) -> TrainingRows:
-    """Lay rows out in blocks `[C, B]`; of memory only what each block starts from, `[C]`."""
+) -> tuple[Decisions, jax.Array, jax.Array]:
+    """Lay decisions, advantages and targets out in blocks `[C, B]`.
+
+    Of memory there is only what each block starts from, `[C, H]` leaves.
+    """
     num_rows = table.advantage.shape[0]
     filled = (order < num_rows).reshape(-1, block_size)
     # Padding repeats a real row: what a sleeping one holds could reach a gradient, as 0 * NaN.
     index = jnp.minimum(jnp.where(filled, order.reshape(filled.shape), order[0]), num_rows - 1)
     hidden = table.decisions.take_hidden(index[:, 0]) if with_memory else ()
     decisions = table.decisions.take(index).replace(hidden=hidden, acted=filled)
-    return TrainingRows(decisions, table.advantage[index], table.target[index])
+    return decisions, table.advantage[index], table.target[index]

@@ -16,7 +16,7 @@ def make_optimiser(hyperparams: Hyperparams, adam_eps: float) -> optax.GradientT
 
 
 def init_optimiser(params: PyTree, hyperparams: Hyperparams, adam_eps: float) -> PyTree:
-    """Begin the optimiser states of all members, `[K]` or `[K, W]` leaves."""
+    """Make the initial optimiser states of all members, `[K]` or `[K, W]` leaves."""
     return jax.vmap(lambda params, hyperparams: make_optimiser(hyperparams, adam_eps).init(params))(
         flatten(params), hyperparams
     )
@@ -32,6 +32,6 @@ def flatten(params: PyTree) -> jax.Array:
 
 
 def unflatten(flat: jax.Array, like: PyTree) -> PyTree:
-    """Give weights in rows `[K, W]` the form of `like`, the inverse of `flatten`."""
+    """Cut weights in rows `[K, W]` into leaves of the shapes of `like`, undoing `flatten`."""
     unravel = ravel_pytree(jax.tree.map(lambda x: x[0], like))[1]
     return jax.vmap(unravel)(flat)

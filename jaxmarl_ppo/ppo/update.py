@@ -32,14 +32,14 @@ MIN_KL_COEF, MAX_KL_COEF = 1e-4, 1e4
 
 @dataclass(frozen=True, eq=False)
 class UpdateInputs:
-    """What an update works with, the same for all of its minibatches.
+    """Inputs of an update, the same for all of its minibatches.
 
     Attributes:
         network: of the bank.
         shape: what is compiled.
         stack: the trained members before the update, `[K, ...]`.
         blocks: their decisions.
-        hyperparams: theirs at this iteration, `[K]`.
+        hyperparams: of these members at this iteration, `[K]`.
         axis_name: of the devices that rows are spread over. Each shuffles its own, and a step takes
             the gradients of all.
     """
@@ -53,7 +53,7 @@ class UpdateInputs:
 
 
 class UpdateStats(struct.PyTreeNode):
-    """What the minibatches of one iteration saw, `[K]` each."""
+    """Statistics of the minibatches of one iteration, `[K]` each."""
 
     losses: LossSums
     last_epoch_kl: jax.Array  # mean over the last epoch that made steps
@@ -62,7 +62,7 @@ class UpdateStats(struct.PyTreeNode):
 
 
 class UpdateCarry(struct.PyTreeNode):
-    """What changes from minibatch to minibatch."""
+    """State that changes from minibatch to minibatch."""
 
     params: jax.Array  # [K, W]: all weights of a member in one row
     opt_state: PyTree  # [K] or [K, W] leaves
@@ -73,7 +73,7 @@ class UpdateCarry(struct.PyTreeNode):
 def update(
     inputs: UpdateInputs, opt_state: PyTree, key: jax.Array
 ) -> tuple[PolicyStack, PyTree, UpdateStats]:
-    """Run all epochs of one iteration.
+    """Run all epochs of one iteration's update.
 
     Every member makes its own `num_epochs * num_minibatches` steps over its own rows, fewer where
     some of its minibatches are empty, as there are fewer rows or chunks than minibatches, or where
@@ -91,6 +91,7 @@ def update(
 
     def epoch(carry: UpdateCarry, row: tuple[jax.Array, jax.Array]) -> tuple[UpdateCarry, None]:
         index, noise = row
+        # There are as many epochs as any member has; those with fewer sit the last ones out.
         carry = carry.replace(stopped=carry.stopped | (index >= hyperparams.num_epochs))
         before = carry.stats.losses
         order, first = minibatches.shuffle(noise, blocks)
@@ -99,6 +100,7 @@ def update(
             selection = minibatches.select_minibatch(
                 order, first, blocks.num_blocks, index, hyperparams.num_minibatches
             )
+            # An empty range, so that no gradient is computed for a member that has stopped.
             stop = jnp.where(carry.stopped, selection.start, selection.stop)
             return _minibatch_step(inputs, carry, selection._replace(stop=stop)), None
 
@@ -148,6 +150,7 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
     params, opt_state, grad_norm = jax.vmap(step)(
         inputs.hyperparams, grads, count, carry.opt_state, carry.params
     )
+    # Without rows not even a gradient of 0 is applied: momentum would still move the weights.
     stepped = sums.count > 0
     stats = carry.stats
     stopped = carry.stopped
@@ -166,9 +169,9 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
 
 
 def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -> jax.Array:
-    """Sum up gradients `[K, W]` of a minibatch and, behind them, the fields of `LossSums`.
+    """Sum up the gradients of a minibatch and, behind them in each row, the fields of `LossSums`.
 
-    It is one array, as it is then exchanged between devices.
+    The result is one array, `[K, W + fields]`, as it is then exchanged between devices.
 
     The minibatch is walked in micro-batches of one member each, small enough to stay in cache. How
     many there are depends on the data, so rows that are not there cost nothing.
@@ -198,8 +201,9 @@ def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -
 
 
 def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.Array:
-    """Raise the penalty by half where KL exceeds twice its target, halve it below half of it.
+    """Adapt the weight of the KL penalty to how far KL is from its target.
 
+    It is raised by half where KL exceeds twice its target, and halved where KL is below half of it.
     It stays within `MIN_KL_COEF` and `MAX_KL_COEF`: at exactly 0 or infinity no factor moves it.
     """
     factor = jnp.where(kl > 2.0 * target, 1.5, jnp.where(kl < 0.5 * target, 0.5, 1.0))

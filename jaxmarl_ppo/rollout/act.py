@@ -1,4 +1,4 @@
-"""Every slot's decision on its current observation."""
+"""The decision of every slot on its current observation."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from jaxmarl_ppo.types import Decisions, PolicyStack, Population, PyTree, Rollou
 
 
 class ActOutput(NamedTuple):
-    """What all slots do at one tick."""
+    """Decisions and actions of all slots at one tick."""
 
     hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: the memory to hold from here on
     decisions: tuple[Decisions, ...]  # per bank [E, M]
@@ -65,7 +65,11 @@ def _act_bank(
     noise: jax.Array,
     greedy: bool,
 ) -> tuple[PyTree, Decisions]:
-    """Decide for one bank: the memory to hold, `[E, S, H]` leaves, and the decisions `[E, M]`."""
+    """Decide for the slots that one bank plays.
+
+    Returns:
+        The memory to hold, `[E, S, H]` leaves, and the decisions `[E, M]`.
+    """
     distribution = bank.network.distribution
     response = ask(bank, stack, hidden, state, state.obs, state.obs.agent_mask, in_lanes=True)
     outputs, mask = response.outputs, response.action_mask

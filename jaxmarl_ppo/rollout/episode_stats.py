@@ -20,43 +20,25 @@ AnySums = TypeVar("AnySums", bound=EpisodeSums)
 
 
 class Finished(struct.PyTreeNode):
-    """Finished lives of `G` groups: all that one agent slot, or one policy, lived."""
+    """Finished lives in groups: all that one agent slot, or one policy, lived."""
 
-    sums: EpisodeSums  # [G]
-    minimum: jax.Array  # [G]: least return of a life
-    maximum: jax.Array  # [G]
+    sums: EpisodeSums  # [...]
+    minimum: jax.Array  # [...]: least return of a life
+    maximum: jax.Array  # [...]: greatest return of a life
 
 
 class EpisodeTracker(struct.PyTreeNode):
-    """All that is followed of the slots of every environment."""
+    """Lives and rewards of every slot of every environment, as followed through a rollout."""
 
     running: RunningLives  # [E, A]
     agents: Finished  # [E, A]
     policies: Finished | None  # [E, P]; None where the policy of every slot is known
     reward: jax.Array  # [E, A]: all that was paid
-    uncredited: jax.Array  # [E, A]: of it, before the slot's first decision in a life
-
-
-class Extremes(struct.PyTreeNode):
-    """Least or greatest return of a finished life."""
-
-    agents: jax.Array  # [A]
-    policies: jax.Array  # [P]
-
-
-class FinishedLives(struct.PyTreeNode):
-    """All lives that finished in a stretch of time, and what was paid in it."""
-
-    agents: EpisodeSums  # [A]
-    policies: EpisodeSums  # [P]
-    minimum: Extremes
-    maximum: Extremes
-    reward: jax.Array  # [A]
-    uncredited: jax.Array  # [A]
+    uncredited: jax.Array  # [E, A]: paid before the slot's first decision in a life
 
 
 def no_sums(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> EpisodeSums:
-    """Begin sums at nothing; `metrics` says which of the environment's own there are."""
+    """Make sums of nothing yet; `metrics` says which of the environment's own there are."""
     zeros, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
     return EpisodeSums(zeros, none, none, dict.fromkeys(metrics, zeros))
 
@@ -85,35 +67,32 @@ def add_tick(
     )
 
 
-def no_lives(players: Players, metrics: dict[str, jax.Array]) -> FinishedLives:
-    """Begin with nobody; `metrics` says which of the environment's own there are."""
-    num_agents, num_policies = len(players.mapping.candidates), len(players.policies)
-    agents, policies = _nobody((num_agents,), metrics), _nobody((num_policies,), metrics)
-    return FinishedLives(
-        agents=agents.sums,
-        policies=policies.sums,
-        minimum=Extremes(agents.minimum, policies.minimum),
-        maximum=Extremes(agents.maximum, policies.maximum),
-        reward=jnp.zeros(num_agents),
-        uncredited=jnp.zeros(num_agents),
-    )
+def nobody_finished(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Finished:
+    """Make groups of `shape` without finished lives.
+
+    `metrics` says which of the environment's own there are.
+    """
+    # Counts as floats: sums over many iterations outgrow 32-bit integers.
+    zeros = jnp.zeros(shape)
+    sums = EpisodeSums(zeros, zeros, zeros, dict.fromkeys(metrics, zeros))
+    return Finished(sums, zeros + jnp.inf, zeros - jnp.inf)
 
 
 def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
-    """Follow the lives that are under way, `[E, A]`; nothing else has happened yet."""
+    """Make the tracker that a rollout begins with: lives under way `[E, A]`, none finished."""
     zeros = jnp.zeros(running.returns.shape)
     by_policy = (zeros.shape[0], len(players.policies))
     return EpisodeTracker(
         running=running,
-        agents=_nobody(zeros.shape, running.metrics),
-        policies=None if players.is_fixed else _nobody(by_policy, running.metrics),
+        agents=nobody_finished(zeros.shape, running.metrics),
+        policies=None if players.is_fixed else nobody_finished(by_policy, running.metrics),
         reward=zeros,
         uncredited=zeros,
     )
 
 
 def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> EpisodeTracker:
-    """Go on by one tick, `[E, A]`."""
+    """Advance the tracker by the outcome of one tick, `[E, A]`."""
     ended = outcome.terminated | outcome.truncated
     running = tracker.running
     lived = add_tick(running, outcome.reward, outcome.alive, ended, outcome.metrics)
@@ -126,6 +105,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         policy = players.policies_at(outcome.player)[..., None] == jnp.arange(len(players.policies))
         return agents, _enter(tracker.policies, lived, finished[..., None] & policy)
 
+    # Few ticks end a life, and entering one compares every slot with every policy.
     before = (tracker.agents, tracker.policies)
     agents, policies = jax.lax.cond(finished.any(), enter, lambda: before)
     new = jax.tree.map(jnp.zeros_like, lived).replace(counted=jnp.ones_like(lived.counted))
@@ -134,40 +114,34 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         agents=agents,
         policies=policies,
         reward=tracker.reward + outcome.reward,
-        uncredited=tracker.uncredited + jnp.where(outcome.credited, 0.0, outcome.reward),
+        uncredited=tracker.uncredited + jnp.where(outcome.has_decided, 0.0, outcome.reward),
     )
 
 
-def count_lives(players: Players, tracker: EpisodeTracker) -> FinishedLives:
-    """Sum up the lives that ended in any environment, and what was paid in all."""
+def count_lives(players: Players, tracker: EpisodeTracker) -> tuple[Finished, Finished]:
+    """Sum up the lives that ended in any environment: by slot `[A]`, and by policy `[P]`."""
     agents = _over_axis_0(tracker.agents)
     if tracker.policies is not None:
-        policies = _over_axis_0(tracker.policies)
-    else:
-        only = np.array([policies[0] for policies in players.mapping.candidates])
-        own = only[:, None] == np.arange(len(players.policies))  # [A, P]
-        by_agent = jax.tree.map(lambda x: x[:, None], agents)
-        none = _nobody(own.shape, agents.sums.metrics)
-        policies = _over_axis_0(jax.tree.map(lambda x, y: jnp.where(own, x, y), by_agent, none))
-    return FinishedLives(
-        agents=agents.sums,
-        policies=policies.sums,
-        minimum=Extremes(agents.minimum, policies.minimum),
-        maximum=Extremes(agents.maximum, policies.maximum),
-        reward=tracker.reward.sum(0),
-        uncredited=tracker.uncredited.sum(0),
+        return agents, _over_axis_0(tracker.policies)
+    # Every slot has one policy in every life, so what its slots lived is what a policy lived.
+    only = np.array([policies[0] for policies in players.mapping.candidates])
+    own = only[:, None] == np.arange(len(players.policies))  # [A, P]
+    by_agent = jax.tree.map(lambda x: x[:, None], agents)
+    none = nobody_finished(own.shape, agents.sums.metrics)
+    return agents, _over_axis_0(jax.tree.map(lambda x, y: jnp.where(own, x, y), by_agent, none))
+
+
+def merge_finished(first: Finished, second: Finished) -> Finished:
+    """Merge the finished lives of two stretches of time, group by group."""
+    return Finished(
+        sums=jax.tree.map(jnp.add, first.sums, second.sums),
+        minimum=jnp.minimum(first.minimum, second.minimum),
+        maximum=jnp.maximum(first.maximum, second.maximum),
     )
-
-
-def _nobody(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Finished:
-    # Counts as floats: sums over many iterations outgrow 32-bit integers.
-    zeros = jnp.zeros(shape)
-    sums = EpisodeSums(zeros, zeros, zeros, dict.fromkeys(metrics, zeros))
-    return Finished(sums, zeros + jnp.inf, zeros - jnp.inf)
 
 
 def _enter(group: Finished, lived: RunningLives, finished: jax.Array) -> Finished:
-    """Add the lives `[E, A]` that are finished, `[E, A]` by slot or `[E, A, P]` by policy."""
+    """Add lives `[E, A]` to groups where `finished`: `[E, A]` by slot, `[E, A, P]` by policy."""
 
     def total(x: jax.Array, neutral: float, reduce: Callable[..., jax.Array]) -> jax.Array:
         if finished.ndim == x.ndim:

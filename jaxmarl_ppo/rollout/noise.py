@@ -9,7 +9,7 @@ from jaxmarl_ppo.policies.players import Players
 
 
 class Noise(NamedTuple):
-    """Everything random about one tick, or with a leading axis `T` about many.
+    """Random numbers and keys of one tick, or with a leading axis `T` of many.
 
     It depends on nothing that happens, so a rollout draws it for all ticks at once: a draw has a
     price of its own, on a CPU that of a small network.

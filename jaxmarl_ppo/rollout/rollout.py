@@ -7,11 +7,12 @@ import jax
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.act import act
+from jaxmarl_ppo.rollout.bootstrap import final_value, value_of
 from jaxmarl_ppo.rollout.episode_stats import EpisodeTracker, start_tracking, track
-from jaxmarl_ppo.rollout.faults import check
+from jaxmarl_ppo.rollout.faults import check, check_last
+from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import Noise, draw_noise
-from jaxmarl_ppo.rollout.step import begin_lives, step
-from jaxmarl_ppo.rollout.values import final_value, value_of
+from jaxmarl_ppo.rollout.step import step
 from jaxmarl_ppo.types import (
     Decisions,
     Outcomes,
@@ -23,11 +24,12 @@ from jaxmarl_ppo.types import (
 
 
 class Rollout(NamedTuple):
-    """What one rollout recorded."""
+    """What was played in one rollout: decisions, outcomes, and what they started from."""
 
     decisions: tuple[Decisions, ...]  # per bank [T, E, M]
     outcomes: Outcomes  # [T, E, A]
     faults: jax.Array  # [T, E, A] uint8: see `faults.check`
+    last_fault: jax.Array  # [E, A] uint8: see `faults.check_last`
     bootstrap_value: jax.Array  # [E, A]: V of the observation after the last tick
     start_hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: held when the rollout began
     tracker: EpisodeTracker  # [E, ...]
@@ -56,7 +58,7 @@ def rollout(
         num_steps: `T`.
 
     Returns:
-        The state to go on from and the record. Of its `outcomes` only what is read is ever stored.
+        The state to go on from and what was played. Of `outcomes` only what is read is ever stored.
     """
 
     def tick(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):
@@ -75,11 +77,12 @@ def rollout(
             alive=state.obs.alive,
             acted=state.obs.agent_mask,
             player=state.player,
-            credited=~after.is_first,
+            has_decided=~after.is_first,
             episode_over=step_output.info["episode_over"],
             metrics=step_output.info.get("metrics", {}),
         )
-        faults = check(state.obs, step_output.reward, outcomes.final_value, env.max_actors)
+        seen = players.seen(state.obs)
+        faults = check(seen, step_output.reward, outcomes.final_value, env.max_actors)
         born = begin_lives(players, population.league, state.obs.alive, after, step_output, noise)
         tracker = track(players, tracker, outcomes)
         return (born, tracker), (act_output.decisions, outcomes, faults)
@@ -89,5 +92,7 @@ def rollout(
     (state, tracker), (decisions, outcomes, faults) = jax.lax.scan(
         tick, (state, start_tracking(players, lives)), noise
     )
+    # Only where an agent decides next: a slot that waits leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
-    return state, Rollout(decisions, outcomes, faults, value, start_hidden, tracker)
+    last_fault = check_last(players.seen(state.obs))
+    return state, Rollout(decisions, outcomes, faults, last_fault, value, start_hidden, tracker)

@@ -73,6 +73,7 @@ def stagger_episodes(
 
     carry = (state.obs, state.env_state)
     obs, env_state = jax.lax.fori_loop(0, num_ticks, tick, carry)
+    # A slot that is empty here begins its next life in training, which sees all of it.
     counted = (offset == 0)[:, None] | ~obs.alive
     return state.replace(obs=obs, env_state=env_state), counted
 

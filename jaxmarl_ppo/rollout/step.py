@@ -1,4 +1,4 @@
-"""One tick of the environments, and the lives that begin after it."""
+"""One tick of the environments."""
 
 from typing import Any, NamedTuple
 
@@ -6,16 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.ops.trees import where_rows
-from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.act import ActOutput
 from jaxmarl_ppo.rollout.noise import Noise
-from jaxmarl_ppo.types import League, PyTree, RolloutState
+from jaxmarl_ppo.types import PyTree, RolloutState
 
 
 class StepOutput(NamedTuple):
-    """What the environments returned at one tick."""
+    """Results of one tick of the environments."""
 
     reward: jax.Array  # [E, A]
     terminated: jax.Array  # [E, A] bool: edge
@@ -30,12 +28,12 @@ def step(
     act_output: ActOutput,
     noise: Noise,
 ) -> tuple[RolloutState, StepOutput]:
-    """Send what `act` chose to the environments; those that are over begin anew.
+    """Step the environments by the actions that `act` chose; those that are over begin anew.
 
     Returns:
         The state after the tick and what the environments answered. `is_first` and `player` are
         still those of the lives which were played, as a value at their end needs them;
-        `begin_lives` comes next.
+        `lives.begin_lives` comes next.
     """
     obs, env_state, reward, terminated, truncated, info = env.step_batch(
         noise.env, state.env_state, act_output.env_action, env_params
@@ -50,37 +48,3 @@ def step(
         last_reward=jnp.where(acted, 0.0, state.last_reward) + reward,
     )
     return after, StepOutput(reward, terminated, truncated, info)
-
-
-def begin_lives(
-    players: Players,
-    league: League,
-    alive_before: jax.Array,
-    state: RolloutState,
-    step_output: StepOutput,
-    noise: Noise,
-) -> RolloutState:
-    """Give every new life a player; it has decided nothing yet.
-
-    Args:
-        players: all of them.
-        league: what opponents are drawn by.
-        alive_before: `[E, A]` bool, before the tick.
-        state: from `step`.
-        step_output: from `step`.
-        noise: of the tick.
-    """
-    ended = step_output.terminated | step_output.truncated
-    over = step_output.info["episode_over"]
-    is_first = state.is_first | ended
-    state = state.replace(is_first=is_first, episode=state.episode + over)
-    key = noise.lives
-    if key is None:
-        return state
-    born = state.obs.alive & (ended | ~alive_before)
-    needed = born | over[:, None]
-
-    def draw() -> jax.Array:
-        return players.draw(key, league, Draw(state.episode, needed, state.player, state.obs.alive))
-
-    return state.replace(player=jax.lax.cond(needed.any(), draw, lambda: state.player))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-CURVE_FILE = "curve.png"
 _MAX_LINES = 12
 
 
@@ -49,7 +48,7 @@ def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: 
 def _curves(
     history: Sequence[dict[str, Any]], agents: Sequence[str]
 ) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Points (environment step, mean return) by label."""
+    """List points (environment step, mean return) by label."""
     together: dict[tuple[tuple[float, float], ...], list[str]] = {}
     for agent in agents:
         points = tuple(

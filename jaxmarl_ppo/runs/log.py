@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from jaxmarl_ppo.config.as_json import dump_json
+from jaxmarl_ppo.runs.files import METRICS_FILE
 
-METRICS_FILE = "metrics.jsonl"
 # What differs between two runs of one configuration; all else is the same to the bit.
 WALL_CLOCK_FIELDS = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
 
@@ -59,7 +59,7 @@ class RunLog:
 
 
 def peak_memory_mb() -> float | None:
-    """The greatest use of the first device's memory so far, or on a CPU of the process's.
+    """Return the peak of the first device's memory so far, or on a CPU of the process's.
 
     None where neither is known.
     """
@@ -75,7 +75,7 @@ def peak_memory_mb() -> float | None:
 
 
 def _scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Every number of an entry, named by its path, such as `policies/shared/entropy`."""
+    """List every number of an entry, named by its path, such as `policies/shared/entropy`."""
     scalars = []
     for key, value in entry.items():
         if isinstance(value, Mapping):

@@ -13,14 +13,14 @@ from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, load_population
+from jaxmarl_ppo.policies.population_file import load_population
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.types import Population, PyTree
 
-CONFIG_FILE = "config.json"
 FORMAT = 2
 READABLE_FORMATS = (1, FORMAT)
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
@@ -28,7 +28,7 @@ _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A finished run, ready to act or to be trained on."""
+    """Holds a finished run, ready to act or to be trained on."""
 
     env: MultiAgentEnv
     env_params: PyTree
@@ -61,7 +61,7 @@ def load_run(
     folder = Path(run_dir)
     if not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} does not exist")
-    record = config_io.read_json(folder / CONFIG_FILE)
+    record = as_json.read_json(folder / CONFIG_FILE)
     missing = [key for key in ("format", "env", "config") if key not in record]
     if missing:
         raise ValueError(f"{folder / CONFIG_FILE} lacks {', '.join(missing)}: not a run's record")
@@ -76,14 +76,14 @@ def load_run(
     if config is None:
         recorded = record["config"]
         if record["format"] == 1 and isinstance(recorded, Mapping):
-            recorded = config_io.from_format_1(recorded)
-        config = config_io.config_from_dict(recorded, network)
+            recorded = as_json.from_format_1(recorded)
+        config = as_json.config_from_dict(recorded, network)
     elif network is not None:
         raise ValueError("network has no effect beside config; drop one of them")
     env = _recorded_env(record["env"]) if env is None else env
     _check_same_agents(env, record["env"])
     if env_params is None:
-        env_params = config_io.params_from_json(record["env"]["params"], env.default_params)
+        env_params = as_json.params_from_json(record["env"]["params"], env.default_params)
     # What the run started from and what it ran on are not needed any more, and may be gone.
     learner = make_learner(env, env_params, to_evaluate(config), strict=False)
     expected = jax.eval_shape(learner.init_population, jax.random.key(0))
@@ -93,17 +93,17 @@ def load_run(
 
 
 def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> dict[str, Any]:
-    """The content of `config.json`: all that is needed to repeat and to load the run."""
+    """Make the content of `config.json`: all that is needed to repeat and to load the run."""
     made = None if env.made_as is None else dict(zip(("name", "kwargs"), env.made_as, strict=True))
     return {
         "format": FORMAT,
         "env": {
             "name": env.name,
             "make": made,
-            "params": config_io.params_to_json(env_params),
+            "params": as_json.params_to_json(env_params),
             "agents": list(env.agents),
         },
-        "config": config_io.config_to_dict(config_io.with_explicit_network(config)),
+        "config": as_json.config_to_dict(as_json.with_explicit_network(config)),
         "versions": {name: _version(name) for name in _PACKAGES},
         "platform": {
             "backend": jax.default_backend(),
@@ -116,7 +116,7 @@ def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> d
 
 
 def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
-    """The folder that a run will fill; nothing is created yet.
+    """Choose the folder that a run will fill; nothing is created yet.
 
     Args:
         run_dir: the user's choice; None for `runs/<name>-<timestamp>`.

@@ -49,11 +49,11 @@ class Progress:
         self.phase = phase
 
     def advance(self, env_steps: int, rate: float) -> None:
-        """So many environment steps are done, at this rate per second."""
+        """Take note of the environment steps done so far, and of their rate per second."""
         self.env_steps, self.rate = env_steps, rate
 
     def show_entry(self, entry: Mapping[str, Any]) -> None:
-        """A new entry of the log."""
+        """Show a new entry of the log."""
         self.entry = entry
 
     def close(self) -> None:
@@ -66,12 +66,12 @@ class Progress:
 
     @property
     def fraction(self) -> float:
-        """Of the run that is done."""
+        """Fraction of the run that is done, from 0 to 1."""
         return min(1.0, self.env_steps / self.total_env_steps)
 
     @property
     def seconds_left(self) -> float | None:
-        """At the present rate; None while that is unknown."""
+        """Seconds to the end at the present rate; None while that is unknown."""
         if not self.rate:
             return None
         return max(0, self.total_env_steps - self.env_steps) / self.rate
@@ -89,7 +89,7 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """One short line per entry, at most one every few seconds, and always the first and last."""
+    """Prints a short line per entry: at most one every few seconds, always the first and last."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class PlainProgress(Progress):
         self._unprinted = False
 
     def set_phase(self, phase: str) -> None:
-        """Phases before the first entry get a line of their own."""
+        """Print a line of its own for every phase before the first entry, and for stopping."""
         super().set_phase(phase)
         if self.entry is None or phase.startswith("stopping"):
             self._print(f"{phase} ...")
 
     def show_entry(self, entry: Mapping[str, Any]) -> None:
-        """Print it unless the last line is too fresh."""
+        """Print the entry unless the last line is too fresh."""
         super().show_entry(entry)
         now = self._clock()
         if self._printed_at is None or now - self._printed_at >= PLAIN_INTERVAL_S:
@@ -123,7 +123,7 @@ class PlainProgress(Progress):
             self._unprinted = True
 
     def close(self) -> None:
-        """Print the last entry if it has not been."""
+        """Print the last entry if it has not been printed yet."""
         if self._unprinted and self.entry is not None:
             self._print(self._line(self.entry))
             self._unprinted = False
@@ -147,7 +147,7 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(Progress):
-    """A bar and two tables that are redrawn in place."""
+    """Draws a bar and two tables, again and again in the same place."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class LiveProgress(Progress):
         self._live.start(refresh=True)
 
     def set_phase(self, phase: str) -> None:
-        """Redrawn at once, since a compilation may hold up the next redraw."""
+        """Draw at once, since a compilation may hold up the next redraw."""
         super().set_phase(phase)
         self._live.refresh()
 
@@ -172,7 +172,7 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def render(self) -> RenderableType:
-        """The whole display."""
+        """Compose the whole display."""
         parts: list[RenderableType] = [self._title, self._bar()]
         if self.entry is not None:
             parts += [agent_table(self.entry["agents"]), policy_table(self.entry["policies"])]
@@ -200,7 +200,7 @@ class LiveProgress(Progress):
 def make_progress(
     show: bool, title: str, total_env_steps: int, agents: Sequence[str], policies: Sequence[str]
 ) -> Progress:
-    """The display that suits standard output."""
+    """Choose the display that suits standard output."""
     if not show:
         return Progress(total_env_steps)
     console = Console()
@@ -212,7 +212,7 @@ def make_progress(
 
 
 def agent_table(agents: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Returns, lengths and the environment's own metrics of every agent."""
+    """Tabulate returns, lengths and the environment's own metrics of every agent."""
     extras = list(dict.fromkeys(k for a in agents.values() for k in a if k not in _LIFE_KEYS))
     table = _table("agent", "return", "min", "max", "length", "episodes", *extras)
     for name, agent in list(agents.items())[:MAX_ROWS]:
@@ -229,7 +229,7 @@ def agent_table(agents: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def policy_table(policies: Mapping[str, Mapping[str, Any]]) -> Table:
-    """What the updates of every policy looked like."""
+    """Tabulate what the updates of every policy looked like."""
     table = _table("policy", *(title for title, _ in _POLICY_COLUMNS))
     for name, policy in list(policies.items())[:MAX_ROWS]:
         table.add_row(name, *(_number(policy, key, ".3g") for _, key in _POLICY_COLUMNS))
@@ -237,7 +237,7 @@ def policy_table(policies: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def count_text(count: float) -> str:
-    """Three digits and a unit: 512, 81.9k, 1.02M."""
+    """Write a count with three digits and a unit: 512, 81.9k, 1.02M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= size:
             scaled = count / size
@@ -246,12 +246,12 @@ def count_text(count: float) -> str:
 
 
 def rate_text(rate: float) -> str:
-    """Environment steps per second; a dash while unknown."""
+    """Write environment steps per second; a dash while unknown."""
     return f"{count_text(rate)}/s" if rate else "-/s"
 
 
 def time_text(seconds: float | None) -> str:
-    """Hours, minutes and seconds as 1:02:03 or 2:03; `-:--` while unknown."""
+    """Write seconds as 1:02:03 or 2:03; `-:--` while unknown."""
     if seconds is None:
         return "-:--"
     minutes, seconds = divmod(round(seconds), 60)
@@ -279,7 +279,7 @@ def _number(values: Mapping[str, Any], key: str, form: str) -> str:
 
 
 def _return_text(entry: Mapping[str, Any], agents: Sequence[str], policies: Sequence[str]) -> str:
-    """Mean returns, of every agent if there are few, else of every policy."""
+    """Write mean returns, of every agent if there are few, else of every policy."""
     few = len(agents) <= 3
     groups = entry["agents"] if few else entry["policies"]
     names = agents if few else policies[:3]

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn, compile_run
@@ -24,11 +24,12 @@ from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly, wait_until_ready
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, Fault
-from jaxmarl_ppo.runs import run_folder as checkpoint
-from jaxmarl_ppo.runs.curve import CURVE_FILE, plot_curve
+from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.curve import plot_curve
+from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import RunLog, peak_memory_mb
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.progress import Progress, make_progress
 from jaxmarl_ppo.types import Population, PyTree, TrainState
 
@@ -39,55 +40,14 @@ SLICE_GROWTH = 8
 LOG_ENTRIES = 100
 
 
-class EnvironmentFault(ValueError):  # noqa: N818
-    """The environment gave something that cannot be trained on.
-
-    Attributes:
-        field: what was wrong: one of `faults.FAULT_FIELDS`.
-        agent: whose.
-        iteration: in which, counted from 0.
-        tick: within that iteration's rollout, counted from 0.
-        env_index: in which of the parallel environments.
-    """
-
-    def __init__(self, env_name: str, agent: str, fault: Fault, num_steps: int, run_dir: Path):
-        self.field = FAULT_FIELDS[int(fault.field)]
-        self.agent = agent
-        self.iteration, self.tick = int(fault.iteration), int(fault.tick)
-        self.env_index = int(fault.env)
-        what = "NaN" if fault.is_nan else "an infinite value"
-        masks = {
-            "action_mask": "no legal action",
-            "agent_mask": "one more to act than its max_actors allows",
-        }
-        what = masks.get(self.field, what)
-        super().__init__(
-            f"environment {env_name!r} gave {what} in {self.field!r} of agent {agent!r} at tick "
-            f"{self.tick} of iteration {self.iteration} (environment {self.env_index}, its tick "
-            f"{self.iteration * num_steps + self.tick} since training began, all counted from 0); "
-            f"the parameters from before it are saved in {run_dir}"
-        )
-
-
-class TrainingDiverged(ValueError):  # noqa: N818
-    """A policy's parameters are no longer finite."""
-
-    def __init__(self, env_steps: int, saved_env_steps: int, run_dir: Path):
-        super().__init__(
-            f"training diverged: after {env_steps:,} environment steps there are parameters that "
-            "are not finite; try a lower learning_rate or max_grad_norm. The parameters of "
-            f"{saved_env_steps:,} environment steps are saved in {run_dir}"
-        )
-
-
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run came to.
+    """Holds what a run came to.
 
     Attributes:
         state: the final training state.
         population: the players in it, as saved.
-        history: the entries of `metrics.jsonl`; see `loggers.RunLog`.
+        history: the entries of `metrics.jsonl`; see `runs.log.RunLog`.
         run_dir: the run's folder.
         env_steps: environment steps done.
         interrupted: whether it was stopped before its end.
@@ -103,7 +63,7 @@ class TrainResult:
 
 @dataclass
 class _Run:
-    """What changes while a run goes on."""
+    """Holds what changes while a run goes on."""
 
     state: TrainState
     good: Population  # the newest that is known to be finite, on the host
@@ -308,17 +268,17 @@ class Trainer:
 
     def _write_record(self, folder: Path) -> None:
         config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
-        record = checkpoint.run_record(self.env, self.env_params, config)
-        content = config_io.dump_json(record, indent=2) + "\n"
-        write_atomically(folder / checkpoint.CONFIG_FILE, content.encode())
+        record = run_folder.run_record(self.env, self.env_params, config)
+        content = as_json.dump_json(record, indent=2) + "\n"
+        write_atomically(folder / CONFIG_FILE, content.encode())
 
     def _claim_run_dir(self) -> Path:
-        return checkpoint.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
+        return run_folder.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
 
     def _make_progress(self, folder: Path) -> Progress:
         config = self.config
         title = (
-            f"{self.env.name} | {config_io.network_kind(config.default_policy.network)} | "
+            f"{self.env.name} | {as_json.network_kind(config.default_policy.network)} | "
             f"{config.num_envs} envs x {config.num_steps} ticks | "
             f"seed {config.seed} | {jax.default_backend()} | {folder}"
         )
@@ -328,12 +288,12 @@ class Trainer:
 
     @property
     def log_interval(self) -> int:
-        """Iterations per entry of the log: as configured, or for about a hundred entries."""
+        """Iterations for each entry of the log: as configured, or for a hundred entries or so."""
         return self.config.log_interval or max(1, self.config.num_iterations // LOG_ENTRIES)
 
     @property
     def _name(self) -> str:
-        return f"{self.env.name}-{config_io.network_kind(self.config.default_policy.network)}"
+        return f"{self.env.name}-{as_json.network_kind(self.config.default_policy.network)}"
 
     def _env_steps(self, num_iterations: int) -> int:
         return num_iterations * self.config.num_envs * self.config.num_steps

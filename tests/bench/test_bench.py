@@ -13,8 +13,10 @@ import pytest
 from jaxmarl_ppo.bench import peers as bench_peers
 from jaxmarl_ppo.bench import training as bench
 from jaxmarl_ppo.bench.flops import matmul_shapes
-from jaxmarl_ppo.bench.peers import PEERS, Peer, Share, compare, play_ticks, time_in_turn
+from jaxmarl_ppo.bench.peers import PEERS, Peer, compare
 from jaxmarl_ppo.bench.scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
+from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_ticks
+from jaxmarl_ppo.bench.timing import time_in_turn
 from jaxmarl_ppo.bench.training import measure
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.cli import bench as bench_cli
@@ -168,7 +170,7 @@ def test_environments_are_spread_evenly(monkeypatch):
 def test_legal_actions_are_drawn_evenly():
     mask = np.array([[False, True, False, True], [True] * 4, [False, False, True, False]])
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn = np.asarray(jax.vmap(lambda key: bench_peers._draw(key, jnp.asarray(mask)))(keys))
+    drawn = np.asarray(jax.vmap(lambda key: draw_legal(key, jnp.asarray(mask)))(keys))
     shares = np.array([np.bincount(row, minlength=4) for row in drawn.T]) / len(keys)
     assert (shares[~mask] == 0).all()
     np.testing.assert_allclose(shares, mask / mask.sum(1, keepdims=True), atol=0.03)

@@ -20,6 +20,7 @@ from jaxmarl_ppo.config.mapping import Ensemble, Matchups
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.presets import preset
 from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy.exported import load_exported
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.runs.run_folder import load_run
@@ -200,6 +201,15 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe crypto", "unexpected argument 'crypto'; see jaxmarl-ppo train --help"),
         ("train tic_tac_toe --seed", "--seed needs a value; see jaxmarl-ppo train --help"),
         ("train tic_tac_toe --seed --prev-action", "--seed needs a value"),
+        ("train tic_tac_toe --seed -x", "error: --seed needs a value"),
+        ("train tic_tac_toe --ppo.gamma=0.9 --seed", "error: --seed needs a value"),
+        ("train tic_tac_toe --prev_action --seed --num-envs 4", "error: --seed needs a value"),
+        ("train tic_tac_toe --env-kwargs --hidden-sizes --seed", "error: --seed needs a value"),
+        ("train --seed", "error: --seed needs a value"),
+        (
+            "train tic_tac_toe --ppo.no-normalise-advantage",
+            "did you mean --ppo.no-normalise-advantages?",
+        ),
         ("train tic_tac_toe --seed 1x", "--seed: '1x' is not a whole number"),
         ("train tic_tac_toe --seed 1.5", "--seed: '1.5' is not a whole number"),
         ("train tic_tac_toe --seed inf", "--seed: 'inf' is not a whole number"),
@@ -261,11 +271,15 @@ def test_help(capsys):
     status, output, _ = run(capsys, "--help")
     assert status == 0
     assert all(command in output for command in ("train", "evaluate", "export", "envs"))
-    status, output, _ = run(capsys, "train", "shuttle_grid", "--help")
-    assert status == 0
     config = preset("shuttle_grid").config
-    assert f"(default: {config.total_env_steps})" in output
-    assert f"(default: {config.default_policy.network.lstm_size})" in output
+    for args in (["shuttle_grid", "--help"], ["-h", "shuttle_grid"]):
+        status, output, _ = run(capsys, "train", *args)
+        assert status == 0
+        assert f"(default: {config.total_env_steps})" in output
+        assert f"(default: {config.default_policy.network.lstm_size})" in output
+    status, output, _ = run(capsys, "train", "--help")
+    assert status == 0
+    assert f"(default: {TrainConfig().total_env_steps})" in output
 
 
 @pytest.mark.parametrize(

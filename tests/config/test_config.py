@@ -207,6 +207,8 @@ def test_values_are_checked_when_read():
         config_from_dict({"default_ppo": 3})
     with pytest.raises(ValueError, match="unknown network kind 'gru'; valid: mlp, lstm, cnn"):
         config_from_dict({"default_policy": {"network": {"kind": "gru"}}})
+    with pytest.raises(ValueError, match=r"unknown network kind \['mlp'\]; valid: mlp, lstm, cnn"):
+        config_from_dict({"default_policy": {"network": {"kind": ["mlp"]}}})
 
 
 @pytest.mark.parametrize(
@@ -229,6 +231,10 @@ def test_values_are_checked_when_read():
         (
             {"policies": {"a": {"kind": "robot"}}},
             r"policies\['a'\] has the kind 'robot'; valid: network, snapshots, scripted",
+        ),
+        (
+            {"policies": {"a": {"kind": ["snapshots"]}}},
+            r"policies\['a'\] has the kind \['snapshots'\]; valid: network, snapshots, scripted",
         ),
         (
             {"policies": {"a": {"network": "mlp"}}},
@@ -301,19 +307,28 @@ def move_first(state, obs, params, key):
     return jnp.argmax(obs.action_mask, -1)
 
 
+@dataclasses.dataclass(frozen=True)
+class MoveAt:
+    slot: int
+
+    def __call__(self, state, obs, params, key):
+        return jnp.full(2, self.slot)
+
+
 def test_functions_of_the_users_own_have_to_be_handed_in_again():
     config = TrainConfig(mapping=MappingFunction(draw_first, ("a", "b")))
     recorded = config_to_dict(config)["mapping"]
     assert recorded == {"kind": "custom", "function": repr(draw_first)}
     with pytest.raises(ValueError, match=f"mapping of this run is a function of its own; {WHOLE}"):
         through_json(config)
-    config = TrainConfig(policies={"white": Scripted(move_first)})
-    recorded = config_to_dict(config)["policies"]["white"]
-    assert recorded == {"kind": "scripted", "script": {"custom": repr(move_first)}}
-    with pytest.raises(
-        ValueError, match=rf"policies\['white'\] of this run is a function of its own; {WHOLE}"
-    ):
-        through_json(config)
+    for script in (move_first, MoveAt(3)):
+        config = TrainConfig(policies={"white": Scripted(script)})
+        recorded = config_to_dict(config)["policies"]["white"]
+        assert recorded == {"kind": "scripted", "script": {"custom": repr(script)}}
+        with pytest.raises(
+            ValueError, match=rf"policies\['white'\] of this run is a function of its own; {WHOLE}"
+        ):
+            through_json(config)
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS)

@@ -18,7 +18,7 @@ from jaxmarl_ppo.credit.advantages import (
 )
 from jaxmarl_ppo.credit.decision_table import tabulate
 from jaxmarl_ppo.credit.pending import open_decisions
-from jaxmarl_ppo.credit.returns import discounted_returns
+from jaxmarl_ppo.credit.reward_scaling import discounted_returns
 from jaxmarl_ppo.ppo.advantage_stats import standardise_own
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
@@ -263,7 +263,7 @@ def long_run(seed):
         alive=np.ones(shape, bool),
         acted=np.ones(shape, bool),
         player=np.zeros(shape, np.int32),
-        credited=np.ones(shape, bool),
+        has_decided=np.ones(shape, bool),
         episode_over=np.zeros((TOTAL, E), bool),
         metrics={},
     )

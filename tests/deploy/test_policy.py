@@ -16,25 +16,27 @@ import pytest
 from probe_envs import RandomLives, Reach, tiny_learner
 
 import jaxmarl_envs
-from jaxmarl_ppo.config import as_json as config_io
+from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy import export as policy_export
-from jaxmarl_ppo.deploy.actor import AgentShape
+from jaxmarl_ppo.deploy.calling import AgentShape
 from jaxmarl_ppo.deploy.exported import load_exported
 from jaxmarl_ppo.deploy.policy import Policy
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.league_results import init_league
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
+from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.rollout.act import act
+from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.start import init_rollout_state
-from jaxmarl_ppo.rollout.step import begin_lives, step
-from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
+from jaxmarl_ppo.rollout.step import step
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.types import Population
 
 T, E = 9, 5
@@ -486,7 +488,7 @@ def run_dir(crypto, tmp_path_factory):
     learner, population, config = crypto
     folder = tmp_path_factory.mktemp("run")
     save_population(folder / POLICIES_FILE, learner.players.names, population)
-    record = config_io.dump_json(run_record(learner.env, learner.env_params, config))
+    record = as_json.dump_json(run_record(learner.env, learner.env_params, config))
     (folder / CONFIG_FILE).write_text(record)
     return folder
 

@@ -20,7 +20,7 @@ from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.rollout.faults import find_fault
-from jaxmarl_ppo.runs.run_folder import CONFIG_FILE
+from jaxmarl_ppo.runs.files import CONFIG_FILE
 
 NUM_ENVS, NUM_STEPS = 6, 14
 NORMALISERS = {"normalise_observations": True, "normalise_rewards": True}
@@ -40,7 +40,7 @@ CASES = {
 
 def after_play(learner, state, slots, record, axis_name):
     """What `train_step` does once a rollout is there."""
-    fault = find_fault(record.faults, record.bootstrap_value, state.iteration, axis_name)
+    fault = find_fault(record.faults, record.last_fault, state.iteration, axis_name)
     keys = jax.random.split(jax.random.key(3), len(learner.trainers))
     learnt, reports = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
     after = learner._update_league(state, learnt, slots, record, ~fault.found, axis_name)

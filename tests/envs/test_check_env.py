@@ -21,13 +21,9 @@ from jaxmarl_envs import (
     quick_check,
 )
 from jaxmarl_envs.check import EnvContractError, EnvReport
-from jaxmarl_envs.check.interpret import (
-    Interpreter,
-    OutOfBudget,
-    keys_from_words,
-    words_of_keys,
-)
+from jaxmarl_envs.check.interpret import Interpreter, OutOfBudget
 from jaxmarl_envs.check.rules import BEGUN, DECLARED, OBSERVED, STEPPED, TRACED
+from jaxmarl_envs.check.values import keys_from_words, words_of_keys
 
 A, B, LATE = range(3)
 WIDTHS = (2, 3, 2)

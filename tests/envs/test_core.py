@@ -139,6 +139,14 @@ def test_a_name_that_resembles_none_gets_no_suggestion():
     assert "did you mean" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["", "pettingzoo:", None, 3])
+def test_what_cannot_be_a_name_is_unknown(name):
+    with pytest.raises(
+        ValueError, match=f"unknown environment {name!r}; .*valid names: asymmetric"
+    ):
+        make(name)
+
+
 def test_an_unknown_keyword_lists_the_valid_ones():
     with pytest.raises(ValueError, match=r"'crypto' takes no option 'size'.*continuous_actions"):
         make("crypto", size=3)

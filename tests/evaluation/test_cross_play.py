@@ -9,8 +9,9 @@ import jaxmarl_envs
 from jaxmarl_envs.tic_tac_toe import GameTable
 from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import Snapshots
-from jaxmarl_ppo.evaluation.cross_play import cross_play, format_cross_play, plot_cross_play
+from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import move_probabilities
+from jaxmarl_ppo.evaluation.tables import format_cross_play, plot_cross_play
 
 EPISODES = 300
 

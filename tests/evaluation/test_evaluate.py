@@ -20,12 +20,8 @@ from jaxmarl_ppo.config.mapping import Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation import evaluate
-from jaxmarl_ppo.evaluation.evaluate import (
-    evaluate_policies,
-    evaluate_run,
-    format_report,
-    play_episodes,
-)
+from jaxmarl_ppo.evaluation.episodes import play_episodes
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, evaluate_run
 from jaxmarl_ppo.evaluation.scenarios import tic_tac_toe as tic_tac_toe_report
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation
 from jaxmarl_ppo.evaluation.scenarios.registry import SCENARIOS, find_scenario
@@ -34,11 +30,13 @@ from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import (
     report_tic_tac_toe,
     why_not_exact,
 )
+from jaxmarl_ppo.evaluation.tables import format_report
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
+from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.policies.scripted import make_random_script
-from jaxmarl_ppo.runs.run_folder import CONFIG_FILE, run_record
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.types import Moments
 
 MLP8, LSTM8 = MLP(hidden_sizes=(8,)), LSTM(hidden_sizes=(8,), lstm_size=8)

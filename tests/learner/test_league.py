@@ -33,7 +33,7 @@ def make_outcomes(reward, player, over, alive=None):
     return Outcomes(
         reward=jnp.asarray(reward), terminated=no, truncated=no, final_value=jnp.zeros(shape),
         alive=jnp.asarray(alive), acted=jnp.asarray(alive), player=jnp.asarray(player),
-        credited=no, episode_over=jnp.asarray(over), metrics={},
+        has_decided=no, episode_over=jnp.asarray(over), metrics={},
     )  # fmt: skip
 
 

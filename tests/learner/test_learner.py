@@ -152,7 +152,12 @@ def faulty():
         env.default_params,
         mapping="per_agent",
         num_steps=4,
-        spec={"normalise_observations": True, "normalise_rewards": True},
+        spec={
+            "normalise_observations": True,
+            "normalise_rewards": True,
+            "central_critic": True,
+        },
+        network={"separate_critic": True},
     )
 
 
@@ -167,7 +172,7 @@ def fault_params(fault, tick, value):
     ("fault", "tick"),
     [
         ("features", 5), ("features", 7), ("features", 8), ("action_mask", 6), ("reward", 7),
-        ("reward", 4), ("final_observation", 6),
+        ("reward", 4), ("final_observation", 6), ("state", 5), ("state", 8),
     ],
 )  # fmt: skip
 def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
@@ -188,7 +193,8 @@ def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
             assert metrics.sums.update.num_steps.sum() == 0
             if metrics.fault.found:
                 found = FAULT_FIELDS[int(metrics.fault.field)]
-                assert (found, int(metrics.fault.agent)) == (fault, 1)
+                # A state is of all agents; the first of them is named.
+                assert (found, int(metrics.fault.agent)) == (fault, 0 if fault == "state" else 1)
                 break
         assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.population))
     assert seen
@@ -249,7 +255,7 @@ def test_a_first_rollout_of_one_decision_leaves_rewards_about_as_they_are():
 def final_returns(run, num_iterations, more=20, seed=0):
     state, _ = run.after(num_iterations, seed)
     _, metrics = run.steps(state, more)
-    return np.asarray(metrics.sums.agents.returns / metrics.sums.agents.lives)
+    return np.asarray(metrics.agents.sums.returns / metrics.agents.sums.lives)
 
 
 def test_a_reward_on_the_others_move_teaches_the_right_agent():

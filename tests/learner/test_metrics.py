@@ -17,7 +17,7 @@ from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.ppo import update as ppo
 from jaxmarl_ppo.rollout.episode_stats import count_lives, start_tracking, track
-from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, find_fault
+from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, check_last, find_fault
 from jaxmarl_ppo.types import Outcomes, RunningLives
 
 TICKS, ENVS = 30, 4
@@ -114,20 +114,20 @@ def compare(learner, state, metrics, done):
         assert sums.trained[a] == sum(len(slot.trained) for slot in slots)
         assert sums.decisions[a] == log.acted[:, :done, a].sum()
         close(state.per_env.lives.returns[:, a], [slot.running for slot in slots])
-        for group in (sums.agents, sums.policies):
+        for group in (metrics.agents.sums, metrics.policies.sums):
             assert group.lives[a] == len(lives)
             close(group.returns[a], sum(life[0] for life in lives))
             close(group.lengths[a], sum(life[1] for life in lives))
             if "twice" in group.metrics:
                 close(group.metrics["twice"][a], 2 * sum(life[0] for life in lives))
         if lives:
-            close(metrics.minimum.agents[a], min(life[0] for life in lives))
-            close(metrics.maximum.policies[a], max(life[0] for life in lives))
+            close(metrics.agents.minimum[a], min(life[0] for life in lives))
+            close(metrics.policies.maximum[a], max(life[0] for life in lives))
         else:
-            assert metrics.minimum.agents[a] == np.inf
+            assert metrics.agents.minimum[a] == np.inf
     assert sums.ticks == ENVS * done
     if done == TICKS:
-        assert sums.agents.lives.min() > 0
+        assert metrics.agents.sums.lives.min() > 0
         assert sums.episodes > 0
 
 
@@ -141,7 +141,7 @@ def outcomes_of(reward, terminated, alive):
         alive=jnp.array(alive),
         acted=jnp.array(alive),
         player=jnp.zeros(shape, jnp.int32),
-        credited=jnp.ones(shape, bool),
+        has_decided=jnp.ones(shape, bool),
         episode_over=jnp.zeros(shape[:2], bool),
         metrics={},
     )
@@ -161,12 +161,12 @@ def test_lives_that_began_before_training_are_not_counted():
         start_tracking(players, running),
         outcomes,
     )
-    running, lives = tracker.running, count_lives(players, tracker)
-    for group in (lives.agents, lives.policies):
-        assert group.lives.tolist() == [1]
-        assert group.returns.tolist() == [3 + 4 + 5]
-        assert group.lengths.tolist() == [3]
-    assert lives.minimum.agents.tolist() == lives.maximum.policies.tolist() == [3 + 4 + 5]
+    running = tracker.running
+    for group in count_lives(players, tracker):
+        assert group.sums.lives.tolist() == [1]
+        assert group.sums.returns.tolist() == [3 + 4 + 5]
+        assert group.sums.lengths.tolist() == [3]
+        assert group.minimum.tolist() == group.maximum.tolist() == [3 + 4 + 5]
     assert running.returns[0, 0] == 6.0
     assert bool(running.counted[0, 0])
 
@@ -184,7 +184,7 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     state = quick_jit(learner.init)(jax.random.key(0))
     record = quick_jit(lambda state: learner.play(state, jax.random.key(1))[1])(state)
     outcomes = jax.device_get(record.outcomes)
-    lives = jax.device_get(count_lives(players, record.tracker))
+    _, lives = jax.device_get(count_lives(players, record.tracker))
     decisions = metrics_lib._count_decisions(players, record)
     policy_of = np.array(players.policy_of)
     found = {policy: [] for policy in range(3)}
@@ -199,42 +199,46 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     for policy, own in found.items():
         assert len(own) > 2, "each of them is to be seen"
         returns, lengths = np.array(own).T
-        np.testing.assert_allclose(lives.policies.returns[policy], returns.sum(), rtol=1e-4)
-        assert lives.policies.lives[policy] == len(own)
-        assert lives.policies.lengths[policy] == lengths.sum()
-        assert lives.minimum.policies[policy] == pytest.approx(returns.min(), rel=1e-4)
-        assert lives.maximum.policies[policy] == pytest.approx(returns.max(), rel=1e-4)
+        np.testing.assert_allclose(lives.sums.returns[policy], returns.sum(), rtol=1e-4)
+        assert lives.sums.lives[policy] == len(own)
+        assert lives.sums.lengths[policy] == lengths.sum()
+        assert lives.minimum[policy] == pytest.approx(returns.min(), rel=1e-4)
+        assert lives.maximum[policy] == pytest.approx(returns.max(), rel=1e-4)
         mine = policy_of[outcomes.player] == policy
         assert decisions[policy] == (outcomes.acted & mine).sum() > 0
 
 
+MASKS = ("action_mask", "agent_mask")
+
+
 def clean(num_steps, num_envs, num_agents):
-    """What environments showed and paid, and V of what they showed last: `[T, E, A, ...]`."""
+    """What environments showed and paid, `[T, E, A, ...]`, and what they showed last."""
     shape = (num_steps, num_envs, num_agents)
     yes = np.ones(shape, bool)
     return {
         "features": np.zeros((*shape, 2)),
+        "state": np.zeros((*shape[:2], 4)),
         "action_mask": np.ones((*shape, 3), bool),
         "agent_mask": ~yes,
         "reward": np.zeros(shape),
         "final_observation": np.zeros(shape),
-        "bootstrap_value": np.zeros(shape[1:]),
+        "last_features": np.zeros((*shape[1:], 2)),
+        "last_state": np.zeros((num_envs, 4)),
     }
 
 
 @quick_jit
 def find(seen, iteration):
+    def observation(features, state, action_mask, agent_mask):
+        return Observation(features, action_mask, jnp.ones_like(agent_mask), agent_mask, state)
+
     def one_tick(seen):
-        obs = Observation(
-            features=seen["features"],
-            action_mask=seen["action_mask"],
-            alive=jnp.ones_like(seen["agent_mask"]),
-            agent_mask=seen["agent_mask"],
-        )
+        obs = observation(*(seen[name] for name in ("features", "state", *MASKS)))
         return check(obs, seen["reward"], seen["final_observation"], max_actors=1)
 
-    bootstrap_value = seen.pop("bootstrap_value")
-    return find_fault(jax.vmap(one_tick)(seen), bootstrap_value, iteration)
+    last = [seen.pop(name) for name in ("last_features", "last_state")]
+    last_fault = check_last(observation(*last, *(seen[name][-1] for name in MASKS)))
+    return find_fault(jax.vmap(one_tick)(seen), last_fault, iteration)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -248,7 +252,7 @@ def test_a_fault_is_named_with_its_place(field, value):
     elif field == "agent_mask":
         seen[field][at] = seen[field][2, 1, 2] = True
     else:
-        seen[field][at] = value
+        seen[field][at if field != "state" else (2, 1, 3)] = value
     # Neither a later one must hide it, nor one of a later field beside it or in the same slot.
     seen["reward"][3, 0, 0] = seen["final_observation"][2, 0, 0] = np.nan
     if field != "final_observation":
@@ -259,17 +263,20 @@ def test_a_fault_is_named_with_its_place(field, value):
     assert fault.found
     place = tuple(int(x) for x in (fault.tick, fault.env, fault.agent))
     assert (FAULT_FIELDS[fault.field], place, int(fault.iteration)) == (field, at, 7)
-    if field in ("features", "reward"):
+    if field in ("features", "state", "reward"):
         assert bool(fault.is_nan) == math.isnan(value)
 
 
-def test_the_observation_after_the_last_tick_can_be_at_fault():
+@pytest.mark.parametrize(
+    ("field", "at", "agent"), [("features", (1, 2, 1), 2), ("state", (1, 3), 0)]
+)
+def test_the_observation_after_the_last_tick_can_be_at_fault(field, at, agent):
     seen = clean(4, 2, 3)
-    seen["bootstrap_value"][1, 2] = np.inf
+    seen[f"last_{field}"][at] = np.inf
     fault = find(seen, 0)
     assert fault.found
-    assert [int(x) for x in (fault.tick, fault.env, fault.agent)] == [4, 1, 2]
-    assert FAULT_FIELDS[fault.field] == "features"
+    assert [int(x) for x in (fault.tick, fault.env, fault.agent)] == [4, 1, agent]
+    assert FAULT_FIELDS[fault.field] == field
     assert not fault.is_nan
 
 
@@ -299,8 +306,8 @@ def test_merging_adds_up(trained):
     for one in (merged, left):
         np.testing.assert_allclose(one.sums.reward, sum(m.sums.reward for m in each), rtol=1e-5)
         np.testing.assert_array_equal(one.sums.trained, sum(m.sums.trained for m in each))
-        lowest = np.min([m.minimum.agents for m in each], axis=0)
-        np.testing.assert_array_equal(one.minimum.agents, lowest)
+        lowest = np.min([m.agents.minimum for m in each], axis=0)
+        np.testing.assert_array_equal(one.agents.minimum, lowest)
         np.testing.assert_array_equal(one.latest.learning_rate, each[-1].latest.learning_rate)
         assert not one.fault.found
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +18,7 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, update_cell
+from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
 from jaxmarl_ppo.rollout.start import init_rollout_state
 
@@ -169,24 +168,6 @@ def test_any_leading_axes(network, shape):
     assert outputs.shape == (2, 3, 4)
     assert value.shape == (2, 3)
     np.testing.assert_allclose(outputs[1], apply(variables, (), x[1])[1], atol=1e-6)
-
-
-def test_lstm_cell_equals_its_equations():
-    network = LSTM(num_outputs=2, hidden_sizes=(), lstm_size=3)
-    x = jax.random.normal(jax.random.key(1), (1, 4))
-    hidden = ((0.3 * jnp.ones((1, 3)), -0.2 * jnp.ones((1, 3))),)
-    variables = quick_jit(network.init)(jax.random.key(0), hidden, x)
-    core = variables["params"]["trunk_lstm"]
-    gates = x @ core["input_gates"]["kernel"] + hidden[0][1] @ core["hidden_gates"]["kernel"]
-    i, f, g, o = np.split(np.asarray(gates), 4, -1)
-
-    def sigmoid(x):
-        return 1 / (1 + np.exp(-x))
-
-    c = sigmoid(f + 1) * 0.3 + sigmoid(i) * np.tanh(g)
-    new, _, _ = network.apply(variables, hidden, x)
-    np.testing.assert_allclose(new[0][0], c, atol=1e-6)
-    np.testing.assert_allclose(new[0][1], sigmoid(o) * np.tanh(c), atol=1e-6)
 
 
 class Own(nn.Module):
@@ -463,18 +444,3 @@ def test_a_truncated_agent_is_still_seen_by_the_central_critic():
     expected = np.where(truncated, np.broadcast_to(value[0, 0], value.shape), 0.0)
     assert (value[0, 0] != 0).all()
     np.testing.assert_allclose(record.outcomes.final_value, expected, rtol=1e-5)
-
-
-def test_the_cell_and_its_gradient_equal_the_equations():
-    def textbook(c, gates):
-        i, f, g, o = jnp.split(gates, 4, axis=-1)
-        c = nn.sigmoid(f + 1.0) * c + nn.sigmoid(i) * nn.tanh(g)
-        return c, nn.sigmoid(o) * nn.tanh(c)
-
-    keys = jax.random.split(jax.random.key(0), 4)
-    c, gates = jax.random.normal(keys[0], (5, 3)), 3.0 * jax.random.normal(keys[1], (5, 12))
-    gradients = jax.random.normal(keys[2], (5, 3)), jax.random.normal(keys[3], (5, 3))
-    ours, pull_back = jax.vjp(update_cell, c, gates)
-    theirs, their_pull_back = jax.vjp(textbook, c, gates)
-    chex.assert_trees_all_close(ours, theirs, atol=1e-6)
-    chex.assert_trees_all_close(pull_back(gradients), their_pull_back(gradients), atol=1e-6)

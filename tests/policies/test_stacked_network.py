@@ -11,7 +11,12 @@ from probe_envs import quick_jit
 from jaxmarl_ppo.networks.actor_critic import LSTM
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
-from jaxmarl_ppo.policies.tiles import MAX_PASS_ROWS, MAX_TILE_ROWS, MIN_TILE_ROWS, choose_tiles
+from jaxmarl_ppo.policies.tile_sizes import (
+    MAX_PASS_ROWS,
+    MAX_TILE_ROWS,
+    MIN_TILE_ROWS,
+    choose_tiles,
+)
 
 K, TILE = 3, 4
 

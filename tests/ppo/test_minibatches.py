@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables import training_table
+from tables import TrainingRows, training_table
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec
@@ -15,7 +15,6 @@ from jaxmarl_ppo.learner import sizes
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.ppo import minibatches
-from jaxmarl_ppo.ppo.minibatches import TrainingRows
 from jaxmarl_ppo.types import Decisions
 
 K = 3
@@ -49,10 +48,9 @@ def epoch(blocks, num_minibatches, size, key):
             order, first, blocks.num_blocks, index, jnp.full(K, num_minibatches)
         )
         taken = minibatches.take_micro_batch(blocks, selection, k, micro, size)
-        rows = taken.rows
         return (
-            jnp.where(rows.decisions.acted, rows.target, -1.0).ravel(),
-            jnp.where(rows.decisions.acted, rows.decisions.member, -1).ravel(),
+            jnp.where(taken.decisions.acted, taken.target, -1.0).ravel(),
+            jnp.where(taken.decisions.acted, taken.decisions.member, -1).ravel(),
         )
 
     num_micro = -(-blocks.resume.shape[0] // size)
@@ -137,7 +135,7 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
             stream = np.nonzero(trainable[:, slot] & (member[:, slot] == k))[0]
             for at in range(0, len(stream), chunk_length):
                 expected.append([int(index[t, slot]) for t in stream[at : at + chunk_length]])
-    acted, target = jax.device_get((blocks.rows.decisions.acted, blocks.rows.target))
+    acted, target = jax.device_get((blocks.decisions.acted, blocks.target))
     found = [target[c][acted[c]].astype(int).tolist() for c in range(len(acted)) if acted[c].any()]
     assert sorted(found) == sorted(expected)
     assert int(blocks.num_blocks.sum()) == len(expected)
@@ -147,7 +145,7 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
         if not length:
             continue
         first = int(target[c, 0])
-        assert blocks.rows.decisions.hidden[0][c, 0] == first
+        assert blocks.decisions.hidden[0][c, 0] == first
         assert bool(blocks.resume[c]) == (first < shape[1])
         assert blocks.resume_hidden[0][c, 0] == first % shape[1]
 
@@ -181,7 +179,7 @@ def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
     for k in range(K):
         taken = minibatches.take_micro_batch(blocks, selection, jnp.array(k), jnp.array(0), 50)
         # Not even behind the mask: 0 * NaN is NaN in a gradient.
-        for leaf in jax.tree.leaves(taken.rows):
+        for leaf in jax.tree.leaves((taken.decisions, taken.advantage, taken.target)):
             if jnp.issubdtype(leaf.dtype, jnp.floating):
                 assert jnp.isfinite(leaf).all()
 

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from probe_envs import quick_jit
-from tables import training_table
+from tables import TrainingRows, training_table
 
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
@@ -16,7 +16,6 @@ from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo import update as ppo
 from jaxmarl_ppo.ppo.loss import UpdateShape, value_loss
-from jaxmarl_ppo.ppo.minibatches import TrainingRows
 from jaxmarl_ppo.ppo.optimiser import init_optimiser
 from jaxmarl_ppo.types import Decisions, Hyperparams
 

@@ -166,7 +166,7 @@ def test_more_actors_than_declared_are_a_fault_and_not_lost():
     learner = tiny_learner(Crowded(), Crowded().default_params, num_steps=8, num_envs=5)
     state = quick_jit(learner.init)(jax.random.key(0))
     _, record = quick_jit(learner.play)(state, jax.random.key(1))
-    fault = faults.find_fault(record.faults, record.bootstrap_value, state.iteration)
+    fault = faults.find_fault(record.faults, record.last_fault, state.iteration)
     acted = np.asarray(record.outcomes.acted)
     (tick, env) = (int(x[0]) for x in np.nonzero(acted.sum(-1) > 1))
     agent = np.nonzero(acted[tick, env])[0][0]

@@ -44,7 +44,7 @@ def played(request):
 
     with pytest.MonkeyPatch.context() as patch:
         if num_envs > 3:
-            patch.setattr("jaxmarl_ppo.policies.tiles.MIN_ENVS_VALUED", AT_ONCE)
+            patch.setattr("jaxmarl_ppo.policies.tile_sizes.MIN_ENVS_VALUED", AT_ONCE)
         state, slots, record = jax.device_get(play(jax.random.key(5)))
     return learner, state, slots, record
 
@@ -103,7 +103,7 @@ def test_memory_and_values_equal_an_explicit_loop(played):
                 close(d.log_prob[t], log_probs[chosen])
                 close(d.value[t], value)
                 new_life, decided = False, True
-            assert bool(o.credited[t]) == decided
+            assert bool(o.has_decided[t]) == decided
             if o.truncated[t]:
                 expected = apply(params, held if decided else zeros, final[t, e, a])[2]
                 close(o.final_value[t], expected)
@@ -179,7 +179,7 @@ def test_ratio_is_one_before_the_first_step(name):
         for bank, stack, blocks in banks:
             stop = jnp.cumsum(blocks.num_blocks)
             owner = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
-            decisions, network = blocks.rows.decisions, bank.network
+            decisions, network = blocks.decisions, bank.network
 
             def compare(
                 k, blocks=blocks, network=network, decisions=decisions, owner=owner, stack=stack
@@ -192,10 +192,10 @@ def test_ratio_is_one_before_the_first_step(name):
                 return mine, jnp.exp(log_prob - decisions.log_prob), value - decisions.value
 
             pairs = jax.lax.map(compare, jnp.arange(network.num_members))
-            found.append((blocks.rows.target == 0, *pairs))
+            found.append((blocks.target == 0, *pairs))
         seen = {
-            "ended": metrics.sums.agents.lives.sum(),
-            "held": metrics.sums.agents.lengths.sum() - metrics.sums.decisions.sum(),
+            "ended": metrics.agents.sums.lives.sum(),
+            "held": metrics.agents.sums.lengths.sum() - metrics.sums.decisions.sum(),
             "trained": metrics.sums.trained.sum(),
         }
         return after, found, seen

@@ -274,7 +274,7 @@ class Reach(MultiAgentEnv[Any, None]):
         return obs.replace(alive=nobody, agent_mask=nobody), state, reward, ~nobody, nobody, {}
 
 
-FAULTS = ("none", "features", "action_mask", "reward", "final_observation")
+FAULTS = ("none", "features", "state", "action_mask", "reward", "final_observation")
 
 
 @struct.dataclass
@@ -287,8 +287,8 @@ class FaultyParams:
 class Faulty(MultiAgentEnv[jax.Array, FaultyParams]):
     """Two agents, episodes truncated after 100 ticks, one bad number on one tick.
 
-    Bad features and masks are in the observation that tick `tick` is decided on; agent `b` has
-    them. A bad final observation truncates `b` on that tick.
+    Bad features, states and masks are in the observation that tick `tick` is decided on; agent `b`
+    has them, but for the state. A bad final observation truncates `b` on that tick.
     """
 
     name = "faulty"
@@ -314,6 +314,7 @@ class Faulty(MultiAgentEnv[jax.Array, FaultyParams]):
         return obs.replace(
             features=jnp.where(bad, params.value, obs.features),
             action_mask=obs.action_mask & ~self._bad("action_mask", time, params)[:, None],
+            state=jnp.where(self._bad("state", time, params), params.value, jnp.sin(time + 0.0)),
         )
 
     def reset_env(self, key, params):

@@ -26,12 +26,14 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices import compilation
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import MLP
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, save_population
-from jaxmarl_ppo.runs import run_folder as checkpoint
+from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.files import POLICIES_FILE
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import trainer
-from jaxmarl_ppo.training.trainer import EnvironmentFault, Trainer, TrainingDiverged
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+from jaxmarl_ppo.training.trainer import Trainer
 
 OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
 FAULT_AGENT = 1
@@ -343,6 +345,13 @@ def test_load_run_refuses_what_does_not_fit(result, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="damaged or not a file of policies"):
             load(tmp_path)
+    of_the_future = whole.replace(b"\xa6format\x01", b"\xa6format\x02")
+    assert of_the_future != whole
+    path.write_bytes(of_the_future)
+    with pytest.raises(
+        ValueError, match="is of format 2; this version of jaxmarl_ppo reads format 1"
+    ):
+        load(tmp_path)
     wider = record.replace(b'"hidden_sizes": [\n          4', b'"hidden_sizes": [\n          6')
     assert wider != record
     (tmp_path / "config.json").write_bytes(wider)
@@ -400,13 +409,13 @@ def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
 
 
 def test_a_policy_starts_from_a_finished_run(league, tmp_path):
-    origin = tmp_path / "origin"
+    origin = tmp_path / "origin:2"  # a colon is no sign of a policy's name
     shutil.copytree(league.run_dir, origin)
     spec = CONFIG.default_policy
 
     def make(network=spec.network, **loads):
         policies = {
-            agent: dataclasses.replace(spec, network=network, load=f"{origin}:{name}")
+            agent: dataclasses.replace(spec, network=network, load=f"{origin}{name and ':'}{name}")
             for agent, name in loads.items()
         }
         return make_trainer(tmp_path / "new", policies=policies)
@@ -423,6 +432,8 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
         ValueError, match="no network 'nobody'; it has main, past@0, past@1, past@2"
     ):
         make(bob_0="nobody")
+    with pytest.raises(ValueError, match="no network 'bob_0'"):
+        make(bob_0="")
     with pytest.raises(
         ValueError, match=r"is float32\[4, 2\] in the file, but should be .*\[5, 2\]"
     ):
@@ -526,22 +537,22 @@ def test_run_folder_in_use_is_refused_before_anything_else(tmp_path):
 
 def test_run_folder_by_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = checkpoint.new_run_dir(None, "lamps-mlp-seed0")
+    first = run_folder.new_run_dir(None, "lamps-mlp-seed0")
     assert first.parent.name == "runs"
     assert first.name.startswith("lamps-mlp-seed0-20")
     first.mkdir(parents=True)
-    assert checkpoint.new_run_dir(None, "lamps-mlp-seed0") != first
+    assert run_folder.new_run_dir(None, "lamps-mlp-seed0") != first
 
 
 def test_environment_is_built_again_as_it_was_made(tmp_path):
     import jaxmarl_envs
 
     env, params = jaxmarl_envs.make("tic_tac_toe", illegal="random")
-    record = checkpoint.run_record(env, params, TrainConfig())
-    assert checkpoint._recorded_env(record["env"]).illegal == "random"
-    record = checkpoint.run_record(type(env)(illegal="random"), params, TrainConfig())
+    record = run_folder.run_record(env, params, TrainConfig())
+    assert run_folder._recorded_env(record["env"]).illegal == "random"
+    record = run_folder.run_record(type(env)(illegal="random"), params, TrainConfig())
     with pytest.raises(ValueError, match="'tic_tac_toe' was not built by `make`"):
-        checkpoint._recorded_env(record["env"])
+        run_folder._recorded_env(record["env"])
 
 
 def test_interruption_saves_what_was_learnt(tmp_path, monkeypatch):

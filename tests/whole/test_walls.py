@@ -49,7 +49,7 @@ def test_a_zero_sum_game_has_mean_return_zero_in_rollouts_of_one_tick():
     games, trained = 0.0, np.zeros(2)
     for _ in range(40):
         state, metrics = step(state)
-        sums += np.asarray(metrics.sums.agents.returns)
+        sums += np.asarray(metrics.agents.sums.returns)
         games += float(metrics.sums.episodes)
         trained += np.asarray(metrics.sums.reward_trained)
     assert games > 20
@@ -67,7 +67,7 @@ def test_a_life_that_ends_as_another_begins_is_one_episode_with_both():
     for _ in range(6):
         state, metrics = step(state)
         episodes += float(metrics.sums.episodes)
-        lives += np.asarray(metrics.sums.agents.lives)
+        lives += np.asarray(metrics.agents.sums.lives)
         trained += np.asarray(metrics.sums.trained)
         rewards += np.asarray(metrics.sums.reward - metrics.sums.reward_trained)
         np.testing.assert_array_equal(metrics.sums.reward_uncredited, 0.0)
@@ -129,7 +129,7 @@ def test_advantages_are_standardised_over_ones_own_trained_rows_alone():
     def iterate(state):
         seen.clear()
         state, _ = learner.train_step(state)
-        return state, [(b.rows.decisions, b.rows.advantage) for b in seen]
+        return state, [(b.decisions, b.advantage) for b in seen]
 
     state = quick_jit(learner.init)(jax.random.key(0))
     for _ in range(2):

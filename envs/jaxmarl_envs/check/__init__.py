@@ -1,4 +1,4 @@
-"""Does an environment keep the contract? Every rule, in one sentence what is broken."""
+"""Checks of the contract that environments keep, with one sentence for what is broken."""
 
 from jaxmarl_envs.check.full import check_env
 from jaxmarl_envs.check.quick import quick_check

@@ -75,7 +75,7 @@ def example_action(spec: Spec) -> np.ndarray:
 
 
 def random_actions(spec: Spec, rng: np.random.Generator, mask: np.ndarray) -> np.ndarray:
-    """Draw actions uniformly from what `mask` `[E, A, N]` allows."""
+    """Draw actions that `mask [E, A, N]` allows uniformly, `[E, A]` int or `[E, A, N]` float."""
     noise = rng.random(mask.shape)
     if spec.continuous:
         _, low, high = spec.actions

@@ -10,10 +10,11 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxmarl_envs.check.declare import declare, impure, random_actions, trace
-from jaxmarl_envs.check.interpret import Interpreter, keys_from_words, opened
+from jaxmarl_envs.check.interpret import Interpreter, opened
 from jaxmarl_envs.check.rules import BEGUN, HARMLESS, OBSERVED, STEPPED
 from jaxmarl_envs.check.run import raise_fault, see_obs, see_tick
 from jaxmarl_envs.check.types import EnvContractError, Seen, Spec, Trace, breach, calling
+from jaxmarl_envs.check.values import keys_from_words
 from jaxmarl_envs.core import MultiAgentEnv
 
 _MAX_TICKS = 8
@@ -165,7 +166,7 @@ class _Ticks:
         self._expect_somebody_who_acts(_bytes(first) == _bytes(state))
 
     def _take(self, before: Seen, stepped: Any) -> tuple[Any, Any]:
-        """Ask the rules about a tick; the observation and the state after it."""
+        """Ask the rules about a tick and return the observation and the state after it."""
         self._time += 1
         self._num_ticks += 1
         tick = see_tick(before, np.array([self._time]), _add_axis(stepped))
@@ -209,7 +210,7 @@ class _Ticks:
             )
 
     def _call(self, name: str, *args: Any) -> Any:
-        """Evaluate a function on a new key; None where that cannot be done here, or not quickly."""
+        """Evaluate a function on a new key; give None where that is slow or cannot be done here."""
         program = self._programs[name]
         width = jax.eval_shape(jax.random.key_data, program.in_avals[0]).shape[-1]
         words = self._rng.integers(2**32, size=width, dtype=np.uint32)

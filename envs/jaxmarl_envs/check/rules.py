@@ -12,7 +12,7 @@ when it is asked:
 Rules of the first two lists yield what is wrong, in words that can follow "environment 'x', ". The
 others see NumPy arrays with a leading axis `E` and return a `Fault`: where the rule is broken, what
 stands there, and what was expected. To add a rule, write one such function. What takes a second
-run, such as the same key twice, is in `check_run`.
+run, such as the same key twice, is in `run`.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 
 def rule(asked: list[Rule]) -> Callable[[Rule], Rule]:
-    """Add a function to one of the lists above."""
+    """Add a rule to a list of those that are asked together, such as `STEPPED`."""
 
     def add(function: Rule) -> Rule:
         asked.append(function)

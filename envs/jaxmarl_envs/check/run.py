@@ -74,7 +74,7 @@ class Run:
         self._look(see_obs(self.current[0]), over, began=True)
 
     def _begin_anew(self, over: np.ndarray, stepped: Any, keys: jax.Array) -> Any:
-        """Observation and state with new episodes where the old ones are over."""
+        """Give observation and state, with new episodes where `over [E]` is True."""
         if not over.any():
             return stepped[:2]
         return _select(over, self.reset_fn(keys, self.spec.params), stepped[:2])
@@ -91,7 +91,7 @@ class Run:
         self.time[over] = 0
 
     def _actions(self, obs: Seen) -> tuple[np.ndarray, np.ndarray]:
-        """Two draws that agree, and are legal, where `agent_mask` is True."""
+        """Draw actions twice; they agree, and are legal, where `agent_mask` is True."""
         own = self.spec.actions[0] if self.spec.continuous else True
         anything = np.broadcast_to(own, obs.action_mask.shape)
         legal = random_actions(self.spec, self.rng, obs.action_mask)
@@ -166,7 +166,7 @@ class Run:
         )
 
     def report(self) -> EnvReport:
-        """What has been seen so far."""
+        """Count what has been seen so far."""
         agents = self.spec.env.agents
         return EnvReport(
             num_ticks=self.num_ticks,
@@ -205,7 +205,7 @@ def raise_fault(
 
 
 def _step_with(env: MultiAgentEnv) -> Callable[..., Any]:
-    """`step_env`, and the key for the reset that may follow."""
+    """Make a function that calls `step_env` and gives the key for the reset that may follow."""
 
     def step(key: jax.Array, state: Any, action: jax.Array, params: Any) -> tuple[Any, jax.Array]:
         key_step, key_reset = jax.random.split(key)
@@ -221,7 +221,7 @@ def _select(pred: jax.Array, on_true: Any, on_false: Any) -> Any:
 
 
 def _difference(one: Any, two: Any, exact: bool) -> tuple[int, str, Any, Any] | None:
-    """The first seed and field in which two results differ, and both values; NaN equals NaN."""
+    """Find the first seed and field in which results differ, and both values; NaN equals NaN."""
     one, two = (dict(zip(STEP_FIELDS, _to_numpy(x), strict=False)) for x in (one, two))
     if jax.tree.structure(one) != jax.tree.structure(two):
         return 0, "the structure", jax.tree.structure(one), jax.tree.structure(two)

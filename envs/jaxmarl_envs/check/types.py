@@ -57,7 +57,7 @@ class Seen:
 
     @property
     def over(self) -> np.ndarray:
-        """Nobody is alive, `[E]` bool."""
+        """Tell where nobody is alive, `[E]` bool."""
         return np.asarray(~self.alive.any(-1))
 
 
@@ -76,7 +76,7 @@ class Tick:
 
     @property
     def edge(self) -> np.ndarray:
-        """A life ends, `[E, A]` bool."""
+        """Tell where a life ends, `[E, A]` bool."""
         return self.terminated | self.truncated
 
 
@@ -91,7 +91,7 @@ class Fault:
 
 
 def describe(value: Any) -> str:
-    """An array as "float32[2, 3]", anything else by its type."""
+    """Describe an array as "float32[2, 3]", anything else by its type."""
     if not hasattr(value, "dtype"):
         return f"a {type(value).__name__}" + (f" of {len(value)}" if type(value) is tuple else "")
     weak = "weakly typed " if getattr(value, "weak_type", False) else ""
@@ -99,7 +99,7 @@ def describe(value: Any) -> str:
 
 
 def breach(env: MultiAgentEnv, complaint: str) -> EnvContractError:
-    """The exception for `complaint`, whose words follow the environment's name."""
+    """Make the exception for `complaint`, whose words follow the environment's name."""
     name = getattr(env, "name", None)
     return EnvContractError(f"environment {name or type(env).__name__!r}, {complaint}")
 

@@ -95,10 +95,10 @@ DISPATCHERS: dict[str, Dispatcher] = {
 
 
 def _quickest(times: jax.Array) -> jax.Array:
-    """`[A]` actions: the exit of the least of `times [A, 2]`."""
+    """Choose the exit of the least of `times [A, 2]`, as actions `[A]`."""
     return jnp.where(times[:, 1] < times[:, 0], LEAVE_BY_COLUMN, LEAVE_BY_ROW)
 
 
 def _blocked(obs: Observation) -> jax.Array:
-    """`[A, 2]` bool: the exit is held by another now, or is none."""
+    """Tell which exits are held by another now, or are none, `[A, 2]` bool."""
     return obs.features[:, EXIT_FREE] == 0

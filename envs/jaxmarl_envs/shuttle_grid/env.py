@@ -68,12 +68,12 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     left, so nothing is worth anything beyond it (Pardo et al., 2018, "Time limits in reinforcement
     learning").
 
-    **Observation**: `[A, 16 + 50 + 10 (A - 1)]`, all in [-1, 1]; see `shuttle_observation`.
+    **Observation**: `[A, 16 + 50 + 10 (A - 1)]`, all in [-1, 1]; see `observation.py`.
 
     Args:
         num_shuttles: `A`, from 1 to 64.
         num_rows: `R`; even, as with an odd number a corner of the grid has no exit.
-        num_cols: `C`; even likewise.
+        num_cols: `C`; even, for the same reason.
         ports: `(row, col)` of each port.
         reward: "team" or "own".
         move_empty: ticks to move one cell without a load.
@@ -123,7 +123,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
 
     @property
     def default_params(self) -> ShuttleParams:
-        """A shift of `max_steps` ticks."""
+        """Set the length of a shift to `max_steps` ticks."""
         return ShuttleParams(max_steps=self.max_steps)
 
     def observation_space(self, agent: str, params: ShuttleParams) -> Box:
@@ -137,7 +137,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return Discrete(3)
 
     def horizon(self, params: ShuttleParams) -> int | jax.Array:
-        """Every shift lasts exactly this long."""
+        """Give the length of every shift, `params.max_steps` ticks."""
         return params.max_steps
 
     def reset_env(self, key: jax.Array, params: ShuttleParams) -> tuple[Observation, ShuttleState]:
@@ -185,7 +185,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return obs, state, reward, terminated, jnp.zeros_like(terminated), info
 
     def exit_times(self, state: ShuttleState) -> jax.Array:
-        """`[A, 2]` int32: ticks until the target is served via the row and via the column exit.
+        """Compute the ticks until targets are served via row and column exit, `[A, 2]` int32.
 
         The sum of what is left of the present operation, the move through that exit, the shortest
         way from there with nobody in the way, and handling. At least `UNREACHABLE` where there is
@@ -205,7 +205,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return jnp.where(loaded, timings.move_loaded, timings.move_empty) + timings.turn * turns
 
     def _reserve(self, state: ShuttleState, action: jax.Array) -> ShuttleState:
-        """Steps 1 to 3 of a tick: who gets to leave."""
+        """Make steps 1 to 3 of a tick: decide who gets to leave; `action` is `[A]` int."""
         idle = state.busy == 0
         axis = jnp.where(action == LEAVE_BY_COLUMN, COLUMN, ROW).astype(jnp.int32)
         exits = jnp.asarray(self.guidepath.exits)[state.cell]  # [A, 2]
@@ -225,14 +225,14 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         )
 
     def _priority(self, state: ShuttleState) -> jax.Array:
-        """`[A]` int32, all different: loaded ones first, then who waited longer, then in turn."""
+        """Rank shuttles, `[A]` int32, without ties: loaded first, then who waited, then in turn."""
         num = self.num_agents
         wait = jnp.minimum(state.wait, MAX_PRIORITY_WAIT)
         turn = (jnp.arange(num) + state.time) % num
         return PRIORITY_LOADED * state.loaded + max(PRIORITY_WAIT, num) * wait + turn
 
     def _complete(self, state: ShuttleState) -> tuple[ShuttleState, jax.Array]:
-        """Step 4 of a tick: time passes. Returns the state and who delivered, `[A]` bool."""
+        """Make step 4 of a tick: let time pass. Returns the state and who delivered, `[A]` bool."""
         finished = state.busy == 1
         arrived = finished & (state.reserved != state.cell)
         handled = finished & ~arrived
@@ -254,7 +254,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return replace(state, busy=busy), delivered
 
     def _draw_job(self, job_key: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Storage cell and port of a shuttle's `index`-th job, scalars.
+        """Draw the storage cell and the port of a shuttle's `index`-th job, scalars.
 
         One word of random bits serves both draws: it leaves the uniform distribution by less than
         one part in 2^32 per combination and costs a fraction of two calls of `randint`.
@@ -281,7 +281,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
 
 
 def _distinct_cells(key: jax.Array, num: int, num_cells: int) -> jax.Array:
-    """`[num]` int32: distinct uniform cells, the first `num` steps of a Fisher-Yates shuffle.
+    """Draw distinct uniform cells, `[num]` int32: `num` steps of a Fisher-Yates shuffle.
 
     Step m swaps places m and j_m >= m. Instead of moving `num_cells` entries about, what stands at
     place j_i before step i is found by undoing the steps before it: place j_m held what was at m.

@@ -17,7 +17,7 @@ def evaluate_dispatcher(
     key: jax.Array,
     num_episodes: int,
 ) -> jax.Array:
-    """Deliveries of the team in each of `num_episodes` independent shifts.
+    """Count the team's deliveries in each of `num_episodes` independent shifts.
 
     Compiled once per environment, dispatcher and number of episodes. For the figure without any
     contention evaluate `ShuttleGrid(num_shuttles=1)` and multiply.

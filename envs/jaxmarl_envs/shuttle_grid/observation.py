@@ -64,7 +64,7 @@ def features(state: ShuttleState, path: Guidepath, max_steps: int | jax.Array) -
 
 
 def held_by_another(cell: jax.Array, state: ShuttleState) -> jax.Array:
-    """Whether another shuttle stands on, leaves or enters the cell; `cell` is `[A]` of exits.
+    """Tell whether another shuttle stands on, leaves or enters the exits `cell [A]`, `[A]` bool.
 
     A shuttle's exits are never cells that it holds itself (one-way streets lead nowhere and back in
     two moves), so there is no need to leave out the shuttle that asks.
@@ -74,7 +74,7 @@ def held_by_another(cell: jax.Array, state: ShuttleState) -> jax.Array:
 
 
 def _ego(state: ShuttleState, path: Guidepath, max_steps: int | jax.Array) -> jax.Array:
-    """`[A, 16]`."""
+    """Compute what every shuttle sees of itself and its exits, `[A, 16]` float32."""
     row, col = jnp.divmod(state.cell, path.num_cols)
     target_row, target_col = jnp.divmod(state.target, path.num_cols)
     exits = jnp.asarray(path.exits)[state.reserved]  # [A, 2]
@@ -105,7 +105,7 @@ def _wait(state: ShuttleState) -> jax.Array:
 
 
 def _window(state: ShuttleState, path: Guidepath) -> jax.Array:
-    """`[A, 50]`; each 5 x 5 window is assembled as the bits of one word."""
+    """Compute the windows, `[A, 50]` float32, each 5 x 5 window assembled as bits of one word."""
     held = _held_bits(state, path)
     port = jnp.asarray(path.port_bits)[state.cell]
     wall = jnp.asarray(path.wall_bits)[state.cell]
@@ -118,7 +118,7 @@ def _window(state: ShuttleState, path: Guidepath) -> jax.Array:
 
 
 def _held_bits(state: ShuttleState, path: Guidepath) -> jax.Array:
-    """`[A]` uint32: which cells of each shuttle's window others hold."""
+    """Mark which cells of each shuttle's window others hold, `[A]` uint32, as bits."""
     num = len(state.cell)
     width = 2 * WINDOW_RADIUS + 1
     row, col = jnp.divmod(state.cell, path.num_cols)
@@ -137,7 +137,7 @@ def _held_bits(state: ShuttleState, path: Guidepath) -> jax.Array:
 
 
 def _mates(state: ShuttleState, path: Guidepath) -> jax.Array:
-    """`[A, 10 (A - 1)]`: what each mate shows to all, less where I stand."""
+    """Compute what each mate shows to all, less where I stand, `[A, 10 (A - 1)]` float32."""
     row, col = jnp.divmod(state.cell, path.num_cols)
     to_row, to_col = jnp.divmod(state.reserved, path.num_cols)
     target_row, target_col = jnp.divmod(state.target, path.num_cols)
@@ -160,5 +160,5 @@ def _mates(state: ShuttleState, path: Guidepath) -> jax.Array:
 
 
 def _columns(columns: Iterable[jax.Array]) -> jax.Array:
-    """Arrays `[A]` of any type side by side as float32."""
+    """Put arrays `[A]` of any type side by side as float32."""
     return jnp.stack([jnp.asarray(c, jnp.float32) for c in columns], axis=1)

@@ -37,12 +37,12 @@ class Timings:
 
     @property
     def longest(self) -> int:
-        """Most ticks that a shuttle can be busy with one operation."""
+        """Give the most ticks that a shuttle can be busy with one operation."""
         return max(max(self.move_empty, self.move_loaded) + self.turn, self.handling)
 
 
 def is_int(value: object) -> bool:
-    """Whether `value` is a whole number; a bool is not."""
+    """Tell whether `value` is a whole number; a bool is not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
@@ -51,7 +51,7 @@ class Guidepath:
 
     Args:
         num_rows: even, at least 2; with an odd number a corner of the grid would have no exit.
-        num_cols: likewise.
+        num_cols: even, at least 2.
         ports: `(row, col)` of each port; at least one, and not every cell.
         timings: ticks of each operation.
 
@@ -77,7 +77,7 @@ class Guidepath:
         self.time_scale = self._longest_exit_time()
 
     def _longest_exit_time(self) -> int:
-        """`S`: no shuttle ever sees a longer time until its target is served, via either exit."""
+        """Compute `S`: no shuttle sees more ticks until its target is served, via either exit."""
         targets = (self.storage_cells, self.port_cells)
         moves = (self.timings.move_empty, self.timings.move_loaded)
         travel = max(
@@ -88,7 +88,7 @@ class Guidepath:
 
 
 def exit_cells(num_rows: int, num_cols: int) -> np.ndarray:
-    """`[cells, 2]` int: the cell behind the row exit and the column exit, or `NO_EXIT`."""
+    """List the cell behind each row and column exit, or `NO_EXIT`, `[cells, 2]` int32."""
     row, col = np.divmod(np.arange(num_rows * num_cols), num_cols)
     to_col = col + np.where(row % 2 == 0, 1, -1)
     to_row = row + np.where(col % 2 == 0, -1, 1)
@@ -98,7 +98,7 @@ def exit_cells(num_rows: int, num_cols: int) -> np.ndarray:
 
 
 def travel_times(exits: np.ndarray, move: int, turn: int) -> np.ndarray:
-    """Shortest times over the guidepath with nobody in the way.
+    """Compute the shortest times over the guidepath with nobody in the way.
 
     Bellman's equation, iterated to its fixed point for all targets at once::
 
@@ -129,7 +129,7 @@ def travel_times(exits: np.ndarray, move: int, turn: int) -> np.ndarray:
 
 
 def window_bits(marked: np.ndarray, *, outside: bool) -> np.ndarray:
-    """The 5 x 5 neighbourhood of every cell as bits.
+    """Write the 5 x 5 neighbourhood of every cell as bits.
 
     Args:
         marked: `[rows, cols]` bool.
@@ -164,7 +164,7 @@ def _check_size(num_rows: int, num_cols: int) -> None:
 
 
 def _port_map(num_rows: int, num_cols: int, ports: Sequence[tuple[int, int]]) -> np.ndarray:
-    """`[rows, cols]` bool: where the ports are."""
+    """Mark where the ports are, `[rows, cols]` bool."""
     is_port = np.zeros((num_rows, num_cols), bool)
     for port in ports:
         if len(port) != 2 or not all(map(is_int, port)):

@@ -33,5 +33,5 @@ class ShuttleState:
 
     @property
     def target(self) -> jax.Array:
-        """`[A]` int32: the cell at which the shuttle picks up or puts down next."""
+        """Give the cell where each shuttle picks up or puts down next, `[A]` int32."""
         return jnp.where(self.loaded, self.port, self.storage)

@@ -88,28 +88,28 @@ class Board:
 
     @property
     def num_cells(self) -> int:
-        """`N`: how many cells there are, which are the actions."""
+        """Count the cells, `N`, which are the actions."""
         return self.rows * self.cols
 
     @property
     def num_words(self) -> int:
-        """`W`: how many words hold a bit for every cell."""
+        """Count the words of a bitboard, `W`, which hold a bit for every cell."""
         return self.full.size
 
     @cached_property
     def full(self) -> np.ndarray:
-        """The bitboard `[W]` uint32 of all cells."""
+        """Make the bitboard `[W]` uint32 of all cells."""
         return to_bitboard(np.ones(self.num_cells, bool))
 
     @cached_property
     def lines(self) -> np.ndarray:
-        """The bitboards `[L, W]` uint32 of the winning lines."""
+        """Make the bitboards `[L, W]` uint32 of the winning lines."""
         lines = winning_lines(self.rows, self.cols, self.k)  # [L, k]
         return to_bitboard((lines[:, :, None] == np.arange(self.num_cells)).any(1))
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
-        """Shape of a slot's features: flat, or as planes."""
+        """Give the shape of a slot's features: flat, or as planes."""
         return (self.rows, self.cols, 3) if self.planes else (self.num_cells * 3,)
 
     def observe(self, state: State) -> Observation:

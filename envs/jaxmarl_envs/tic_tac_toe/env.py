@@ -56,12 +56,12 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
     @property
     def baselines(self) -> Mapping[str, Script]:
-        """`minimax` and `win_block`, on boards that can be solved."""
+        """Give the scripts `minimax` and `win_block`, on boards that can be solved."""
         return scripts(self.board)
 
     @property
     def default_params(self) -> Params:
-        """Give an empty struct."""
+        """Give an empty struct, as there are no numbers to set."""
         return Params()
 
     def reset_env(self, key: jax.Array, params: Params) -> tuple[Observation, State]:
@@ -76,7 +76,10 @@ class TicTacToe(MultiAgentEnv[State, Params]):
     def step_env(
         self, key: jax.Array, state: State, action: jax.Array, params: Params
     ) -> StepResult[State]:
-        """Place the mover's stone; a game that is over stays as it is."""
+        """Place the mover's stone; a game that is over stays as it is.
+
+        `action` is `[2]` int.
+        """
         x_moves = state.ply % 2 == 0
         empty = ~(state.stones[0] | state.stones[1]) & self.board.full  # [W]
         stone = self.board.stone(jnp.where(x_moves, action[0], action[1]))  # [W]
@@ -113,7 +116,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         return self.board.observe(state)
 
     def observation_space(self, agent: str, params: Params) -> Box:
-        """Zeros and ones, `[rows * cols * 3]` or `[rows, cols, 3]`."""
+        """Give the space of zeros and ones, `[rows * cols * 3]` or `[rows, cols, 3]`."""
         self.agent_index(agent)
         return Box(0.0, 1.0, self.board.feature_shape)
 
@@ -123,7 +126,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         return Discrete(self.board.num_cells)
 
     def horizon(self, params: Params) -> int:
-        """A full board ends the game."""
+        """Bound a game by the number of cells, as a full board ends it."""
         return self.board.num_cells
 
 

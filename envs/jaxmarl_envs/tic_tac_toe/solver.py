@@ -86,7 +86,7 @@ class GameTable:
         return int(x), int(draw), int(o)
 
     def states(self) -> State:
-        """The environment's states of all positions, leading axis `S`."""
+        """Give the environment's state of every position, with leading axis `S`."""
         cells = (self._stones[:, :, None] & self._bit) != 0  # [S, 2, N]
         return State(
             stones=jnp.asarray(to_bitboard(cells)),
@@ -95,14 +95,14 @@ class GameTable:
         )
 
     def observations(self) -> tuple[jax.Array, jax.Array]:
-        """`(features [D, ...], action_mask [D, N])` as the environment shows them to the mover."""
+        """Show every decision to its mover: `(features [D, ...], action_mask [D, N])`."""
         states = jax.tree.map(lambda x: x[self.decisions], self.states())
         obs = jax.jit(jax.vmap(self.board.observe))(states)
         row = np.arange(self.num_decisions)
         return obs.features[row, self.mover], obs.action_mask[row, self.mover]
 
     def expected_outcome(self, policy_x: np.ndarray, policy_o: np.ndarray) -> Outcome:
-        """Probabilities of x winning, drawing and losing when these two play.
+        """Compute the probabilities that x wins, draws and loses when these two play.
 
         Args:
             policy_x: `[D, N]`; only the rows of x's decisions matter.
@@ -120,7 +120,7 @@ class GameTable:
         return Outcome(*map(float, self._backward(self._ends(), average)[0]))
 
     def best_response_value(self, policy: np.ndarray, seat: str) -> float:
-        """The most that a player in `seat` can expect when `policy [D, N]` has the other seat.
+        """Compute the most that `seat` can expect when `policy [D, N]` has the other seat.
 
         A win counts 1, a draw 0, a loss -1.
 
@@ -140,7 +140,7 @@ class GameTable:
         return float(self._backward(_SIGN[slot] * self.result.astype(float), respond)[0])
 
     def exploitability(self, policy: np.ndarray) -> float:
-        """Mean over both seats of the best response's value against `policy [D, N]`.
+        """Average the best response's value against `policy [D, N]` over both seats.
 
         Half of NashConv (Lanctot et al. 2017): 0 exactly for optimal play from the empty board,
         at most 1.
@@ -148,7 +148,7 @@ class GameTable:
         return sum(self.best_response_value(policy, seat) for seat in AGENTS) / 2
 
     def values(self) -> np.ndarray:
-        """What x gets from each position, `[S]`, when both play optimally."""
+        """Compute what x gets from each position, `[S]` float, when both play optimally."""
 
         def optimum(rows: slice, children: np.ndarray) -> np.ndarray:
             sign = _SIGN[self.mover[rows.start]]
@@ -161,13 +161,16 @@ class GameTable:
         return _uniform_over(self.action_mask)
 
     def minimax_policy(self) -> np.ndarray:
-        """Uniform over the moves that keep the position's value, `[D, N]`."""
+        """Make the policy, `[D, N]`, uniform over the moves that keep the position's value."""
         children = _SIGN[self.mover][:, None] * self.values()[self.successor]
         children = np.where(self.action_mask, children, -np.inf)
         return _uniform_over(children == children.max(1, keepdims=True))
 
     def win_block_policy(self) -> np.ndarray:
-        """Win at once, else stop the opponent from doing so, else any move; uniform, `[D, N]`."""
+        """Make the policy that wins at once, else blocks, else plays any move, `[D, N]`.
+
+        Among moves that serve equally it is uniform.
+        """
         own, other = (
             self._stones[self.decisions, slot][:, None] | self._bit
             for slot in (self.mover, 1 - self.mover)
@@ -178,7 +181,10 @@ class GameTable:
         return _uniform_over(np.where(win.any(1, keepdims=True), win, chosen))
 
     def greedy(self, policy: np.ndarray) -> np.ndarray:
-        """The most probable move of each row of `policy [D, N]`, the first among equals."""
+        """Make the policy that always plays the most probable move of `policy [D, N]`.
+
+        Among equally probable moves it plays the first one.
+        """
         return np.eye(self.board.num_cells)[self._checked(policy).argmax(1)]
 
     def _enumerate(self) -> None:
@@ -219,7 +225,7 @@ class GameTable:
     def _backward(
         self, leaves: np.ndarray, combine: Callable[[slice, np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """Fill the decisions' rows of `leaves [S, ...]`, last ply first.
+        """Fill the decisions' rows of `leaves [S, ...]`, from the last ply to the first.
 
         `combine(rows, children)` gets the decisions of one ply as a slice of `D`, and their
         successors' values `[rows, N, ...]`, arbitrary at illegal cells; it returns `[rows, ...]`.
@@ -230,7 +236,7 @@ class GameTable:
         return values
 
     def _ends(self) -> np.ndarray:
-        """`[S, 3]` one-hot of x winning, nobody, o winning at terminal positions; else zero."""
+        """Mark results at terminal positions, `[S, 3]` float: x, nobody or o wins; else zeros."""
         result = self.result[:, None] == np.array([1, 0, -1])
         return (result & self.terminal[:, None]).astype(float)
 
@@ -261,5 +267,5 @@ class GameTable:
 
 
 def _uniform_over(chosen: np.ndarray) -> np.ndarray:
-    """`[D, N]` bool to the uniform distribution over each row's True entries."""
+    """Spread probability evenly over the True entries of each row of `chosen [D, N]`."""
     return chosen / chosen.sum(1, keepdims=True)

@@ -21,7 +21,7 @@ NUM_TARGETS = 4
 
 
 def draw_targets(key: jax.Array, num_agents: int) -> jax.Array:
-    """A uniform target for every slot, `[A]` int32."""
+    """Draw a uniform target for every slot, `[A]` int32."""
     # Four targets are two bits, and a random word has 32.
     # Not by `unrolled`, which was slower for these few words: see docs/performance.md.
     words = jax.random.bits(key, (-(-num_agents // 16), 1), jnp.uint32)
@@ -30,7 +30,7 @@ def draw_targets(key: jax.Array, num_agents: int) -> jax.Array:
 
 
 def naming_features(target: jax.Array, *columns: jax.Array) -> jax.Array:
-    """The targets `[A]` as one-hots, followed by other columns of `[A]` each."""
+    """Put the targets `[A]`, as one-hots, beside other columns of `[A]` each."""
     one_hot = jax.nn.one_hot(target, NUM_TARGETS, dtype=jnp.float32)
     return jnp.column_stack([one_hot, *columns])
 
@@ -45,12 +45,12 @@ class _Naming(MultiAgentEnv):
     """Spaces of the environments in which agents name targets."""
 
     def observation_space(self, agent: str, params: object) -> Box:
-        """The target as a one-hot (4), the share of the agent's decisions that are left (1)."""
+        """Give the space of target one-hot (4) and share of the agent's decisions left (1)."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (NUM_TARGETS + 1,))
 
     def action_space(self, agent: str, params: object) -> Discrete:
-        """Which target."""
+        """Give one action for each target."""
         self.agent_index(agent)
         return Discrete(NUM_TARGETS)
 
@@ -94,11 +94,11 @@ class Basic(_Naming):
 
     @property
     def default_params(self) -> BasicParams:
-        """25 ticks."""
+        """Set the length of an episode to 25 ticks."""
         return BasicParams()
 
     def horizon(self, params: BasicParams) -> int | jax.Array:
-        """Every episode lasts `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` ticks."""
         return params.max_steps
 
     def reset_env(self, key: jax.Array, params: BasicParams) -> tuple[Observation, TargetsState]:
@@ -148,7 +148,7 @@ class _TakingTurns(_Naming):
         return NoParams()
 
     def horizon(self, params: NoParams) -> int:
-        """Every episode lasts as many ticks as there are decisions."""
+        """Give the length of every episode, one tick for each decision."""
         return len(self._acts) - 1
 
     def reset_env(self, key: jax.Array, params: NoParams) -> tuple[Observation, TargetsState]:
@@ -159,7 +159,7 @@ class _TakingTurns(_Naming):
     def step_env(
         self, key: jax.Array, state: TargetsState, action: jax.Array, params: NoParams
     ) -> StepResult[TargetsState]:
-        """Whose turn it is names its target; `action` is `[A]` int."""
+        """Let the one whose turn it is name its target; `action` is `[A]` int."""
         acts = jnp.asarray(self._acts)[state.time]
         reward = (acts & (action == state.target)).astype(jnp.float32)
         terminated = acts & (jnp.asarray(self._left)[state.time] == 1)
@@ -285,11 +285,11 @@ class FlexAgents(_Naming):
 
     @property
     def default_params(self) -> FlexAgentsParams:
-        """25 ticks at most; a quarter joins, three quarters leave."""
+        """Set lives to 25 ticks at most, and the chances to join and leave to 1/4 and 3/4."""
         return FlexAgentsParams()
 
     def observation_space(self, agent: str, params: object) -> Box:
-        """The target as a one-hot (4), the share of `max_age` left, the share of slots taken."""
+        """Give the space of target one-hot (4), share of `max_age` left, share of slots taken."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (NUM_TARGETS + 2,))
 
@@ -305,7 +305,7 @@ class FlexAgents(_Naming):
     def step_env(
         self, key: jax.Array, state: FlexAgentsState, action: jax.Array, params: FlexAgentsParams
     ) -> StepResult[FlexAgentsState]:
-        """Act and age, die, leave, join; `action` is `[A]` int."""
+        """Let agents act and age, die, leave and join; `action` is `[A]` int."""
         key_lives, key_target = split(key)
         # One draw is cheaper than three.
         chance = jax.random.uniform(unrolled(key_lives), (self.num_agents + 2,))

@@ -45,7 +45,7 @@ class _Constant(MultiAgentEnv):
 
     @property
     def max_actors(self) -> int:
-        """Count the only agent."""
+        """Count who can act at one tick: the only agent."""
         return 1
 
     def observation_space(self, agent: str, params: object) -> Box:
@@ -54,7 +54,7 @@ class _Constant(MultiAgentEnv):
         return Box(0.0, 1.0, (1,))
 
     def action_space(self, agent: str, params: object) -> Discrete:
-        """Two actions without effect."""
+        """Give two actions without effect."""
         self.agent_index(agent)
         return Discrete(2)
 
@@ -90,7 +90,7 @@ class ValueOnly(_Constant):
 
     @property
     def default_params(self) -> ValueOnlyParams:
-        """Reward 1."""
+        """Set the reward to 1."""
         return ValueOnlyParams()
 
     def horizon(self, params: ValueOnlyParams) -> int:
@@ -112,11 +112,11 @@ class TruncationOnly(_Constant):
 
     @property
     def default_params(self) -> TruncationOnlyParams:
-        """Reward 1 on each of 10 ticks."""
+        """Set the reward to 1 on each of 10 ticks."""
         return TruncationOnlyParams()
 
     def horizon(self, params: TruncationOnlyParams) -> int | jax.Array:
-        """Every episode lasts `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` ticks."""
         return params.max_steps
 
 
@@ -161,20 +161,20 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
 
     @property
     def default_params(self) -> DelayedRewardParams:
-        """Paid on the tick after."""
+        """Set the delay to one tick."""
         return DelayedRewardParams()
 
     def horizon(self, params: DelayedRewardParams) -> int | jax.Array:
-        """Every episode lasts `params.delay + 1` ticks."""
+        """Give the length of every episode, `params.delay + 1` ticks."""
         return params.delay + 1
 
     def observation_space(self, agent: str, params: DelayedRewardParams) -> Box:
-        """The symbol as a one-hot (2), the share of the episode that is left (1)."""
+        """Give the space of the symbol's one-hot (2) and the share of the episode left (1)."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (_NUM_SYMBOLS + 1,))
 
     def action_space(self, agent: str, params: DelayedRewardParams) -> Discrete:
-        """Which symbol."""
+        """Give one action for each symbol."""
         self.agent_index(agent)
         return Discrete(_NUM_SYMBOLS)
 
@@ -255,20 +255,20 @@ class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
 
     @property
     def default_params(self) -> RememberCueParams:
-        """Five ticks, three of them decisions."""
+        """Set the length of an episode to five ticks, three of them decisions."""
         return RememberCueParams()
 
     def horizon(self, params: RememberCueParams) -> int | jax.Array:
-        """Every episode lasts `params.delay + 2` ticks."""
+        """Give the length of every episode, `params.delay + 2` ticks."""
         return params.delay + 2
 
     def observation_space(self, agent: str, params: RememberCueParams) -> Box:
-        """A cue as a one-hot or two zeros (2), 1 where it is asked for (1)."""
+        """Give the space of a cue's one-hot or two zeros (2), and 1 where it is asked for (1)."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (_NUM_SYMBOLS + 1,))
 
     def action_space(self, agent: str, params: RememberCueParams) -> Discrete:
-        """Which cue."""
+        """Give one action for each cue."""
         self.agent_index(agent)
         return Discrete(_NUM_SYMBOLS)
 

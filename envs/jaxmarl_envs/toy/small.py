@@ -54,25 +54,25 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
 
     @property
     def default_params(self) -> RelayParams:
-        """Two legs of 3 ticks."""
+        """Set both legs to 3 ticks."""
         return RelayParams()
 
     def horizon(self, params: RelayParams) -> int | jax.Array:
-        """Every episode lasts `2 * params.leg` ticks."""
+        """Give the length of every episode, `2 * params.leg` ticks."""
         return 2 * params.leg
 
     def observation_space(self, agent: str, params: RelayParams) -> Box:
-        """Position over `2 * leg`, side of the goal (-1 or 1), share of one's own leg to go."""
+        """Give the space of position over `2 * leg`, goal's side (-1 or 1), share of leg to go."""
         self.agent_index(agent)
         return Box(-1.0, 1.0, (3,))
 
     def action_space(self, agent: str, params: RelayParams) -> Discrete:
-        """Left or right."""
+        """Give two actions: left and right."""
         self.agent_index(agent)
         return Discrete(2)
 
     def reset_env(self, key: jax.Array, params: RelayParams) -> tuple[Observation, RelayState]:
-        """Toss for the goal; A is at 0."""
+        """Toss for the side of the goal and put A at 0."""
         goal = 2 * jax.random.bernoulli(unrolled(key)).astype(jnp.int32) - 1
         zero = jnp.zeros((), jnp.int32)
         state = RelayState(time=zero, position=zero, goal=goal)
@@ -81,7 +81,7 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
     def step_env(
         self, key: jax.Array, state: RelayState, action: jax.Array, params: RelayParams
     ) -> StepResult[RelayState]:
-        """Whose leg it is takes one step; `action` is `[2]` int."""
+        """Let the one whose leg it is take one step; `action` is `[2]` int."""
         runner = state.time // params.leg
         step = jnp.where(action[runner] == 1, 1, -1)
         state = RelayState(state.time + 1, state.position + step, state.goal)
@@ -141,19 +141,19 @@ class MultiSpaces(MultiAgentEnv[MultiSpacesState, MultiSpacesParams]):
 
     @property
     def default_params(self) -> MultiSpacesParams:
-        """25 ticks."""
+        """Set the length of an episode to 25 ticks."""
         return MultiSpacesParams()
 
     def horizon(self, params: MultiSpacesParams) -> int | jax.Array:
-        """Every episode lasts `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` ticks."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: MultiSpacesParams) -> Box:
-        """The target as a one-hot, then noise: 10 for agent 0, 20 for agent 1."""
+        """Give the space of target one-hot, then noise: 10 for agent 0, 20 for agent 1."""
         return Box(-1.0, 1.0, (self._widths[self.agent_index(agent)],))
 
     def action_space(self, agent: str, params: MultiSpacesParams) -> Discrete:
-        """Which target: 2 for agent 0, 3 for agent 1."""
+        """Give one action for each target: 2 for agent 0, 3 for agent 1."""
         return Discrete(self._num_actions[self.agent_index(agent)])
 
     def reset_env(
@@ -165,7 +165,7 @@ class MultiSpaces(MultiAgentEnv[MultiSpacesState, MultiSpacesParams]):
     def step_env(
         self, key: jax.Array, state: MultiSpacesState, action: jax.Array, params: MultiSpacesParams
     ) -> StepResult[MultiSpacesState]:
-        """Both name at once; `action` is `[2]` int."""
+        """Let both name their targets at once; `action` is `[2]` int."""
         reward = (action == state.target).astype(jnp.float32)
         obs, state = self._draw(key, state.time + 1, params)
         return obs, state, reward, jnp.zeros_like(obs.alive), ~obs.alive, {}
@@ -240,15 +240,15 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
 
     @property
     def default_params(self) -> PressYourLuckParams:
-        """Ten decisions, a quarter of the throws lost."""
+        """Set ten decisions, and a chance of one in four that a throw loses the turn."""
         return PressYourLuckParams()
 
     def horizon(self, params: PressYourLuckParams) -> int | jax.Array:
-        """`2 * num_decisions` ticks, if all throw and nobody holds."""
+        """Bound a game by `2 * num_decisions` ticks, if all throw and nobody holds."""
         return 2 * params.num_decisions
 
     def observation_space(self, agent: str, params: PressYourLuckParams) -> Box:
-        """Six numbers, the points in units of 10.
+        """Give the space of six numbers, the points among them in units of 10.
 
         Points banked by oneself and by the other, points at stake, 1 where it is one's own turn, 1
         while a throw is in the air, share of the decisions that are left.
@@ -264,7 +264,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
     def reset_env(
         self, key: jax.Array, params: PressYourLuckParams
     ) -> tuple[Observation, PressYourLuckState]:
-        """Nothing banked, nothing at stake."""
+        """Begin with nothing banked and nothing at stake."""
         zero = jnp.zeros((), jnp.int32)
         state = PressYourLuckState(
             banked=jnp.zeros(2, jnp.int32),

@@ -89,12 +89,12 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 
     @property
     def max_actors(self) -> int:
-        """Ask the wrapped environment."""
+        """Bound who can act at one tick as the wrapped environment does."""
         return self.env.max_actors
 
     @property
     def baselines(self) -> Mapping[str, Callable[..., Any]]:
-        """The wrapped environment's own, which see its own state."""
+        """Give the wrapped environment's own scripts, which see its own state."""
 
         def unwrap(script: Callable[..., Any]) -> Callable[..., Any]:
             return lambda state, *args: script(state.inner, *args)
@@ -107,15 +107,15 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         return self.env.default_params
 
     def horizon(self, params: Any) -> int | jax.Array | None:
-        """Ask the wrapped environment."""
+        """Give the wrapped environment's own horizon."""
         return self.env.horizon(params)
 
     def observation_space(self, agent: str, params: Any) -> Box:
-        """Ask the wrapped environment."""
+        """Give the agent's observation space in the wrapped environment."""
         return self.env.observation_space(agent, params)
 
     def action_space(self, agent: str, params: Any) -> Space:
-        """Ask the wrapped environment."""
+        """Give the agent's action space in the wrapped environment."""
         return self.env.action_space(agent, params)
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Observation, GroupedState]:
@@ -141,7 +141,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         return obs, GroupedState(inner, obs.alive), reward, terminated, truncated, info
 
     def _share(self, own: jax.Array, alive: jax.Array) -> jax.Array:
-        """What everyone is paid, `[A]`."""
+        """Compute what everyone is paid, `[A]`, from rewards `own [A]` and `alive [A]` bool."""
         members = self._together & alive
         paid = jnp.where(members, own, 0.0).sum(axis=1)
         if self.reward == "mean":

@@ -18,7 +18,7 @@ from jaxmarl_ppo.config.rllib.keys import (
     TRANSLATED,
 )
 from jaxmarl_ppo.config.rllib.machinery import MACHINERY
-from jaxmarl_ppo.networks.actor_critic import ACTIVATIONS
+from jaxmarl_ppo.networks.layers import ACTIVATIONS
 
 _LONGEST = 60  # characters of a value in a message
 

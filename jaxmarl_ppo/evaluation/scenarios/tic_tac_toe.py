@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxmarl_envs.tic_tac_toe import MAX_CELLS, GameTable, Outcome, State, TicTacToe
 from jaxmarl_ppo.evaluation.episodes import play_episodes
-from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report, mean_and_se
+from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
+from jaxmarl_ppo.evaluation.statistics import mean_and_se
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.scripted import make_random_script
@@ -21,7 +22,7 @@ PERFECT = 1e-9  # an exploitability below this is rounding
 
 
 def report_tic_tac_toe(evaluation: Evaluation) -> Report:
-    """Exploitability and results against scripted play, exact where the board can be solved."""
+    """Report exploitability and results against scripts, exact where the board can be solved."""
     env = evaluation.learner.env
     assert isinstance(env, TicTacToe)
     obstacle = why_not_exact(evaluation.learner)
@@ -67,7 +68,7 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
 
 
 def _policies_by_seat(evaluation: Evaluation, table: GameTable) -> dict[str, dict[str, np.ndarray]]:
-    """Move probabilities `[D, N]` of the policies that learn in each seat, by their names."""
+    """Tabulate the moves of the policies that learn in each seat, `[D, N]` by name."""
     learner = evaluation.learner
     players = learner.players
 
@@ -91,7 +92,7 @@ def _other(env: TicTacToe, agent: str) -> str:
 def move_probabilities(
     learner: Learner, env_params: PyTree, population: Population, table: GameTable, player: int
 ) -> np.ndarray:
-    """A network's move probabilities at every position, `[D, N]`, for `GameTable`.
+    """Compute a network's move probabilities at every position, `[D, N]`, for `GameTable`.
 
     It is asked in every seat that it can play; rows of other seats are uniform. It must not look at
     anything but the position.
@@ -112,7 +113,10 @@ def _log_probabilities(
     mover: jax.Array,
     player: jax.Array,
 ) -> jax.Array:
-    """Of every move `[D, N]` of the slots `mover [D]` in `states [D]`, were it `player`'s turn."""
+    """Compute log-probabilities of all moves, `[D, N]`, were `player` to move in every state.
+
+    `mover [D]` are the slots whose turn it is in `states [D]`.
+    """
     env = learner.env
     assert isinstance(env, TicTacToe)
     num_positions = mover.shape[0]
@@ -138,7 +142,7 @@ def _log_probabilities(
 
 
 def why_not_exact(learner: Learner) -> str | None:
-    """Why a table of positions cannot say what these policies play; None if it can."""
+    """Say why a table of positions cannot hold what these policies play; None if it can."""
     assert isinstance(learner.env, TicTacToe)
     board = learner.env.board
     if board.num_cells > MAX_CELLS:
@@ -160,7 +164,7 @@ def why_not_exact(learner: Learner) -> str | None:
 def _exact_results(
     table: GameTable, policies: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Against random and minimax play, of each seat's policy."""
+    """Compute each seat's exact results against random and against minimax play."""
 
     def result(agent: str, policy: np.ndarray, opponent: np.ndarray) -> dict[str, float]:
         if agent == "x":
@@ -212,7 +216,7 @@ def _play_against_random(evaluation: Evaluation) -> Report:
 
 
 def _results_in_words(opponents: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Wins / draws / losses of both seats against each opponent."""
+    """Write wins / draws / losses of both seats against each opponent."""
 
     def in_percent(result: dict[str, float]) -> str:
         return " / ".join(f"{100 * result[name]:.1f}" for name in Outcome._fields)

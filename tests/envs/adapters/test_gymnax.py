@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
 import types
@@ -335,6 +336,12 @@ def test_an_unknown_id_names_the_closest_and_all_valid_ids():
         Lifted("CartPole-v0")
     for part in ("did you mean 'CartPole-v1'?", "Pendulum-v1, ", "StatelessCartPole"):
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize("env_id", ["", ":", "gymnax:", None, ["CartPole-v1"]])
+def test_what_cannot_be_an_id_is_unknown(env_id):
+    with pytest.raises(ValueError, match=rf"unknown env_id {re.escape(repr(env_id))}; .*Pendulum"):
+        Lifted(env_id)
 
 
 def test_an_unknown_option_names_the_valid_ones():

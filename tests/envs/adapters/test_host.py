@@ -3,10 +3,12 @@
 import importlib
 import operator
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import types
 
 import host_envs
 import jax
@@ -567,6 +569,10 @@ def test_bad_arguments_are_named():
         from_pettingzoo(Leavers, num_workers=-1)
     with pytest.raises(ValueError, match="ParallelEnv or AECEnv, but it made"):
         here(lambda: 3)
+    with pytest.raises(
+        ValueError, match=r"make_fn='mpe2\.x': give a function that makes .* lambda"
+    ):
+        here("mpe2.x")
     with pytest.raises(ValueError, match=r"unknown env_id 'mpe2\.chess'"):
         make("pettingzoo", env_id="mpe2.chess")
     with pytest.raises(ValueError, match="no parallel or aec environment 'classic/tictactoe_v2'"):
@@ -579,6 +585,32 @@ def test_bad_arguments_are_named():
         make("pettingzoo", env_id=SPREAD, players=3)
     with pytest.raises(ValueError, match="needs the option env_id"):
         make("pettingzoo")
+
+
+@pytest.mark.parametrize("env_id", ["", ".", "..", ".x", "x.", "mpe2..x", None, 3, ["mpe2"]])
+def test_what_cannot_be_a_name_of_an_environment_is_refused(env_id):
+    message = (
+        rf"env_id={re.escape(repr(env_id))}: give .* such as 'mpe2\.simple_spread_v3', or an id"
+    )
+    with pytest.raises(ValueError, match=message):
+        make("pettingzoo", env_id=env_id)
+
+
+@pytest.mark.parametrize("env_id", [":", "mpe2:", "mpe2:x", "no.such.module"])
+def test_a_module_that_does_not_exist_is_named_with_an_example(env_id):
+    message = f"unknown env_id {env_id!r} .* such as 'mpe2.simple_spread_v3', or an id"
+    with pytest.raises(ValueError, match=message):
+        make("pettingzoo", env_id=env_id)
+
+
+@pytest.mark.parametrize("env_id", ["math", "/", "classic/", "maker_of_none"])
+def test_a_name_of_something_else_is_told_with_an_example(env_id, monkeypatch):
+    module = types.ModuleType("maker_of_none")
+    module.env = module.parallel_env = 3
+    monkeypatch.setitem(sys.modules, "maker_of_none", module)
+    message = f"no parallel or aec environment {env_id!r}: .* such as 'mpe2.simple_spread_v3', or"
+    with pytest.raises(ValueError, match=message):
+        make("pettingzoo", env_id=env_id)
 
 
 def test_both_apis_can_be_asked_for():

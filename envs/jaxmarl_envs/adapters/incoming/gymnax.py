@@ -78,7 +78,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         if not isinstance(num_agents, int) or num_agents < 1:
             raise ValueError(f"num_agents={num_agents!r}: give an integer of at least 1")
         gymnax_id = env_id
-        if env_id in _PARTLY_OBSERVED:
+        if isinstance(env_id, str) and env_id in _PARTLY_OBSERVED:
             gymnax_id, indices = _PARTLY_OBSERVED[env_id]
             if observed is not None:
                 raise ValueError(
@@ -99,25 +99,25 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
 
     @property
     def default_params(self) -> Any:
-        """Those of the gymnax environment."""
+        """Give the parameters of the gymnax environment."""
         return self._default_params
 
     def horizon(self, params: Any) -> int | jax.Array | None:
-        """The time limit of every game."""
+        """Give the time limit of every game in ticks, where there is one."""
         limit = getattr(params, "max_steps_in_episode", None)
         if limit is None or isinstance(limit, int):
             return limit
         return jnp.ceil(limit).astype(jnp.int32)
 
     def observation_space(self, agent: str, params: Any) -> Box:
-        """The bounds that gymnax names, flattened."""
+        """Give the bounds that gymnax names, flattened, `[D]`."""
         self.agent_index(agent)
         low, high = _flat_bounds(self.name, self.game.observation_space(params))
         low, high = low[self._seen], high[self._seen]
         return Box(low, high, low.shape)
 
     def action_space(self, agent: str, params: Any) -> Space:
-        """The actions of one game, flattened."""
+        """Give the action space of one game, flattened."""
         self.agent_index(agent)
         space = self.game.action_space(params)
         if _is_discrete(space):
@@ -150,7 +150,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     def _step_game(
         self, key: jax.Array, state: LiftedState, action: jax.Array, params: Any
     ) -> tuple[LiftedState, jax.Array, jax.Array, jax.Array]:
-        """One agent's tick; `state` without the axis `A`."""
+        """Advance one agent's game by a tick; `state` is without the axis `A`."""
         action = action.reshape(self._action_shape)
         seen, game, reward, terminated, _ = self.game.step_env(key, state.games, action, params)
         terminated = state.alive & terminated
@@ -165,7 +165,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         return LiftedState(game, features, alive), reward, terminated, truncated
 
     def _features(self, seen: Any) -> jax.Array:
-        """One agent's observation, `[D]`."""
+        """Flatten one agent's observation, `[D]` float32."""
         if self._num_symbols is not None:
             seen = jax.nn.one_hot(seen, self._num_symbols)
         return jnp.ravel(seen).astype(jnp.float32)[self._seen]
@@ -201,7 +201,7 @@ def _make_gymnax(env_id: str, options: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _indices(observed: Sequence[int], width: int) -> np.ndarray:
-    """`observed` as an array, `[D]` int."""
+    """Check `observed` and turn it into an array, `[D]` int."""
     valid = len(observed) > 0 and all(isinstance(i, int) and 0 <= i < width for i in observed)
     if not valid or len(set(observed)) < len(observed):
         raise ValueError(
@@ -217,7 +217,7 @@ def _is_discrete(space: Any) -> bool:
 
 
 def _flat_bounds(env_id: str, space: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest elements of a gymnax space as a vector, `[D]` each."""
+    """Give the lowest and highest elements of a gymnax space as vectors, `[D]` each."""
     from gymnax.environments import spaces
 
     if isinstance(space, spaces.Discrete):

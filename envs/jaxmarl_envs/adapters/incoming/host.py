@@ -105,19 +105,19 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     @property
     def max_actors(self) -> int:
-        """How many can act at one tick."""
+        """Count who can act at one tick."""
         return self.layout.max_actors
 
     def horizon(self, params: tuple[()]) -> int | None:
-        """The most ticks of an episode, where that is known."""
+        """Give the most ticks of an episode, where that is known."""
         return self.layout.horizon
 
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
-        """Give the agent's own space."""
+        """Give the agent's own observation space."""
         return self.layout.observation_spaces[self.agent_index(agent)]
 
     def action_space(self, agent: str, params: tuple[()]) -> Space:
-        """Give the agent's own space."""
+        """Give the agent's own action space."""
         return self.layout.action_spaces[self.agent_index(agent)]
 
     def reset_env(self, key: jax.Array, params: tuple[()]) -> tuple[Observation, HostState]:
@@ -173,7 +173,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return HostState(seed, jnp.zeros((), jnp.int32), obs.agent_mask, past)
 
     def _played(self, state: HostState, action: jax.Array) -> jax.Array:
-        """The actions of those who act, else zeros: one past for one episode."""
+        """Keep the actions of those who act, else zeros, so that one episode has one past."""
         acts = state.agent_mask[:, None] if self._continuous else state.agent_mask
         return jnp.where(acts, action, 0).astype(state.past.dtype)
 
@@ -217,14 +217,14 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
 
 def _batched(function: Callable[..., Any], *args: jax.Array) -> tuple[np.ndarray, ...]:
-    """Call with one leading axis in place of those of the first argument, which is its seeds."""
+    """Call a function with one leading axis in place of all those of its seeds, `args[0]`."""
     axes = args[0].shape
     rows = (np.asarray(x).reshape(-1, *x.shape[len(axes) :]) for x in args)
     return tuple(x.reshape(*axes, *x.shape[1:]) for x in function(*rows))
 
 
 def _draw_seed(key: jax.Array) -> jax.Array:
-    """Of 31 bits, as many a seed takes no more."""
+    """Draw a seed, `[]` uint32, of 31 bits, as many games take no more."""
     return jax.random.bits(key, dtype=jnp.uint32) >> 1
 
 

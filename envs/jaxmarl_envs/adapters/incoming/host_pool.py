@@ -88,7 +88,7 @@ class HostPool:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes that run now."""
+        """List the ids of the worker processes that run now."""
         return tuple(worker.pid for worker in self._workers.values())
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class HostPool:
             self._forget()
 
     def reset(self, seeds: np.ndarray) -> Answer:
-        """Begin episodes; `seeds` is `[E]` int. Returns a `Frame`, `[E, ...]` each."""
+        """Begin episodes with `seeds [E]` int and return their `Frame`, `[E, ...]` each."""
         with self._lock:
             replays = {place: (seed, np.empty(0)) for place, seed in enumerate(seeds.tolist())}
             numbers = [self._take(place, seed).number for place, (seed, _) in replays.items()]
@@ -140,7 +140,7 @@ class HostPool:
             return answer
 
     def _find(self, place: int, seed: int, time: int, past: np.ndarray) -> _Standing | None:
-        """The game of a place that stands where it is to stand; it is the latest from now on."""
+        """Find a place's game that stands at this tick of this episode, and make it the latest."""
         standings = self._standings.get(place, [])
         for standing in standings:
             if standing.is_at(seed, time, past):
@@ -150,7 +150,7 @@ class HostPool:
         return None
 
     def _take(self, place: int, seed: int, time: int = 0) -> _Standing:
-        """A game of a place to be reset: a new one, or the one that has waited longest."""
+        """Choose a place's game to be reset: a new one, or the one that has waited longest."""
         standings = self._standings.setdefault(place, [])
         full = len(standings) == KEPT
         number = standings.pop().number if full else KEPT * place + len(standings)
@@ -250,7 +250,7 @@ class HostPool:
 
 
 def _share(request: Request, index: int, num_workers: int) -> Request:
-    """Every `num_workers`-th game, beginning with number `index`."""
+    """Take every `num_workers`-th game of a request, beginning with number `index`."""
     mine = slice(index, None, num_workers)
     return Request(
         request.numbers[mine],

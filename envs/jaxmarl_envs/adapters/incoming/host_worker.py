@@ -37,7 +37,7 @@ class Game(Protocol):
     """One environment; the arrays that it returns are not changed afterwards."""
 
     def reset(self, seed: int) -> Frame:
-        """Begin an episode."""
+        """Begin an episode with a seed and return what all slots see."""
         ...
 
     def step(self, action: np.ndarray) -> tuple[Frame, Outcome]:
@@ -65,7 +65,7 @@ class Games:
         self._games: dict[int, Game] = {}
 
     def play(self, request: Request) -> Answer:
-        """Do as asked.
+        """Let games play as a request says.
 
         Returns:
             Arrays with a leading axis `n`: the frames at the start of an episode where there are no

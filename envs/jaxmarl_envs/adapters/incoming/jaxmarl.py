@@ -96,7 +96,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         self._discrete = isinstance(self._spaces[0], Discrete)
 
     def _look(self) -> tuple[list[tuple[int, ...]], Any]:
-        """Shapes of what each agent sees, and the types of JaxMARL's state after a tick."""
+        """Trace the shapes of what agents see, and the types of JaxMARL's state after a tick."""
         key = jax.random.key(0)
         seen, state = jax.eval_shape(self.game.reset, key)
         zeros = [jnp.zeros(space.shape, space.dtype) for space in self._spaces]
@@ -111,26 +111,26 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
 
     @property
     def default_params(self) -> JaxMARLParams:
-        """The coefficient of shaped rewards, where there are any."""
+        """Give the coefficient of shaped rewards, where there are any."""
         return JaxMARLParams(self._shaped_reward)
 
     def horizon(self, params: JaxMARLParams) -> int | None:
-        """JaxMARL's time limit in ticks, where there is one."""
+        """Give JaxMARL's time limit in ticks, where there is one."""
         return self._rules.horizon()
 
     def observation_space(self, agent: str, params: JaxMARLParams) -> Box:
-        """The shape of what the agent really sees."""
+        """Give a space with the shape of what the agent really sees."""
         slot = self.agent_index(agent)
         space = self.game.observation_space(self.game.agents[slot])
         low, high = (_one_bound(space, name, infinite) for name, infinite in _BOUNDS)
         return Box(low, high, self._shapes[slot])
 
     def action_space(self, agent: str, params: JaxMARLParams) -> Space:
-        """Give the agent's own space, flattened."""
+        """Give the agent's own action space, flattened."""
         return self._spaces[self.agent_index(agent)]
 
     def reset_env(self, key: jax.Array, params: JaxMARLParams) -> tuple[Observation, JaxMARLState]:
-        """JaxMARL's reset with this very key."""
+        """Reset JaxMARL's game with this very key."""
         seen, game = self.game.reset(key)
         state = JaxMARLState(self._settle(game), jnp.bool_(False))
         return self._observe(seen, state), state
@@ -138,7 +138,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     def step_env(
         self, key: jax.Array, state: JaxMARLState, action: jax.Array, params: JaxMARLParams
     ) -> StepResult[JaxMARLState]:
-        """JaxMARL's `step_env` with this very key; `action` is `[A]` int or `[A, N]` float."""
+        """Step JaxMARL's game with this very key; `action` is `[A]` int or `[A, N]` float."""
         chosen = self._chosen(state, action)
         seen, game, earned, done, info = self.game.step_env(
             key, state.game, self._rules.actions(chosen)
@@ -163,7 +163,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return obs, state, reward, terminated, truncated, {"metrics": metrics}
 
     def _chosen(self, state: JaxMARLState, action: jax.Array) -> list[jax.Array]:
-        """Each agent's action in its own space; the idle one where it does not act."""
+        """Give each agent's action in its own space; the idle one where it does not act."""
         acts = self._rules.acting(state.game)  # [A]
         if self._discrete:
             return list(jnp.where(acts, action, self._rules.idle_action).astype(jnp.int32))
@@ -172,7 +172,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return [row[:size] for row, size in zip(action, sizes, strict=True)]
 
     def _settle(self, game: Any) -> Any:
-        """One type for each part of the state, which JaxMARL's resets and ticks may disagree on."""
+        """Give each part of the state one type; JaxMARL's resets and ticks may disagree on it."""
         return jax.tree.map(lambda x, dtype: jnp.asarray(x, dtype), game, self._state_types)
 
     def _observe(self, seen: Any, state: JaxMARLState) -> Observation:
@@ -190,7 +190,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         )
 
     def _features(self, seen: Any) -> list[jax.Array]:
-        """What each agent sees, unpadded."""
+        """Write what each agent sees as an array, unpadded."""
         rows = [jax.tree.leaves(x) for x in self._rules.observations(seen)]
         if not self._planes:
             return [
@@ -209,13 +209,13 @@ _BOUNDS = (("low", -np.inf), ("high", np.inf))
 
 
 def _one_bound(space: Any, name: str, infinite: float) -> float:
-    """The bound of a JaxMARL space, if it is the same for all elements."""
+    """Read the bound of a JaxMARL space if it is the same for all elements, else infinity."""
     bound = getattr(space, name, infinite)
     return float(bound) if np.ndim(bound) == 0 else infinite
 
 
 def _action_space(space: Any) -> Space:
-    """Ours for one of JaxMARL's."""
+    """Turn one of JaxMARL's action spaces into ours, flattened."""
     if hasattr(space, "n"):
         return Discrete(int(space.n))
     shape = (int(np.prod(space.shape)),)
@@ -227,5 +227,5 @@ def _action_space(space: Any) -> Space:
 
 
 def _padded(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """`x` with zeros behind it."""
+    """Pad `x` with zeros behind it to `shape`."""
     return jnp.pad(x, [(0, size - own) for size, own in zip(shape, x.shape, strict=True)])

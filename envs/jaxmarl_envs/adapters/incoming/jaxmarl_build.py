@@ -20,7 +20,7 @@ _PARTICLE_OPTIONS = (
 
 
 def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A JaxMARL environment, and the arguments of its constructor, defaults included.
+    """Build a JaxMARL environment, and list its constructor's arguments, defaults included.
 
     Raises:
         ImportError: JaxMARL, or what this environment of it needs, is not installed.
@@ -56,7 +56,7 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _import_jaxmarl() -> Any:
-    """JaxMARL, without what its import prints.
+    """Import JaxMARL without what its import prints.
 
     The import also puts back the streams with which the process began, so that to redirect the
     present ones is not enough, and what the caller has redirected must be redirected again.
@@ -72,7 +72,7 @@ def _import_jaxmarl() -> Any:
 
 
 def _required(env_id: str) -> tuple[str, ...]:
-    """Options without a default, of which only the learnt enemy has any."""
+    """List the options without a default, of which only the learnt enemy has any."""
     return ("policy", "params") if env_id == "LearnedPolicyEnemySMAX" else ()
 
 
@@ -85,7 +85,7 @@ def _construct(jaxmarl: Any, env_id: str, options: dict[str, Any]) -> Any:
 
 
 def _parameters(kind: type) -> dict[str, Any]:
-    """Names and defaults of all that a constructor takes, also of what it hands on."""
+    """Collect names and defaults of all that a constructor takes, also of what it hands on."""
     found: dict[str, Any] = {}
     for cls in kind.__mro__:
         if "__init__" not in vars(cls):
@@ -104,7 +104,7 @@ def _parameters(kind: type) -> dict[str, Any]:
 
 
 def _value(env_id: str, name: str, value: Any, default: Any) -> Any:
-    """An option in the form that JaxMARL takes: scenarios and layouts by name, arrays of lists."""
+    """Turn an option into what JaxMARL takes: scenarios and layouts by name, lists as arrays."""
     if isinstance(value, str) and name == "scenario":
         scenarios = import_extra("jaxmarl.environments.smax.smax_env", "jaxmarl")
         return _by_name(env_id, name, value, scenarios.MAP_NAME_TO_SCENARIO)

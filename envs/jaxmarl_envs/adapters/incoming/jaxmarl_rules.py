@@ -29,45 +29,48 @@ class Rules:
         self.game, self.arguments = game, arguments
 
     def horizon(self) -> int | None:
-        """The most ticks of an episode."""
+        """Give the most ticks of an episode, or None where there is no bound."""
         return None
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Whether an episode that ends on this tick was cut off by a time limit, `[]` bool.
+        """Tell whether an episode that ends now was cut off by a time limit, `[]` bool.
 
         Args:
             before: JaxMARL's state before the tick.
-            action: the actions, one for each agent.
+            action: the actions, `[]` int or `[n]` float for each agent.
             after: the state after it.
         """
         return jnp.bool_(False)
 
     def acting(self, state: Any) -> jax.Array:
-        """Whose action counts on the next tick, `[A]` bool."""
+        """Tell whose action counts on the next tick, `[A]` bool."""
         return jnp.ones(len(self.game.agents), bool)
 
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
-        """The legal ones of each agent's own actions, `[n]`; None where all always are."""
+        """Tell which of each agent's own actions are legal, `[n]` bool; None where all are."""
         return None
 
     def world_state(self, state: Any) -> jax.Array | None:
-        """What a centralised critic may see, `[G]`."""
+        """Give what a centralised critic may see, `[G]`, or None."""
         return None
 
     def observations(self, seen: Any) -> list[Any]:
-        """What each agent sees: an array or a tree of arrays."""
+        """List what each agent sees: an array or a tree of arrays."""
         return [seen[agent] for agent in self.game.agents]
 
     def actions(self, action: list[jax.Array]) -> Any:
-        """The actions in the form that `step_env` takes."""
+        """Turn the actions, one for each agent, into the form that `step_env` takes."""
         return dict(zip(self.game.agents, action, strict=True))
 
     def rewards(self, reward: Any) -> list[jax.Array]:
-        """What each agent earned."""
+        """List what each agent earned, `[]` float each."""
         return [reward[agent] for agent in self.game.agents]
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """Measures of a tick, `[A]` float each; a trainer sums them over lives."""
+        """Measure a tick, with `[A]` float for each metric; a trainer sums them over lives.
+
+        `reward` is `[A]` float.
+        """
         return {}
 
 
@@ -75,7 +78,7 @@ class TimeLimited(Rules):
     """An environment that nothing but its time limit ends."""
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Always."""
+        """Count every end as one by the time limit."""
         return jnp.bool_(True)
 
 
@@ -83,7 +86,7 @@ class MPE(TimeLimited):
     """Particle environments."""
 
     def horizon(self) -> int:
-        """JaxMARL compares the clock of before the tick, so that there is one tick more."""
+        """Give one tick more than `max_steps`, as JaxMARL compares the clock before the tick."""
         return self.game.max_steps + 1
 
 
@@ -97,31 +100,31 @@ class SMAX(Rules):
     idle_action = 4  # stop
 
     def horizon(self) -> int:
-        """As in the particle environments, the clock is compared before it advances."""
+        """Give one tick more than `max_steps`, as JaxMARL compares the clock before the tick."""
         return self.game.max_steps + 1
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Nobody has won, and somebody lives on both sides."""
+        """Tell whether nobody has won, so that somebody lives on both sides."""
         alive = self._battle(after).unit_alive
         return alive[: self.game.num_allies].any() & alive[self.game.num_allies :].any()
 
     def acting(self, state: Any) -> jax.Array:
-        """Units that live."""
+        """Tell which units live, `[A]` bool."""
         return self._battle(state).unit_alive[: len(self.game.agents)]
 
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
-        """Targets in range, and where a unit can go; with continuous actions there is no mask."""
+        """Allow targets in range and free ways; with continuous actions there is no mask."""
         if self.game.action_type != "discrete":
             return None
         legal = self.game.get_avail_actions(state)
         return [legal[agent] for agent in self.game.agents]
 
     def world_state(self, state: Any) -> jax.Array:
-        """Health, position, cooldown and kind of every unit."""
+        """Give health, position, cooldown and kind of every unit, `[G]`."""
         return self.game.get_world_state(state)
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """`won`: the other team is dead and one's own is not."""
+        """Measure `won`: the other team is dead and one's own is not."""
         alive = self._battle(after).unit_alive
         allies, enemies = alive[: self.game.num_allies].any(), alive[self.game.num_allies :].any()
         is_ally = jnp.arange(len(self.game.agents)) < self.game.num_allies
@@ -129,21 +132,21 @@ class SMAX(Rules):
         return {"won": won.astype(jnp.float32)}
 
     def _battle(self, state: Any) -> Any:
-        """Of a battle against a script, the script's own memory stands beside the battle."""
+        """Find the battle in a state, where a script's own memory may stand beside it."""
         return getattr(state, "state", state)
 
 
 class Overcooked(TimeLimited):
-    """Both versions."""
+    """Both versions of Overcooked, which nothing but the time limit ends."""
 
     has_shaped_reward = True
 
     def horizon(self) -> int:
-        """The clock is compared after it has advanced."""
+        """Give `max_steps`, as JaxMARL compares the clock after it has advanced."""
         return self.game.max_steps
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """Report the `deliveries` of the whole kitchen."""
+        """Measure the `deliveries` of the whole kitchen."""
         return {"deliveries": jnp.maximum(reward, 0.0) / _SOUP}
 
 
@@ -154,11 +157,11 @@ class Hanabi(Rules):
 
     @property
     def idle_action(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Give the last action, which waits."""
+        """Give the number of the last action, which waits."""
         return int(self.game.num_moves) - 1
 
     def acting(self, state: Any) -> jax.Array:
-        """The player on the seat whose turn it is."""
+        """Tell who sits on the seat whose turn it is, `[A]` bool."""
         return state.cur_player_idx[jnp.argsort(state.seat_order)] > 0
 
     def legal_actions(self, state: Any) -> list[jax.Array]:
@@ -178,12 +181,12 @@ class SwitchRiddle(Rules):
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Tell whether nobody has told."""
+        """Tell whether the episode ends without anybody having told."""
         told = jnp.stack(action)[before.agent_in_room] == self.game.game_actions["TELL"]
         return ~told
 
     def legal_actions(self, state: Any) -> list[jax.Array]:
-        """Everything in the room, nothing outside."""
+        """Allow every action in the room, and outside it only the one that does nothing."""
         num_actions = len(self.game.game_actions)
         inside = jnp.arange(self.game.num_agents) == state.agent_in_room  # [A]
         nothing = jnp.arange(num_actions) == self.game.game_actions["NOTHING"]
@@ -194,7 +197,7 @@ class InnerAndOuter(TimeLimited):
     """Several short games, one after the other, are one episode."""
 
     def horizon(self) -> int:
-        """Ticks of all the short games."""
+        """Count the ticks of all the short games."""
         return self.arguments["num_inner_steps"] * self.arguments["num_outer_steps"]
 
 
@@ -206,7 +209,7 @@ class Storm(InnerAndOuter):
     """
 
     def observations(self, seen: Any) -> list[Any]:
-        """From all windows `[A, ...]` and one table `[5, A]` of what everyone holds and shows."""
+        """Split by agent all windows `[A, ...]` and a table `[5, A]` of what all hold and show."""
         windows, table = seen["observations"], seen["inventory"]
         shown = [jnp.delete(table[2:], i, axis=1) for i in range(len(self.game.agents))]
         return [
@@ -215,7 +218,7 @@ class Storm(InnerAndOuter):
         ]
 
     def rewards(self, reward: Any) -> list[jax.Array]:
-        """By slot."""
+        """List the rewards by slot, from an array `[A]`."""
         return list(reward)
 
 
@@ -223,11 +226,11 @@ class StormOfTwo(Storm):
     """The game for two players takes a tuple of actions and returns tuples."""
 
     def observations(self, seen: Any) -> list[Any]:
-        """By slot."""
+        """List what the two agents see, by slot, from a tuple."""
         return list(seen)
 
     def actions(self, action: list[jax.Array]) -> Any:
-        """By slot."""
+        """Turn the actions into a tuple, by slot."""
         return tuple(action)
 
 
@@ -235,7 +238,7 @@ class StormGrid(Storm):
     """The game on a grid of any size shows windows only."""
 
     def observations(self, seen: Any) -> list[Any]:
-        """By slot."""
+        """List the windows of all agents, by slot."""
         return list(seen)
 
 
@@ -246,19 +249,19 @@ class JaxNav(Rules):
     """
 
     def horizon(self) -> int:
-        """The clock is compared after it has advanced."""
+        """Give `max_steps`, as JaxMARL compares the clock after it has advanced."""
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Some robot has neither arrived nor crashed."""
+        """Tell whether some robot has neither arrived nor crashed."""
         return ~(before.done | after.goal_reached | after.move_term).all()
 
     def acting(self, state: Any) -> jax.Array:
-        """Robots that can move."""
+        """Tell which robots can move, `[A]` bool."""
         return ~(state.done | state.move_term)
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """Report `arrived` and `crashed`."""
+        """Measure who `arrived` and who `crashed` on this tick."""
         return {
             "arrived": (after.goal_reached & ~before.goal_reached).astype(jnp.float32),
             "crashed": (after.move_term & ~before.move_term).astype(jnp.float32),
@@ -269,11 +272,11 @@ class MABrax(Rules):
     """Robots whose joints belong to several agents; it needs `jaxmarl[mabrax]`."""
 
     def horizon(self) -> int:
-        """The clock of Brax counts its own steps, of which a tick may be several."""
+        """Give the time limit in ticks, each of which may be several steps of Brax's clock."""
         return -(-self.game.episode_length // self.game.action_repeat)
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Brax says so itself."""
+        """Tell whether Brax itself reports that the time is up, `[]` bool."""
         return after.info["truncation"] > 0
 
 
@@ -295,7 +298,7 @@ _RULES: dict[str, type[Rules]] = {
 
 
 def rules_of(game: Any, arguments: dict[str, Any]) -> Rules:
-    """The rules of a JaxMARL environment, by its class or the nearest of its bases."""
+    """Choose the rules of a JaxMARL environment, by its class or the nearest of its bases."""
     names = [cls.__name__ for cls in type(game).__mro__]
     found = next((_RULES[name] for name in names if name in _RULES), Rules)
     return found(game, arguments)

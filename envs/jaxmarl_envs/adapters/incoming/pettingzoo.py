@@ -16,6 +16,10 @@ from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGam
 MAX_TICKS = 1000  # of an episode where no horizon is named
 # By the name of the API: the function of a module that makes such an environment.
 _MAKERS = {"parallel": "parallel_env", "aec": "env"}
+_HOW_TO_NAME = (
+    "give the full name of a module such as 'mpe2.simple_spread_v3', or an id of PettingZoo's "
+    "registry such as 'classic/connect_four_v3'"
+)
 
 
 def pettingzoo(
@@ -26,7 +30,7 @@ def pettingzoo(
     num_workers: int | None = None,
     **options: Any,
 ) -> HostEnv:
-    """Bring in an environment by its name, as `from_pettingzoo` does.
+    """Bring in a PettingZoo environment by its name, as `from_pettingzoo` does.
 
     Args:
         env_id: full name of a module such as "mpe2.simple_spread_v3", or an id of PettingZoo's
@@ -44,6 +48,8 @@ def pettingzoo(
     """
     if api is not None and api not in _MAKERS:
         raise ValueError(f"api={api!r}: valid choices are {', '.join(_MAKERS)}")
+    if not isinstance(env_id, str) or not ("/" in env_id or all(env_id.split("."))):
+        raise ValueError(f"env_id={env_id!r}: {_HOW_TO_NAME}")
     import_extra("pettingzoo", "pettingzoo")
     make_fn = functools.partial(_make_by_id, env_id, api, options)
     return from_pettingzoo(
@@ -59,7 +65,7 @@ def from_pettingzoo(
     num_workers: int | None = None,
     name: str | None = None,
 ) -> HostEnv:
-    """Bring a PettingZoo environment in, parallel or AEC.
+    """Turn a PettingZoo environment, parallel or AEC, into one that is stepped on the host.
 
     The agents are its `possible_agents`; any of them may come late, end before others, and come
     back. In a parallel environment all who live act, and a tick is a step. In an AEC environment
@@ -80,11 +86,16 @@ def from_pettingzoo(
         name: what to call it; None for what it calls itself.
 
     Raises:
-        ValueError: neither a parallel nor an AEC environment, no `possible_agents`, or spaces that
-            cannot be written as arrays.
+        ValueError: no function, neither a parallel nor an AEC environment, no `possible_agents`, or
+            spaces that cannot be written as arrays.
     """
     if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
         raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
+    if not callable(make_fn):
+        raise ValueError(
+            f"make_fn={make_fn!r}: give a function that makes an environment, such as "
+            "lambda: simple_spread_v3.parallel_env()"
+        )
     max_ticks = MAX_TICKS if horizon is None else horizon
     make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
     game = make_game()
@@ -127,11 +138,11 @@ def _make_by_id(env_id: str, api: str | None, options: dict[str, Any]) -> Any:
             if not options:
                 raise
             raise ValueError(f"{env_id!r} does not take {options}: {error}") from error
-    raise ValueError(f"there is no {' or '.join(kinds)} environment {env_id!r}")
+    raise ValueError(f"there is no {' or '.join(kinds)} environment {env_id!r}: {_HOW_TO_NAME}")
 
 
 def _registered(env_id: str, kind: str) -> Callable[..., Any] | None:
-    """What makes an environment of PettingZoo's registry."""
+    """Find the function that makes an environment of PettingZoo's registry, or None."""
     library = import_extra("pettingzoo", "pettingzoo")
     if not hasattr(library, "make"):
         raise ValueError(
@@ -151,8 +162,7 @@ def _of_module(env_id: str, kind: str) -> Callable[..., Any] | None:
         module = importlib.import_module(env_id)
     except ModuleNotFoundError as error:
         raise ValueError(
-            f"unknown env_id {env_id!r} ({error}): give the full name of a module such as "
-            "'mpe2.simple_spread_v3', or an id of PettingZoo's registry such as "
-            "'classic/connect_four_v3', and install what it needs"
+            f"unknown env_id {env_id!r} ({error}): {_HOW_TO_NAME}, and install what it needs"
         ) from error
-    return getattr(module, _MAKERS[kind], None)
+    maker = getattr(module, _MAKERS[kind], None)
+    return maker if callable(maker) else None

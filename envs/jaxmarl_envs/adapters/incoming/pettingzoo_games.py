@@ -34,7 +34,7 @@ class SlotGame:
         self._time = 0
 
     def reset(self, seed: int) -> Frame:
-        """Begin an episode."""
+        """Begin an episode with a seed and return what all slots see."""
         self._time = 0
         self._features[:] = 0
         for slot, spaces in enumerate(self.spaces):
@@ -43,7 +43,10 @@ class SlotGame:
         return self._frame()
 
     def step(self, action: np.ndarray) -> tuple[Frame, Outcome]:
-        """Advance one tick; an episode that is over stands still."""
+        """Advance one tick; an episode that is over stands still.
+
+        `action` is `[A]` int or `[A, N]` float.
+        """
         num_agents = len(self.agents)
         outcome = Outcome(np.zeros(num_agents, np.float32), *np.zeros((2, num_agents), bool))
         if not self._alive.any():
@@ -91,7 +94,7 @@ class SlotGame:
         self._legal[slot, : legal.size] = legal | (not acts and not legal.any())
 
     def _slots_of(self, agents: Any) -> np.ndarray:
-        """Who is among `agents`, `[A]` bool."""
+        """Tell which slots hold one of `agents`, `[A]` bool."""
         found = np.zeros(len(self.agents), bool)
         found[[self._slot(agent) for agent in agents]] = True
         return found

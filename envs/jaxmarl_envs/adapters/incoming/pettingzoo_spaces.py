@@ -37,7 +37,7 @@ class AgentSpaces:
         return self.action.size if isinstance(self.action, Box) else self.action.n
 
     def features(self, seen: Any) -> np.ndarray:
-        """An observation, of the shape of `self.observation`, float32."""
+        """Write an observation as float32 of the shape of `self.observation`."""
         space = self.own_observation
         seen = _without_mask(seen) if self.masked else seen
         if not _is_box(space):
@@ -51,7 +51,7 @@ class AgentSpaces:
         return values / np.float32(255) if _is_image(space) else values
 
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> np.ndarray:
-        """What may be played, `[N]` bool of the agent's own `N`; without a mask all."""
+        """Tell which of the agent's own actions are legal, `[N]` bool; without a mask all."""
         mask = seen[MASK] if self.masked else (info or {}).get(MASK)
         if mask is None or isinstance(self.action, Box):
             return np.ones(self.num_actions, bool)
@@ -64,7 +64,7 @@ class AgentSpaces:
         return mask
 
     def own(self, action: np.ndarray) -> Any:
-        """An action as the environment takes it, from a number or `[N]`."""
+        """Turn an action, a number or `[N]` float, into what the environment takes."""
         if isinstance(self.action, Discrete):
             return int(action) + int(self.own_action.start)
         space = self.own_action
@@ -73,7 +73,7 @@ class AgentSpaces:
 
 
 def read_spaces(env: Any, flatten: bool = False) -> tuple[AgentSpaces, ...]:
-    """The spaces of all possible agents, in their order.
+    """Read the spaces of all possible agents, in their order.
 
     Args:
         env: a PettingZoo environment.
@@ -134,7 +134,7 @@ def _has_mask(space: Any) -> bool:
 
 
 def _inner(space: Any) -> Any:
-    """An observation space without the mask."""
+    """Remove the mask from an observation space."""
     if not _has_mask(space):
         return space
     rest = _without_mask(space.spaces)
@@ -142,7 +142,7 @@ def _inner(space: Any) -> Any:
 
 
 def _without_mask(parts: Mapping[str, Any]) -> Any:
-    """What else is in a dictionary: its `observation` if that is all, else another dictionary."""
+    """Remove the mask from a dictionary; an `observation` that alone is left stands by itself."""
     rest = {key: part for key, part in parts.items() if key != MASK}
     return rest[OBSERVATION] if set(rest) == {OBSERVATION} else rest
 

@@ -109,12 +109,12 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
 
     @property
     def max_actors(self) -> int:
-        """One player moves at a time."""
+        """Count who can act at one tick: one player."""
         return 1
 
     @property
     def default_params(self) -> PgxParams:
-        """An empty struct."""
+        """Give an empty struct, as there are no numbers to set."""
         return PgxParams()
 
     def reset_env(self, key: jax.Array, params: PgxParams) -> tuple[Observation, Any]:
@@ -128,7 +128,10 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: PgxParams
     ) -> StepResult[Any]:
-        """Play the mover's action; a game that is over stays as it is."""
+        """Play the mover's action; a game that is over stays as it is.
+
+        `action` is `[A]` int.
+        """
         was_over = state.terminated | state.truncated
         state = self._without_view(self.game.step(state, action[state.current_player], key))
         if self.max_steps is not None:
@@ -147,7 +150,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         return self.observe(state), state, reward, terminated, truncated, info
 
     def observe(self, state: Any) -> Observation:
-        """What all players see of a pgx state."""
+        """Show a pgx state to all players."""
         players = np.arange(self.num_agents)
         features = jax.vmap(lambda player: self._view(state, player))(players)
         alive = jnp.broadcast_to(~(state.terminated | state.truncated), players.shape)  # [A]
@@ -157,29 +160,32 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         return Observation(features, action_mask, alive, agent_mask)
 
     def observation_space(self, agent: str, params: PgxParams) -> Box:
-        """Zeros and ones where pgx shows truth values, else unbounded."""
+        """Give the space of what a player sees: zeros and ones for truth values, else unbounded."""
         self.agent_index(agent)
         low, high = (0.0, 1.0) if self._binary else (-np.inf, np.inf)
         return Box(low, high, self._feature_shape)
 
     def action_space(self, agent: str, params: PgxParams) -> Discrete:
-        """All actions of the game."""
+        """Give all actions of the game."""
         self.agent_index(agent)
         return Discrete(self._num_actions)
 
     def horizon(self, params: PgxParams) -> int | None:
-        """The most moves that the rules or `max_steps` allow; None where neither do."""
+        """Give the most moves that the rules or `max_steps` allow; None where neither do."""
         return self._horizon
 
     def _view(self, state: Any, player: jax.Array) -> jax.Array:
-        """One player's features; `observe` itself warns that it may drop the second argument."""
+        """Compute one player's features, `[D]` or `[rows, cols, planes]` float32.
+
+        Not by pgx's `observe`, which warns that it may drop the second argument.
+        """
         views = jax.tree.leaves(self.game._observe(state, player))
         if self.planes:
             return views[0].astype(jnp.float32)
         return jnp.concatenate([view.ravel().astype(jnp.float32) for view in views])
 
     def _without_view(self, state: Any) -> Any:
-        """The state without the mover's observation, which would be carried along for nothing."""
+        """Drop the mover's observation from a state, as it would be carried along for nothing."""
         return state.replace(observation=())
 
 

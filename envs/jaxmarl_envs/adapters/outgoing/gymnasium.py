@@ -40,7 +40,7 @@ def to_gymnasium(
     agent: str | None = None,
     others: str | Script = "random",
 ) -> "Single":
-    """A `gymnasium.Env` in which one agent plays.
+    """Make a `gymnasium.Env` in which one agent plays.
 
     An episode is the agent's life, from its first decision. A step goes on to its next decision, or
     to the end of its life with its own final observation, and earns all that it earned until then.
@@ -72,7 +72,7 @@ def to_gymnasium_vector(
     agent: str | None = None,
     others: str | Script = "random",
 ) -> "Vector":
-    """A `gymnasium.vector.VectorEnv` of `num_envs` such environments, stepped together.
+    """Make a `gymnasium.vector.VectorEnv` of `num_envs` games of one agent, stepped together.
 
     `AutoresetMode.SAME_STEP`: where a life has ended, the observation is the first of the next one,
     and the final one is in `infos["final_obs"]`. It does what a `SyncVectorEnv` of `to_gymnasium`
@@ -85,7 +85,7 @@ def to_gymnasium_vector(
 
 
 class _Common:
-    """What both kinds of environments share."""
+    """What the single environment and the vector of environments share."""
 
     def _init(
         self, env: MultiAgentEnv, params: Any, agent: str | None, others: str | Script
@@ -105,16 +105,16 @@ class _Common:
         self._width = env.action_width(params)
 
     def _features(self, rows: np.ndarray) -> np.ndarray:
-        """Those of `[E, ...]`, unpadded."""
+        """Read the agent's own features `[E, ...]`, unpadded, from fetched `rows [E, ...]`."""
         features = rows[:, : self._num_features].reshape(len(rows), *self._shape)
         return features[(slice(None), *self._own)].copy()
 
     def _masks(self, rows: np.ndarray) -> np.ndarray:
-        """`[E, n]` int8, for discrete actions."""
+        """Read the masks of discrete actions, `[E, n]` int8, from fetched `rows [E, ...]`."""
         return (rows[:, self._num_features :][:, : self._num_actions] > 0).astype(np.int8)
 
     def _send(self, actions: Any) -> np.ndarray:
-        """`[E]` int or `[E, N]` float."""
+        """Check actions `[E, ...]` and write them as `[E]` int32 or `[E, N]` float32."""
         actions, space = np.asarray(actions), self._spaces[1]
         if actions.shape[1:] != space.shape:
             raise ValueError(f"actions {actions} are not of the space {space}")
@@ -134,7 +134,7 @@ class _Common:
 
 
 class Single(_Common, gymnasium.Env):
-    """See `to_gymnasium`."""
+    """One agent's game as a `gymnasium.Env`; see `to_gymnasium`."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Single(_Common, gymnasium.Env):
         return observation, float(reward), bool(terminated), bool(truncated), info
 
     def action_masks(self) -> np.ndarray:
-        """`[n]` bool, the legal actions."""
+        """Tell which actions are legal, `[n]` bool."""
         return self._masks(self._row)[0] > 0
 
     def _show(self, row: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:
@@ -184,7 +184,7 @@ class Single(_Common, gymnasium.Env):
 
 
 class Vector(_Common, gymnasium.vector.VectorEnv):
-    """See `to_gymnasium_vector`."""
+    """Games of one agent as a `gymnasium.vector.VectorEnv`; see `to_gymnasium_vector`."""
 
     def __init__(
         self,
@@ -258,5 +258,5 @@ class Vector(_Common, gymnasium.vector.VectorEnv):
 
 
 def _told(key: str, values: Any, where: np.ndarray) -> dict[str, Any]:
-    """Of some environments, as gymnasium tells it."""
+    """Write values of environments as gymnasium's infos do, valid where `where [E]` is True."""
     return {key: values, f"_{key}": where.copy()}

@@ -33,7 +33,7 @@ class View:
     outcome: jax.Array  # [4] float: see `ACTS` and so on
 
     def shows(self, *columns: int) -> jax.Array:
-        """Whether one of these columns of `outcome` is set."""
+        """Tell whether one of these columns of `outcome` is set, `[]` bool."""
         return (self.outcome[jnp.array(columns)] > 0).any()
 
 
@@ -44,11 +44,14 @@ class Game:
         self.env, self.slot, self.script = env, slot, script
 
     def begin(self, series: jax.Array, last: jax.Array, params: Any) -> View:
-        """The episode after the `last` one of a series of episodes; -1 is before the first."""
+        """Begin the episode after the `last` one of a series; -1 is before the first."""
         return self._to_a_decision(self._reset(series, last + 1, params), params)
 
     def step(self, view: View, action: Any, params: Any) -> View:
-        """Ticks, at least one, until the agent is to act or its life has ended."""
+        """Make ticks, at least one, until the agent is to act or its life has ended.
+
+        `action` is `[]` int or `[N]` float.
+        """
         first = view.tick
 
         def goes_on(view: View) -> jax.Array:
@@ -89,7 +92,7 @@ class Game:
         return View(view.series, view.episode, time, state, obs, seen, outcome)
 
     def _to_a_decision(self, view: View, params: Any) -> View:
-        """Ticks, and episodes, until the agent is to act; what its life earned in them is kept."""
+        """Play ticks, and episodes, until the agent is to act, and keep what its life earned."""
         continuous = self.env.is_continuous(params)
         nothing = jnp.zeros(self.env.action_width(params)) if continuous else jnp.int32(0)
 
@@ -112,14 +115,14 @@ class Game:
         return replace(view, seen=self._seen(view.obs))
 
     def _seen(self, obs: Observation) -> jax.Array:
-        """The slot's features and mask, `[F + N]` float."""
+        """Join the slot's features and mask, `[F + N]` float32."""
         features = obs.features[self.slot].reshape(-1)
         return jnp.concatenate([features, obs.action_mask[self.slot]], dtype=jnp.float32)
 
 
 @functools.lru_cache(maxsize=32)
 def game(env: MultiAgentEnv, slot: int, others: str | Script) -> Game:
-    """One object for each, so that it is compiled once.
+    """Make the game of one agent, the same object for the same arguments, compiled once.
 
     Raises:
         ValueError: an unknown name of a script.
@@ -136,7 +139,7 @@ def game(env: MultiAgentEnv, slot: int, others: str | Script) -> Game:
 
 @functools.lru_cache(maxsize=32)
 def compiled(game: Game) -> tuple[Callable[..., Any], ...]:
-    """The functions of one game, each with the row to fetch beside the view."""
+    """Compile the functions of one game, each with the row to fetch beside the view."""
 
     def with_row(function: Callable[..., View]) -> Callable[..., Any]:
         def run(*args: Any) -> tuple[View, jax.Array]:
@@ -174,7 +177,7 @@ def compiled_batch(game: Game) -> tuple[Callable[..., Any], ...]:
 
 
 def random_script(env: MultiAgentEnv) -> Script:
-    """Uniform legal actions for all slots."""
+    """Make a script that draws uniform legal actions for all slots."""
 
     def discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
         return jax.random.categorical(key, jnp.where(obs.action_mask, 0.0, -jnp.inf))
@@ -187,7 +190,7 @@ def random_script(env: MultiAgentEnv) -> Script:
 
 
 def _bounds(env: MultiAgentEnv, params: Any, name: str) -> jax.Array:
-    """`low` or `high` of all slots' actions, `[A, N]`."""
+    """Collect `low` or `high` of all slots' actions, `[A, N]`."""
     bounds = []
     for space in env.action_spaces(params).values():
         bound = jnp.broadcast_to(jnp.asarray(getattr(space, name)), space.shape).reshape(-1)

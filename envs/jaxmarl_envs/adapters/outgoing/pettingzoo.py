@@ -4,7 +4,7 @@
 >>> env = to_aec(*jaxmarl_envs.make("tic_tac_toe"))
 
 Both step one environment on the host, so they are for the tools and trainers of PettingZoo's
-neighbourhood, not for speed. `hosting` says which keys a seed stands for: the same seed gives the
+neighbourhood, not for speed. `stepper` says which keys a seed stands for: the same seed gives the
 same episodes through either door. A reset with a seed seeds the action spaces too.
 """
 
@@ -29,7 +29,7 @@ def to_parallel(
     action_masks: str = "auto",
     max_lives: int | None = 1,
 ) -> "Parallel":
-    """A `pettingzoo.ParallelEnv`, of which a step is a tick.
+    """Make a `pettingzoo.ParallelEnv`, of which a step is a tick.
 
     **Who acts.** All that live are in `agents` and may send actions; those of agents that wait are
     ignored and may be left out. `infos[agent]["acts"]` says whether the next action counts. The
@@ -68,7 +68,7 @@ def to_aec(
     action_masks: str = "auto",
     max_lives: int | None = 1,
 ) -> "AEC":
-    """A `pettingzoo.AECEnv`, in which whoever must act does so in the order of the slots.
+    """Make a `pettingzoo.AECEnv`, in which whoever must act does so in the order of the slots.
 
     Agents that act on the same tick see what was there at its beginning; the tick is made when the
     last of them has acted. Ticks on which nobody acts pass unseen. What an agent earns while it
@@ -83,7 +83,7 @@ def to_aec(
 
 
 class _Common:
-    """What both kinds of environments share."""
+    """What the parallel and the AEC environment share."""
 
     render_mode = None
     masks_waiting = False  # whether agents that wait are stepped, with a mask of their own
@@ -108,15 +108,19 @@ class _Common:
         self.agents = []
 
     def observation_space(self, agent: str) -> gymnasium.Space:
-        """The agent's own space, the same object every time."""
+        """Give the agent's own observation space, the same object every time."""
         return self._observation_spaces[self._hosted.env.agent_index(slot_name(agent))]
 
     def action_space(self, agent: str) -> gymnasium.Space:
-        """The agent's own space, the same object every time."""
+        """Give the agent's own action space, the same object every time."""
         return self._hosted.action_spaces[self._hosted.env.agent_index(slot_name(agent))]
 
     def state(self) -> np.ndarray:
-        """What a centralised critic may see `[G]`, where the environment says so."""
+        """Give what a centralised critic may see, `[G]`.
+
+        Raises:
+            NotImplementedError: the environment shows no central state.
+        """
         state = self._hosted.central_state
         if state is None:
             raise NotImplementedError(f"{self._hosted.env.name!r} shows no central state")
@@ -142,7 +146,7 @@ class _Common:
 
 
 class Parallel(_Common, pettingzoo.ParallelEnv):
-    """See `to_parallel`."""
+    """An environment of ours as a PettingZoo `ParallelEnv`; see `to_parallel`."""
 
     masks_waiting = True
 
@@ -165,7 +169,7 @@ class Parallel(_Common, pettingzoo.ParallelEnv):
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Make a tick."""
+        """Make one tick with the actions of agents by name."""
         passed = self._hosted.step(actions)
         self.agents = list(self._hosted.slots)
         observations, infos = {}, {}
@@ -189,7 +193,7 @@ class Parallel(_Common, pettingzoo.ParallelEnv):
 
 
 class AEC(_Common, pettingzoo.AECEnv):
-    """See `to_aec`."""
+    """An environment of ours as a PettingZoo `AECEnv`; see `to_aec`."""
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin an episode in which somebody is to act; `options` are not used."""
@@ -219,7 +223,7 @@ class AEC(_Common, pettingzoo.AECEnv):
         self._go_on()
 
     def observe(self, agent: str) -> Any:
-        """What the agent sees now, or saw at the end of its life."""
+        """Show what the agent sees now, or saw at the end of its life."""
         if agent in self._ended:
             return self._ended[agent]
         return self._observe(self._hosted.slots[agent])

@@ -38,12 +38,13 @@ class Programs(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def programs(env: MultiAgentEnv) -> Programs:
-    """`reset(series, episode, params)`, `step(running, action, params)` and `step_on`, alike.
+    """Compile an environment's reset, its step, and its step on to the next event.
 
-    `reset` begins an episode of the series of a key, `step` makes one tick. `step_on` makes ticks
-    until somebody is to act or a life begins or ends, at most 10,000, in which those who are not
-    asked send 0; rewards are summed over them. All are compiled once for an environment, however
-    many step it.
+    `reset(series, episode, params)` begins an episode of the series of a key. `step(running,
+    action, params)` makes one tick; `action` is `[A]` int or `[A, N]` float. `step_on` takes the
+    same and makes ticks until somebody is to act or a life begins or ends, at most 10,000, in which
+    those who are not asked send 0; rewards are summed over them. All are compiled once for an
+    environment, however many step it.
     """
 
     def reset(series: jax.Array, episode: Any, params: Any) -> Running:
@@ -84,7 +85,7 @@ def programs(env: MultiAgentEnv) -> Programs:
 
 
 def _seen(obs: Observation) -> jax.Array:
-    """Features and masks, `[A, F + N]` float."""
+    """Join features and masks, `[A, F + N]` float32."""
     features = obs.features.reshape(len(obs.alive), -1)
     return jnp.concatenate([features, obs.action_mask], axis=1, dtype=jnp.float32)
 

@@ -31,7 +31,7 @@ _MOST_EPISODES_WITHOUT_A_DECISION = 100
 
 
 def rllib_env(env_config: Mapping[str, Any]) -> "RLlibEnv":
-    """An environment by name, for `ray.tune.register_env`.
+    """Make an environment by name, for `ray.tune.register_env`.
 
     Args:
         env_config: `"env"`, the name; `"params"`, numeric parameters to change, by name;
@@ -60,7 +60,7 @@ def rllib_env(env_config: Mapping[str, Any]) -> "RLlibEnv":
 
 @functools.lru_cache(maxsize=32)
 def _make_once(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[MultiAgentEnv, Any]:
-    """Several environments of a vector share what is compiled for the first."""
+    """Make an environment once, so that those of a vector share what is compiled for the first."""
     return make(name, **dict(options))
 
 
@@ -127,11 +127,11 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         self.action_spaces = {x: self.get_action_space(x) for x in self.agents}
 
     def get_observation_space(self, agent_id: str) -> gymnasium.Space:
-        """That of the agent's slot."""
+        """Give the observation space of the agent's slot."""
         return self._spaces[slot_name(agent_id)][0]
 
     def get_action_space(self, agent_id: str) -> gymnasium.Space:
-        """That of the agent's slot."""
+        """Give the action space of the agent's slot."""
         return self._spaces[slot_name(agent_id)][1]
 
     def reset(
@@ -211,7 +211,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
 
 
 def _flags(ends: dict[str, Ended], over: bool) -> tuple[dict[str, bool], dict[str, bool]]:
-    """`terminateds` and `truncateds`, such that RLlib takes each agent for what it is."""
+    """Write `terminateds` and `truncateds` such that RLlib takes each agent for what it is."""
     terminateds = {agent: end.terminated for agent, end in ends.items()}
     truncateds = {agent: end.truncated for agent, end in ends.items()}
     cut_short = over and any(truncateds.values())

@@ -44,7 +44,7 @@ class Passed(NamedTuple):
     ended: dict[str, Ended]
 
     def flags(self) -> tuple[dict[str, bool], dict[str, bool]]:
-        """Whether each of them was terminated, and whether truncated, on this tick."""
+        """Tell of each agent whether it was terminated, and whether truncated, on this tick."""
         terminated = dict.fromkeys(self.rewards, False)
         truncated = dict(terminated)
         for agent, end in self.ended.items():
@@ -114,7 +114,7 @@ class Hosted:
         self._name_lives()
 
     def step(self, actions: Mapping[str, Any], until_asked: bool = False) -> Passed:
-        """One tick, or ticks until somebody is to act or a life begins or ends.
+        """Make one tick, or ticks until somebody is to act or a life begins or ends.
 
         Args:
             actions: of those who must act; others may be named too.
@@ -147,7 +147,7 @@ class Hosted:
         return Passed(rewards, ended)
 
     def _see(self, running: Running) -> np.ndarray:
-        """Fetch what the last tick, or the reset, brought."""
+        """Fetch the table `[A, F + N + 5]` of what the last tick, or the reset, brought."""
         self._table = table = np.asarray(running.table)
         self.acts, self._alive = table[:, ACTS] > 0, table[:, ALIVE] > 0
         return table
@@ -165,7 +165,7 @@ class Hosted:
         self.slots = {name: slot for slot, name in enumerate(self._names) if name is not None}
 
     def _encode(self, actions: Mapping[str, Any]) -> np.ndarray:
-        """`[A]` int or `[A, N]` float."""
+        """Check actions by name and write them as `[A]` int32 or `[A, N]` float32."""
         shape = (self.env.num_agents, self._width) if self.continuous else self.env.num_agents
         encoded = np.zeros(shape, np.float32 if self.continuous else np.int32)
         for agent, action in actions.items():
@@ -188,34 +188,34 @@ class Hosted:
     # ---- What agents see -------------------------------------------------------------------------
 
     def features(self, slot: int, final: bool = False) -> np.ndarray:
-        """A copy of the slot's own features, now or at the end of the life that has just ended."""
+        """Copy the slot's own features, now or at the end of the life that has just ended."""
         row = self._final[slot] if final else self._table[slot]
         return row[: self._num_features].reshape(self._shape)[self._own[slot]].copy()
 
     def action_mask(self, slot: int, final: bool = False) -> np.ndarray:
-        """`[n]` bool, which of the slot's own actions are legal."""
+        """Tell which of the slot's own actions are legal, `[n]` bool."""
         row = self._final[slot] if final else self._table[slot]
         return row[self._num_features :][: self._sizes[slot]] > 0
 
     @property
     def central_state(self) -> np.ndarray | None:
-        """`[G]`, where the environment shows one."""
+        """Copy what a centralised critic may see, `[G]`, or give None where nothing is shown."""
         central = None if self._running is None else self._running.central
         return None if central is None else np.array(central)
 
 
 def name_of_life(slot: str, life: int) -> str:
-    """What the `life`-th agent in a slot is called: `car`, then `car#2`, `car#3`."""
+    """Name the `life`-th agent in a slot: `car`, then `car#2`, `car#3`."""
     return slot if life == 1 else f"{slot}{_LIFE}{life}"
 
 
 def slot_name(agent: str) -> str:
-    """The name of the slot that an agent lives in: `car` for `car` and for `car#2`."""
+    """Give the name of the slot that an agent lives in: `car` for `car` and for `car#2`."""
     return agent.split(_LIFE)[0]
 
 
 def to_gymnasium_space(space: Space) -> Any:
-    """The same space as a gymnasium one."""
+    """Turn one of our spaces into the same one of gymnasium."""
     if isinstance(space, Discrete):
         return gymnasium.spaces.Discrete(space.n)
     low, high = (
@@ -228,7 +228,7 @@ def to_gymnasium_space(space: Space) -> Any:
 def place_of_masks(
     hosted: Hosted, choice: str, valid: tuple[str, ...], needed_anyway: bool = False
 ) -> str:
-    """Where action masks go: a valid choice, or what "auto" comes to, "observation" or "none".
+    """Decide where action masks go: as chosen, or for "auto" to "observation" or "none".
 
     Raises:
         ValueError: another choice, or masks of continuous actions.
@@ -247,7 +247,7 @@ def place_of_masks(
 
 
 def with_masks(hosted: Hosted, key: str, dtype: type) -> list[Any]:
-    """Observation spaces that are dicts of features, under `key`, and `"action_mask"`."""
+    """Make observation spaces that are dicts of features, under `key`, and `"action_mask"`."""
     return [
         gymnasium.spaces.Dict(
             {key: seen, "action_mask": gymnasium.spaces.Box(0, 1, (int(chosen.n),), dtype)}
@@ -257,7 +257,7 @@ def with_masks(hosted: Hosted, key: str, dtype: type) -> list[Any]:
 
 
 def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
-    """Whether an agent's own action can ever be masked, as far as tracing tells.
+    """Tell whether an agent's own action can ever be masked, as far as tracing tells.
 
     False only where the masks depend on neither chance nor state nor action and allow everything.
     """

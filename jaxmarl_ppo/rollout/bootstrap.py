@@ -7,8 +7,8 @@ from jaxmarl_envs.core import Observation
 from jaxmarl_ppo.ops.grouping import invert
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.policies.tiles import envs_valued_at_once
-from jaxmarl_ppo.rollout.faults import INFINITE, NAN, health
+from jaxmarl_ppo.policies.tile_sizes import envs_valued_at_once
+from jaxmarl_ppo.rollout.faults import INFINITE, NAN, health, health_of_state
 from jaxmarl_ppo.types import Population, RolloutState
 
 
@@ -19,7 +19,7 @@ def value_of(
     obs: Observation,
     wanted: jax.Array,
 ) -> jax.Array:
-    """Value an observation where `wanted [E, A]`, by one transient step from the held memory.
+    """Compute V of an observation where `wanted [E, A]`, by one step from memory that stays held.
 
     Where the observation is not finite neither is V: a clipping normaliser could hide it.
 
@@ -30,7 +30,7 @@ def value_of(
     for bank, stack, hidden in zip(players.banks, population.banks, state.hidden, strict=True):
         response = ask(bank, stack, hidden, state, obs, wanted)
         total = bank.interface.spread(response.value, total, response.asked)
-    kind = health(obs.features)
+    kind = jnp.maximum(health(obs.features), health_of_state(players.seen(obs)))
     total = jnp.where(kind == INFINITE, jnp.inf, total)
     return jnp.where(kind == NAN, jnp.nan, total)
 
@@ -42,7 +42,7 @@ def final_value(
     obs: Observation,
     truncated: jax.Array,
 ) -> jax.Array:
-    """Value the final observation of lives that were truncated; costs nothing on other ticks.
+    """Compute V of the final observation of lives that were truncated; free on other ticks.
 
     Where episodes begin staggered, few end at a time: computed are a few environments at once, for
     as long as there are more.
@@ -59,6 +59,7 @@ def final_value(
     """
     num_envs = truncated.shape[0]
     size = envs_valued_at_once(num_envs)
+    # Without what no network reads, since these are gathered row by row.
     seen = state.replace(env_state=()), obs, truncated
 
     def values(state: RolloutState, obs: Observation, truncated: jax.Array) -> jax.Array:
@@ -69,6 +70,7 @@ def final_value(
             return values(*seen)
         concerned = truncated.any(axis=1)
         rank = jnp.cumsum(concerned)
+        # A multiple of `size`, or else the last slice would be moved back and value some twice.
         order = invert(rank - 1, concerned, -(-num_envs // size) * size)
 
         def some_envs(index: jax.Array, total: jax.Array) -> jax.Array:

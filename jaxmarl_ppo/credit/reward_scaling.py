@@ -11,14 +11,14 @@ def discounted_returns(
     reward: jax.Array,
     discount: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Discounted sums of decision rewards since the start of each life.
+    """Add up discounted rewards of decisions since the start of each life.
 
     Args:
-        trace: `[E, A]`, the sums before the first entry, discounted to it.
-        is_first: `[T, E, A]` bool.
-        trained: `[T, E, A]` bool; other entries leave the sums as they are.
-        reward: `[T, E, A]`, per decision.
-        discount: `[T, E, A]`, from each decision to the next.
+        trace: `[E, S]`, the sums before the first entry, discounted to it.
+        is_first: `[1 + T, E, S]` bool.
+        trained: `[1 + T, E, S]` bool; other entries leave the sums as they are.
+        reward: `[1 + T, E, S]`, per decision.
+        discount: `[1 + T, E, S]`, from each decision to the next.
 
     Returns:
         The sums after the last entry, discounted to what follows, and with every entry.

@@ -25,6 +25,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     _check_defaults(config, mapping, specs)
     _check_agent_ids(config, env.agents, mapping, specs)
     _check_times(config, specs)
+    # None staggers wherever there is a horizon; only a True that was asked for can be in vain.
     if config.stagger_starts and env.horizon(env_params) is None:
         raise ValueError(
             f"stagger_starts=True has no effect on environment {env.name!r}, which has no horizon; "
@@ -33,7 +34,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
 
 
 def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
-    """Refuse entries that every agent has a better one than."""
+    """Refuse entries of a mapping that no agent goes by."""
     for table in _tables(config.mapping):
         taken = {match_name(table, agent) for agent in agents}
         for pattern in table:
@@ -45,6 +46,7 @@ def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
 
 
 def _tables(mapping: Any) -> Iterator[Mapping[str, Any]]:
+    # All other mappings are without entries by agent, so none of theirs could be in vain.
     if isinstance(mapping, Mapping):
         yield mapping
     elif isinstance(mapping, Matchups):
@@ -56,6 +58,7 @@ def _tables(mapping: Any) -> Iterator[Mapping[str, Any]]:
 def _check_defaults(config: TrainConfig, mapping: PolicyMapping, specs: dict[str, AnySpec]) -> None:
     """Refuse defaults that every policy overrules."""
     has_own = all(match_name(config.policies, name) for name in mapping.names)
+    # A default that equals the built-in one may not have been given at all.
     if has_own and config.default_policy != PolicySpec():
         raise ValueError(
             "default_policy has no effect: policies says of every policy what it is "
@@ -63,9 +66,8 @@ def _check_defaults(config: TrainConfig, mapping: PolicyMapping, specs: dict[str
         )
     trained = [spec for spec in specs.values() if isinstance(spec, PolicySpec) and spec.trainable]
     if config.default_ppo != PPOConfig() and all(spec.ppo is not None for spec in trained):
-        raise ValueError(
-            "default_ppo has no effect: every policy that is trained has a ppo of its own; drop it"
-        )
+        why = "every policy that is trained has a ppo of its own" if trained else "none is trained"
+        raise ValueError(f"default_ppo has no effect: {why}; drop it")
 
 
 def _check_agent_ids(
@@ -74,7 +76,8 @@ def _check_agent_ids(
     mapping: PolicyMapping,
     specs: dict[str, AnySpec],
 ) -> None:
-    """Refuse to tell a policy's agents apart where there is one."""
+    """Refuse `append_agent_id` where every policy that has it plays a single agent."""
+    # None stands for the policies that no entry matches, which are as `default_policy` says.
     for key in (*config.policies, None):
         names = [name for name in mapping.names if match_name(config.policies, name) == key]
         slots = {
@@ -82,6 +85,7 @@ def _check_agent_ids(
             for name in names
             if isinstance(spec := specs[name], PolicySpec) and spec.append_agent_id
         }
+        # One entry may be of many policies; a single one that plays several agents justifies it.
         if slots and all(len(of_one) == 1 for of_one in slots.values()):
             where = "default_policy" if key is None else f"policies[{key!r}]"
             players = (f"{name} plays {agents[of_one[0]]} alone" for name, of_one in slots.items())
@@ -91,13 +95,15 @@ def _check_agent_ids(
 
 
 def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
-    """Refuse what would happen only after the run's end."""
+    """Refuse schedules and snapshots that would begin only after the run's end."""
     configs = {"default_ppo": config.default_ppo, "default_policy.ppo": config.default_policy.ppo}
     for key, spec in config.policies.items():
         if isinstance(spec, PolicySpec):
             configs[f"policies[{key!r}].ppo"] = spec.ppo
     for where, ppo in configs.items():
         for name in () if ppo is None else ("learning_rate", "entropy_coef"):
+            # Only points can come too late: numbers and single points never change, and `Linear`
+            # spans the run.
             points = getattr(ppo, name)
             if isinstance(points, tuple) and len(points) > 1:
                 _check_begin(f"{name} of {where}", points[0][0], config.total_env_steps)

@@ -55,6 +55,10 @@ def draw_first(key, draw):
             "default_ppo has no effect",
         ),
         (
+            {"default_ppo": PPOConfig(gamma=0.9), "default_policy": PolicySpec(trainable=False)},
+            "default_ppo has no effect: none is trained",
+        ),
+        (
             {"default_policy": WIDE, "mapping": "per_agent", "policies": {"*": OWN}},
             r"default_policy has no effect: policies says of every policy what it is \(x, o\)",
         ),

@@ -18,7 +18,7 @@ Rows = dict[str, jax.Array]  # [B, ...] each, as `Signature.inputs` says
 
 
 class AgentShape(NamedTuple):
-    """What one agent sees and does, in its own widths."""
+    """Describes what one agent sees and does, in its own widths."""
 
     slot: int
     feature_shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class AgentShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """What a policy is given and returns; widths are those of the widest agent that it plays."""
+    """Describes what a policy takes and returns, in the widths of its widest agent."""
 
     policy: str
     env: str
@@ -42,7 +42,7 @@ class Signature:
 
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and type of one row of every input."""
+        """Shape and type of one row of every input, by name."""
         rows: dict[str, tuple[tuple[int, ...], str]] = {
             "features": (self.feature_shape, "float32"),
             "action_mask": ((self.num_actions,), "bool"),
@@ -59,7 +59,7 @@ class Signature:
         return rows
 
     def of(self, agent_shape: AgentShape | None) -> "Signature":
-        """The same in the widths of one agent; None for the widest."""
+        """Narrow the signature to the widths of one agent; None keeps the widest."""
         if agent_shape is None:
             return self
         return replace(
@@ -67,7 +67,7 @@ class Signature:
         )
 
     def agent_shape(self, agent: Any) -> AgentShape | None:
-        """The agent that a call is about; None where every row says its own.
+        """Look up the agent that a call is about; None where every row says its own.
 
         Raises:
             ValueError: it is unknown, or has to be given and is not.
@@ -126,7 +126,7 @@ class Signature:
             )
 
     def rows(self, given: Mapping[str, jax.Array], agent_shape: AgentShape | None) -> Rows:
-        """All inputs as flat rows of full width, what is not given filled in."""
+        """Make flat rows of full width of all inputs, and fill in what is not given."""
         own = self.of(agent_shape).inputs
         features = given["features"]
         batch_shape = features.shape[: features.ndim - len(self.feature_shape)]
@@ -153,7 +153,7 @@ class Signature:
 
 
 class Actor:
-    """What acts: a policy of a run, or an exported one."""
+    """Acts for batches of agents: a policy of a run, or an exported one."""
 
     signature: Signature
     params: Any
@@ -161,12 +161,12 @@ class Actor:
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
     ) -> tuple[jax.Array, list[jax.Array]]:
-        """Actions and memory of rows `[B, ...]` of full width."""
+        """Compute actions and new memory of rows `[B, ...]` of full width."""
         raise NotImplementedError
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The agents that it can play."""
+        """Names of the agents that the policy can play."""
         return tuple(self.signature.agent_shapes)
 
     def __repr__(self) -> str:
@@ -178,7 +178,7 @@ class Actor:
         )
 
     def initial_hidden(self, batch_shape: int | tuple[int, ...] = ()) -> tuple[jax.Array, ...]:
-        """The memory of agents that have not decided yet: `[*batch_shape, H]` each, all zeros.
+        """Make the memory of agents that have not decided yet: `[*batch_shape, H]` each, zeros.
 
         `()` for a policy without memory.
         """
@@ -198,7 +198,7 @@ class Actor:
         reset: ArrayLike | None = None,
         acting: ArrayLike | None = None,
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        """One decision for every row of a batch.
+        """Decide once for every row of a batch.
 
         Compiled once per shape; can be called under `jit` and `vmap` as well. Letters: `...` any
         batch shape, none included; `D` and `N` the agent's own width and number of actions.
@@ -242,7 +242,7 @@ class Actor:
         reset: ArrayLike | None,
         acting: ArrayLike | None = None,
     ) -> tuple[dict[str, Any], tuple[Any, ...], AgentShape | None]:
-        """Arguments as arrays, checked."""
+        """Make arrays of the arguments and check them."""
         named = {
             "features": observation,
             "action_mask": action_mask,
@@ -295,7 +295,7 @@ class Actor:
         hidden: tuple[jax.Array, ...],
         agent_shape: AgentShape | None,
     ) -> tuple[Rows, list[jax.Array], tuple[int, ...]]:
-        """Inputs and memory as rows, and the batch shape that they had."""
+        """Flatten inputs and memory into rows, and return the batch shape that they had."""
         features = given["features"]
         batch_shape = features.shape[: features.ndim - len(self.signature.feature_shape)]
         size = math.prod(batch_shape)
@@ -307,7 +307,7 @@ class Actor:
 
 
 def pad_rows(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """`x [B, ...]` with zeros at the ends of its axes up to `[B, *shape]`."""
+    """Pad `x [B, ...]` with zeros at the ends of its axes up to `[B, *shape]`."""
     return jnp.pad(x, [(0, 0), *((0, b - a) for a, b in zip(x.shape[1:], shape, strict=True))])
 
 

@@ -18,12 +18,12 @@ MIN_ENVS_VALUED = 8  # at once; fewer would not be cheaper
 
 
 def envs_valued_at_once(num_envs: int) -> int:
-    """Environments whose final observations are valued together; few end at a tick."""
+    """Choose of how many environments final observations are valued at once; few end at a tick."""
     return min(max(num_envs // 16, MIN_ENVS_VALUED), num_envs)
 
 
 def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[int, int]:
-    """Rows of a tile, and tiles that are computed at once.
+    """Choose the rows of a tile, and how many tiles are computed at once.
 
     Args:
         num_rows: that can act at a tick.
@@ -31,15 +31,18 @@ def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[in
         num_policies: that are drawn for them, each as often as the others.
     """
     if jax.default_backend() != "cpu":
+        # All in one pass, in tiles of about what each policy gets.
         share = max(num_rows // num_policies, 1)
         power_of_two = 1 << (share.bit_length() - 1)
         size = min(max(power_of_two, MIN_TILE_ROWS), MAX_ROWS_ELSEWHERE)
         return size, max(1, MAX_ROWS_ELSEWHERE // size)
+    # Always the same draws: the choice is part of the program that is compiled.
     rng = np.random.default_rng(0)
     shares = np.full(num_policies, 1.0 / num_policies)
     counts = {rows: rng.multinomial(rows, shares, NUM_DRAWS) for rows in (num_rows, valued_rows)}
 
     def cost(size: int, at_once: int) -> float:
+        # What a tick costs on average, in rows: acting, and valuing what has ended.
         total = 0.0
         for rows, drawn in counts.items():
             fitting = min(size, rows)

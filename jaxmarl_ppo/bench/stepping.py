@@ -1,0 +1,103 @@
+"""How fast environments are stepped with random legal actions, spread over devices."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.bench.timing import Call, Timing, time_calls
+from jaxmarl_ppo.devices.sharding import BY_ENV, Devices
+from jaxmarl_ppo.machine.cores import even_share
+from jaxmarl_ppo.policies.scripted import make_random_script
+from jaxmarl_ppo.types import PyTree
+
+
+class Share(NamedTuple):
+    """Says how environments are spread over devices."""
+
+    num_devices: int
+    num_envs: int  # on each of them
+
+    @classmethod
+    def of(cls, num_envs: int) -> "Share":
+        """Spread environments over as many devices as they can be shared out to evenly."""
+        num_devices = even_share(num_envs, jax.local_device_count())
+        return cls(num_devices, num_envs // num_devices)
+
+
+def time_env(
+    env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int, repeats: int
+) -> Timing:
+    """Time `num_steps` ticks of random legal actions, with observation and reset."""
+    return time_calls(random_play(env, env_params, share, num_steps), repeats)
+
+
+def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int) -> Call:
+    """Make a call that plays random legal actions, with observation and reset."""
+    script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
+    continuous = env.is_continuous(env_params)
+
+    def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+        obs, state = carry
+        key_act, key_env = jax.random.split(key)
+        if continuous:
+            action = script(state, obs, env_params, jax.random.split(key_act, share.num_envs))
+        else:
+            action = draw_legal(key_act, obs.action_mask)
+        keys = jax.random.split(key_env, share.num_envs)
+        obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
+        return (obs, state), reward.sum()
+
+    def begin(keys: jax.Array) -> tuple[Any, Any]:
+        return jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
+
+    return play_ticks(begin, tick, share, num_steps)
+
+
+def play_ticks(
+    begin: Callable[[jax.Array], Any],
+    tick: Callable[[Any, jax.Array], tuple[Any, jax.Array]],
+    share: Share,
+    num_steps: int,
+) -> Call:
+    """Compile `num_steps` ticks and return a call that runs them.
+
+    Args:
+        begin: from a key for each of a device's environments to what the first tick begins with, of
+            which every leaf has their axis; at the calls episodes are under way.
+        tick: from what is carried along and a key to what is carried on and the sum of all rewards.
+        share: how environments are spread.
+        num_steps: how many.
+    """
+
+    def play_own(carry: Any, keys: jax.Array, axis_name: str | None) -> tuple[Any, jax.Array]:
+        del axis_name  # devices have nothing to tell each other
+        carry, rewards = jax.lax.scan(tick, carry, jax.random.split(keys[0], num_steps))
+        return carry, rewards.sum()[None]
+
+    def begin_own(keys: jax.Array, axis_name: str | None) -> Any:
+        del axis_name
+        return begin(keys)
+
+    devices = Devices(share.num_devices)
+    start = devices.jit(begin_own, (BY_ENV,), BY_ENV)
+    play = devices.jit(play_own, (BY_ENV, BY_ENV), (BY_ENV, BY_ENV))
+    carry = start(jax.random.split(jax.random.key(0), share.num_devices * share.num_envs))
+    first, second = jax.random.split(jax.random.key(1), (2, share.num_devices))
+    carry = play(carry, first)[0]
+    return lambda: play(carry, second)
+
+
+def draw_legal(key: jax.Array, action_mask: jax.Array) -> jax.Array:
+    """Draw uniformly among the legal actions of `action_mask [..., N]`.
+
+    One random number per row, since a draw for every action would cost more than a small game.
+    """
+    num_actions = action_mask.shape[-1]
+    # A running count by a product: a cumulative sum is a loop on a CPU.
+    legal_so_far = action_mask.astype(jnp.float32) @ np.triu(np.ones((num_actions, num_actions)))
+    chosen = jax.random.uniform(key, action_mask.shape[:-1]) * legal_so_far[..., -1]
+    return (legal_so_far <= chosen[..., None]).sum(axis=-1, dtype=jnp.int32)

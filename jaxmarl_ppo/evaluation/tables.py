@@ -1,0 +1,112 @@
+"""Reports for people: tables of agents and of pairings, and a picture of the latter."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from jaxmarl_ppo.evaluation.scenarios.base import Report
+from jaxmarl_ppo.evaluation.statistics import plus_minus
+
+
+def format_report(report: Report) -> str:
+    """Write a report for people: the scenario's headline, then a table of the agents."""
+    acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
+    lines = [
+        f"{report['env']}: {report['episodes']:,} episodes, {acting}, seed {report['seed']}",
+        *(f"  {line}" for line in report.get("headline", ())),
+    ]
+    if "exploitability_note" in report:
+        lines.append(f"  exploitability {report['exploitability_note']}")
+    if "unfinished" in report:
+        lines.append(f"  {report['unfinished']:,} episodes {report['unfinished_note']}")
+    # Wide enough never to fold a column; rich pads no further than the table needs.
+    console = Console(file=io.StringIO(), width=1000, color_system=None)
+    with console.capture() as capture:
+        console.print(_agents_table(report["agents"]))
+    table = [line.rstrip() for line in capture.get().splitlines()]
+    if "cross_play" in report:
+        table += ["", *format_cross_play(report["cross_play"]).splitlines()]
+    return "\n".join([*lines, *(line for line in table if line)])
+
+
+def _agents_table(agents: dict[str, dict[str, Any]]) -> Table:
+    shown = ("return_mean", "return_se", "return_min", "return_max", "length_mean")
+    extras = list(dict.fromkeys(name for row in agents.values() for name in row))
+    extras = [name for name in extras if name not in shown]
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("agent")
+    for heading in ("return", "min", "max", "ticks alive", *extras):
+        table.add_column(heading.removesuffix("_mean"), justify="right")
+    for name, row in agents.items():
+        cells = ["-"] * 4
+        if "return_mean" in row:
+            cells = [plus_minus(row["return_mean"], row["return_se"], 3)]
+            cells += [f"{row[key]:.3g}" for key in shown[2:4]] + [f"{row['length_mean']:.1f}"]
+        numbers = [row.get(key) for key in extras]
+        cells += ["-" if number is None else f"{number:.4g}" for number in numbers]
+        table.add_row(name, *cells)
+    return table
+
+
+def format_cross_play(report: dict[str, Any]) -> str:
+    """Write the mean return of the first row agent in every pairing as a table for people."""
+    agent = report["rows"]["agents"][0]
+    cells = report["returns"][agent]
+    header = ["", *report["columns"]["players"]]
+    lines = [header]
+    for name, means, widths in zip(
+        report["rows"]["players"], cells["mean"], cells["ci95"], strict=True
+    ):
+        pairs = zip(means, widths, strict=True)
+        lines.append([name, *(f"{m:.3g}" + (f" ± {w:.2g}" if w else "") for m, w in pairs)])
+    sizes = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    table = [
+        "  ".join(
+            cell.ljust(size) if column == 0 else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(line, sizes, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    rows, columns = (" + ".join(report[side]["agents"]) for side in ("rows", "columns"))
+    title = (
+        f"return of {agent} (mean ± 95 % interval over {report['episodes']:,} episodes): "
+        f"rows play {rows}, columns {columns}"
+    )
+    return "\n".join([title, *table])
+
+
+def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
+    """Draw the table of `format_cross_play` as a heat map into a PNG file."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    agent = report["rows"]["agents"][0]
+    rows, columns = report["rows"]["players"], report["columns"]["players"]
+    means = np.array(report["returns"][agent]["mean"])
+    figure = Figure(
+        figsize=(3.5 + 0.75 * len(columns), 2.2 + 0.42 * len(rows)), dpi=150, layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    # White is an even result where some lose, else the middle.
+    centre = 0.0 if means.min() < 0.0 < means.max() else float(np.median(means))
+    bound = max(float(np.abs(means - centre).max()), 1e-9)
+    image = axes.imshow(means, cmap="RdBu", vmin=centre - bound, vmax=centre + bound, aspect="auto")
+    for (row, column), mean in np.ndenumerate(means):
+        dark = abs(mean - centre) > 0.6 * bound
+        axes.text(
+            column, row, f"{mean:.3g}", ha="center", va="center", fontsize=8,
+            color="white" if dark else "black",
+        )  # fmt: skip
+    axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right", fontsize=8)
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+    axes.set_xlabel(" + ".join(report["columns"]["agents"]))
+    axes.set_ylabel(" + ".join(report["rows"]["agents"]))
+    axes.set_title(title, fontsize=10)
+    figure.colorbar(image, label=f"mean return of {agent}")
+    figure.savefig(path)

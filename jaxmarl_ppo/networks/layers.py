@@ -1,0 +1,83 @@
+"""Layers that networks are built of: their initial weights, what they compute in, and a torso."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxmarl_ppo.networks.matmul import dense_dot_general
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "tanh": nn.tanh,
+    "relu": nn.relu,
+    "silu": nn.silu,
+    "gelu": nn.gelu,
+}
+
+
+def orthogonal(scale: float = 1.0) -> Callable[..., jax.Array]:
+    """Make an initialiser that draws orthogonal weights of gain `scale` (Saxe et al. 2014).
+
+    Under `vmap` the matrices are decomposed one after the other. As a batch they can hang: JAX 0.10
+    hands a batch's parts to its thread pool and waits for them there, and several batches at once
+    leave a machine of few cores no thread to compute them on.
+    """
+    init = nn.initializers.orthogonal(scale)
+
+    def draw(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+        @jax.custom_batching.sequential_vmap
+        def one(key: jax.Array) -> jax.Array:
+            return init(key, shape, dtype)
+
+        return one(key)
+
+    return draw
+
+
+# What layers can compute in; parameters are float32.
+DTYPES: tuple[str, ...] = ("float32", "bfloat16")
+
+
+def dense(
+    features: int,
+    scale: float,
+    name: str | None = None,
+    use_bias: bool = True,
+    dtype: str = "float32",
+) -> nn.Dense:
+    """Make a dense layer, computed in `dtype`: orthogonal weights of gain `scale`, zero bias."""
+    return nn.Dense(
+        features,
+        use_bias=use_bias,
+        dtype=dtype,
+        kernel_init=orthogonal(scale),
+        dot_general=dense_dot_general,
+        name=name,
+    )
+
+
+class Torso(nn.Module):
+    """The hidden layers of a tower: convolutions over planes, if it has `channels`, then dense."""
+
+    hidden_sizes: Sequence[int]
+    channels: Sequence[int]
+    activation: str
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Turn `[..., D]` or `[..., rows, cols, planes]` into `[..., hidden_sizes[-1]]`."""
+        activate = ACTIVATIONS[self.activation]
+        init = orthogonal(math.sqrt(2))
+        if self.channels:
+            batch_shape = x.shape[:-3]
+            x = x.reshape(-1, *x.shape[-3:])
+            for channels in self.channels:
+                x = activate(nn.Conv(channels, (3, 3), kernel_init=init, dtype=self.dtype)(x))
+            x = x.reshape(*batch_shape, -1)
+        for size in self.hidden_sizes:
+            x = activate(dense(size, math.sqrt(2), dtype=self.dtype)(x))
+        return x

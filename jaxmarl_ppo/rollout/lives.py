@@ -1,0 +1,48 @@
+"""Where lives begin: whose memory is to start at zero, and who plays.
+
+A slot `is_first` from the end of one life to the first decision of the next, at which memory begins
+anew (`networks.recurrence`). Its player is drawn when it is born, and stays for the whole life.
+"""
+
+import jax
+
+from jaxmarl_ppo.config.mapping import Draw
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.rollout.noise import Noise
+from jaxmarl_ppo.rollout.step import StepOutput
+from jaxmarl_ppo.types import League, RolloutState
+
+
+def begin_lives(
+    players: Players,
+    league: League,
+    alive_before: jax.Array,
+    state: RolloutState,
+    step_output: StepOutput,
+    noise: Noise,
+) -> RolloutState:
+    """Mark the lives that begin after a tick, and draw who plays them.
+
+    Args:
+        players: all of them.
+        league: what opponents are drawn by.
+        alive_before: `[E, A]` bool, before the tick.
+        state: from `step`.
+        step_output: from `step`.
+        noise: of the tick.
+    """
+    ended = step_output.terminated | step_output.truncated
+    over = step_output.info["episode_over"]
+    is_first = state.is_first | ended
+    state = state.replace(is_first=is_first, episode=state.episode + over)
+    key = noise.lives
+    if key is None:
+        return state
+    born = state.obs.alive & (ended | ~alive_before)
+    # As an episode begins, empty slots draw too: a mapping may be one draw for all of them.
+    needed = born | over[:, None]
+
+    def draw() -> jax.Array:
+        return players.draw(key, league, Draw(state.episode, needed, state.player, state.obs.alive))
+
+    return state.replace(player=jax.lax.cond(needed.any(), draw, lambda: state.player))
