@@ -11,10 +11,10 @@ train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo evaluate $(RUN_DIR)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist loadfile
+	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile
 
 slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m slow -n auto
+	$(BIN)/python -m pytest -q -m "slow or rare" -n auto
 
 # What needs Ray, a large library, is tested beside it.
 ray: $(VENV)/.installed-ray

@@ -6,12 +6,14 @@ tests or workers need is compiled once. What a module has compiled is forgotten 
 would fill the memory.
 """
 
+import gc
 import os
 import shutil
 import tempfile
 
 import jax
 import pytest
+import rare
 
 jax.config.update("jax_num_cpu_devices", 2)
 # A third of the compilation; the compiler of JAX 0.11 no longer takes it.
@@ -42,6 +44,11 @@ def pytest_unconfigure(config):
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    rare.mark(items, whole_files=not any("::" in argument for argument in config.args))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     jax.config.update("jax_disable_most_optimizations", not item.get_closest_marker("slow"))
 
@@ -50,3 +57,4 @@ def pytest_runtest_setup(item):
 def _forget_what_is_compiled():
     yield
     jax.clear_caches()
+    gc.collect()

@@ -30,8 +30,9 @@ def step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> fl
         trained: `[P]`, of them, that entered the update.
     """
     passes = np.asarray(decisions, np.float64).copy()
-    for trainer in learner.trainers:
-        ids, epochs = np.array(trainer.policy_ids), np.asarray(trainer.hyperparams.num_epochs)
+    for bank_learner in learner.bank_learners:
+        ids = np.array(bank_learner.policy_ids)
+        epochs = np.asarray(bank_learner.hyperparams.num_epochs)
         passes[ids] += GRADIENT_PASSES * epochs * np.asarray(trained)[ids]
     total, policy_of = 0.0, np.array(learner.players.policy_of)
     for bank in learner.players.banks:

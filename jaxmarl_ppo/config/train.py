@@ -1,4 +1,4 @@
-"""Configuration: frozen dataclasses that check every value when they are made."""
+"""`TrainConfig`, the configuration of a whole run, checked when it is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_ppo.ops import running_moments
+from jaxmarl_ppo.credit.reward_scaling import scale_rewards
 from jaxmarl_ppo.ops.lanes import put, take
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
@@ -126,7 +126,7 @@ def own_timeline_gae(
     gamma = 1.0 if discount_by_tick else entry.gamma
     reward = ahead.reward
     if entry.reward_scale is not None:
-        reward = jnp.clip(entry.reward_scale * reward, -running_moments.CLIP, running_moments.CLIP)
+        reward = scale_rewards(reward, entry.reward_scale)
     delta = reward + gamma * ahead.value - entry.value
     advantage = delta + gamma * entry.gae_lambda * ahead.advantage
     credit = Credit(

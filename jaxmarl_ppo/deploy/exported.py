@@ -1,4 +1,4 @@
-"""Policies that act: on batches of any shape, and from one file that needs nothing but JAX.
+"""Policies that act from one file, which needs nothing but JAX.
 
 >>> bob = load_exported("bob.jaxexport")
 >>> action, hidden = bob.act(observation, bob.initial_hidden(len(observation)))

@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.credit.reward_scaling import return_deviation
 from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.distributions import squash
-from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, space_width
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.runs.run_folder import load_run
@@ -265,7 +265,7 @@ class Policy(Actor):
         inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
         value = self.forward(params, inputs, flat)[2]
         if params.return_moments is not None:
-            value *= running_moments.deviation(params.return_moments)[0]
+            value *= return_deviation(params.return_moments)[0]
         return value.reshape(batch_shape)
 
 

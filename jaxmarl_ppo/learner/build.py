@@ -67,8 +67,8 @@ def make_learner(
         env=env,
         env_params=env_params,
         players=players,
-        trainers=tuple(
-            _make_trainer(config, players, index, plan, envs_per_device, num_episodes)
+        bank_learners=tuple(
+            _make_bank_learner(config, players, index, plan, envs_per_device, num_episodes)
             for index, plan in enumerate(plans)
             if plan.num_trainable
         ),
@@ -140,7 +140,7 @@ def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember
     return tuple(loaded)
 
 
-def _make_trainer(
+def _make_bank_learner(
     config: TrainConfig,
     players: Players,
     index: int,
@@ -148,7 +148,7 @@ def _make_trainer(
     envs_per_device: int,
     num_episodes: float,
 ) -> BankLearner:
-    """Make the trainer of bank `index`, in which at least one member is trained."""
+    """Make the learner of bank `index`, in which at least one member is trained."""
     bank = players.banks[index]
     trained = [member for member in plan.members if member.spec.trainable]
     configs = [member.spec.ppo or config.default_ppo for member in trained]

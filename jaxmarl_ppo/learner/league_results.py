@@ -1,4 +1,4 @@
-"""Snapshots of policies as opponents: when they are taken, who meets whom, and how it ends.
+"""Snapshots of policies as opponents: when they are taken, who met whom, and how it ended.
 
 A pool is a fixed number of rows in the bank of the policy that it keeps snapshots of. So snapshots
 act like any other policy, from the very next rollout on, and cost nothing in the update.

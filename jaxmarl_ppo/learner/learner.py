@@ -1,4 +1,4 @@
-"""The algorithm as pure functions: `init` makes a `TrainState`, `train_step` advances it.
+"""`Learner`: `init` makes a `TrainState`, and `train_step` advances it by one iteration.
 
 Both can be jitted, and vmapped over seeds. Nothing here touches the host.
 """
@@ -48,7 +48,7 @@ class Learner:
         env: the environment.
         env_params: its parameters.
         players: who can hold a slot.
-        trainers: how banks are trained, those in which anything is.
+        bank_learners: how banks are trained, those in which anything is.
         num_envs: `E`, on all devices together.
         num_devices: how many of them there are to be, see `devices.sharding`.
         num_steps: `T`.
@@ -60,7 +60,7 @@ class Learner:
     env: MultiAgentEnv
     env_params: PyTree
     players: Players
-    trainers: tuple[BankLearner, ...]
+    bank_learners: tuple[BankLearner, ...]
     num_envs: int
     num_devices: int
     num_steps: int
@@ -80,7 +80,7 @@ class Learner:
             rollout_state, counted = stagger_episodes(
                 self.env, self.env_params, rollout_state, key_stagger
             )
-        begun = [t.init(population.banks[t.index], rollout_state) for t in self.trainers]
+        begun = [t.init(population.banks[t.index], rollout_state) for t in self.bank_learners]
         state = TrainState(
             population=population,
             training=tuple(training for training, _ in begun),
@@ -139,8 +139,9 @@ class Learner:
         learnt, reports = self.learn(state, after, played, usable, own_keys[1:], axis_name)
         # After the update, so that a snapshot is of what the policy has just become.
         learnt = self._update_league(state, learnt, after, played, usable, axis_name)
+        league = learnt.population.league
         metrics = metrics_lib.measure(
-            self.players, self.trainers, played, reports, learnt.population.league, fault, axis_name
+            self.players, self.bank_learners, played, reports, league, fault, axis_name
         )
         per_env = learnt.per_env.replace(rollout=after, lives=played.tracker.running)
         return learnt.replace(per_env=per_env, key=key, iteration=state.iteration + 1), metrics
@@ -210,17 +211,17 @@ class Learner:
             axis_name: as in `train_step`.
 
         Returns:
-            The state with what was learnt, and a report of each trainer.
+            The state with what was learnt, and every bank learner's report.
         """
         # In floats, since long runs have more environment steps than a 32-bit integer holds.
         env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
         stacks = list(state.population.banks)
         learnt = []
-        for trainer, training, carry in zip(
-            self.trainers, state.training, state.per_env.banks, strict=True
+        for bank_learner, training, carry in zip(
+            self.bank_learners, state.training, state.per_env.banks, strict=True
         ):
-            index = trainer.index
-            bank = trainer.learn(
+            index = bank_learner.index
+            bank = bank_learner.learn(
                 stacks[index], training, carry, played, after, usable, env_steps, keys[index],
                 axis_name,
             )  # fmt: skip

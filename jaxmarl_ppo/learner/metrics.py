@@ -63,7 +63,7 @@ class Metrics(struct.PyTreeNode):
 
 def measure(
     players: Players,
-    trainers: tuple[BankLearner, ...],
+    bank_learners: tuple[BankLearner, ...],
     played: Rollout,
     reports: tuple[UpdateReport, ...],
     league: League,
@@ -74,9 +74,9 @@ def measure(
 
     Args:
         players: who could play.
-        trainers: of the banks that are trained.
+        bank_learners: of the banks that are trained.
         played: the rollout.
-        reports: of the trainers.
+        reports: theirs, in the same order.
         league: as it stands.
         fault: from `find_fault`.
         axis_name: of the devices that environments are spread over; reports, league and fault are
@@ -96,7 +96,7 @@ def measure(
     minimum = all_min(tuple(group.minimum for group in lives), axis_name)
     maximum = all_max(tuple(group.maximum for group in lives), axis_name)
     agents, policies = map(Finished, sums, minimum, maximum)
-    learnt, latest = _collect_reports(trainers, reports, num_policies, num_agents, league)
+    learnt, latest = _collect_reports(bank_learners, reports, num_policies, num_agents, league)
     return Metrics(
         agents=agents,
         policies=policies,
@@ -127,7 +127,7 @@ def _count_decisions(players: Players, played: Rollout) -> jax.Array:
 
 
 def _collect_reports(
-    trainers: tuple[BankLearner, ...],
+    bank_learners: tuple[BankLearner, ...],
     reports: tuple[UpdateReport, ...],
     num_policies: int,
     num_agents: int,
@@ -141,8 +141,8 @@ def _collect_reports(
     update, latest = no_stats(num_policies), _no_latest(num_policies, league)
     trained = explained = jnp.zeros(num_policies)
     reward_trained = jnp.zeros(num_agents)
-    for trainer, report in zip(trainers, reports, strict=True):
-        put = partial(_put, np.array(trainer.policy_ids))
+    for bank_learner, report in zip(bank_learners, reports, strict=True):
+        put = partial(_put, np.array(bank_learner.policy_ids))
         update = jax.tree.map(put, update, report.update)
         trained = put(trained, report.trained)
         explained = put(explained, report.explained_variance)
@@ -152,7 +152,7 @@ def _collect_reports(
             kl_coef=put(latest.kl_coef, report.hyperparams.kl_coef),
             league=league,
         )
-        slots = np.array(trainer.bank.interface.slots)
+        slots = np.array(bank_learner.bank.interface.slots)
         reward_trained = reward_trained.at[slots].add(report.reward_trained)
     return {
         "update": update,

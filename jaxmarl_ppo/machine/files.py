@@ -1,4 +1,4 @@
-"""Files that are either absent or whole."""
+"""Atomic writing: a file is either absent or whole."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What figures were taken on."""
+"""Descriptions of the computer that a benchmark ran on."""
 
 import platform
 import sys

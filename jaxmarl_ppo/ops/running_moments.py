@@ -1,4 +1,4 @@
-"""Running moments per policy, counting only that policy's own decisions."""
+"""Running mean and variance by group, of a policy here, each over rows of its own."""
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,6 @@ from jaxmarl_ppo.types import Moments
 
 EPSILON = 1e-8
 CLIP = 10.0
-# Decisions of variance 1 that a policy's returns begin with.
-PRIOR_COUNT = 10.0
 
 
 def init_moments(num_policies: int, shape: tuple[int, ...]) -> Moments:
@@ -24,18 +22,6 @@ def init_moments(num_policies: int, shape: tuple[int, ...]) -> Moments:
 def standardise(moments: Moments, x: jax.Array) -> jax.Array:
     """Standardise `x [..., D]` by one policy's `mean [D]` and `var [D]`, clipped to +-10."""
     return jnp.clip((x - moments.mean) * jax.lax.rsqrt(moments.var + EPSILON), -CLIP, CLIP)
-
-
-def deviation(moments: Moments) -> jax.Array:
-    """Estimate the standard deviation of returns, which rewards are divided by, `[K]`.
-
-    `sqrt((n0 + n var) / (n0 + n))` after `n` decisions: `n0 = 10` of variance 1 are taken to have
-    been seen before. Rewards stay about as they are while few returns are known or none has
-    differed from the others, where the plain variance is 0 and would blow up the next reward. Few
-    enough are assumed that after a million decisions returns may still be as small as 0.003.
-    """
-    prior = PRIOR_COUNT / (PRIOR_COUNT + moments.count)
-    return jnp.sqrt(prior + (1.0 - prior) * moments.var)
 
 
 def update_moments(

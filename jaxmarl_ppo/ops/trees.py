@@ -1,4 +1,4 @@
-"""Choices between the rows of pytrees."""
+"""Selection of rows from one of two pytrees."""
 
 import jax
 import jax.numpy as jnp

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from jaxmarl_ppo.ops import running_moments
 
+EPSILON = 1e-8
 # Of advantages, relative to their mean.
 LEAST_DEVIATION = 1e-4
 
@@ -28,7 +29,7 @@ def standardise_own(
 
     mean, std = jax.vmap(moments)(jnp.arange(num_members))
     member = jnp.minimum(member, num_members - 1)  # rows of frozen members are not trainable
-    std = jnp.maximum(std + running_moments.EPSILON, LEAST_DEVIATION * jnp.abs(mean))
+    std = jnp.maximum(std + EPSILON, LEAST_DEVIATION * jnp.abs(mean))
     return (advantage - mean[member]) / std[member]
 
 

@@ -14,7 +14,7 @@ from flax import struct
 from jaxmarl_ppo.credit.advantages import Credit, CreditParams, estimate_credit, rollout_end
 from jaxmarl_ppo.credit.decision_table import DecisionTable, tabulate
 from jaxmarl_ppo.credit.pending import nothing_pending, open_decisions
-from jaxmarl_ppo.credit.reward_scaling import discounted_returns
+from jaxmarl_ppo.credit.reward_scaling import discounted_returns, return_deviation
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.collectives import all_sum
 from jaxmarl_ppo.policies.bank import Bank
@@ -176,7 +176,7 @@ class BankLearner:
         moments = stack.return_moments
         scale = None
         if moments is not None:
-            scale = 1.0 / running_moments.deviation(moments)[: self.num_trainable]
+            scale = 1.0 / return_deviation(moments)[: self.num_trainable]
         return CreditParams(hyperparams.gamma, hyperparams.gae_lambda, scale)
 
     def _training_table(

@@ -1,4 +1,4 @@
-"""The decision of every slot on its current observation."""
+"""Decisions of all slots that are to act, and the actions that environments get."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Everything random about a rollout, drawn before it begins."""
+"""Random numbers of a rollout, and keys for what draws its own, made before it begins."""
 
 from typing import NamedTuple
 

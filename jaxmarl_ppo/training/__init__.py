@@ -1,1 +1,1 @@
-"""The host's side of training: compile, call, log, save."""
+"""The host's side of training: call what was compiled, log, save."""

@@ -1,4 +1,4 @@
-"""The host's side of training: compile once, call, log, save, and stop well."""
+"""The host's side of training: have it compiled, call it, log, save, and stop well."""
 
 import contextlib
 import dataclasses

@@ -541,8 +541,8 @@ def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_b
     config = TrainConfig(mapping="per_agent", num_envs=2, num_steps=8, policies=specs)
     learner = make_learner(env, env_params, config)
     assert len(learner.players.banks) == num_banks
-    gammas = np.concatenate([bank.hyperparams.gamma for bank in learner.trainers])
-    epochs = np.concatenate([bank.hyperparams.num_epochs for bank in learner.trainers])
+    gammas = np.concatenate([bank.hyperparams.gamma for bank in learner.bank_learners])
+    epochs = np.concatenate([bank.hyperparams.num_epochs for bank in learner.bank_learners])
     np.testing.assert_allclose(gammas, [0.99, own.get("gamma", 0.99)], rtol=1e-6)
     np.testing.assert_array_equal(epochs, [4, own.get("num_epochs", 4)])
 

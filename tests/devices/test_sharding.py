@@ -41,12 +41,12 @@ CASES = {
 def after_play(learner, state, slots, record, axis_name):
     """What `train_step` does once a rollout is there."""
     fault = find_fault(record.faults, record.last_fault, state.iteration, axis_name)
-    keys = jax.random.split(jax.random.key(3), len(learner.trainers))
+    keys = jax.random.split(jax.random.key(3), len(learner.bank_learners))
     learnt, reports = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
     after = learner._update_league(state, learnt, slots, record, ~fault.found, axis_name)
     league = after.population.league
     metrics = metrics_lib.measure(
-        learner.players, learner.trainers, record, reports, league, fault, axis_name
+        learner.players, learner.bank_learners, record, reports, league, fault, axis_name
     )
     per_env = after.per_env.replace(lives=record.tracker.running)
     return after.replace(per_env=per_env), metrics

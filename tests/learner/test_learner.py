@@ -21,7 +21,7 @@ from probe_envs import (
 )
 
 from jaxmarl_ppo.config.schedules import Linear
-from jaxmarl_ppo.ops import running_moments
+from jaxmarl_ppo.credit.reward_scaling import return_deviation
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS
 from jaxmarl_ppo.types import Moments
 
@@ -249,7 +249,7 @@ def test_rewards_after_a_long_drought_are_scaled_within_bounds():
 def test_a_first_rollout_of_one_decision_leaves_rewards_about_as_they_are():
     moments = Moments(jnp.array([0.0, 1.0, 1e6]), jnp.zeros(3), jnp.array([1.0, 0.0, 0.25]))
     expected = [1.0, np.sqrt(10 / 11), 0.5]
-    np.testing.assert_allclose(running_moments.deviation(moments), expected, rtol=1e-4)
+    np.testing.assert_allclose(return_deviation(moments), expected, rtol=1e-4)
 
 
 def final_returns(run, num_iterations, more=20, seed=0):
@@ -353,8 +353,8 @@ def test_numbers_never_compile_anew():
         {"num_epochs": 1},
         {"num_minibatches": 1},
     ):
-        other = tiny_learner(env, params, **{**shared, **changes}).trainers[0].hyperparams
-        like = jax.tree.map(lambda x: (x.shape, x.dtype), learner.trainers[0].hyperparams)
+        other = tiny_learner(env, params, **{**shared, **changes}).bank_learners[0].hyperparams
+        like = jax.tree.map(lambda x: (x.shape, x.dtype), learner.bank_learners[0].hyperparams)
         if "learning_rate" in changes:  # a line has two points, the others have one
             other = other.replace(
                 learning_rate=jax.tree.map(lambda x: x[:, :1], other.learning_rate)

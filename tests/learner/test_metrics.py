@@ -56,16 +56,11 @@ def scenario(name):
         ("few_act", 2),
         ("crypto", 1),
         ("asymmetric_play", 2),
-        *[
-            pytest.param(name, num_steps, marks=pytest.mark.slow)
-            for name, num_steps in [
-                ("tic_tac_toe", 2),
-                ("shuttle_grid", 2),
-                ("few_act", 1),
-                ("crypto", 5),
-                ("asymmetric_play", 1),
-            ]
-        ],
+        ("tic_tac_toe", 2),
+        ("shuttle_grid", 2),
+        ("few_act", 1),
+        ("crypto", 5),
+        ("asymmetric_play", 1),
     ],
 )
 def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):

@@ -529,4 +529,4 @@ def with_spy(learner: Learner, on_pack: Callable[..., None]) -> Learner:
     def spy_on(bank: Any) -> BankLearner:
         return Spy(**{field.name: getattr(bank, field.name) for field in dataclasses.fields(bank)})
 
-    return dataclasses.replace(learner, trainers=tuple(map(spy_on, learner.trainers)))
+    return dataclasses.replace(learner, bank_learners=tuple(map(spy_on, learner.bank_learners)))

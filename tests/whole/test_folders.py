@@ -1,4 +1,4 @@
-"""Whoever looks for the tests of a folder finds them in the folder of the same name."""
+"""Tests lie in folders that are named after folders of the packages."""
 
 from pathlib import Path
 

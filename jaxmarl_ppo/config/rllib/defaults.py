@@ -1,4 +1,4 @@
-"""Tables of keys and their defaults."""
+"""RLlib's keys with their defaults, as tables."""
 
 import enum
 from collections.abc import Mapping, Sequence
