@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
     from jaxmarl_ppo.config.ppo import PPOConfig
     from jaxmarl_ppo.config.presets import PRESETS, Preset, preset
+    from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
     from jaxmarl_ppo.config.schedules import Linear
     from jaxmarl_ppo.config.train import TrainConfig
     from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
@@ -26,18 +27,23 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.learner.summary import summarise
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+    from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
     from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
-    from jaxmarl_ppo.training.trainer import Trainer, TrainResult
+    from jaxmarl_ppo.training.trainer import Trainer
     from jaxmarl_ppo.types import TrainState
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "CNN": "networks.actor_critic",
+    "Callback": "runs.callbacks",
+    "CallbackError": "runs.callbacks",
+    "CheckpointConfig": "config.run",
     "Draw": "config.mapping",
     "Ensemble": "config.mapping",
     "EnvironmentFault": "training.errors",
+    "EvaluationConfig": "config.run",
     "ExportedPolicy": "deploy.exported",
     "LSTM": "networks.actor_critic",
     "Learner": "learner.learner",
@@ -47,15 +53,17 @@ _MODULES = {
     "MappingFunction": "config.mapping",
     "Matchups": "config.mapping",
     "Metrics": "learner.metrics",
+    "ObjectiveConfig": "config.run",
     "PPOConfig": "config.ppo",
     "PRESETS": "config.presets",
     "Policy": "deploy.policy",
     "PolicySpec": "config.policies",
     "Preset": "config.presets",
+    "RunInfo": "runs.callbacks",
     "Scripted": "config.policies",
     "Snapshots": "config.policies",
     "TrainConfig": "config.train",
-    "TrainResult": "training.trainer",
+    "TrainResult": "runs.callbacks",
     "TrainState": "types",
     "Trainer": "training.trainer",
     "TrainingDiverged": "training.errors",
@@ -75,9 +83,13 @@ __all__ = [
     "LSTM",
     "MLP",
     "PRESETS",
+    "Callback",
+    "CallbackError",
+    "CheckpointConfig",
     "Draw",
     "Ensemble",
     "EnvironmentFault",
+    "EvaluationConfig",
     "ExportedPolicy",
     "Learner",
     "Linear",
@@ -85,10 +97,12 @@ __all__ = [
     "MappingFunction",
     "Matchups",
     "Metrics",
+    "ObjectiveConfig",
     "PPOConfig",
     "Policy",
     "PolicySpec",
     "Preset",
+    "RunInfo",
     "Scripted",
     "Snapshots",
     "TrainConfig",

@@ -22,6 +22,7 @@ from flax import serialization
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
@@ -283,6 +284,9 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "network": _read_network,
     "default_ppo": functools.partial(_make, PPOConfig),
     "ppo": lambda data, where: None if data is None else _make(PPOConfig, data, where),
+    "checkpoints": functools.partial(_make, CheckpointConfig),
+    "evaluation": functools.partial(_make, EvaluationConfig),
+    "objective": functools.partial(_make, ObjectiveConfig),
     "learning_rate": _read_schedule,
     "entropy_coef": _read_schedule,
 }

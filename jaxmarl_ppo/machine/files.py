@@ -1,5 +1,6 @@
 """Atomic writing: a file is either absent or whole."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -17,3 +18,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last, where the system can."""
+    with contextlib.suppress(OSError):  # Windows opens no folders
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -18,12 +18,22 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.population_file import load_population
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
+from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, POLICIES_FILE
 from jaxmarl_ppo.types import Population, PyTree
 
 FORMAT = 2
 READABLE_FORMATS = (1, FORMAT)
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """Holds what a run was to be."""
+
+    env: MultiAgentEnv
+    env_params: PyTree
+    config: TrainConfig
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,8 @@ def load_run(
     """Rebuild environment, learner and trained policies of a run.
 
     Args:
-        run_dir: its folder.
+        run_dir: its folder, or that of one of its checkpoints. Of a run that is not at its end the
+            newest checkpoint is taken.
         env: needed where `jaxmarl_envs.make` did not build the environment; else it does so again.
         env_params: instead of the recorded parameters.
         network: needed where `default_policy.network` was a module of the user's own.
@@ -58,7 +69,51 @@ def load_run(
     Raises:
         ValueError: a file is missing, damaged, or does not fit.
     """
-    folder = Path(run_dir)
+    recorded = read_run(run_dir, env=env, env_params=env_params, network=network, config=config)
+    # What the run started from and what it ran on are not needed any more, and may be gone.
+    learner = make_learner(
+        recorded.env, recorded.env_params, to_evaluate(recorded.config), strict=False
+    )
+    expected = jax.eval_shape(learner.init_population, jax.random.key(0))
+    path = find_policies(Path(run_dir))
+    population = load_population(path, learner.players.names, expected)
+    return LoadedRun(recorded.env, recorded.env_params, recorded.config, learner, population)
+
+
+def read_run(
+    run_dir: str | Path,
+    *,
+    env: MultiAgentEnv | None = None,
+    env_params: PyTree | None = None,
+    network: nn.Module | None = None,
+    config: TrainConfig | None = None,
+) -> RecordedRun:
+    """Read what a run was to be from its record; the arguments are those of `load_run`.
+
+    Raises:
+        ValueError: the record is missing or damaged, or something in it cannot be rebuilt.
+    """
+    record = read_record(Path(run_dir))
+    if config is None:
+        recorded = record["config"]
+        if record["format"] == 1 and isinstance(recorded, Mapping):
+            recorded = as_json.from_format_1(recorded)
+        config = as_json.config_from_dict(recorded, network)
+    elif network is not None:
+        raise ValueError("network has no effect beside config; drop one of them")
+    env = _recorded_env(record["env"]) if env is None else env
+    _check_same_agents(env, record["env"])
+    if env_params is None:
+        env_params = as_json.params_from_json(record["env"]["params"], env.default_params)
+    return RecordedRun(env, env_params, config)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read the record of a run, the content of its `config.json`.
+
+    Raises:
+        ValueError: it is missing, damaged, or of another version.
+    """
     if not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} does not exist")
     record = as_json.read_json(folder / CONFIG_FILE)
@@ -73,23 +128,15 @@ def load_run(
             f"{writer or 'of an unknown version'}; this version reads the formats "
             f"{', '.join(map(str, READABLE_FORMATS))}"
         )
-    if config is None:
-        recorded = record["config"]
-        if record["format"] == 1 and isinstance(recorded, Mapping):
-            recorded = as_json.from_format_1(recorded)
-        config = as_json.config_from_dict(recorded, network)
-    elif network is not None:
-        raise ValueError("network has no effect beside config; drop one of them")
-    env = _recorded_env(record["env"]) if env is None else env
-    _check_same_agents(env, record["env"])
-    if env_params is None:
-        env_params = as_json.params_from_json(record["env"]["params"], env.default_params)
-    # What the run started from and what it ran on are not needed any more, and may be gone.
-    learner = make_learner(env, env_params, to_evaluate(config), strict=False)
-    expected = jax.eval_shape(learner.init_population, jax.random.key(0))
+    return record
+
+
+def find_policies(folder: Path) -> Path:
+    """Find the newest policies of a run: those of its end, or of its newest sound checkpoint."""
     path = folder / POLICIES_FILE
-    population = load_population(path, learner.players.names, expected)
-    return LoadedRun(env, env_params, config, learner, population)
+    if path.is_file() or not checkpoints_of(folder):
+        return path
+    return newest_sound(folder, set_aside=False)[0] / POLICIES_FILE
 
 
 def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> dict[str, Any]:
@@ -135,7 +182,8 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
     folder = Path(run_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} is a file; choose another name")
-    if folder.is_dir() and any(folder.iterdir()):
+    # The lock is what a process leaves that takes the folder at this moment, or that died early.
+    if folder.is_dir() and any(path.name != LOCK_FILE for path in folder.iterdir()):
         raise ValueError(
             f"run folder {str(folder)!r} exists and is not empty; choose another or remove it"
         )
