@@ -1,10 +1,11 @@
-"""The command line: `jaxmarl-ppo train`, `evaluate`, `export`, `envs` and `bench`.
+"""The command line: `jaxmarl-ppo train`, `resume`, `evaluate`, `export`, `envs` and `bench`.
 
 Only what a command needs is imported, so that help and usage errors come at once.
 """
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -16,6 +17,7 @@ Multi-agent PPO in JAX.
 
 commands:
   train ENV         train on an environment; its own options: train ENV --help
+  resume RUN_DIR    go on with a run from its newest checkpoint
   evaluate RUN_DIR  evaluate what a run has learnt
   export RUN_DIR    write one of its policies into a file that acts with JAX alone
   envs              list the environments
@@ -23,10 +25,10 @@ commands:
 
 Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 """
-INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 # Modules, each with a function `main(args) -> exit status`.
 COMMANDS = {
     "train": "jaxmarl_ppo.cli.train",
+    "resume": "jaxmarl_ppo.cli.resume",
     "evaluate": "jaxmarl_ppo.cli.evaluate",
     "export": "jaxmarl_ppo.cli.export",
     "envs": "jaxmarl_ppo.cli.envs",
@@ -59,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stderr.flush()
         # A compilation that was given up may still run in its thread, and an ordinary exit would
         # pull the ground from under it.
-        os._exit(INTERRUPTED)
+        os._exit(128 + getattr(error, "signal", signal.SIGINT))
     sys.exit(status)
 
 

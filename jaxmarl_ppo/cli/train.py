@@ -1,10 +1,11 @@
 """`jaxmarl-ppo train`, with the defaults of the environment's preset."""
 
 import dataclasses
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -17,11 +18,14 @@ from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.presets import preset
+from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
+if TYPE_CHECKING:  # its import takes a while, and help does without it
+    from jaxmarl_ppo.runs.callbacks import TrainResult
+
 PROG = "jaxmarl-ppo train"
-INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 NetworkKind = Literal["mlp", "lstm", "cnn"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
 
@@ -46,6 +50,30 @@ class PPOOptions(PPOConfig):  # noqa: D101
 
     def __post_init__(self) -> None:
         """Leave the check to `PPOConfig`, so that an error is one plain line."""
+
+
+@dataclass(frozen=True)
+class CheckpointOptions(CheckpointConfig):  # noqa: D101
+    __doc__ = CheckpointConfig.__doc__
+
+    def __post_init__(self) -> None:
+        """Leave the check to `CheckpointConfig`, so that an error is one plain line."""
+
+
+@dataclass(frozen=True)
+class EvaluationOptions(EvaluationConfig):  # noqa: D101
+    __doc__ = EvaluationConfig.__doc__
+
+    def __post_init__(self) -> None:
+        """Leave the check to `EvaluationConfig`, so that an error is one plain line."""
+
+
+@dataclass(frozen=True)
+class ObjectiveOptions(ObjectiveConfig):  # noqa: D101
+    __doc__ = ObjectiveConfig.__doc__
+
+    def __post_init__(self) -> None:
+        """Leave the check to `ObjectiveConfig`, so that an error is one plain line."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +118,12 @@ class TrainOptions:
         num_devices: devices, on a CPU cores, that environments are spread over; must divide
             `num_envs`. None for as many as do and leave each at least 8.
         log_interval: iterations per entry of the log; None for about a hundred entries.
+        max_minutes: minutes of training, after which the run stops and can be resumed; None for no
+            limit.
+        checkpoints: when the state of training is saved, from which `jaxmarl-ppo resume` goes on.
+        evaluation: when what was learnt is evaluated meanwhile, and how.
+        objective: what the best checkpoint is chosen by, and when that is enough.
+        load: a run, or one of its checkpoints, whose policies those of the same names start from.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's.
         progress: show progress.
@@ -125,6 +159,11 @@ class TrainOptions:
     micro_batch_rows: int | None
     num_devices: int | None
     log_interval: int | None
+    max_minutes: float | None
+    checkpoints: CheckpointOptions
+    evaluation: EvaluationOptions
+    objective: ObjectiveOptions
+    load: Path | None = None
     run_dir: Path | None = None
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
@@ -139,10 +178,12 @@ class TrainOptions:
         """
         spec = PolicySpec(
             network=self._network(),
+            load=None if self.load is None else str(self.load),
             **{name: getattr(self, name) for name in _INPUT_OPTIONS},
         )
-        ppo = PPOConfig(**{name: getattr(self.ppo, name) for name in _names(PPOConfig)})
+        ppo = _config(PPOConfig, self.ppo)
         own = {name: getattr(self, name) for name in _names(TrainConfig) if hasattr(self, name)}
+        own |= {name: _config(cls, getattr(self, name)) for name, (cls, _) in _NESTED.items()}
         base = preset(self.env or "", self.preset).config
         config = dataclasses.replace(
             base, **{**own, "default_policy": spec, "default_ppo": ppo, "policies": {}}
@@ -187,6 +228,14 @@ class TrainOptions:
         )
 
 
+# By their fields in `TrainConfig`: what is configured together, and its options.
+_NESTED: dict[str, tuple[type, type]] = {
+    "checkpoints": (CheckpointConfig, CheckpointOptions),
+    "evaluation": (EvaluationConfig, EvaluationOptions),
+    "objective": (ObjectiveConfig, ObjectiveOptions),
+}
+
+
 def main(args: Sequence[str], prog: str = PROG) -> int:
     """Train, and say where the record is.
 
@@ -210,16 +259,30 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    result = trainer.train()
+    return tell_end(trainer.train(), config)
+
+
+def tell_end(result: "TrainResult", config: TrainConfig) -> int:
+    """Say what a run came to and what can be done next; return the exit status.
+
+    It is 0 where the run came to its end or to one that it was asked for, and 128 and the number
+    of the signal, as a shell reports it, where a signal ended it.
+    """
     total = config.num_iterations * config.num_envs * config.num_steps
     if result.interrupted:
-        print(f"interrupted after {result.env_steps:,} of {total:,} environment steps")
+        print(
+            f"stopped after {result.env_steps:,} of {total:,} environment steps: "
+            f"{result.stopped_by}"
+        )
     else:
         seconds = result.history[-1]["wall_s"]
         print(f"trained {result.env_steps:,} environment steps in {seconds:.1f} s")
     print(f"saved in {result.run_dir}")
+    if result.interrupted and config.checkpoints.keep:
+        print(f"go on: jaxmarl-ppo resume {result.run_dir}")
     print(f"next: jaxmarl-ppo evaluate {result.run_dir}")
-    return INTERRUPTED if result.interrupted else 0
+    ended_by = getattr(signal, result.stopped_by or "", None)
+    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
 
 
 def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
@@ -271,6 +334,11 @@ def _names(cls: type) -> list[str]:
     return [f.name for f in dataclasses.fields(cls)]
 
 
+def _config(cls: type, values: Any) -> Any:
+    """Make a dataclass of the values that another one of the same fields has."""
+    return cls(**{name: getattr(values, name) for name in _names(cls)})
+
+
 def _default_options(env: str | None, variant: str | None, kind: str | None) -> TrainOptions:
     chosen = preset(env or "", variant if env else None)
     config, spec = chosen.config, chosen.config.default_policy
@@ -281,6 +349,7 @@ def _default_options(env: str | None, variant: str | None, kind: str | None) -> 
         network = NETWORKS[kind]()
         ppo["bptt_length"] = None
     own = {name: getattr(config, name) for name in _names(TrainConfig)}
+    own |= {name: _config(options, own[name]) for name, (_, options) in _NESTED.items()}
     for name in ("default_policy", "default_ppo", "policies"):
         del own[name]
     inputs = {name: getattr(spec, name) for name in _INPUT_OPTIONS}

@@ -1,6 +1,5 @@
 """What a user says of how a run is kept, watched and ended; none of it changes what is learnt."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -88,7 +87,7 @@ class EvaluationConfig:
     every_env_steps: StepCount | None = None
     episodes: Count | None = None
     greedy: bool = False
-    opponents: Annotated[Sequence[str], _check_opponents] = ()
+    opponents: Annotated[tuple[str, ...], _check_opponents] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -2,8 +2,8 @@
 
 A checkpoint is a folder `checkpoints/<iteration>`. It has the record and the policies of a run, so
 that it evaluates, exports and is loaded from as a run is; `state`, every array of the training
-state as orbax writes it; and `manifest.json`, where the run stood and the SHA-256 of all other files.
-Nothing read here executes.
+state as orbax writes it; and `manifest.json`, where the run stood and the SHA-256 of every other
+file. Nothing read here executes.
 """
 
 import contextlib

@@ -11,6 +11,7 @@ the numbers of a report of `evaluate_policies`.
 """
 
 import contextlib
+import importlib
 import json
 import math
 import socket
@@ -19,6 +20,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -203,9 +205,7 @@ class TensorBoardLogger(Callback):
             self._events = None
 
     def _write(self, numbers: list[tuple[str, float]], step: int) -> None:
-        from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.proto.summary_pb2 import Summary
-
+        protos = _protos()
         finite = [(name, number) for name, number in numbers if math.isfinite(number)]
         if len(finite) < len(numbers) and not self._warned:
             self._warned = True
@@ -216,11 +216,12 @@ class TensorBoardLogger(Callback):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        values = [Summary.Value(tag=name, simple_value=number) for name, number in finite]
+        values = [protos.Summary.Value(tag=name, simple_value=number) for name, number in finite]
         try:
             if self._events is None:
                 self._events = self._open()
-            event = Event(step=step, wall_time=time.time(), summary=Summary(value=values))
+            summary = protos.Summary(value=values)
+            event = protos.Event(step=step, wall_time=time.time(), summary=summary)
             self._events.write(event.SerializeToString())
             self._events.flush()
         except OSError as error:
@@ -235,22 +236,35 @@ class TensorBoardLogger(Callback):
             )
 
     def _open(self) -> Any:
-        # Its import takes a third of a second.
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
         from tensorboardX.record_writer import RecordWriter
 
+        protos = _protos()
         assert self._run_dir is not None
         number = len(list(self._run_dir.glob("events.out.tfevents.*")))
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{number}"
         events = RecordWriter(str(self._run_dir / name))
-        first = [Event(wall_time=time.time(), file_version="brain.Event:2")]
+        first = [protos.Event(wall_time=time.time(), file_version="brain.Event:2")]
         if self._purge_step is not None:
-            start = SessionLog(status=SessionLog.START)
-            first.append(Event(wall_time=time.time(), step=self._purge_step, session_log=start))
+            start = protos.SessionLog(status=protos.SessionLog.START)
+            first.append(
+                protos.Event(wall_time=time.time(), step=self._purge_step, session_log=start)
+            )
         for event in first:
             events.write(event.SerializeToString())
         self._purge_step = None
         return events
+
+
+def _protos() -> Any:
+    """Import TensorBoard's messages, which takes a third of a second."""
+    # By name, since what is in the modules is made as they are imported.
+    events, summaries = (
+        importlib.import_module(f"tensorboardX.proto.{name}")
+        for name in ("event_pb2", "summary_pb2")
+    )
+    return SimpleNamespace(
+        Event=events.Event, SessionLog=events.SessionLog, Summary=summaries.Summary
+    )
 
 
 def peak_memory_mb() -> float | None:

@@ -98,7 +98,8 @@ class Loop:
 
     def __post_init__(self) -> None:
         self._slice_iterations = 1
-        self._saved_iteration = self.iteration
+        # Of the newest checkpoint; a run that begins has none.
+        self._saved_iteration = self.iteration or None
         self.good_env_steps = self.env_steps(self.iteration)
         every = self.around.config.evaluation.every_env_steps
         self._every_evaluation = None if every is None else -(-every // self.env_steps(1))
@@ -129,7 +130,7 @@ class Loop:
 
     def leave(self) -> None:
         """Save where the run stands, and log the interval that was cut short."""
-        if self.iteration > self._saved_iteration:
+        if self.iteration != self._saved_iteration:
             # Without the entry below: a run that goes on makes a whole one of the interval.
             self._save(self.stopped_by or "error", is_best=False)
         if self.iteration > self.logged_iteration:
@@ -279,7 +280,8 @@ class Loop:
         arrays = to_arrays({"state": self.state, "metrics": self.metrics})
         names = around.learner.players.names
         around.saver.begin(Snapshot(arrays, self.good, names, around.record, standing))
-        self._saved_iteration = self.iteration
+        # Of the newest checkpoint; a run that begins has none.
+        self._saved_iteration = self.iteration or None
 
     def _tell_checkpoint(self, path: Path | None) -> None:
         if path is not None:

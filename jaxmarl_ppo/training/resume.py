@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,13 +75,19 @@ class Found:
 
 def find(
     run_dir: str | Path,
-    total_env_steps: int | None,
-    num_devices: int | None,
+    changes: Mapping[str, Any],
     env: MultiAgentEnv | None,
     network: nn.Module | None,
     config: TrainConfig | None,
 ) -> Found:
-    """Find the checkpoint from which a run goes on, and how; see `Trainer.resume`.
+    """Find the checkpoint from which a run goes on, and how.
+
+    Args:
+        run_dir: the folder of the run.
+        changes: what is other than in the configuration, of the fields in `CHANGEABLE`.
+        env: as in `load_run`.
+        network: likewise.
+        config: likewise; what is learnt from must be as recorded.
 
     Raises:
         ValueError: there is no run, or none that can go on so.
@@ -92,16 +99,10 @@ def find(
     checkpoint, standing = newest_sound(folder)
     # The checkpoint's own record, which its checksums cover.
     recorded = run_folder.read_run(checkpoint, env=env, network=network, config=config)
-    chosen = recorded.config
+    was = run_folder.read_record(checkpoint)["config"]
     if config is not None:
-        _check_changes(chosen, run_folder.read_record(checkpoint)["config"])
-    changes: dict[str, Any] = {}
-    if total_env_steps is not None:
-        changes["total_env_steps"] = total_env_steps
-    if num_devices is not None:
-        changes["num_devices"] = num_devices
-    was = run_folder.read_record(checkpoint)["config"]["total_env_steps"]
-    chosen = without_loads(dataclasses.replace(chosen, **changes))
+        _check_changes(config, was)
+    chosen = without_loads(dataclasses.replace(recorded.config, **changes))
     if chosen.num_iterations < standing.iteration:
         raise ValueError(
             f"total_env_steps={chosen.total_env_steps} is less than the {standing.env_steps:,} "
@@ -116,7 +117,7 @@ def find(
             checkpoint=checkpoint,
             standing=standing,
             best=best_checkpoint(folder, chosen.objective.goal),
-            is_longer=chosen.total_env_steps != was,
+            is_longer=chosen.total_env_steps != was["total_env_steps"],
         ),
     )
 
@@ -167,6 +168,20 @@ def clear(run_dir: Path) -> None:
     remove_unfinished(run_dir)
     # Its parameters are in a checkpoint; were this run killed, they would not be the newest.
     shutil.rmtree((run_dir / POLICIES_FILE).parent, ignore_errors=True)
+
+
+def check_num_envs(run_dir: Path, num_envs: int) -> None:
+    """Refuse another number of environments than a run has.
+
+    Raises:
+        ValueError: it is another one, or there is no run.
+    """
+    was = run_folder.read_run(newest_sound(run_dir, set_aside=False)[0]).config.num_envs
+    if num_envs != was:
+        raise ValueError(
+            f"a run goes on with the num_envs={was} it has, got {num_envs}; to begin another run "
+            f"with its policies: jaxmarl-ppo train ... --load {run_dir} --num-envs {num_envs}"
+        )
 
 
 def _stretched(

@@ -122,6 +122,7 @@ class Trainer:
         *,
         total_env_steps: int | None = None,
         num_devices: int | None = None,
+        max_minutes: float | None = None,
         env: MultiAgentEnv | None = None,
         network: nn.Module | None = None,
         config: TrainConfig | None = None,
@@ -140,6 +141,7 @@ class Trainer:
                 (`Linear`) are stretched to it: from here on they have the values of a run that
                 was so long from its beginning.
             num_devices: another number of devices, which is another random draw from here on.
+            max_minutes: another limit of time, of this stretch alone.
             env: needed where `jaxmarl_envs.make` did not build the environment.
             network: needed where `default_policy.network` was a module of the user's own.
             config: needed where other parts of it cannot be rebuilt from a file. It may differ in
@@ -151,7 +153,13 @@ class Trainer:
         Raises:
             ValueError: there is no run, or none that can go on so.
         """
-        found = resume.find(run_dir, total_env_steps, num_devices, env, network, config)
+        changes = {
+            "total_env_steps": total_env_steps,
+            "num_devices": num_devices,
+            "max_minutes": max_minutes,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        found = resume.find(run_dir, given, env, network, config)
         return cls(
             found.env,
             found.env_params,

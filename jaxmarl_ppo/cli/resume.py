@@ -1,0 +1,61 @@
+"""`jaxmarl-ppo resume`: go on with a run from its newest checkpoint."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxmarl_ppo.cli import session
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Go on with a run from its newest checkpoint, as if it had never stopped.
+
+    Attributes:
+        run_dir: the run's folder, in which it also goes on.
+        total_env_steps: another length of the whole run, such as 5e6; None for its own. Schedules
+            over the whole run are stretched to it.
+        num_devices: another number of devices, which is another random draw from here on; None for
+            as many as it had.
+        num_envs: what it had; another number needs a run of its own, see `train --load`.
+        max_minutes: minutes after which it stops again; None for what it was configured with.
+        progress: show progress.
+        keep_cores_awake: as for `train`.
+        check_env: as for `train`.
+    """
+
+    run_dir: session.RunDir = None
+    total_env_steps: int | None = None
+    num_devices: int | None = None
+    num_envs: int | None = None
+    max_minutes: float | None = None
+    progress: bool = True
+    keep_cores_awake: bool = False
+    check_env: bool = True
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
+    """Go on with a run, and say what it came to.
+
+    Raises:
+        ValueError: options that do not fit the run, or a run that cannot go on.
+    """
+    options = session.parse(ResumeOptions, args, prog)
+    run_dir = session.existing_run(options.run_dir, prog)
+    session.use_cpu_cores(options.num_devices)
+    session.enable_compilation_cache()
+    from jaxmarl_ppo.cli.train import tell_end
+    from jaxmarl_ppo.training.resume import check_num_envs
+    from jaxmarl_ppo.training.trainer import Trainer
+
+    if options.num_envs is not None:
+        check_num_envs(run_dir, options.num_envs)
+    trainer = Trainer.resume(
+        run_dir,
+        total_env_steps=options.total_env_steps,
+        num_devices=options.num_devices,
+        max_minutes=options.max_minutes,
+        progress=options.progress,
+        keep_cores_awake=options.keep_cores_awake,
+        check_env=options.check_env,
+    )
+    return tell_end(trainer.train(), trainer.config)
