@@ -36,8 +36,7 @@ WALL_CLOCK_FIELDS = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memor
 class JsonLines:
     """A file of JSON lines, each whole or absent, to which is written when there is room.
 
-    What a full disk refuses is kept and tried again with the next line, and when the file is
-    closed.
+    What a full disk refuses is kept and tried again with the next line, and at the end.
 
     Args:
         path: the file.
@@ -66,16 +65,19 @@ class JsonLines:
             )
 
     def close(self) -> None:
-        """Write what waits, and close.
-
-        Raises:
-            OSError: it still cannot be written.
-        """
+        """Write what waits, and close, once or again."""
+        if self._file.closed:
+            return
         try:
-            if not self._file.closed:
-                self._write()
-        finally:
-            self._file.close()
+            self._write()
+        except OSError as error:
+            warnings.warn(
+                f"{self._path} cannot be written ({error.strerror}); its last "
+                f"{len(self._waiting)} lines are lost",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._file.close()
 
     def _write(self) -> None:
         while self._waiting:

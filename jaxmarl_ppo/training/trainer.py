@@ -20,6 +20,7 @@ from jaxmarl_ppo.devices.compilation import CompiledRun, compile_run
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import check_arguments, make_learner
 from jaxmarl_ppo.machine import awake
+from jaxmarl_ppo.machine.cores import MIN_ENVS_PER_DEVICE
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly
 from jaxmarl_ppo.policies.population_file import save_population
@@ -353,11 +354,13 @@ class Trainer:
         words = f"{used} {jax.default_backend()} device" + ("s" if used > 1 else "")
         if used == there:
             return words
+        why = f"each takes an equal share of {self.config.num_envs} envs, at least "
+        why += str(MIN_ENVS_PER_DEVICE)
         if self.config.num_devices is not None:
-            return f"{words} of {there}, as asked for"
-        if self.env.steps_on_host:
-            return f"{words} of {there}, since the environment is stepped by the host"
-        return f"{words} of {there}, since {self.config.num_envs} envs are spread evenly"
+            why = "as asked for"
+        elif self.env.steps_on_host:
+            why = "this environment is stepped by the host"
+        return f"{words} of {there} ({why})"
 
     @property
     def log_interval(self) -> int:

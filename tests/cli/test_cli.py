@@ -85,7 +85,7 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
     assert process.returncode == 130, errors
     entries = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     done = entries[-1]["env_steps"]
-    assert f"interrupted after {done:,} of 1,000,000,000 environment steps" in output
+    assert f"stopped after {done:,} of 1,000,000,000 environment steps: SIGINT" in output
     assert f"saved in {run_dir}" in output
     assert (run_dir / "curve.png").exists()
     loaded = load_run(run_dir)
@@ -100,7 +100,7 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
 
 def test_plain_lines_in_a_pipe(interrupted):
     lines = interrupted[1].splitlines()
-    assert lines[0].startswith("tic_tac_toe | mlp | 4 envs x 8 ticks | seed 0 | cpu | ")
+    assert lines[0].startswith("tic_tac_toe | mlp | 4 envs x 8 ticks | seed 0 | 1 cpu device")
     assert "compiling ..." in lines
     assert any("env-steps" in line and "return x" in line for line in lines)
     assert "\x1b" not in interrupted[1]

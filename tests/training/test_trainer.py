@@ -14,14 +14,27 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from flax import serialization, struct
+from flax import serialization
+from lamps import (
+    CONFIG,
+    EXPLODING,
+    INF_FEATURES,
+    NAN_REWARD,
+    NO_ACTION,
+    NUM_ENVS,
+    NUM_STEPS,
+    LampParams,
+    Lamps,
+    Rounds,
+    assert_same,
+    make_trainer,
+    read_entries,
+    without_clock,
+)
 
 import jaxmarl_envs
-from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_ppo.config.mapping import MappingFunction
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
-from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices import compilation
 from jaxmarl_ppo.machine.files import write_atomically
@@ -29,122 +42,16 @@ from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.files import POLICIES_FILE
-from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
+from jaxmarl_ppo.runs.log import JsonLinesLogger
 from jaxmarl_ppo.runs.run_folder import load_run
-from jaxmarl_ppo.training import trainer
+from jaxmarl_ppo.training import loop
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.trainer import Trainer
-
-OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
-FAULT_AGENT = 1
-
-
-@struct.dataclass
-class LampParams:
-    fault: int | jax.Array = OK
-    fault_time: int | jax.Array = 17  # the tick that is faulty
-    life: int | jax.Array = 5  # ticks of a life
-
-
-@struct.dataclass
-class LampState:
-    time: jax.Array  # []: ticks since the first reset, so that it counts through all lives
-    goal: jax.Array  # [A] int
-
-
-class Lamps(MultiAgentEnv[LampState, LampParams]):
-    """Each agent is shown which of two switches pays; lives end every few ticks and start anew."""
-
-    name = "lamps"
-    agents = ("ann_0", "bob_0")
-
-    @property
-    def default_params(self):
-        return LampParams()
-
-    def observation_space(self, agent, params):
-        return Box(0.0, 1.0, (2,))
-
-    def action_space(self, agent, params):
-        return Discrete(2)
-
-    def reset_env(self, key, params):
-        state = LampState(jnp.zeros((), jnp.int32), jax.random.bernoulli(key, shape=(2,)) * 1)
-        return self._observe(state, params), state
-
-    def step_env(self, key, state, action, params):
-        at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
-        reward = (action == state.goal).astype(jnp.float32)
-        reward = jnp.where(at_fault & (params.fault == NAN_REWARD), jnp.nan, reward)
-        goal = jax.random.bernoulli(key, shape=(2,)) * 1
-        state = LampState(state.time + 1, goal)
-        ended = jnp.broadcast_to(state.time % params.life == 0, (2,))
-        metrics = {"lit": reward}
-        obs = self._observe(state, params)
-        return obs, state, reward, ended, jnp.zeros(2, bool), {"metrics": metrics}
-
-    def _observe(self, state, params):
-        at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
-        features = jax.nn.one_hot(state.goal, 2)
-        infinite = at_fault & (params.fault == INF_FEATURES)
-        features = jnp.where(infinite[:, None], jnp.inf, features)
-        mask = jnp.broadcast_to(~(at_fault & (params.fault == NO_ACTION))[:, None], (2, 2))
-        everyone = jnp.ones(2, bool)
-        return Observation(features, mask, alive=everyone, agent_mask=everyone)
-
-
-class Rounds(Lamps):
-    """Both lives end the episode, so that somebody else may play the next one."""
-
-    def step_env(self, key, state, action, params):
-        obs, state, reward, ended, *rest = super().step_env(key, state, action, params)
-        obs = obs.replace(alive=obs.alive & ~ended, agent_mask=obs.agent_mask & ~ended)
-        return obs, state, reward, ended, *rest
-
-
-NUM_ENVS, NUM_STEPS = 4, 8
-# As many points as the schedule of the run that diverges, so that both share a compilation.
-STEADY = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 1e-2))
-EXPLODING = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 3e38))
-CONFIG = TrainConfig(
-    total_env_steps=10 * NUM_ENVS * NUM_STEPS,
-    num_envs=NUM_ENVS,
-    num_steps=NUM_STEPS,
-    mapping="per_agent",
-    default_policy=PolicySpec(network=MLP(hidden_sizes=(4,)), normalise_observations=True),
-    default_ppo=PPOConfig(num_epochs=2, num_minibatches=2, learning_rate=STEADY),
-    log_interval=3,
-)
-
-
-def make_trainer(run_dir, params=None, env=None, **changes):
-    env = env or Lamps()
-    config = dataclasses.replace(CONFIG, **changes)
-    # Faults are injected on purpose, which the check at the start would find.
-    return Trainer(
-        env, params or env.default_params, config, run_dir, progress=False, check_env=False
-    )
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     return make_trainer(tmp_path_factory.mktemp("run") / "new").train()
-
-
-def read_entries(run_dir):
-    def refuse(constant):
-        raise AssertionError(f"{constant} is not JSON")
-
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line, parse_constant=refuse) for line in lines]
-
-
-def without_clock(history):
-    return [{k: v for k, v in entry.items() if k not in WALL_CLOCK_FIELDS} for entry in history]
-
-
-def assert_same(x, y):
-    jax.tree.map(np.testing.assert_array_equal, jax.device_get(x), jax.device_get(y))
 
 
 def load(run_dir, **kwargs):
@@ -158,7 +65,7 @@ def test_record_of_a_run(result):
     assert entries == result.history
     assert [entry["iteration"] for entry in entries] == [3, 6, 9, 10]
     names = {path.name.split(".")[0] for path in result.run_dir.iterdir()}
-    assert names == {"config", "metrics", "events", "params", "curve"}
+    assert names - {""} == {"config", "metrics", "events", "params", "curve", "checkpoints"}
     assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((result.run_dir / "config.json").read_text())
     assert record["env"]["name"] == "lamps"
@@ -214,9 +121,9 @@ def test_same_seed_gives_the_same_metrics(result, tmp_path):
 
 def test_slices_change_no_bit(result, tmp_path, monkeypatch):
     # A slice that may last no time has one iteration; the others have 1, 8 and 1.
-    monkeypatch.setattr(trainer, "SLICE_S", 0.0)
+    monkeypatch.setattr(loop, "SLICE_S", 0.0)
     short = make_trainer(tmp_path / "short", log_interval=10).train()
-    monkeypatch.setattr(trainer, "SLICE_S", 1e9)
+    monkeypatch.setattr(loop, "SLICE_S", 1e9)
     long = make_trainer(tmp_path / "long", log_interval=10).train()
     assert without_clock(short.history) == without_clock(long.history)
     assert_same(short.population, result.population)
@@ -260,8 +167,8 @@ def before_fault(tmp_path_factory):
     ],
 )
 def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, field, what, slices):
-    monkeypatch.setattr(trainer, "SLICE_S", slices)
-    monkeypatch.setattr(trainer, "SLICE_GROWTH", 1000)
+    monkeypatch.setattr(loop, "SLICE_S", slices)
+    monkeypatch.setattr(loop, "SLICE_GROWTH", 1000)
     run_dir = tmp_path / "faulty"
     with pytest.raises(EnvironmentFault) as caught:
         make_trainer(run_dir, LampParams(fault=kind), log_interval=10).train()
@@ -448,7 +355,7 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
 
 
 def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, "SLICE_S", 0.0)
+    monkeypatch.setattr(loop, "SLICE_S", 0.0)
     again = make_trainer(tmp_path / "again", **LEAGUE).train()
     assert without_clock(again.history) == without_clock(league.history)
     assert_same(again.population, league.population)
@@ -559,14 +466,14 @@ def test_interruption_saves_what_was_learnt(tmp_path, monkeypatch):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         pytest.skip("Ctrl-C is ignored here")
     made = make_trainer(tmp_path / "run", total_env_steps=10**9, log_interval=5)
-    write = trainer.RunLog.write
+    write = JsonLinesLogger.on_log
 
     def write_and_interrupt(log, entry):
         write(log, entry)
         if entry["iteration"] == 10:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(trainer.RunLog, "write", write_and_interrupt)
+    monkeypatch.setattr(JsonLinesLogger, "on_log", write_and_interrupt)
     before = signal.getsignal(signal.SIGINT)
     result = made.train()
     assert signal.getsignal(signal.SIGINT) is before
@@ -586,7 +493,7 @@ def test_second_interruption_aborts_at_once(tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("still going")
 
-    monkeypatch.setattr(trainer.RunLog, "write", interrupt_twice)
+    monkeypatch.setattr(JsonLinesLogger, "on_log", interrupt_twice)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         made.train()
