@@ -25,6 +25,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
+from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 from jaxmarl_ppo.types import PyTree
 
@@ -168,6 +169,11 @@ def params_from_json(data: Any, default: PyTree) -> PyTree:
 def dump_json(data: Any, *, indent: int | None = None) -> str:
     """Write strict JSON, in which a number that is not finite becomes null."""
     return json.dumps(_finite(data), allow_nan=False, indent=indent)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write strict JSON that people read, into a file that is absent or whole."""
+    write_atomically(path, (dump_json(data, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_ppo.config.as_json import dump_json
+from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.checks import show
-from jaxmarl_ppo.machine.files import sync_folder, write_atomically
+from jaxmarl_ppo.machine.files import sync_folder
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
@@ -114,6 +114,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
     """
     flat, structure = jax.tree_util.tree_flatten_with_path(expected)
     wanted = {_name(path): leaf for path, leaf in flat}
+    # Without a single number in it an array is not written.
+    empty = {k: np.zeros(x.shape, x.dtype) for k, x in wanted.items() if not x.size}
+    arrays = {**empty, **arrays}
     for name in sorted(wanted.keys() | arrays.keys()):
         found = _describe(arrays.get(name))
         words = jax.eval_shape(_words, wanted[name]) if name in wanted else None
@@ -136,8 +139,7 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
-        record = dump_json(snapshot.record, indent=2) + "\n"
-        write_atomically(temporary / CONFIG_FILE, record.encode())
+        write_json(temporary / CONFIG_FILE, snapshot.record)
         save_population(temporary / POLICIES_FILE, snapshot.names, snapshot.population)
         _write_arrays(temporary / STATE_FOLDER, snapshot.arrays)
         manifest = {
@@ -147,8 +149,7 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
             "sha256": _digests(temporary),
         }
         manifest["sha256_of_manifest"] = _digest_of_manifest(manifest)
-        content = dump_json(manifest, indent=2) + "\n"
-        write_atomically(temporary / MANIFEST_FILE, content.encode())
+        write_json(temporary / MANIFEST_FILE, manifest)
         if folder.exists():  # of a run that went back to an older one
             shutil.rmtree(folder)
         temporary.replace(folder)
@@ -259,10 +260,11 @@ def remove_unfinished(run_dir: Path) -> None:
 
 
 def _write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as orbax does, which refuses those without a number."""
     import orbax.checkpoint as ocp
 
     with ocp.PyTreeCheckpointer() as checkpointer:
-        checkpointer.save(folder.absolute(), dict(arrays))
+        checkpointer.save(folder.absolute(), {k: x for k, x in arrays.items() if x.size})
 
 
 def _digests(folder: Path) -> dict[str, str]:

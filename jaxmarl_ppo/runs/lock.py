@@ -29,10 +29,21 @@ def locked(folder: Path) -> Iterator[None]:
         ) from None
     try:
         # For those who find it held. A holder that died leaves its name behind, but no lock.
-        path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         yield
     finally:
         lock.release()
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder in which another process trains.
+
+    Raises:
+        ValueError: one does.
+    """
+    if (folder / LOCK_FILE).exists():
+        with locked(folder):
+            pass
 
 
 def _holder(path: Path) -> str:

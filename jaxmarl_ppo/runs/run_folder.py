@@ -179,15 +179,23 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
             count += 1
             folder = Path("runs") / f"{stem}-{count}"
         return folder
-    folder = Path(run_dir)
+    check_unused(Path(run_dir))
+    return Path(run_dir)
+
+
+def check_unused(folder: Path) -> None:
+    """Refuse a folder in which there is something already.
+
+    Raises:
+        ValueError: there is.
+    """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} is a file; choose another name")
-    # The lock is what a process leaves that takes the folder at this moment, or that died early.
+    # A lock is what a process leaves that died before it had anything to write.
     if folder.is_dir() and any(path.name != LOCK_FILE for path in folder.iterdir()):
         raise ValueError(
             f"run folder {str(folder)!r} exists and is not empty; choose another or remove it"
         )
-    return folder
 
 
 def _recorded_env(record: Mapping[str, Any]) -> MultiAgentEnv:

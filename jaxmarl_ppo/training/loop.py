@@ -263,6 +263,7 @@ class Loop:
         around = self.around
         if not around.saver.saves:
             return
+        self.finish_saving()
         standing = Standing(
             iteration=self.iteration,
             logged_iteration=self.logged_iteration,

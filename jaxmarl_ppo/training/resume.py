@@ -28,6 +28,7 @@ from jaxmarl_ppo.runs.checkpoints import (
     remove_unfinished,
 )
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_lines
 from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
@@ -96,6 +97,7 @@ def find(
     folder = Path(run_dir)
     if not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} does not exist")
+    check_free(folder)
     checkpoint, standing = newest_sound(folder)
     # The checkpoint's own record, which its checksums cover.
     recorded = run_folder.read_run(checkpoint, env=env, network=network, config=config)

@@ -57,8 +57,8 @@ class Saver:
         return self._writing is None and self._due_at is not None and self._clock() >= self._due_at
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Begin to write; what was being written is waited for."""
-        self.finish()
+        """Begin to write, once what was being written is finished."""
+        assert self._writing is None
         self._is_best = snapshot.standing.objective is not None
         self._due_at = self._next_due()
         self._writing = self._thread.submit(write_checkpoint, self._run_dir, snapshot)

@@ -21,7 +21,6 @@ from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import check_arguments, make_learner
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.cores import MIN_ENVS_PER_DEVICE
-from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
@@ -35,7 +34,7 @@ from jaxmarl_ppo.runs.callbacks import (
 )
 from jaxmarl_ppo.runs.curve import plot_curve
 from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOCK_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.lock import locked
+from jaxmarl_ppo.runs.lock import check_free, locked
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.training import resume
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
@@ -319,9 +318,9 @@ class Trainer:
         """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            self._choose_run_dir()  # again, now that nobody else can take it
-            record = as_json.dump_json(self._record(), indent=2) + "\n"
-            write_atomically(folder / CONFIG_FILE, record.encode())
+            if self._resumption is None:
+                run_folder.check_unused(folder)  # again, now that nobody else can take it
+            as_json.write_json(folder / CONFIG_FILE, self._record())
             if self._resumption is not None:
                 resume.clear(folder)
             try:
@@ -330,12 +329,11 @@ class Trainer:
                 _remove_if_unused(folder)
 
     def _choose_run_dir(self) -> Path:
+        if self._run_dir is not None:
+            check_free(Path(self._run_dir))
         if self._resumption is not None:
             return self._resumption.run_dir
-        self._run_dir = run_folder.new_run_dir(
-            self._run_dir, f"{self._name}-seed{self.config.seed}"
-        )
-        return self._run_dir
+        return run_folder.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
 
     def _make_progress(self, folder: Path) -> Progress:
         config = self.config

@@ -16,10 +16,13 @@ from jaxmarl_ppo import (
     LSTM,
     MLP,
     PRESETS,
+    CheckpointConfig,
     Ensemble,
+    EvaluationConfig,
     Linear,
     MappingFunction,
     Matchups,
+    ObjectiveConfig,
     PolicySpec,
     PPOConfig,
     Scripted,
@@ -99,6 +102,14 @@ EVERYTHING = TrainConfig(
     micro_batch_rows=64,
     num_devices=2,
     log_interval=2,
+    max_minutes=1.5,
+    checkpoints=CheckpointConfig(every_minutes=None, every_env_steps=50, keep=3),
+    evaluation=EvaluationConfig(
+        every_env_steps=100, episodes=4, greedy=True, opponents=("random", "minimax")
+    ),
+    objective=ObjectiveConfig(
+        measure="agents/x/return_mean", goal="minimise", stop_at=0.5, patience=2
+    ),
 )
 
 
@@ -142,6 +153,9 @@ def test_every_field_is_written_and_differs_from_its_default():
     for f in dataclasses.fields(PolicySpec):
         if f.name != "trainable":  # which would forbid the field `ppo`
             assert getattr(EVERYTHING.default_policy, f.name) != f.default, f.name
+    for part in ("checkpoints", "evaluation", "objective"):
+        for f in dataclasses.fields(getattr(EVERYTHING, part)):
+            assert getattr(getattr(EVERYTHING, part), f.name) != f.default, f.name
     for f in dataclasses.fields(PPOConfig):
         assert getattr(EVERYTHING.default_ppo, f.name) != getattr(PPOConfig(), f.name), f.name
     assert not EVERYTHING.policies["bl*"].trainable

@@ -113,7 +113,7 @@ def test_a_flipped_bit_anywhere_is_found(run_dir):
         flipped[len(content) // 2] ^= 4
         for damaged in (bytes(flipped), content[:-2], b""):
             path.write_bytes(damaged)
-            with pytest.raises(ValueError, match="differs from its checksum|cannot be read"):
+            with pytest.raises(ValueError, match=r"differs from its checksum|cannot be read"):
                 read_standing(newest)
             with pytest.warns(RuntimeWarning, match=f"going back to {before}, of 20 environment"):
                 assert newest_sound(run_dir, set_aside=False)[0] == before

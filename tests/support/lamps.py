@@ -114,11 +114,11 @@ def make_trainer(run_dir, params=None, env=None, callbacks=(), **changes):
     )
 
 
-def read_entries(run_dir):
+def read_entries(run_dir, name="metrics.jsonl"):
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
 
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    lines = (run_dir / name).read_text().splitlines()
     return [json.loads(line, parse_constant=refuse) for line in lines]
 
 

@@ -33,6 +33,7 @@ from lamps import (
 )
 
 import jaxmarl_envs
+from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.mapping import MappingFunction
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.train import TrainConfig
@@ -41,7 +42,7 @@ from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
-from jaxmarl_ppo.runs.files import POLICIES_FILE
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import JsonLinesLogger
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import loop
@@ -346,7 +347,7 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
     ):
         make(bob_0="main", network=MLP(hidden_sizes=(5,)))
     # The run that it makes does without the one that it came from.
-    made._write_record(tmp_path)
+    write_json(tmp_path / CONFIG_FILE, made._record())
     save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)
     shutil.rmtree(origin)
     assert_same(load(tmp_path).population, population)
@@ -397,7 +398,7 @@ class Plain(nn.Module):
 )
 def test_what_no_file_can_hold_is_handed_in_again(tmp_path, mapping, policies):
     made = make_trainer(tmp_path, mapping=mapping, policies=policies)
-    made._write_record(tmp_path)
+    write_json(tmp_path / CONFIG_FILE, made._record())
     population = made.learner.init_population(jax.random.key(1))
     save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)
     with pytest.raises(ValueError, match=r"from Python: load_run\(run_dir, config=...\)"):
