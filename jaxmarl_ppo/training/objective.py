@@ -73,5 +73,6 @@ class Objective:
         if config.is_reached(value):
             self.stopped_by = f"{config.measure} is {value:g}, as good as was asked for"
         elif config.patience is not None and self.num_worse >= config.patience:
-            self.stopped_by = f"{config.measure} was not better than {self.best:g} {self.num_worse} times in a row"
+            times = f"{self.num_worse} times in a row"
+            self.stopped_by = f"{config.measure} was not better than {self.best:g} {times}"
         return value if is_best else None
