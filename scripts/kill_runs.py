@@ -33,9 +33,9 @@ from jaxmarl_ppo.runs.files import CHECKPOINTS
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
 
 DEVICES = (1, 2)
-NUM_ITERATIONS = 240
-# Iterations from one checkpoint to the next: many, so that kills fall into them.
-EVERY = 8
+NUM_ITERATIONS = 3000  # some twenty seconds of training
+# Minutes from one checkpoint to the next, so few that many kills fall into one.
+EVERY_MINUTES = 0.3 / 60
 NAMES = ("per_agent", "shuttle_lstm", "league", "cnn", "normalised")
 
 
@@ -51,8 +51,8 @@ def run_config(name: str, num_devices: int) -> runs_of.Run:
             config,
             total_env_steps=NUM_ITERATIONS * steps,
             num_devices=num_devices,
-            checkpoints=CheckpointConfig(every_minutes=None, every_env_steps=EVERY * steps),
-            log_interval=5,
+            checkpoints=CheckpointConfig(every_minutes=EVERY_MINUTES),
+            log_interval=50,
         ),
     )
 
@@ -113,7 +113,7 @@ def kill_at_random(
             return None
         time.sleep(0.002)
     if rng.random() < 0.5:
-        time.sleep(rng.uniform(0.0, 0.3))
+        time.sleep(rng.uniform(0.0, 0.4))
     else:
         while not is_saving(folder):
             if process.poll() is not None:
