@@ -12,6 +12,8 @@ class EvaluateOptions:
 
     Attributes:
         run_dir: the run's folder.
+        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
+            None for what was saved at its end.
         episodes: how many; None for as many as the environment needs.
         seed: of the episodes.
         greedy: take each policy's most probable action instead of drawing one.
@@ -22,6 +24,7 @@ class EvaluateOptions:
     """
 
     run_dir: session.RunDir = None
+    checkpoint: str | None = None
     episodes: int | None = None
     seed: int = 0
     greedy: bool = False
@@ -37,7 +40,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         ValueError: options that do not fit together, or a run that cannot be read.
     """
     options = session.parse(EvaluateOptions, args, prog)
-    run_dir = session.existing_run(options.run_dir, prog)
+    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.evaluation import evaluate_run, format_report

@@ -16,6 +16,8 @@ class ExportOptions:
 
     Attributes:
         run_dir: the run's folder.
+        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
+            None for what was saved at its end.
         policy: name of the policy, such as `bob` or `past@3`; None where there is only one, or only
             one that plays `agent`.
         agent: the agent that it is to play; None for all that it can play.
@@ -24,6 +26,7 @@ class ExportOptions:
     """
 
     run_dir: session.RunDir = None
+    checkpoint: str | None = None
     policy: str | None = None
     agent: str | None = None
     out: Path | None = None
@@ -37,7 +40,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
         ValueError: options that do not fit together, or a run that cannot be read.
     """
     options = session.parse(ExportOptions, args, prog)
-    run_dir = session.existing_run(options.run_dir, prog)
+    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
     session.enable_compilation_cache()
     from jaxmarl_ppo.deploy.export import check_new_file
     from jaxmarl_ppo.deploy.policy import Policy

@@ -198,8 +198,16 @@ def _refuse_unknown(unknown: Sequence[str], options: Any, prog: str) -> None:
         raise ValueError(f"unexpected argument {unknown[0]!r}; see {prog} --help")
 
 
-def existing_run(run_dir: Path | None, prog: str) -> Path:
+def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None) -> Path:
     """Refuse a folder that was not named or is not there.
+
+    Args:
+        run_dir: the folder of a run.
+        prog: the command.
+        checkpoint: which of the run's checkpoints is meant, see `choose_checkpoint`.
+
+    Returns:
+        The folder, or that of the checkpoint.
 
     Raises:
         ValueError: there is none.
@@ -208,7 +216,13 @@ def existing_run(run_dir: Path | None, prog: str) -> Path:
         raise ValueError(f"{prog} takes the folder of a run; see {prog} --help")
     if not run_dir.is_dir():
         raise ValueError(f"run folder {str(run_dir)!r} does not exist")
-    return run_dir
+    if checkpoint is None:
+        return run_dir
+    from jaxmarl_ppo.runs.checkpoints import choose_checkpoint
+    from jaxmarl_ppo.runs.run_folder import read_record
+
+    objective = read_record(run_dir)["config"].get("objective", {})
+    return choose_checkpoint(run_dir, checkpoint, objective.get("goal", "maximise"))
 
 
 def use_cpu_cores(num_cores: int | None = None) -> None:

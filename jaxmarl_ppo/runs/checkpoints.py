@@ -175,7 +175,7 @@ def read_standing(folder: Path) -> Standing:
     """Read where a run stood from a checkpoint, all of whose files are checked.
 
     Raises:
-        ValueError: a file is missing, superfluous or damaged.
+        ValueError: a file is missing or damaged.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -186,9 +186,9 @@ def read_standing(folder: Path) -> Standing:
         raise ValueError(f"{path} is no manifest of format {FORMAT}: {show(manifest)}")
     if manifest.pop("sha256_of_manifest", None) != _digest_of_manifest(manifest):
         raise ValueError(f"{path} differs from its checksum")
-    found, wanted = _digests(folder), manifest["sha256"]
-    for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
+    found = _digests(folder)  # with what others may have put beside, such as pictures
+    for name, digest in manifest["sha256"].items():
+        if found.get(name) != digest:
             what = "is missing" if name not in found else "differs from its checksum"
             raise ValueError(f"{folder / name} {what}")
     return Standing(**{field.name: manifest[field.name] for field in fields(Standing)})
@@ -244,6 +244,31 @@ def best_checkpoint(run_dir: Path, goal: str) -> Path | None:
     if not values:
         return None
     return (max if goal == "maximise" else min)(values, key=lambda folder: values[folder])
+
+
+def choose_checkpoint(run_dir: Path, which: str, goal: str) -> Path:
+    """Find a checkpoint by `newest`, `best`, or the number of its iteration.
+
+    Args:
+        run_dir: the folder of the run.
+        which: one of those words.
+        goal: of the run's objective.
+
+    Raises:
+        ValueError: there is no such checkpoint.
+    """
+    there = {str(int(folder.name)): folder for folder in checkpoints_of(run_dir)}
+    if which == "newest":
+        return newest_sound(run_dir, set_aside=False)[0]
+    found = best_checkpoint(run_dir, goal) if which == "best" else there.get(which.lstrip("0"))
+    if found is None:
+        why = "; the run had no objective" if which == "best" else ""
+        raise ValueError(
+            f"{run_dir} has no checkpoint {which!r}{why}; valid: "
+            f"{', '.join(['newest', *sorted(there, key=int)])}"
+        )
+    read_standing(found)
+    return found
 
 
 def prune(run_dir: Path, keep: int, best: Path | None) -> None:

@@ -253,11 +253,11 @@ def test_load_run_refuses_what_does_not_fit(result, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="damaged or not a file of policies"):
             load(tmp_path)
-    of_the_future = whole.replace(b"\xa6format\x01", b"\xa6format\x02")
+    of_the_future = whole.replace(b"\xa6format\x02", b"\xa6format\x03")
     assert of_the_future != whole
     path.write_bytes(of_the_future)
     with pytest.raises(
-        ValueError, match="is of format 2; this version of jaxmarl_ppo reads format 1"
+        ValueError, match=r"is of format 3; this version of jaxmarl_ppo reads the formats 1, 2"
     ):
         load(tmp_path)
     wider = record.replace(b'"hidden_sizes": [\n          4', b'"hidden_sizes": [\n          6')
@@ -429,8 +429,29 @@ def test_saved_file_holds_no_code(result):
     content = serialization.msgpack_restore(
         (result.run_dir / "params" / "policies.msgpack").read_bytes()
     )
-    leaves = jax.tree.leaves(content)
-    assert all(isinstance(leaf, np.ndarray | int | str) for leaf in leaves)
+    leaves = jax.tree.leaves([content, serialization.msgpack_restore(content["players"])])
+    assert all(isinstance(leaf, np.ndarray | int | str | bytes) for leaf in leaves)
+
+
+def test_a_flipped_bit_among_the_parameters_is_found(result, tmp_path):
+    shutil.copytree(result.run_dir, tmp_path / "run")
+    path = tmp_path / "run" / POLICIES_FILE
+    content = bytearray(path.read_bytes())
+    for place in range(20, len(content), len(content) // 40):
+        flipped = content.copy()
+        flipped[place] ^= 2
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"damaged or not a file of policies|is of format"):
+            load(tmp_path / "run")
+
+
+def test_policies_of_the_first_format_are_read(result, tmp_path):
+    shutil.copytree(result.run_dir, tmp_path / "run")
+    path = tmp_path / "run" / POLICIES_FILE
+    content = serialization.msgpack_restore(path.read_bytes())
+    players = serialization.msgpack_restore(content["players"])
+    path.write_bytes(serialization.msgpack_serialize({"format": 1, **players}))
+    assert_same(load(tmp_path / "run").population, result.population)
 
 
 def test_run_folder_in_use_is_refused_before_anything_else(tmp_path):

@@ -55,3 +55,8 @@ def test_python_blocks_run(tmp_path, monkeypatch):
     assert (namespace["result"].run_dir / "curve.png").is_file()
     assert namespace["metrics"].sums.ticks.shape == (3,)
     assert jaxmarl_envs.make("whisper")[0].agents == ("speaker", "listener")
+
+
+def test_callbacks_are_told_as_the_document_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_blocks(ROOT / "docs" / "runs.md")["result"].env_steps == 4096
