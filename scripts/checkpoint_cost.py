@@ -28,7 +28,7 @@ SECONDS = 12.0  # of each run, compilation excluded, about
 
 
 def rate(config: TrainConfig, workload: Workload, folder: Path) -> tuple[float, int]:
-    """Train once; return environment steps per second and the number of checkpoints but the last."""
+    """Train once; return environment steps per second and how many checkpoints fell into it."""
     env, params = jaxmarl_envs.make(workload.env)
     result = Trainer(env, params, config, folder, progress=False).train()
     # From the first entry on, where everything is warm.

@@ -167,7 +167,7 @@ def compare(name: str, num_devices: int, kills: int, seed: int) -> dict[str, Any
 
 def main() -> int:
     """Compare all runs and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=20, help="of every run")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--runs", nargs="+", default=NAMES, choices=NAMES)
