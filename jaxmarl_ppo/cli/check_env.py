@@ -88,12 +88,10 @@ def format_report(env: MultiAgentEnv, params: Any, report: EnvReport, num_envs: 
         f"ended",
         CHECKED,
     ]
-    unseen = [f"{agent} never acted" for agent, count in report.num_decisions.items() if not count]
-    unseen += [
-        f"no life of {agent} ended" for agent, count in report.num_lives.items() if not count
-    ]
+    unseen = [f"{agent} acting" for agent in env.agents if not report.num_decisions[agent]]
+    unseen += [f"an end of {agent}'s life" for agent in env.agents if not report.num_lives[agent]]
     if unseen:
-        lines.append(f"not seen: {', '.join(unseen)}; more of it by --num-steps or --num-envs")
+        lines.append(f"not seen: {', '.join(unseen)}; play more by --num-steps or --num-envs")
     return "\n".join(lines)
 
 

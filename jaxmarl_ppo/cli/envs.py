@@ -32,6 +32,9 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
         "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
         "jaxmarl, pgx or pettingzoo (Python, slow), such as `pgx --env-kwargs env_id=connect_four`"
     )
+    if jaxmarl_envs.installed_names():
+        print(f"of installed packages: {', '.join(jaxmarl_envs.installed_names())}")
+    print("of your own: package.module:Class or path/to/file.py:Class; new-env NAME writes one")
     return 0
 
 

@@ -116,4 +116,5 @@ def class_name(name: str) -> str:
 def _fill_in(template: str, name: str) -> str:
     files = importlib.resources.files("jaxmarl_ppo.cli") / "new_env_templates"
     text = (files / template).read_text(encoding="utf-8")
-    return text.replace(MODULE, name).replace(CLASS, class_name(name))
+    names = {MODULE: name, CLASS: class_name(name)}
+    return re.sub("|".join(names), lambda found: names[found[0]], text)
