@@ -153,16 +153,18 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
     return folder
 
 
-def _recorded_env(record: Mapping[str, Any], again: str | None) -> tuple[MultiAgentEnv, PyTree]:
+def _recorded_env(record: Mapping[str, Any], again: object) -> tuple[MultiAgentEnv, PyTree]:
     """Make the environment that a record tells of, and its default parameters.
 
     Args:
         record: of the environment.
-        again: the name of the user's code that may be imported.
+        again: the name of the user's code that may be imported, or None.
 
     Raises:
         ValueError: it cannot be made, or not without the user's word.
     """
+    if not isinstance(again, str | None):
+        raise ValueError(f"env must be an environment or the name of one, got {again!r}")
     made = record["make"]
     if made is None or not (is_own(made["name"]) or made["name"] in jaxmarl_envs.all_names()):
         raise ValueError(

@@ -1,6 +1,8 @@
 """An environment of one's own on the command line: written, checked, trained, evaluated."""
 
+import contextlib
 import importlib
+import io
 import json
 import shutil
 import sys
@@ -66,9 +68,11 @@ def run_dir(folder):
     """A run of it, by the command line."""
     target = folder / "run"
     args = ["train", f"{folder}/heap.py:Heap", "--env-kwargs", "max_take=2", *TINY]
-    with pytest.raises(SystemExit) as caught:
+    with contextlib.redirect_stdout(io.StringIO()) as output, pytest.raises(SystemExit) as caught:
         cli.main([*args, "--run-dir", str(target)])
     assert caught.value.code == 0
+    last = output.getvalue().splitlines()[-1]
+    assert last == f"next: jaxmarl-ppo evaluate {target} --env {folder}/heap.py:Heap"
     return target
 
 
@@ -123,7 +127,7 @@ def test_no_file_is_overwritten(tmp_path, existing):
         ("new-env heap --dir nowhere", "folder 'nowhere' does not exist"),
         ("check-env", "check-env takes an environment's name"),
         ("check-env cripto", "did you mean 'crypto'?"),
-        ("check-env crypto --num-envs 0", "num_envs=0: both must be at least 1"),
+        ("check-env crypto --num-envs 0", "num_envs=0, num_steps=None: both must be at least 1"),
         ("check-env nowhere.py:Game", "/nowhere.py' does not exist"),
         ("train nowhere.py:Game", "/nowhere.py' does not exist"),
         ("train nowhere:Game", "there is no module 'nowhere'"),
@@ -205,8 +209,7 @@ def test_an_error_under_compilation_has_its_line(capsys, folder, monkeypatch):
     assert f"({folder}/broken.py, line 11: return state.no_such_field)" in errors
     assert not target.exists()
     monkeypatch.setenv("JAXMARL_PPO_TRACEBACK", "1")
-    monkeypatch.setattr(trainer, "compile_run", lambda *_: {}["ours"])
-    with pytest.raises(KeyError, match="ours"):
+    with pytest.raises(AttributeError, match="no_such_field"):
         cli.main(args)
 
 
@@ -283,6 +286,11 @@ def test_a_file_that_is_gone_is_named(altered, tmp_path):
 def test_naming_a_registered_environment_again_has_no_effect(altered):
     with pytest.raises(ValueError, match=r"env='relay' has no effect: .* registered, as 'relay'"):
         evaluate_run(altered("relay"), env="relay")
+
+
+def test_what_is_no_environment_is_refused(run_dir):
+    with pytest.raises(ValueError, match="env must be an environment or the name of one, got <cl"):
+        load_run(run_dir, env=type("Heap", (), {}))
 
 
 def test_no_code_is_run_for_what_a_wrapper_wraps(altered, tmp_path):
