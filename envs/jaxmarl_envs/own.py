@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.user_code import telling_of
@@ -131,7 +131,7 @@ def import_factory(name: str) -> EnvFactory:
             f"environment {name!r}: {attribute!r} is a {type(found).__name__}, expected a "
             "MultiAgentEnv's class, or a function that makes an environment"
         )
-    return found
+    return cast(EnvFactory, found)
 
 
 def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
@@ -149,15 +149,15 @@ def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[Multi
     call = f"environment {name!r}, {getattr(factory, '__name__', 'the call')}({given})"
     with telling_of(call):
         made = factory(**kwargs)
-    env = made[0] if isinstance(made, tuple) and len(made) == 2 else made
+    env, *rest = made if isinstance(made, tuple) and len(made) == 2 else (made,)
     if not isinstance(env, MultiAgentEnv):
         raise ValueError(
             f"{call} returns a {type(made).__name__}, expected a MultiAgentEnv or (env, params)"
         )
     # An environment may be a frozen dataclass.
     object.__setattr__(env, "made_as", (name, kwargs) if _is_json(kwargs) else None)
-    if env is not made:
-        return env, made[1]
+    if rest:
+        return env, rest[0]
     with telling_of(f"environment {name!r}, default_params"):
         return env, env.default_params
 

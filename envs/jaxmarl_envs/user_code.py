@@ -9,10 +9,8 @@ from types import FrameType, TracebackType
 from jaxmarl_envs.core import MultiAgentEnv
 
 # Packages whose lines say nothing of what is wrong with an environment.
-_LIBRARIES = {
-    "jax", "jaxlib", "flax", "numpy", "chex", "optax", "distrax", "jaxmarl_envs", "jaxmarl_ppo",
-    *sys.stdlib_module_names,
-}  # fmt: skip
+_LIBRARIES = {"jax", "jaxlib", "flax", "numpy", "chex", "optax", "distrax"}
+_LIBRARIES |= {__name__.partition(".")[0], *sys.stdlib_module_names}
 
 
 class UserCodeError(ValueError):
