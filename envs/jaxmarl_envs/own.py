@@ -170,23 +170,39 @@ def _import_file(path: Path) -> ModuleType:
     """Import a file once, and let it import what lies beside it."""
     if not path.is_file():
         raise ValueError(f"environment file {str(path)!r} does not exist")
-    # Two files of one name are two modules.
-    module_name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if module_name in sys.modules:
-        return sys.modules[module_name]
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"environment file {str(path)!r} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
     if str(path.parent) not in sys.path:
         # Last, so that it hides nothing that is installed.
         sys.path.append(str(path.parent))
-    sys.modules[module_name] = module  # dataclasses look themselves up there
+    with telling_of(f"importing {path}"):
+        if _is_found_by_name(path):
+            return importlib.import_module(path.stem)
+        return _import_under_another_name(path)
+
+
+def _is_found_by_name(path: Path) -> bool:
+    """Tell whether importing a file's name, as other modules and processes do, finds that file."""
+    if path.stem in sys.modules:
+        found = getattr(sys.modules[path.stem], "__file__", None)
+    else:
+        importlib.invalidate_caches()  # it may have been written just now
+        spec = None if "." in path.stem else importlib.util.find_spec(path.stem)
+        found = None if spec is None else spec.origin
+    return found is not None and Path(found).resolve() == path
+
+
+def _import_under_another_name(path: Path) -> ModuleType:
+    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # for every file that ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up there
     try:
-        with telling_of(f"importing {path}"):
-            spec.loader.exec_module(module)
-    except ValueError:
-        del sys.modules[module_name]
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
         raise
     return module
 

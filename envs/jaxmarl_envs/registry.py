@@ -107,7 +107,7 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
             f"{own.HOW_TO_NAME}"
         )
     if name in _installed():
-        return _make_own(name, own.import_factory(_only_place(name)), kwargs)
+        return _make_own(name, _import_installed(name), kwargs)
     factory = _ENTRY_POINTS.get(name) or _COMPOSED[name]
     if isinstance(factory, str):
         module, attribute = factory.split(":")
@@ -127,16 +127,17 @@ def _make_own(
     return own.build(name, factory, kwargs)
 
 
-def _only_place(name: str) -> str:
-    """Find where the one environment of a name lies that an installed package registers.
+def _import_installed(name: str) -> own.EnvFactory:
+    """Import the one environment of a name that an installed package registers.
 
     Raises:
-        ValueError: there are several.
+        ValueError: there are several, or it cannot be imported.
     """
+    entries = _installed()[name]
     places = [
         f"{entry.module}:{entry.attr} of the installed package "
         f"{entry.dist.name if entry.dist else 'unknown'!r}"
-        for entry in _installed()[name]
+        for entry in entries
     ]
     if name in _ENTRY_POINTS or name in _COMPOSED:
         places.insert(0, "the one of jaxmarl_envs")
@@ -146,8 +147,10 @@ def _only_place(name: str) -> str:
             "not register a name that is taken: name the environment as package.module:Class, or "
             "uninstall the package"
         )
-    (entry,) = _installed()[name]
-    return f"{entry.module}:{entry.attr}"
+    try:
+        return own.import_factory(f"{entries[0].module}:{entries[0].attr}")
+    except ValueError as error:
+        raise ValueError(f"environment {name!r}, {places[0]}: {error}") from error
 
 
 def _check_keywords(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> None:

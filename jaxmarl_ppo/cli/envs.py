@@ -63,8 +63,9 @@ def env_table() -> Table:
 
 
 def describe_envs() -> list[EnvDescription]:
-    """Describe every registered environment."""
-    return [_describe_env(name) for name in jaxmarl_envs.names()]
+    """Describe every registered environment whose name no installed package claims as well."""
+    claimed = jaxmarl_envs.installed_names()
+    return [_describe_env(name) for name in jaxmarl_envs.names() if name not in claimed]
 
 
 def _describe_env(name: str) -> EnvDescription:

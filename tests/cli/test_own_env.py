@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from jaxmarl_envs import make
+from jaxmarl_envs import make, registry
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli import new_env
 from jaxmarl_ppo.evaluation import evaluate_run
@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
     new_env.write_env("heap", folder)
     (folder / "broken.py").write_text(BROKEN)
     yield folder
-    for name in ("heap", "test_heap"):
+    for name in ("heap", "test_heap", "broken"):
         sys.modules.pop(name, None)
 
 
@@ -300,6 +300,18 @@ def test_no_code_is_run_for_what_a_wrapper_wraps(altered, tmp_path):
     with pytest.raises(ValueError, match=r"the run's environment is '.*evil.py:Heap', and no code"):
         load_run(run_dir)
     assert not (tmp_path / "executed").exists()
+
+
+# ---- Installed packages --------------------------------------------------------------------------
+
+
+def test_the_list_bears_packages_that_claim_a_name_of_ours(capsys, monkeypatch):
+    monkeypatch.setattr(registry, "_installed", lambda: {"basic": [], "harvest": []})
+    status, output, _ = run(capsys, "envs")
+    assert status == 0
+    assert "of installed packages: basic, harvest" in output
+    assert not [line for line in output.splitlines() if line.split()[:1] == ["basic"]]
+    assert "of your own: package.module:Class or path/to/file.py:Class" in output
 
 
 # ---- bench ---------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Environments named by file or module, or registered by installed packages, and their errors."""
 
+import importlib
 import importlib.metadata
 import json
 import sys
@@ -122,6 +123,11 @@ def test_a_file_imports_what_lies_beside_it_after_all_that_is_installed(tmp_path
     path.write_text("import json\nfrom own_helper import Mine")
     assert make(f"{path}:Mine")[0].name == "relay"
     assert sys.path[-1] == str(tmp_path)
+
+
+def test_a_file_is_the_module_that_others_import(path):
+    env, _ = make("own_games.py:Mine")
+    assert type(env) is importlib.import_module("own_games").Mine
 
 
 def test_two_files_of_one_name_are_two_modules(tmp_path):
@@ -302,5 +308,9 @@ def test_two_packages_that_take_one_name_are_refused(install):
 
 def test_an_installed_package_that_is_broken_is_named(install):
     install(("harvest", "no_such_package:Harvest"))
-    with pytest.raises(ValueError, match="there is no module 'no_such_package'"):
+    with pytest.raises(
+        ValueError,
+        match="environment 'harvest', no_such_package:Harvest of the installed package "
+        "'acme-envs': there is no module 'no_such_package'",
+    ):
         make("harvest")
