@@ -97,9 +97,9 @@ def test_a_new_environment_is_written_with_what_comes_next(capsys, tmp_path, mon
 
 
 def test_a_name_like_the_templates_own(tmp_path):
-    path, test_path = new_env.write_env("MyEnv", tmp_path)
-    assert "class MyEnv(" in path.read_text()
-    assert "from MyEnv import MyEnv, " in test_path.read_text()
+    path, test_path = new_env.write_env("notMyEnv", tmp_path)
+    assert "class NotMyEnv(" in path.read_text()
+    assert "from notMyEnv import NotMyEnv, " in test_path.read_text()
 
 
 @pytest.mark.parametrize("existing", ["heap.py", "test_heap.py"])
@@ -142,6 +142,17 @@ def test_a_users_error_is_one_line(capsys, tmp_path, monkeypatch, args, message)
     assert errors.startswith("error: ")
     assert message in errors
     assert not list(tmp_path.iterdir())
+
+
+def test_modules_of_the_present_folder_are_found(capsys, tmp_path, monkeypatch):
+    new_env.write_env("lonely", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for command in (["check-env"], ["train"], ["bench", "--env"]):
+        monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
+        monkeypatch.delitem(sys.modules, "lonely", raising=False)
+        status, _, errors = run(capsys, *command, "lonely:Missing")
+        assert status == 2
+        assert "lonely has no 'Missing'; environments in it: Lonely" in errors
 
 
 def test_the_test_that_is_written_passes(folder, monkeypatch):
