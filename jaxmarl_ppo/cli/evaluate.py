@@ -20,6 +20,8 @@ class EvaluateOptions:
         cross_play: also play all policies, snapshots, random play and the environment's scripted
             policies against each other; draws the matrix into the run's folder.
         row_agents: with `--cross-play`, the agents of one side; None for the first agent.
+        env: where the run's environment is code of your own, its name once more, as it was trained:
+            `package.module:Class` or `path/to/file.py:Class`.
         json: print one JSON object instead of a table.
     """
 
@@ -30,6 +32,7 @@ class EvaluateOptions:
     greedy: bool = False
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
+    env: str | None = None
     json: bool = False
 
 
@@ -41,6 +44,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     """
     options = session.parse(EvaluateOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
+    session.find_modules_here(options.env)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.evaluation import evaluate_run, format_report
@@ -52,6 +56,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         greedy=options.greedy,
         matrix=options.cross_play,
         row_agents=options.row_agents,
+        env=options.env,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json

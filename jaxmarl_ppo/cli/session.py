@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -223,6 +224,13 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
 
     objective = read_record(run_dir)["config"].get("objective", {})
     return choose_checkpoint(run_dir, checkpoint, objective.get("goal", "maximise"))
+
+
+def find_modules_here(env: str | None) -> None:
+    """Let an environment named `package.module:Class` lie in the present folder."""
+    here = os.getcwd()
+    if env is not None and ":" in env and here not in sys.path:
+        sys.path.append(here)  # last, so that it hides nothing that is installed
 
 
 def use_cpu_cores(num_cores: int | None = None) -> None:

@@ -1,6 +1,7 @@
 """`jaxmarl-ppo train`, with the defaults of the environment's preset."""
 
 import dataclasses
+import shlex
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import tyro
 from tyro.conf import Positional
 
 import jaxmarl_envs
+from jaxmarl_envs.own import is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
@@ -84,7 +86,8 @@ class TrainOptions:
     them. `--network` chooses the network options that apply.
 
     Attributes:
-        env: name of the environment; `jaxmarl-ppo envs` lists them.
+        env: name of the environment, `jaxmarl-ppo envs` lists them; or one of your own:
+            `package.module:Class` or `path/to/file.py:Class`, a class or a function that makes it.
         preset: a variant of the environment's preset to take the defaults from, such as `league`,
             or `rllib` for the defaults of RLlib's PPO.
         seed: of everything random.
@@ -246,6 +249,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     config = options.to_config()
     env_kwargs = options.to_env_kwargs()
     session.use_cpu_cores(config.num_devices)
+    session.find_modules_here(options.env)
     env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
     session.enable_compilation_cache()
     from jaxmarl_ppo.training.trainer import Trainer
@@ -278,9 +282,10 @@ def tell_end(result: "TrainResult", config: TrainConfig) -> int:
         seconds = result.history[-1]["wall_s"]
         print(f"trained {result.env_steps:,} environment steps in {seconds:.1f} s")
     print(f"saved in {result.run_dir}")
+    again = f" --env {shlex.quote(env)}" if is_own(env) else ""
     if result.interrupted and config.checkpoints.keep:
-        print(f"go on: jaxmarl-ppo resume {result.run_dir}")
-    print(f"next: jaxmarl-ppo evaluate {result.run_dir}")
+        print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
+    print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
     ended_by = getattr(signal, result.stopped_by or "", None)
     return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
 
@@ -297,7 +302,7 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
     if options.env is None:
         if not helps:
             raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
-    elif options.env not in jaxmarl_envs.all_names():
+    elif not (is_own(options.env) or options.env in jaxmarl_envs.all_names()):
         jaxmarl_envs.make(options.env)  # tells the closest name
     else:
         default = _default_options(options.env, options.preset, None)

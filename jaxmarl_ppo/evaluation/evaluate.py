@@ -39,8 +39,11 @@ def evaluate_run(
     greedy: bool = False,
     matrix: bool = False,
     row_agents: Sequence[str] | None = None,
+    env: MultiAgentEnv | str | None = None,
 ) -> Report:
     """Evaluate the newest policies of a run; see `evaluate_policies`.
+
+    `env` is needed where `load_run` needs it.
 
     With `matrix`, the report's `cross_play` is what `cross_play.cross_play` says with these
     `row_agents`, and the run's folder gets a picture of it.
@@ -52,7 +55,7 @@ def evaluate_run(
         check_num_episodes(episodes)
     if row_agents is not None and not matrix:
         raise ValueError(f"row_agents={row_agents} has no effect without cross-play")
-    run = load_run(run_dir)
+    run = load_run(run_dir, env=env)
     report = evaluate_policies(run.learner, run.population, episodes, seed, greedy)
     if matrix:
         report["cross_play"] = cross_play(

@@ -1,6 +1,7 @@
 """What a run leaves in its folder, and how to get it back. Nothing read here executes."""
 
 import platform
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.own import NotPermitted, importing_only, is_own, missing_file
 from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
@@ -50,17 +52,23 @@ class LoadedRun:
 def load_run(
     run_dir: str | Path,
     *,
-    env: MultiAgentEnv | None = None,
+    env: MultiAgentEnv | str | None = None,
     env_params: PyTree | None = None,
     network: nn.Module | None = None,
     config: TrainConfig | None = None,
 ) -> LoadedRun:
     """Rebuild environment, learner and trained policies of a run.
 
+    Registered environments are made again as the record says. One that was named by a file or a
+    module is the user's code, and a file that is read does not get to say which code runs: such a
+    run is refused, until the caller names the same code again.
+
     Args:
         run_dir: its folder, or that of one of its checkpoints. Of a run that is not at its end the
             newest checkpoint is taken.
-        env: needed where `jaxmarl_envs.make` did not build the environment; else it does so again.
+        env: needed where `jaxmarl_envs.make` did not build the environment. Where it was made as
+            `package.module:Class` or `path/to/file.py:Class`, either an environment, or that name
+            once more, which is then made with the recorded arguments.
         env_params: instead of the recorded parameters.
         network: needed where `default_policy.network` was a module of the user's own.
         config: the run's whole configuration, needed where other parts of it cannot be rebuilt from
@@ -83,7 +91,7 @@ def load_run(
 def read_run(
     run_dir: str | Path,
     *,
-    env: MultiAgentEnv | None = None,
+    env: MultiAgentEnv | str | None = None,
     env_params: PyTree | None = None,
     network: nn.Module | None = None,
     config: TrainConfig | None = None,
@@ -101,10 +109,13 @@ def read_run(
         config = as_json.config_from_dict(recorded, network)
     elif network is not None:
         raise ValueError("network has no effect beside config; drop one of them")
-    env = _recorded_env(record["env"]) if env is None else env
+    if isinstance(env, MultiAgentEnv):
+        known_params = env.default_params if env_params is None else None
+    else:
+        env, known_params = _recorded_env(record["env"], env)
     _check_same_agents(env, record["env"])
     if env_params is None:
-        env_params = as_json.params_from_json(record["env"]["params"], env.default_params)
+        env_params = as_json.params_from_json(record["env"]["params"], known_params)
     return RecordedRun(env, env_params, config)
 
 
@@ -198,14 +209,54 @@ def check_unused(folder: Path) -> None:
         )
 
 
-def _recorded_env(record: Mapping[str, Any]) -> MultiAgentEnv:
+def _recorded_env(record: Mapping[str, Any], again: object) -> tuple[MultiAgentEnv, PyTree]:
+    """Make the environment that a record tells of, and its default parameters.
+
+    Args:
+        record: of the environment.
+        again: the name of the user's code that may be imported, or None.
+
+    Raises:
+        ValueError: it cannot be made, or not without the user's word.
+    """
+    if not isinstance(again, str | None):
+        raise ValueError(f"env must be an environment or the name of one, got {again!r}")
     made = record["make"]
-    if made is None or made["name"] not in jaxmarl_envs.all_names():
+    if made is None or not (is_own(made["name"]) or made["name"] in jaxmarl_envs.all_names()):
         raise ValueError(
             f"environment {record['name']!r} was not built by `make`, or is not registered here; "
             "pass it from Python: load_run(run_dir, env=MyEnv(...))"
         )
-    return jaxmarl_envs.make(made["name"], **made["kwargs"])[0]
+    gone = missing_file(made["name"])
+    if gone is not None:
+        raise ValueError(
+            f"the run's environment is {made['name']!r}, but file {str(gone)!r} is gone; if it "
+            "lies elsewhere now, pass it from Python: load_run(run_dir, env=MyEnv(...))"
+        )
+    try:
+        with importing_only(again) as imported:
+            env, params = jaxmarl_envs.make(made["name"], **made["kwargs"])
+    except NotPermitted as error:
+        raise ValueError(_refusal(error.name, again)) from None
+    if again is not None and not imported:
+        raise ValueError(
+            f"env={again!r} has no effect: the run's environment is registered, as "
+            f"{made['name']!r}; drop it"
+        )
+    return env, params
+
+
+def _refusal(name: str, again: str | None) -> str:
+    """Say why the code that a record names is not imported, and what to do."""
+    if again is not None:
+        return (
+            f"env={again!r} is not the run's environment, which is {name!r}; another one with the "
+            "same agents can be passed from Python: load_run(run_dir, env=MyEnv(...))"
+        )
+    return (
+        f"the run's environment is {name!r}, and no code is run because a file names it; if you "
+        f"trust it, name it again: --env {shlex.quote(name)}, or from Python env={name!r}"
+    )
 
 
 def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:

@@ -21,6 +21,9 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "cli/test_cli.py": {
         "test_interrupted_run_is_whole_and_says_where_it_is": ALL,
     },
+    "cli/test_own_env.py": {
+        "test_an_environment_of_ones_own_is_measured": ALL,
+    },
     "config/test_config.py": {
         "test_preset_fits_its_environment": ("gymnax",),
     },

@@ -478,10 +478,10 @@ def test_environment_is_built_again_as_it_was_made(tmp_path):
 
     env, params = jaxmarl_envs.make("tic_tac_toe", illegal="random")
     record = run_folder.run_record(env, params, TrainConfig())
-    assert run_folder._recorded_env(record["env"]).illegal == "random"
+    assert run_folder._recorded_env(record["env"], None)[0].illegal == "random"
     record = run_folder.run_record(type(env)(illegal="random"), params, TrainConfig())
     with pytest.raises(ValueError, match="'tic_tac_toe' was not built by `make`"):
-        run_folder._recorded_env(record["env"])
+        run_folder._recorded_env(record["env"], None)
 
 
 def test_interruption_saves_what_was_learnt(tmp_path, monkeypatch):
