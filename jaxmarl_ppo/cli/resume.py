@@ -12,6 +12,7 @@ class ResumeOptions:
 
     Attributes:
         run_dir: the run's folder, in which it also goes on.
+        env: of one's own, as it was named for `train`; None for a registered environment.
         total_env_steps: another length of the whole run, such as 5e6; None for its own. Schedules
             over the whole run are stretched to it.
         num_devices: another number of devices, which is another random draw from here on; None for
@@ -24,6 +25,7 @@ class ResumeOptions:
     """
 
     run_dir: session.RunDir = None
+    env: str | None = None
     total_env_steps: int | None = None
     num_devices: int | None = None
     num_envs: int | None = None
@@ -42,6 +44,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     options = session.parse(ResumeOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog)
     session.use_cpu_cores(options.num_devices)
+    session.find_modules_here(options.env)
     session.enable_compilation_cache()
     from jaxmarl_ppo.cli.train import tell_end
     from jaxmarl_ppo.training.resume import check_num_envs
@@ -51,6 +54,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         check_num_envs(run_dir, options.num_envs)
     trainer = Trainer.resume(
         run_dir,
+        env=options.env,
         total_env_steps=options.total_env_steps,
         num_devices=options.num_devices,
         max_minutes=options.max_minutes,
@@ -58,4 +62,4 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    return tell_end(trainer.train(), trainer.config)
+    return tell_end(trainer.train(), trainer.config, options.env or trainer.env.name)

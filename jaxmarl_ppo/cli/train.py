@@ -263,14 +263,20 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    return tell_end(trainer.train(), config)
+    return tell_end(trainer.train(), config, str(options.env))
 
 
-def tell_end(result: "TrainResult", config: TrainConfig) -> int:
-    """Say what a run came to and what can be done next; return the exit status.
+def tell_end(result: "TrainResult", config: TrainConfig, env: str) -> int:
+    """Say what a run came to and what can be done next.
 
-    It is 0 where the run came to its end or to one that it was asked for, and 128 and the number
-    of the signal, as a shell reports it, where a signal ended it.
+    Args:
+        result: what it came to.
+        config: its configuration.
+        env: what its environment is made by.
+
+    Returns:
+        The exit status: 0 where the run came to its end or to one that it was asked for, and 128
+        and the number of the signal, as a shell reports it, where a signal ended it.
     """
     total = config.num_iterations * config.num_envs * config.num_steps
     if result.interrupted:

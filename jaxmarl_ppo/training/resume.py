@@ -77,7 +77,7 @@ class Found:
 def find(
     run_dir: str | Path,
     changes: Mapping[str, Any],
-    env: MultiAgentEnv | None,
+    env: MultiAgentEnv | str | None,
     network: nn.Module | None,
     config: TrainConfig | None,
 ) -> Found:
@@ -178,7 +178,8 @@ def check_num_envs(run_dir: Path, num_envs: int) -> None:
     Raises:
         ValueError: it is another one, or there is no run.
     """
-    was = run_folder.read_run(newest_sound(run_dir, set_aside=False)[0]).config.num_envs
+    record = run_folder.read_record(newest_sound(run_dir, set_aside=False)[0])
+    was = record["config"]["num_envs"]
     if num_envs != was:
         raise ValueError(
             f"a run goes on with the num_envs={was} it has, got {num_envs}; to begin another run "

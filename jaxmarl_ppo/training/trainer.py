@@ -123,7 +123,7 @@ class Trainer:
         total_env_steps: int | None = None,
         num_devices: int | None = None,
         max_minutes: float | None = None,
-        env: MultiAgentEnv | None = None,
+        env: MultiAgentEnv | str | None = None,
         network: nn.Module | None = None,
         config: TrainConfig | None = None,
         **kwargs: Any,
@@ -142,7 +142,7 @@ class Trainer:
                 was so long from its beginning.
             num_devices: another number of devices, which is another random draw from here on.
             max_minutes: another limit of time, of this stretch alone.
-            env: needed where `jaxmarl_envs.make` did not build the environment.
+            env: as in `load_run`, for an environment of one's own.
             network: needed where `default_policy.network` was a module of the user's own.
             config: needed where other parts of it cannot be rebuilt from a file. It may differ in
                 what is not learnt from: length, devices, log, checkpoints, evaluation, objective
