@@ -16,7 +16,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, which the system releases if the process dies.
 
     Raises:
-        ValueError: another process holds it.
+        ValueError: another process holds it, or the file cannot be a lock.
     """
     path = folder / LOCK_FILE
     lock = FileLock(path)
@@ -27,6 +27,8 @@ def locked(folder: Path) -> Iterator[None]:
             f"run folder {str(folder)!r} is in use by {_holder(path)}; wait for its end or choose "
             "another folder"
         ) from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be locked: {error.strerror}") from error
     try:
         # For those who find it held. A holder that died leaves its name behind, but no lock.
         path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
