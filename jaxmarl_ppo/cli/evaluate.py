@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from jaxmarl_ppo.cli import session
 
@@ -18,6 +19,7 @@ class EvaluateOptions:
         cross_play: also play all policies, snapshots, random play and the environment's scripted
             policies against each other; draws the matrix into the run's folder.
         row_agents: with `--cross-play`, the agents of one side; None for the first agent.
+        record: a new `.npz` file for the episodes, tick by tick: what agents saw, did and earned.
         json: print one JSON object instead of a table.
     """
 
@@ -27,6 +29,7 @@ class EvaluateOptions:
     greedy: bool = False
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
+    record: Path | None = None
     json: bool = False
 
 
@@ -49,6 +52,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         greedy=options.greedy,
         matrix=options.cross_play,
         row_agents=options.row_agents,
+        record=options.record,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
@@ -56,4 +60,6 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         print(dump_json(report))
     else:
         session.show(format_report(report))
+        if options.record is not None:
+            print(f"recorded in {options.record}")
     return 0
