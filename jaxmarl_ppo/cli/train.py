@@ -92,6 +92,8 @@ class TrainOptions:
         log_interval: iterations per entry of the log; None for about a hundred entries.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's.
+        log: `wandb` or `mlflow`, besides TensorBoard; may be given more than once. Their own
+            variables say where to, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`.
         progress: show progress.
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; on virtual machines a quarter more speed.
@@ -127,6 +129,7 @@ class TrainOptions:
     log_interval: int | None
     run_dir: Path | None = None
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    log: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
@@ -199,6 +202,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     session.use_cpu_cores(config.num_devices)
     env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
     session.enable_compilation_cache()
+    from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
 
     trainer = Trainer(
@@ -206,6 +210,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         env_params,
         config,
         options.run_dir,
+        callbacks=make_loggers([name for names in options.log for name in names]),
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,

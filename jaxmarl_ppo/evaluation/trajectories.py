@@ -118,7 +118,7 @@ def check_new_record(path: Any) -> Path:
         raise ValueError(f"record must be the path of a new .npz file, got {str(path)!r}")
     if not path.parent.is_dir():
         raise ValueError(
-            f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
+            f"folder {str(path.parent)!r} does not exist, so {path.name} cannot lie in it"
         )
     if path.exists():
         raise ValueError(f"{str(path)!r} exists; choose another name or remove it")
@@ -150,7 +150,7 @@ def load_trajectories(path: str | Path) -> Trajectories:
     if not path.is_file():
         raise ValueError(f"{str(path)!r} does not exist: no record of episodes")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except Exception as error:  # a damaged archive raises whatever its damage leads to
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -1,6 +1,8 @@
 """Where metrics go: a file of JSON lines and TensorBoard events."""
 
+import math
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -33,13 +35,23 @@ class RunLog:
 
         self._file = (run_dir / METRICS_FILE).open("w", encoding="utf-8")
         self._events = SummaryWriter(str(run_dir))
+        self._warned = False
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append an entry."""
         self._file.write(dump_json(entry) + "\n")
         self._file.flush()
-        for name, value in _scalars(entry):
-            self._events.add_scalar(name, value, entry["env_steps"])
+        for name, value in scalars(entry):
+            if math.isfinite(value):
+                self._events.add_scalar(name, value, entry["env_steps"])
+            elif not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"{name} is {value} after {entry['env_steps']:,} environment steps; what is "
+                    "not finite is left out of TensorBoard's curves",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def close(self) -> None:
         """Flush and close both."""
@@ -74,12 +86,12 @@ def peak_memory_mb() -> float | None:
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
 
 
-def _scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
+def scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
     """List every number of an entry, named by its path, such as `policies/shared/entropy`."""
-    scalars = []
+    found = []
     for key, value in entry.items():
         if isinstance(value, Mapping):
-            scalars += [(f"{key}/{name}", number) for name, number in _scalars(value)]
+            found += [(f"{key}/{name}", number) for name, number in scalars(value)]
         elif isinstance(value, int | float):
-            scalars.append((key, float(value)))
-    return scalars
+            found.append((key, float(value)))
+    return found

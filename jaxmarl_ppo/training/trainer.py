@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly, wait_until_ready
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
 from jaxmarl_ppo.runs.curve import plot_curve
 from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import RunLog, peak_memory_mb
@@ -38,27 +39,6 @@ SLICE_S = 0.5
 # The next slice may have at most this many times the iterations of the last one.
 SLICE_GROWTH = 8
 LOG_ENTRIES = 100
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """Holds what a run came to.
-
-    Attributes:
-        state: the final training state.
-        population: the players in it, as saved.
-        history: the entries of `metrics.jsonl`; see `runs.log.RunLog`.
-        run_dir: the run's folder.
-        env_steps: environment steps done.
-        interrupted: whether it was stopped before its end.
-    """
-
-    state: TrainState
-    population: Population
-    history: list[dict[str, Any]]
-    run_dir: Path
-    env_steps: int
-    interrupted: bool
 
 
 @dataclass
@@ -92,6 +72,7 @@ class Trainer:
         config: the run.
         run_dir: where to keep the record; it must not exist or be empty. None for
             `runs/<env>-<network>-seed<seed>-<timestamp>`.
+        callbacks: who is told what happens.
         progress: whether to show progress on standard output.
         keep_cores_awake: whether processes of the lowest priority keep the CPU's cores from falling
             asleep in the short waits of training. On a virtual machine all of whose cores train
@@ -111,6 +92,7 @@ class Trainer:
         config: TrainConfig | None = None,
         run_dir: str | Path | None = None,
         *,
+        callbacks: Sequence[Callback] = (),
         progress: bool = True,
         keep_cores_awake: bool = False,
         check_env: bool = True,
@@ -130,6 +112,7 @@ class Trainer:
         self.env_params = env_params
         self.config = config
         self._run_dir = run_dir
+        self._callbacks = tuple(callbacks)
         self._show_progress = progress
         self._claim_run_dir()
         self.learner = make_learner(env, env_params, self.config)
@@ -165,7 +148,10 @@ class Trainer:
                     interruption,
                 )
                 state, no_metrics = compiled.init(key)
-                self._write_record(folder)
+                record = self._write_record(folder)
+                info = RunInfo(folder, self.config, record, self.env.name, 0, (), ())
+                for callback in self._callbacks:
+                    callback.on_start(info)
             with RunLog(folder) as log:
                 population, no_metrics = jax.device_get((state.population, no_metrics))
                 now = time.perf_counter()
@@ -179,7 +165,7 @@ class Trainer:
                     self._save(run)
                     raise
                 self._save(run)
-        return TrainResult(
+        result = TrainResult(
             state=run.state,
             population=run.state.population,
             history=run.history,
@@ -187,6 +173,9 @@ class Trainer:
             env_steps=self._env_steps(run.iteration),
             interrupted=run.iteration < self.config.num_iterations,
         )
+        for callback in self._callbacks:
+            callback.on_end(result)
+        return result
 
     def _loop(self, run: _Run, train: TrainFn) -> None:
         interval = self.log_interval
@@ -257,6 +246,8 @@ class Trainer:
         run.history.append(entry)
         run.log.write(entry)
         run.progress.show_entry(entry)
+        for callback in self._callbacks:
+            callback.on_log(entry)
 
     def _save(self, run: _Run) -> None:
         run.progress.set_phase("saving")
@@ -266,11 +257,12 @@ class Trainer:
         plot_curve(run.history, self.env.agents, title, run.folder / CURVE_FILE)
         run.progress.set_phase("stopped" if run.iteration < self.config.num_iterations else "done")
 
-    def _write_record(self, folder: Path) -> None:
+    def _write_record(self, folder: Path) -> dict[str, Any]:
         config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
         record = run_folder.run_record(self.env, self.env_params, config)
         content = as_json.dump_json(record, indent=2) + "\n"
         write_atomically(folder / CONFIG_FILE, content.encode())
+        return record
 
     def _claim_run_dir(self) -> Path:
         return run_folder.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
