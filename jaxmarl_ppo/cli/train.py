@@ -129,7 +129,7 @@ class TrainOptions:
     log_interval: int | None
     run_dir: Path | None = None
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
-    log: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    log: Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
@@ -210,7 +210,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         env_params,
         config,
         options.run_dir,
-        callbacks=make_loggers([name for names in options.log for name in names]),
+        callbacks=make_loggers([name for (name,) in options.log]),
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
