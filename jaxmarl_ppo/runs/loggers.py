@@ -33,13 +33,14 @@ class _Logger(Callback):
 
     def on_log(self, entry: Mapping[str, Any]) -> None:
         """Log every number of an entry."""
-        self._log(_finite(entry), entry["env_steps"])
+        self._log(_finite(entry), "env_steps")
 
     def on_evaluation(self, report: Mapping[str, Any]) -> None:
         """Log every number of an evaluation."""
-        self._log(_finite({"evaluation": report}), report["env_steps"])
+        self._log(_finite({"evaluation": report}), "evaluation/env_steps")
 
-    def _log(self, numbers: dict[str, float], env_steps: int) -> None:
+    def _log(self, numbers: dict[str, float], step: str) -> None:
+        """Log numbers over the one of them that counts environment steps."""
         raise NotImplementedError
 
 
@@ -87,18 +88,21 @@ class WandbLogger(_Logger):
         _keep_run_id(run.run_dir, "wandb", self._run.id)
 
     def on_end(self, result: TrainResult) -> None:
-        """Save files if asked to, and end the run of wandb."""
+        """Save files if asked to, and end the run of wandb, if it began."""
+        if self._run is None:
+            return
         if self._save_files:
             artifact = self._wandb.Artifact(f"run-{self._run.id}", type="run")
             for name, path in _files(result.run_dir).items():
                 artifact.add_file(str(path), name=name)
             self._run.log_artifact(artifact)
         self._run.finish(exit_code=int(result.interrupted))
+        self._run = None
 
-    def _log(self, numbers: dict[str, float], env_steps: int) -> None:
+    def _log(self, numbers: dict[str, float], step: str) -> None:
         # A resumed run repeats what it did after its newest checkpoint.
-        if env_steps >= self._run.step:
-            self._run.log(numbers, step=env_steps)
+        if numbers[step] >= self._run.step:
+            self._run.log(numbers, step=int(numbers[step]))
 
 
 class MLflowLogger(_Logger):
@@ -132,23 +136,26 @@ class MLflowLogger(_Logger):
         self._save_files = check_bool("save_files", save_files)
         self._mlflow = _import("mlflow")
         self._client: Any = None
-        self._run_id = ""
-        self._done = -1  # environment steps that are logged
+        self._run_id: str | None = None
+        self._done: dict[str, float] = {}  # the newest numbers from before the run was resumed
 
     def on_start(self, run: RunInfo) -> None:
         """Begin a run of MLflow, or go on with it."""
         self._client = self._mlflow.MlflowClient(self._tracking_uri)
         known = _read_run_id(run.run_dir, "mlflow")
         if known is None:
+            self._done = {}
             self._run_id = self._create_run(run)
             _keep_run_id(run.run_dir, "mlflow", self._run_id)
             return
         self._run_id = known
         self._client.update_run(known, status="RUNNING")
-        self._done = self._client.get_run(known).data.metrics.get("env_steps", -1)
+        self._done = self._client.get_run(known).data.metrics
 
     def on_end(self, result: TrainResult) -> None:
-        """Save files if asked to, and end the run of MLflow."""
+        """Save files if asked to, and end the run of MLflow, if it began."""
+        if self._run_id is None:
+            return
         if self._save_files:
             for name, path in _files(result.run_dir).items():
                 folder = str(Path(name).parent)
@@ -156,6 +163,7 @@ class MLflowLogger(_Logger):
                 self._client.log_artifact(self._run_id, str(path), place)
         status = "KILLED" if result.interrupted else "FINISHED"
         self._client.set_terminated(self._run_id, status)
+        self._run_id = None
 
     def _create_run(self, run: RunInfo) -> str:
         name = self._experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default"
@@ -171,9 +179,10 @@ class MLflowLogger(_Logger):
             self._client.log_batch(run_id, params=params[first : first + MAX_PARAMS])
         return run_id
 
-    def _log(self, numbers: dict[str, float], env_steps: int) -> None:
+    def _log(self, numbers: dict[str, float], step: str) -> None:
+        env_steps = int(numbers[step])
         # A resumed run repeats what it did after its newest checkpoint.
-        if env_steps <= self._done:
+        if env_steps <= self._done.get(step, -1):
             return
         now = int(time.time() * 1000)
         metrics = [

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 import warnings
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -31,6 +31,10 @@ def entry(env_steps, entropy=0.5):
     }
 
 
+def evaluation(env_steps):
+    return {"env_steps": env_steps, "agents": {"ann": {"return_mean": 3.0}}}
+
+
 @pytest.fixture
 def run_dir(tmp_path):
     folder = tmp_path / "first"
@@ -52,7 +56,7 @@ def play(logger, run_dir):
     """A run that is interrupted, and resumed from a checkpoint at 16 steps."""
     start(logger, run_dir)
     logger.on_log(entry(8))
-    logger.on_evaluation({"env_steps": 8, "agents": {"ann": {"return_mean": 3.0}}})
+    logger.on_evaluation(evaluation(8))
     logger.on_log(entry(16))
     logger.on_log(entry(24))
     end(logger, run_dir, interrupted=True)
@@ -79,6 +83,7 @@ def test_a_run_in_a_database_of_mlflow(mlflow, tmp_path, run_dir):
     client = mlflow.MlflowClient(uri)
     assert client.get_run(run_id).info.status == "RUNNING"
     logger.on_log(entry(24))  # again, the same
+    logger.on_evaluation(evaluation(24))  # which was to come when the run was interrupted
     logger.on_log(entry(32, entropy=0.25))
     end(logger, run_dir)
     run = client.get_run(run_id)
@@ -88,7 +93,8 @@ def test_a_run_in_a_database_of_mlflow(mlflow, tmp_path, run_dir):
     entropy = client.get_metric_history(run_id, "policies/past_1/entropy")
     assert {m.step: m.value for m in entropy} == {8: 0.5, 16: 0.5, 24: 0.5, 32: 0.25}
     assert len(entropy) == 4
-    assert run.data.metrics["evaluation/agents/ann/return_mean"] == 3.0
+    evaluations = client.get_metric_history(run_id, "evaluation/agents/ann/return_mean")
+    assert [(m.step, m.value) for m in evaluations] == [(8, 3.0), (24, 3.0)]
     assert not any("kl" in name or "players" in name for name in run.data.metrics)
     assert run.data.params["config/default_ppo/gamma"] == "0.9"
     assert run.data.params["config/default_ppo/target_kl"] == "None"
@@ -188,11 +194,18 @@ def test_an_offline_run_of_wandb(run_dir, monkeypatch):
     assert artifact.name == f"run-{run_id}"
 
 
-def test_arguments_of_wandb_that_the_run_folder_says(monkeypatch):
+def test_arguments_of_wandb_that_the_run_folder_says():
     with pytest.raises(ValueError, match="mode of wandb 'on'; valid: online, offline, disabled"):
         WandbLogger(mode="on")
     with pytest.raises(ValueError, match="id='x' has no effect"):
         WandbLogger(id="x")
+
+
+def test_what_never_began_does_not_end(run_dir, monkeypatch):
+    for name in LOGGERS:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    for logger in make_loggers(["wandb", "mlflow"]):
+        end(logger, run_dir)
 
 
 # --- By name
