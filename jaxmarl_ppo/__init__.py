@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.learner.learner import Learner
     from jaxmarl_ppo.learner.metrics import Metrics
     from jaxmarl_ppo.learner.summary import summarise
+    from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
     from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
+    from jaxmarl_ppo.runs.loggers import MLflowLogger, WandbLogger
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
     from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
     from jaxmarl_ppo.training.trainer import Trainer
@@ -50,6 +52,7 @@ _MODULES = {
     "Linear": "config.schedules",
     "LoadedRun": "runs.run_folder",
     "MLP": "networks.actor_critic",
+    "MLflowLogger": "runs.loggers",
     "MappingFunction": "config.mapping",
     "Matchups": "config.mapping",
     "Metrics": "learner.metrics",
@@ -67,6 +70,7 @@ _MODULES = {
     "TrainState": "types",
     "Trainer": "training.trainer",
     "TrainingDiverged": "training.errors",
+    "WandbLogger": "runs.loggers",
     "cross_play": "evaluation.cross_play",
     "evaluate_policies": "evaluation.evaluate",
     "evaluate_run": "evaluation.evaluate",
@@ -75,6 +79,7 @@ _MODULES = {
     "make_learner": "learner.build",
     "preset": "config.presets",
     "summarise": "learner.summary",
+    "use_compilation_cache": "machine.compilation_cache",
     "use_cpu_cores": "machine.cores",
 }
 
@@ -94,6 +99,7 @@ __all__ = [
     "Learner",
     "Linear",
     "LoadedRun",
+    "MLflowLogger",
     "MappingFunction",
     "Matchups",
     "Metrics",
@@ -110,6 +116,7 @@ __all__ = [
     "TrainState",
     "Trainer",
     "TrainingDiverged",
+    "WandbLogger",
     "__version__",
     "cross_play",
     "evaluate_policies",
@@ -119,6 +126,7 @@ __all__ = [
     "make_learner",
     "preset",
     "summarise",
+    "use_compilation_cache",
     "use_cpu_cores",
 ]
 

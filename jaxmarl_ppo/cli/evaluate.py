@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from jaxmarl_ppo.cli import session
 
@@ -22,6 +23,7 @@ class EvaluateOptions:
         row_agents: with `--cross-play`, the agents of one side; None for the first agent.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`.
+        record: a new `.npz` file for the episodes, tick by tick: what agents saw, did and earned.
         json: print one JSON object instead of a table.
     """
 
@@ -33,6 +35,7 @@ class EvaluateOptions:
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
     env: str | None = None
+    record: Path | None = None
     json: bool = False
 
 
@@ -57,6 +60,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         matrix=options.cross_play,
         row_agents=options.row_agents,
         env=options.env,
+        record=options.record,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
@@ -64,4 +68,6 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         print(dump_json(report))
     else:
         session.show(format_report(report))
+        if options.record is not None:
+            print(f"recorded in {options.record}")
     return 0

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
 
 from jaxmarl_ppo.cli import session
 
@@ -19,6 +22,7 @@ class ResumeOptions:
             as many as it had.
         num_envs: what it had; another number needs a run of its own, see `train --load`.
         max_minutes: minutes after which it stops again; None for what it was configured with.
+        log: as for `train`; a service that logged the run before goes on where it was.
         progress: show progress.
         keep_cores_awake: as for `train`.
         check_env: as for `train`.
@@ -30,6 +34,7 @@ class ResumeOptions:
     num_devices: int | None = None
     num_envs: int | None = None
     max_minutes: float | None = None
+    log: Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
@@ -47,6 +52,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     session.find_modules_here(options.env)
     session.enable_compilation_cache()
     from jaxmarl_ppo.cli.train import tell_end
+    from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.resume import check_num_envs
     from jaxmarl_ppo.training.trainer import Trainer
 
@@ -58,6 +64,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         total_env_steps=options.total_env_steps,
         num_devices=options.num_devices,
         max_minutes=options.max_minutes,
+        callbacks=make_loggers([name for (name,) in options.log]),
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,

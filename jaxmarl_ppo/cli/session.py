@@ -247,11 +247,9 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
 
 def enable_compilation_cache() -> None:
     """Let a second start with the same shapes skip compilation, unless the user configured it."""
-    import jax
+    from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
 
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        jax.config.update("jax_compilation_cache_dir", os.path.join(cache, "jaxmarl_ppo", "jax"))
+    use_compilation_cache()
 
 
 def show(report: Any) -> None:

@@ -129,6 +129,8 @@ class TrainOptions:
         load: a run, or one of its checkpoints, whose policies those of the same names start from.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's.
+        log: `wandb` or `mlflow`, besides TensorBoard; may be given more than once. Their own
+            variables say where to, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`.
         progress: show progress.
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; on virtual machines a quarter more speed.
@@ -169,6 +171,7 @@ class TrainOptions:
     load: Path | None = None
     run_dir: Path | None = None
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    log: Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
@@ -252,6 +255,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     session.find_modules_here(options.env)
     env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
     session.enable_compilation_cache()
+    from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
 
     trainer = Trainer(
@@ -259,6 +263,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         env_params,
         config,
         options.run_dir,
+        callbacks=make_loggers([name for (name,) in options.log]),
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,

@@ -9,6 +9,7 @@ __all__ = [
     "CURVE_FILE",
     "EVALUATIONS_FILE",
     "LOCK_FILE",
+    "LOGGERS_FILE",
     "MANIFEST_FILE",
     "METRICS_FILE",
     "POLICIES_FILE",
@@ -20,6 +21,7 @@ METRICS_FILE = "metrics.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"  # where a run is evaluated while it trains
 CURVE_FILE = "curve.png"
 CROSS_PLAY_FILE = "cross_play.png"  # once `evaluate` has been asked for it
+LOGGERS_FILE = "loggers.json"  # which runs of other services log it
 LOCK_FILE = ".lock"  # held by the process that trains
 CHECKPOINTS = "checkpoints"  # one folder for each, called after its iteration
 # In the folder of a checkpoint, beside the record and the policies, which are called as in a run's.

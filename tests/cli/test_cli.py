@@ -22,7 +22,9 @@ from jaxmarl_ppo.config.presets import preset
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy.exported import load_exported
+from jaxmarl_ppo.evaluation import load_trajectories
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.runs import loggers
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import progress, trainer
 
@@ -114,6 +116,17 @@ def test_evaluate_prints_one_json_object_last(interrupted, capsys):
     status, output, _ = run(capsys, "evaluate", str(interrupted[3]), "--episodes", "4")
     assert status == 0
     assert "tic_tac_toe: 4 episodes" in output
+
+
+def test_evaluated_episodes_are_recorded(interrupted, capsys, tmp_path):
+    args = ("evaluate", str(interrupted[3]), "--episodes", "4", "--record", str(tmp_path / "x.npz"))
+    status, output, _ = run(capsys, *args)
+    assert status == 0
+    assert f"recorded in {tmp_path / 'x.npz'}" in output
+    assert load_trajectories(tmp_path / "x.npz").agents == ("x", "o")
+    status, _, errors = run(capsys, *args)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "x.npz' exists; choose another name or remove it" in errors
 
 
 def test_a_policy_is_exported(interrupted, capsys, tmp_path, monkeypatch):
@@ -238,6 +251,9 @@ def test_run_folder_in_use(interrupted, capsys):
             'train tic_tac_toe --mapping {"kind":"matchups","tables":[{"x":["a"]}]}',
             "tables of matchups[0]['x'] must be a word, got ('a',)",
         ),
+        ("train tic_tac_toe --log tensorbord", "unknown logger 'tensorbord'; valid: wandb, mlflow"),
+        ("train tic_tac_toe --log", "--log needs a value"),
+        ("evaluate . --record x.npy", "record must be the path of a new .npz file, got 'x.npy'"),
         ("train tic_tac_toe --run-dir /proc/x", "'/proc/x' cannot be used: No such file"),
         ("evaluate", "jaxmarl-ppo evaluate takes the folder of a run; see jaxmarl-ppo evaluate"),
         ("evaluate . --seed x", "--seed: 'x' is not a whole number"),
@@ -294,6 +310,18 @@ def test_cores_are_kept_awake_as_the_user_says(capsys, monkeypatch, args, wanted
     with pytest.raises(SystemExit):
         cli.main(["train", "tic_tac_toe", *args])
     assert f"wanted: {wanted}" in capsys.readouterr().err
+
+
+def test_loggers_are_named_one_by_one(capsys, monkeypatch):
+    def record(*_, callbacks, **__):
+        raise ValueError(f"told: {callbacks}")
+
+    monkeypatch.setattr(trainer, "Trainer", record)
+    monkeypatch.setattr(loggers, "LOGGERS", {"wandb": lambda: "W", "mlflow": lambda: "M"})
+    for args, told in (([], []), (["--log", "mlflow", "--log", "wandb"], ["M", "W"])):
+        with pytest.raises(SystemExit):
+            cli.main(["train", "tic_tac_toe", *args])
+        assert f"told: {told}" in capsys.readouterr().err
 
 
 def test_list_of_environments(capsys, monkeypatch):

@@ -189,6 +189,9 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         "test_shuttles_beside_their_dispatchers": ALL,
         "test_a_seat_that_nobody_learns_is_left_out": ALL,
     },
+    "evaluation/test_trajectories.py": {
+        "test_continuous_actions_are_as_the_environment_took_them": ALL,
+    },
     "learner/test_learner.py": {
         "test_seeds_side_by_side_are_the_single_runs": ALL,
         "test_only_memory_recalls_the_cue": ALL,
