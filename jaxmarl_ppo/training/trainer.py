@@ -114,6 +114,7 @@ class Trainer:
         )
         self._objective()
         self._keep_awake = keep_cores_awake
+        self._compiled: CompiledRun | None = None
 
     @classmethod
     def resume(
@@ -196,10 +197,11 @@ class Trainer:
             progress.set_phase("compiling")
             key = jax.random.key(self.config.seed)
             devices = Devices(self.learner.num_devices)
-            compiled = call_interruptibly(
-                lambda: compile_run(self.learner, devices, key), interruption
-            )
-            loop = self._make_loop(compiled, devices, folder, progress, interruption, began)
+            if self._compiled is None:  # a second run of the same trainer goes without
+                self._compiled = call_interruptibly(
+                    lambda: compile_run(self.learner, devices, key), interruption
+                )
+            loop = self._make_loop(self._compiled, devices, folder, progress, interruption, began)
             return self._run(loop, stack)
 
     def _run(self, loop: Loop, stack: contextlib.ExitStack) -> TrainResult:

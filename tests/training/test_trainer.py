@@ -45,7 +45,7 @@ from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import JsonLinesLogger
 from jaxmarl_ppo.runs.run_folder import load_run
-from jaxmarl_ppo.training import loop
+from jaxmarl_ppo.training import loop, trainer
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.trainer import Trainer
 
@@ -118,6 +118,17 @@ def test_same_seed_gives_the_same_metrics(result, tmp_path):
     again = make_trainer(tmp_path / "again").train()
     assert without_clock(again.history) == without_clock(result.history)
     assert_same(again.population, result.population)
+
+
+def test_a_second_run_of_a_trainer_compiles_nothing(result, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = make_trainer(None)
+    first = made.train()
+    monkeypatch.setattr(trainer, "compile_run", None)
+    second = made.train()
+    assert first.run_dir != second.run_dir
+    assert without_clock(second.history) == without_clock(result.history)
+    assert_same(second.population, result.population)
 
 
 def test_slices_change_no_bit(result, tmp_path, monkeypatch):
