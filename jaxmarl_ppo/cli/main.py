@@ -18,6 +18,7 @@ commands:
   train ENV         train on an environment; its own options: train ENV --help
   evaluate RUN_DIR  evaluate what a run has learnt
   export RUN_DIR    write one of its policies into a file that acts with JAX alone
+  config ENV        print the configuration of an environment's preset as a file to go on from
   envs              list the environments
   bench             measure how fast training is here
 
@@ -29,6 +30,7 @@ COMMANDS = {
     "train": "jaxmarl_ppo.cli.train",
     "evaluate": "jaxmarl_ppo.cli.evaluate",
     "export": "jaxmarl_ppo.cli.export",
+    "config": "jaxmarl_ppo.cli.config",
     "envs": "jaxmarl_ppo.cli.envs",
     "bench": "jaxmarl_ppo.cli.bench",
 }

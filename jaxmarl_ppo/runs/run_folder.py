@@ -13,7 +13,7 @@ from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config import as_json, env_as_json
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
@@ -83,7 +83,7 @@ def load_run(
     env = _recorded_env(record["env"]) if env is None else env
     _check_same_agents(env, record["env"])
     if env_params is None:
-        env_params = as_json.params_from_json(record["env"]["params"], env.default_params)
+        env_params = env_as_json.params_from_json(record["env"]["params"], env.default_params)
     # What the run started from and what it ran on are not needed any more, and may be gone.
     learner = make_learner(env, env_params, to_evaluate(config), strict=False)
     expected = jax.eval_shape(learner.init_population, jax.random.key(0))
@@ -100,7 +100,7 @@ def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> d
         "env": {
             "name": env.name,
             "make": made,
-            "params": as_json.params_to_json(env_params),
+            "params": env_as_json.params_to_json(env_params),
             "agents": list(env.agents),
         },
         "config": as_json.config_to_dict(as_json.with_explicit_network(config)),
