@@ -14,6 +14,7 @@ from flax import linen as nn
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json, env_as_json
+from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
@@ -69,10 +70,11 @@ def load_run(
         versions = record.get("versions")
         writer = versions.get("jaxmarl-ppo") if isinstance(versions, Mapping) else None
         raise ValueError(
-            f"{folder} has format {record['format']!r}, written by jaxmarl-ppo "
-            f"{writer or 'of an unknown version'}; this version reads the formats "
-            f"{', '.join(map(str, READABLE_FORMATS))}"
+            f"{folder} has format {show(record['format'])}, written by jaxmarl-ppo "
+            f"{writer if isinstance(writer, str) else 'of an unknown version'}; this version reads "
+            f"the formats {', '.join(map(str, READABLE_FORMATS))}"
         )
+    env_as_json.check_env_record(record["env"])
     if config is None:
         recorded = record["config"]
         if record["format"] == 1 and isinstance(recorded, Mapping):
@@ -149,7 +151,20 @@ def _recorded_env(record: Mapping[str, Any]) -> MultiAgentEnv:
             f"environment {record['name']!r} was not built by `make`, or is not registered here; "
             "pass it from Python: load_run(run_dir, env=MyEnv(...))"
         )
-    return jaxmarl_envs.make(made["name"], **made["kwargs"])[0]
+    return _make_env(made["name"], made["kwargs"])
+
+
+def _make_env(name: str, kwargs: Mapping[str, Any]) -> MultiAgentEnv:
+    """Make an environment of recorded arguments, about which its class may know any error."""
+    try:
+        return jaxmarl_envs.make(name, **kwargs)[0]
+    except (ValueError, ImportError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"environment {name!r} cannot be made with {show(kwargs)}: {reason}"
+        ) from error
 
 
 def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:
