@@ -1,49 +1,22 @@
 """Files that describe runs: what they may say, what they change, and how they are refused."""
 
 import dataclasses
-import json
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-from flax import struct
-from hypothesis import HealthCheck, given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 
-import jaxmarl_envs
 from jaxmarl_ppo import (
     LSTM,
     MLP,
     PRESETS,
-    Ensemble,
     Linear,
     PolicySpec,
     PPOConfig,
     Scripted,
     Snapshots,
-    TrainConfig,
     preset,
 )
-from jaxmarl_ppo.config.as_json import config_to_dict, dump_json, with_explicit_network
-from jaxmarl_ppo.config.env_as_json import params_from_json, params_to_json
-from jaxmarl_ppo.config.parsing import parse_file
-from jaxmarl_ppo.config.printing import attributes_of, print_settings
-from jaxmarl_ppo.config.run_file import EnvTable, RunFile, settings
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a file and return its path."""
-
-    def to_file(text, form="toml"):
-        path = tmp_path / f"run.{form}"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    return to_file
-
+from jaxmarl_ppo.config.as_json import with_explicit_network
+from jaxmarl_ppo.config.run_file import settings
 
 IN_TOML = """
 env = "tic_tac_toe"
@@ -226,215 +199,6 @@ def test_what_a_file_may_not_say(write, text, message):
 def test_what_is_of_another_environment_has_no_effect(write):
     path = write('env = { name = "crypto", params = { max_steps = 3 } }')
     assert settings("crypto", None, path).env_params == {"max_steps": 3}
-    with pytest.raises(ValueError, match="no effect on environment 'basic', .* of 'crypto'; drop"):
+    with pytest.raises(ValueError, match=r"no effect on environment 'basic', .* of 'crypto'"):
         settings("basic", None, path)
     assert settings("basic", None, write('env = "crypto"')).env == "basic"
-
-
-@pytest.mark.parametrize(
-    ("text", "form", "message"),
-    [
-        ("a = 1\nb = [1,\n", "toml", r"at line 3, column 1\)"),
-        ("a = 1\nb = = 2", "toml", r"at line 2, column 5\)"),
-        ("a = 1\na = 2", "toml", r"Cannot overwrite a value \(at line 2, column 6\)"),
-        ("a: [1\nb: 2", "yaml", r"at line 2, column 2\)"),
-        ("a: 1\na: 2", "yaml", r"'a' is there twice \(at line 2, column 1\)"),
-        ("a: !!int x", "yaml", "a value does not fit its tag"),
-        ("a: !!python/object/apply:os.system [ls]", "yaml", r"tag .*os.system.* column 4\)"),
-        ("a: &a [*a]", "yaml", "recursive"),
-        ('{"a": 1,\n "b": }', "json", r"at line 2, column 7\)"),
-        ('{"a": 1, "a": 2}', "json", "'a' is there twice"),
-        ("[" * 100_000, "json", "nested too deeply"),
-        ("a: " + "[" * 5_000, "yaml", "nested too deeply"),
-        ("[1]", "json", r"must hold a table, got \[1\]"),
-        ("- 1", "yaml", r"must hold a table, got \[1\]"),
-        (b"a = 1\nb = '\xff'", "toml", r"not UTF-8 \(at line 2, column 6\)"),
-        ("a: \x01", "yaml", r"at line 1, column 4\)"),
-        ("", "txt", r"must end in one of .toml, .yaml, .yml, .json"),
-    ],
-)
-def test_what_cannot_be_parsed_is_told_by_line_and_column(write, text, form, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        parse_file(write(text, form))
-    assert "\n" not in str(caught.value)
-
-
-def test_yaml_means_what_it_looks_like(write):
-    text = "{a: off, b: no, c: 1e-3, d: 1.e3, e: true, f: 0o7, g: 1:30, h: 2020-01-01, i: .inf}"
-    assert parse_file(write(text, "yaml")) == {
-        "a": "off",
-        "b": "no",
-        "c": 1e-3,
-        "d": 1e3,
-        "e": True,
-        "f": "0o7",
-        "g": "1:30",
-        "h": "2020-01-01",
-        "i": float("inf"),
-    }
-    merged = "base: &base {a: 1, b: 2}\nown: {<<: *base, b: 3}"
-    assert parse_file(write(merged, "yaml"))["own"] == {"a": 1, "b": 3}
-
-
-ALL = sorted(
-    {(name.partition("/")[0], name.partition("/")[2]) for name in PRESETS}
-    | {(env, variant) for env in jaxmarl_envs.names() for variant in ("", "rllib")}
-)
-
-
-@pytest.mark.parametrize("form", ["toml", "yaml"])
-@pytest.mark.parametrize(("env", "variant"), ALL)
-def test_the_printed_file_is_the_preset_to_the_letter(write, env, variant, form):
-    start = settings(env, variant or None, None)
-    made, params = jaxmarl_envs.make(env, **start.env_kwargs)
-    path = write(print_settings(start, params_to_json(params), form), form)
-    again = settings(None, None, path)
-    assert dataclasses.replace(again, env_params=None) == start
-    assert again.config == with_explicit_network(preset(env, variant or None).config)
-    read = params_from_json(again.env_params or {}, params, partial=True)
-    assert params_to_json(read) == params_to_json(params)
-    assert made.horizon(read) == made.horizon(params)
-
-
-EVERY_KIND = TrainConfig(
-    mapping=Ensemble(2, weights=(0.5, 1.5)),
-    policies={
-        "a*": PolicySpec(network=LSTM(lstm_size=3), ppo=PPOConfig(learning_rate=((0, 1), (1, 0)))),
-        'say "b"': Snapshots("a", add_at_win_rate=0.5),
-        "c": Scripted("random"),
-    },
-)
-
-
-@pytest.mark.parametrize("form", ["toml", "yaml"])
-def test_every_line_of_a_printed_file_has_a_comment(write, form):
-    start = dataclasses.replace(settings("basic", None, None), config=EVERY_KIND)
-    kwargs = {"name": 'a "b"\n', "inf": float("-inf"), "list": [1e-7, None, {"k": True}]}
-    text = print_settings(dataclasses.replace(start, env_kwargs=kwargs), {"max_steps": 3}, form)
-    for before, line in zip(text.splitlines(), text.splitlines()[1:], strict=False):
-        assert not line or line.lstrip().startswith("#") or before.lstrip().startswith("# "), line
-        assert len(line) <= 100 or not line.lstrip().startswith("#")
-    again = settings(None, None, write(text, form))
-    assert again.config == with_explicit_network(EVERY_KIND)
-    assert again.env_params == {"max_steps": 3}
-    assert again.env_kwargs["name"] == kwargs["name"]
-    assert again.env_kwargs["inf"] == kwargs["inf"]
-
-
-@pytest.mark.parametrize(
-    "cls",
-    [TrainConfig, PPOConfig, PolicySpec, Snapshots, Scripted, Ensemble, RunFile, EnvTable, LSTM],
-)
-def test_docstrings_name_all_attributes(cls):
-    about = attributes_of(cls)
-    names = [f.name for f in dataclasses.fields(cls) if f.name not in ("parent", "name")]
-    assert all(about.get(name) for name in names)
-    if cls is PPOConfig:
-        assert about["value_coef"] == "weight of the value loss (half the squared error)."
-        assert about["kl_control"].endswith("a KL term whose weight adapts towards `target_kl`.")
-
-
-@struct.dataclass
-class Numbers:
-    count: int = 3
-    speed: float = 0.1
-    free: bool = True
-    table: jax.Array = struct.field(default_factory=lambda: jnp.array([1.5, 2.0], jnp.float32))
-
-
-def test_parameters_of_an_environment_are_checked():
-    read = params_from_json({"table": [1, 3], "speed": 2}, Numbers(), partial=True)
-    assert (read.count, read.speed) == (3, 2.0)
-    assert read.table.dtype == jnp.float32
-    np.testing.assert_array_equal(read.table, [1.0, 3.0])
-    whole = params_to_json(Numbers())
-    for key, value, message in [
-        ("count", 2.5, "env.params.count must be a whole number"),
-        ("speed", "fast", "env.params.speed must be a finite number, got 'fast'"),
-        ("free", 1, "env.params.free must be True or False"),
-        ("table", "x", "env.params.table holds no numbers"),
-        ("table", [[1.0]], "env.params.table must have 1 dimensions"),
-        ("sped", 1, "env.params has no 'sped'; did you mean 'speed'"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            params_from_json({**whole, key: value}, Numbers())
-
-
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-2, 10)
-    | st.floats()
-    | st.sampled_from(["", "none", "x", "mlp", "off", "linear:1:0", 10**30]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["kind", "linear", "gamma", "a", ""]), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-WHOLE = json.loads(dump_json(config_to_dict(with_explicit_network(EVERY_KIND))))
-
-
-def places(data, path=()):
-    yield path
-    for key, value in data.items() if isinstance(data, dict) else ():
-        yield from places(value, (*path, key))
-
-
-PLACES = [path for path in places({**WHOLE, "env": {"name": "basic", "kwargs": {}}}) if path]
-
-
-def put_all(changes):
-    data = {}
-    for path, value in changes:
-        table = data
-        for key in path[:-1]:
-            table = table.setdefault(key, {})
-            if not isinstance(table, dict):
-                break
-        else:
-            table[path[-1]] = value
-    return json.dumps(data).encode()
-
-
-TEXT = print_settings(settings("tic_tac_toe", "league", None), {}, "toml").encode()
-FILES = st.one_of(
-    st.tuples(
-        st.lists(st.tuples(st.sampled_from(PLACES), VALUES), max_size=4).map(put_all),
-        st.sampled_from(["json", "yaml"]),
-    ),
-    st.tuples(st.binary(max_size=60), st.sampled_from(["json", "toml", "yaml"])),
-    st.tuples(
-        st.tuples(st.integers(0, len(TEXT)), st.binary(max_size=3)).map(
-            lambda cut: TEXT[: cut[0]] + cut[1] + TEXT[cut[0] + len(cut[1]) :]
-        ),
-        st.just("toml"),
-    ),
-    st.tuples(st.text("ab:[]{}-&*!<>|'\"\n 12?#,.", max_size=40).map(str.encode), st.just("yaml")),
-)
-FIXED = examples(
-    deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
-)
-
-
-def ends_in_a_sentence(write, content, form):
-    try:
-        start = settings("basic", None, write(content, form))
-    except ValueError as error:
-        assert str(error)
-        assert "\n" not in str(error)
-    else:
-        assert isinstance(start.config, TrainConfig)
-
-
-@examples(FIXED, max_examples=100)
-@given(file=FILES)
-def test_any_file_is_a_configuration_or_refused_in_a_sentence(write, file):
-    ends_in_a_sentence(write, *file)
-
-
-@pytest.mark.slow
-@examples(FIXED, max_examples=2_000)
-@given(file=FILES)
-def test_many_files_are_configurations_or_refused_in_a_sentence(write, file):
-    ends_in_a_sentence(write, *file)
