@@ -255,9 +255,8 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
     if start.env is None:
         if not helps:
             raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
-    elif start.env not in jaxmarl_envs.all_names():
-        jaxmarl_envs.make(start.env)  # tells the closest name
     else:
+        _check_env(start.env, file if name is None else None)
         default = _default_options(start, None)
         options = session.parse(TrainOptions, args, prog, default, helps=False)
         if options.network != default.network:
@@ -266,6 +265,18 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
     if helps:
         session.parse(TrainOptions, args, prog, default)
     return dataclasses.replace(options, env=start.env, config=file)
+
+
+def _check_env(env: str, file: Path | None) -> None:
+    """Refuse an unknown environment; only registered ones may be named by a file."""
+    if env in jaxmarl_envs.all_names():
+        return
+    if file is not None:
+        raise ValueError(
+            f"{file} names the environment {env!r}, which is not registered; valid: "
+            f"{', '.join(jaxmarl_envs.all_names())}"
+        )
+    jaxmarl_envs.make(env)  # tells the closest name
 
 
 def _env_and_file(options: TrainOptions) -> tuple[str | None, Path | None]:

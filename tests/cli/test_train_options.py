@@ -126,6 +126,13 @@ def test_files_that_are_no_use(args, message):
         cli_train.parse_train(args)
 
 
+def test_a_file_names_registered_environments_alone(write):
+    path = write('env = "crypt"')
+    with pytest.raises(ValueError, match=r"names the environment 'crypt', .*; valid: asym"):
+        cli_train.parse_train([path])
+    assert cli_train.parse_train(["crypto", "--config", path]).env == "crypto"
+
+
 def test_a_file_is_asked_for_help(write, capsys):
     with pytest.raises(SystemExit):
         cli_train.parse_train([write('env = "basic"\nnum_envs = 77'), "--help"])
