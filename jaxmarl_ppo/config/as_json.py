@@ -37,6 +37,9 @@ from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 
+# Of what a run records; the first had other names for keys.
+FORMAT = 2
+READABLE_FORMATS = (1, FORMAT)
 # Fields of a network that the environment decides, and those of every flax module.
 _TOLD_FIELDS = ("num_outputs", "continuous", "actor_width", "parent", "name")
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
@@ -243,7 +246,9 @@ def _read_policies(data: Any, where: str) -> dict[str, AnyPolicy]:
 
 def _read_policy(data: Any, where: str) -> AnyPolicy:
     fields = table_of(data, where)
-    kind = fields.pop("kind", None)
+    if "kind" not in fields:
+        raise ValueError(f"{where} lacks kind; valid: {', '.join(POLICY_KINDS)}")
+    kind = fields.pop("kind")
     if kind not in list(POLICY_KINDS):
         raise ValueError(f"{where} has the kind {show(kind)}; valid: {', '.join(POLICY_KINDS)}")
     if kind == "scripted" and isinstance(fields.get("script"), Mapping):

@@ -1,5 +1,6 @@
 """What files say of an environment: its parameters, and how it was made."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,11 +102,13 @@ def _decode_leaf(value: Any, default: Any, where: str) -> Any:
     if isinstance(default, bool):
         return check_bool(where, value)
     if isinstance(default, int):
-        is_whole = isinstance(value, float) and value.is_integer()
-        return _check_whole(where, int(value) if is_whole else value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return _check_whole(where, value)
     if isinstance(default, float):
-        infinite = isinstance(value, float) and abs(value) == float("inf")
-        return value if infinite else float(check_number(where, value))
+        if isinstance(value, float) and math.isinf(value):
+            return value
+        return float(check_number(where, value))
     if isinstance(default, str) and not isinstance(value, str):
         raise refusal(where, "a text", value)
     if not (value is None or isinstance(value, bool | int | float | str)):

@@ -18,7 +18,8 @@ _INFINITE = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$")
 class _Loader(yaml.SafeLoader):
     """Reads YAML by the rules of its version 1.2, where `off` is a word and `1e-3` a number."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+    # The inherited rules are those of version 1.1.
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]

@@ -1,21 +1,23 @@
 """Runs as files describe them, on top of the preset of the environment that they name."""
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.config.as_json import (
+    READABLE_FORMATS,
     config_from_dict,
     config_to_dict,
     from_format_1,
     network_kind,
     with_explicit_network,
 )
-from jaxmarl_ppo.config.checks import check_name
+from jaxmarl_ppo.config.checks import check_name, show
 from jaxmarl_ppo.config.env_as_json import check_env_record
-from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
+from jaxmarl_ppo.config.keys import refuse_unknown, table_of
 from jaxmarl_ppo.config.parsing import parse_file
 from jaxmarl_ppo.config.presets import follow, preset
 from jaxmarl_ppo.config.train import TrainConfig
@@ -83,20 +85,18 @@ def read_run_file(path: Path) -> RunFile:
         ValueError: it cannot be read, has an unknown key, or is damaged.
     """
     data = parse_file(path)
-    try:
+    with _naming(path):
         return _read_record(data) if set(data) >= _RECORD_KEYS else _read_by_hand(data)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _read_by_hand(data: Mapping[str, Any]) -> RunFile:
     known = [f.name for f in dataclasses.fields(TrainConfig)]
     values = table_of(data, "the file")
     refuse_unknown(values, ["env", "preset", *known], "the file")
-    env, variant = values.pop("env", {}), values.pop("preset", None)
+    written, variant = values.pop("env", {}), values.pop("preset", None)
     if variant is not None:
         check_name("preset", variant)
-    env = {"name": env} if isinstance(env, str) else table_of(env, "env")
+    env = table_of({"name": written} if isinstance(written, str) else written, "env")
     refuse_unknown(env, [f.name for f in dataclasses.fields(EnvTable)], "env")
     if "name" in env:
         check_name("env.name", env["name"])
@@ -107,8 +107,9 @@ def _read_by_hand(data: Mapping[str, Any]) -> RunFile:
 
 
 def _read_record(data: Mapping[str, Any]) -> RunFile:
-    if data["format"] not in (1, 2):
-        raise ValueError(f"it has the unknown format {data['format']!r}; valid: 1, 2")
+    if data["format"] not in READABLE_FORMATS:
+        valid = ", ".join(map(str, READABLE_FORMATS))
+        raise ValueError(f"it has the unknown format {show(data['format'])}; valid: {valid}")
     check_env_record(data["env"])
     made = data["env"]["make"] or {"name": None, "kwargs": {}}
     values = table_of(data["config"], "config")
@@ -139,13 +140,13 @@ def settings(env: str | None, variant: str | None, path: Path | None) -> Setting
     if file.is_record:
         if variant is not None:
             raise ValueError(f"preset {variant!r} has no effect on the record of a run; drop it")
-        config = _in_file(path, lambda: config_from_dict(file.values))
-        return Settings(
-            name, None, with_explicit_network(config), file.env.kwargs or {}, file.env.params, True
-        )
+        with _naming(path):
+            config = with_explicit_network(config_from_dict(file.values))
+        return Settings(name, None, config, file.env.kwargs or {}, file.env.params, True)
     variant = variant or file.preset
     chosen = preset(name or "", variant if name else None)
-    config = _in_file(path, lambda: override(chosen.config, file.values))
+    with _naming(path):
+        config = override(chosen.config, file.values)
     kwargs = chosen.env_kwargs if file.env.kwargs is None else file.env.kwargs
     return Settings(name, variant, config, dict(kwargs), file.env.params or None)
 
@@ -172,10 +173,6 @@ def override(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
     if config.mapping == base.mapping:
         known = {key: follow(spec, base, config) for key, spec in base.policies.items()}
     written = config_to_dict(dataclasses.replace(config, policies=known))["policies"]
-    specs = {
-        key: _with_kind(spec, written.get(key), key_path("policies", key))
-        for key, spec in table_of(specs, "policies").items()
-    }
     merged = {**config_to_dict(config), "policies": _merge(written, specs)}
     return with_explicit_network(config_from_dict(merged))
 
@@ -192,12 +189,6 @@ def _merge(base: Any, new: Any, key: str = "") -> Any:
     return {**base, **merged}
 
 
-def _with_kind(spec: Any, known: Any, where: str) -> Any:
-    if known is None and isinstance(spec, Mapping) and "kind" not in spec:
-        raise ValueError(f"{where} lacks kind; valid: network, snapshots, scripted")
-    return spec
-
-
 def _network_kind(merged: Mapping[str, Any]) -> Any:
     network = _table(merged, "default_policy").get("network")
     return network.get("kind") if isinstance(network, Mapping) else network
@@ -208,9 +199,10 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _in_file(path: Path | None, make: Any) -> TrainConfig:
-    """Make a configuration; what is wrong with it is wrong in a file."""
+@contextlib.contextmanager
+def _naming(path: Path | None) -> Iterator[None]:
+    """Say of what is refused in which file it stands."""
     try:
-        return make()
+        yield
     except ValueError as error:
         raise ValueError(f"{path}: {error}" if path else str(error)) from error

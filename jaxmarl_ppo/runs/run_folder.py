@@ -14,6 +14,7 @@ from flax import linen as nn
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json, env_as_json
+from jaxmarl_ppo.config.as_json import FORMAT, READABLE_FORMATS
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
@@ -22,8 +23,6 @@ from jaxmarl_ppo.policies.population_file import load_population
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.types import Population, PyTree
 
-FORMAT = 2
-READABLE_FORMATS = (1, FORMAT)
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
 

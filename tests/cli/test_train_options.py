@@ -13,6 +13,7 @@ from jaxmarl_ppo.cli import train as cli_train
 from jaxmarl_ppo.config.as_json import dump_json, with_explicit_network
 from jaxmarl_ppo.networks import LSTM, MLP
 from jaxmarl_ppo.runs.run_folder import run_record
+from jaxmarl_ppo.training import trainer
 
 
 @pytest.fixture
@@ -83,6 +84,23 @@ def test_parameters_of_the_environment_are_those_of_the_file(write):
     params = jaxmarl_envs.make("crypto")[1]
     assert cli_train.parse_train([path]).to_env_params(params).max_steps == 7
     assert cli_train.parse_train(["crypto"]).to_env_params(params) is params
+
+
+def test_the_run_has_what_the_file_says(write, monkeypatch):
+    made = []
+
+    def record(env, env_params, config, *_, **__):
+        made.append((env, env_params, config))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(trainer, "Trainer", record)
+    env = 'env = { name = "asymmetric_play", kwargs.mode = "repeat", params.reward_scale = 0.5 }'
+    with pytest.raises(ValueError, match="enough"):
+        cli_train.main(["--config", write(f"{env}\nseed = 9"), "--num-envs", "2"])
+    ((env, params, config),) = made
+    assert env.made_as == ("asymmetric_play", {"mode": "repeat"})
+    assert params == env.default_params.replace(reward_scale=0.5)
+    assert (config.seed, config.num_envs) == (9, 2)
 
 
 def test_a_recorded_run_is_repeated(write):

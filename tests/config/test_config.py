@@ -237,7 +237,7 @@ def test_values_are_checked_when_read():
         ),
         (
             {"policies": {"a": {"network": "mlp"}}},
-            r"policies.a has the kind None; valid: network",
+            "policies.a lacks kind; valid: network, snapshots, scripted",
         ),
         (
             {"policies": {"a": {"kind": "network", "ppo": {"gamma": 2}}}},
