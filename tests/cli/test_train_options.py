@@ -172,24 +172,35 @@ def test_what_cannot_be_printed(args, message):
         cli_config.main(args)
 
 
-FLAGS = [
-    "--num-envs", "--seed", "--network", "--hidden-sizes", "--lstm-size", "--mapping", "--preset",
-    "--ppo.gamma", "--ppo.learning-rate", "--ppo.target-kl", "--ppo.kl-control", "--env-kwargs",
-    "--stagger-starts", "--no-prev-action", "--config", "--run-dir", "--ppo.bptt-length", "--sed",
-]  # fmt: skip
-WORDS = [
-    "tic_tac_toe", "basic", "crypt", "lstm", "cnn", "8", "0", "-1", "1e3", "0.5", "nan", "inf", "",
-    "None", "linear:1e-3:0", "linear:x", "[[0, 1], [5, 0]]", "[[0", "x=a,o=b", "x=", '{"x": 1}',
-    '{"kind": "ensemble", "size": 2}', "{", "size=4", "size", "league", "rllib", "penalty",
-    "none.toml", "--", "-", "=", "ensemble:2", "9" * 5000, "é\n",
-]  # fmt: skip
-ARGS = st.lists(
-    st.sampled_from(FLAGS)
-    | st.sampled_from(WORDS)
-    | st.tuples(st.sampled_from(FLAGS), st.sampled_from(WORDS)).map("=".join)
-    | st.text(max_size=5).filter(lambda text: text not in ("-h", "--help")),
-    max_size=5,
+NUMBERS = ["8", "0", "-1", "1e3", "0.5", "nan", "inf", "", "None", "1j", "9" * 5000, "é\n"]
+TABLES = ["x=a,o=b", "x=", '{"x": 1}', "{", '{"kind": "ensemble", "size": 2}', '{"x":' * 9000]
+SCHEDULES = [
+    "linear:1e-3:0",
+    "linear:x",
+    "[[0, 1], [5, 0]]",
+    "[[0",
+    "{[]: 1}",
+    "(" * 300,
+    "-" * 9000,
+]
+VALUES = {
+    **dict.fromkeys(["--num-envs", "--seed", "--hidden-sizes", "--ppo.gamma"], NUMBERS),
+    **dict.fromkeys(["--lstm-size", "--ppo.target-kl", "--ppo.bptt-length"], NUMBERS),
+    **dict.fromkeys(["--ppo.learning-rate", "--ppo.entropy-coef"], SCHEDULES + NUMBERS),
+    "--mapping": [*TABLES, "ensemble:2", "ensemble:x", "per_agent", ""],
+    "--network": ["mlp", "lstm", "cnn", "gru"],
+    "--env-kwargs": ["size=4", "k=2", "size", "k={[]: 1}", "k=1j", "=", "k=" + "-" * 9000 + "1"],
+    "--preset": ["league", "rllib", ""],
+    "--ppo.kl-control": ["penalty", "off", "of"],
+    "--config": ["none.toml", "x", ""],
+}
+FLAGS = ["--no-prev-action", "--stagger-starts", "--separate-critic", "--sed", "--", "-", "crypt"]
+KNOWN = st.sampled_from(sorted(VALUES)).flatmap(
+    lambda flag: st.sampled_from(VALUES[flag]).map(lambda value: f"{flag}={value}")
 )
+ARGS = st.lists(KNOWN, min_size=1, max_size=3) | st.lists(
+    KNOWN | st.sampled_from(FLAGS + sorted(VALUES) + NUMBERS) | st.text(max_size=5), max_size=4
+).filter(lambda args: not {"-h", "--help"} & set(args))
 FIXED = settings(
     deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
 )
@@ -209,14 +220,14 @@ def ends_in_a_sentence(args):
     assert "\n" not in message
 
 
-@settings(FIXED, max_examples=60)
-@given(args=ARGS, named=st.booleans())
-def test_any_command_line_is_a_configuration_or_refused_in_a_sentence(args, named):
-    ends_in_a_sentence(["tic_tac_toe", *args] if named else args)
+@settings(FIXED, max_examples=80)
+@given(args=ARGS)
+def test_any_command_line_is_a_configuration_or_refused_in_a_sentence(args):
+    ends_in_a_sentence(["tic_tac_toe", *args])
 
 
 @pytest.mark.slow
 @settings(FIXED, max_examples=2_000)
-@given(args=ARGS, named=st.booleans())
-def test_many_command_lines_are_configurations_or_refused_in_a_sentence(args, named):
-    ends_in_a_sentence(["tic_tac_toe", *args] if named else args)
+@given(args=ARGS)
+def test_many_command_lines_are_configurations_or_refused_in_a_sentence(args):
+    ends_in_a_sentence(["tic_tac_toe", *args])
