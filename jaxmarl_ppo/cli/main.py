@@ -20,6 +20,7 @@ commands:
   resume RUN_DIR    go on with a run from its newest checkpoint
   evaluate RUN_DIR  evaluate what a run has learnt
   export RUN_DIR    write one of its policies into a file that acts with JAX alone
+  config ENV        print the configuration of an environment's preset as a file to go on from
   envs              list the environments
   new-env NAME      write an environment of your own to begin with, and its test
   check-env ENV     look for what is wrong with an environment
@@ -34,6 +35,7 @@ COMMANDS = {
     "resume": "jaxmarl_ppo.cli.resume",
     "evaluate": "jaxmarl_ppo.cli.evaluate",
     "export": "jaxmarl_ppo.cli.export",
+    "config": "jaxmarl_ppo.cli.config",
     "envs": "jaxmarl_ppo.cli.envs",
     "new-env": "jaxmarl_ppo.cli.new_env",
     "check-env": "jaxmarl_ppo.cli.check_env",

@@ -171,6 +171,8 @@ def _registry() -> ConstructorRegistry:
 def _values(options: Any, prefix: str = "") -> Iterator[tuple[list[str], Any]]:
     """List every option as it can be typed, nested ones with a dot, and its value."""
     for field in dataclasses.fields(options):
+        if tyro.conf.Suppress in get_args(field.type):
+            continue
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(field.type):
             yield from _values(value, f"{prefix}{field.name}.")

@@ -15,7 +15,9 @@ from flax import linen as nn
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.own import NotPermitted, importing_only, is_own, missing_file
-from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config import as_json, env_as_json
+from jaxmarl_ppo.config.as_json import FORMAT, READABLE_FORMATS
+from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
@@ -24,8 +26,6 @@ from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, POLICIES_FILE
 from jaxmarl_ppo.types import Population, PyTree
 
-FORMAT = 2
-READABLE_FORMATS = (1, FORMAT)
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
 
@@ -115,7 +115,7 @@ def read_run(
         env, known_params = _recorded_env(record["env"], env)
     _check_same_agents(env, record["env"])
     if env_params is None:
-        env_params = as_json.params_from_json(record["env"]["params"], known_params)
+        env_params = env_as_json.params_from_json(record["env"]["params"], known_params)
     return RecordedRun(env, env_params, config)
 
 
@@ -135,10 +135,11 @@ def read_record(folder: Path) -> dict[str, Any]:
         versions = record.get("versions")
         writer = versions.get("jaxmarl-ppo") if isinstance(versions, Mapping) else None
         raise ValueError(
-            f"{folder} has format {record['format']!r}, written by jaxmarl-ppo "
-            f"{writer or 'of an unknown version'}; this version reads the formats "
-            f"{', '.join(map(str, READABLE_FORMATS))}"
+            f"{folder} has format {show(record['format'])}, written by jaxmarl-ppo "
+            f"{writer if isinstance(writer, str) else 'of an unknown version'}; this version reads "
+            f"the formats {', '.join(map(str, READABLE_FORMATS))}"
         )
+    env_as_json.check_env_record(record["env"])
     return record
 
 
@@ -158,7 +159,7 @@ def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> d
         "env": {
             "name": env.name,
             "make": made,
-            "params": as_json.params_to_json(env_params),
+            "params": env_as_json.params_to_json(env_params),
             "agents": list(env.agents),
         },
         "config": as_json.config_to_dict(as_json.with_explicit_network(config)),
@@ -235,7 +236,7 @@ def _recorded_env(record: Mapping[str, Any], again: object) -> tuple[MultiAgentE
         )
     try:
         with importing_only(again) as imported:
-            env, params = jaxmarl_envs.make(made["name"], **made["kwargs"])
+            env, params = _make_env(made["name"], made["kwargs"])
     except NotPermitted as error:
         raise ValueError(_refusal(error.name, again)) from None
     if again is not None and not imported:
@@ -257,6 +258,19 @@ def _refusal(name: str, again: str | None) -> str:
         f"the run's environment is {name!r}, and no code is run because a file names it; if you "
         f"trust it, name it again: --env {shlex.quote(name)}, or from Python env={name!r}"
     )
+
+
+def _make_env(name: str, kwargs: Mapping[str, Any]) -> tuple[MultiAgentEnv, PyTree]:
+    """Make an environment of recorded arguments, about which its class may know any error."""
+    try:
+        return jaxmarl_envs.make(name, **kwargs)
+    except (ValueError, ImportError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"environment {name!r} cannot be made with {show(kwargs)}: {reason}"
+        ) from error
 
 
 def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:

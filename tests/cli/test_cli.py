@@ -246,10 +246,13 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --mapping x=a,x=b,o=c", "--mapping: the table names 'x' twice"),
         ('train tic_tac_toe --mapping {"x":"a","x":"b"}', "--mapping: the table names 'x' twice"),
         ('train tic_tac_toe --mapping {"x":', "--mapping: '{\"x\":' is not JSON"),
-        ('train tic_tac_toe --mapping {"kind":"ensemble","sise":2}', "has no 'sise'; valid: size"),
+        (
+            'train tic_tac_toe --mapping {"kind":"ensemble","sise":2}',
+            "has no 'sise'; did you mean 'size'?",
+        ),
         (
             'train tic_tac_toe --mapping {"kind":"matchups","tables":[{"x":["a"]}]}',
-            "tables of matchups[0]['x'] must be a word, got ('a',)",
+            "mapping.tables[0]['x'] must be a word, got ('a',)",
         ),
         ("train tic_tac_toe --log tensorbord", "unknown logger 'tensorbord'; valid: wandb, mlflow"),
         ("train tic_tac_toe --log", "--log needs a value"),

@@ -27,6 +27,12 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "config/test_config.py": {
         "test_preset_fits_its_environment": ("gymnax",),
     },
+    "config/test_printing.py": {
+        "test_the_printed_file_is_the_preset_to_the_letter": (
+            "gymnax--toml",
+            "gymnax--yaml",
+        ),
+    },
     "credit/test_advantages.py": {
         "test_cutting_a_run_into_rollouts_trains_every_decision_once": ("True",),
     },
