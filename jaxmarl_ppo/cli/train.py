@@ -125,6 +125,8 @@ class TrainOptions:
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
         num_devices: devices, on a CPU cores, that environments are spread over; must divide
             `num_envs`. None for as many as do and leave each at least 8.
+        skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
+            not finite, and count it in the log, instead of ending the run.
         log_interval: iterations per entry of the log; None for about a hundred entries.
         max_minutes: minutes of training, after which the run stops and can be resumed; None for no
             limit.
@@ -169,6 +171,7 @@ class TrainOptions:
     stagger_starts: Switch
     micro_batch_rows: int | None
     num_devices: int | None
+    skip_nonfinite_updates: bool
     log_interval: int | None
     max_minutes: float | None
     checkpoints: CheckpointOptions

@@ -60,6 +60,8 @@ class TrainConfig:
         num_devices: devices that environments are spread over, which must divide `num_envs`; None
             for as many as do and leave each at least 8. A run with another number of devices is
             another random draw, as with another seed.
+        skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
+            not finite, and count it in the log, instead of ending the run.
         log_interval: iterations per entry of the log; None for about a hundred entries.
         max_minutes: minutes of training, after which the run stops as at a signal, so that it can
             be resumed; None for no limit.
@@ -79,6 +81,7 @@ class TrainConfig:
     stagger_starts: bool | None = None
     micro_batch_rows: Count | None = None
     num_devices: Count | None = None
+    skip_nonfinite_updates: bool = False
     log_interval: Count | None = None
     max_minutes: Positive | None = None
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)

@@ -183,6 +183,7 @@ def _make_bank_learner(
             value_clip=first.value_clip,
             kl_control=first.kl_control,
             adam_eps=first.adam_eps,
+            skips_nonfinite=config.skip_nonfinite_updates,
         ),
         block_size=block_size,
         discount_by_tick=first.discount_by == "tick",

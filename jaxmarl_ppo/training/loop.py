@@ -13,7 +13,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import summarise
+from jaxmarl_ppo.learner.summary import find_divergence, summarise
 from jaxmarl_ppo.machine.interruption import Interruption, wait_until_ready
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
@@ -202,7 +202,8 @@ class Loop:
         env_steps = self.env_steps(self.iteration)
         # Looked at first: parameters that are not finite make values that look like a fault.
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
-            raise TrainingDiverged(env_steps, self.good_env_steps, self.around.run_dir)
+            causes = find_divergence(self.around.learner, population, self.metrics)
+            raise TrainingDiverged(causes, env_steps, self.good_env_steps, self.around.run_dir)
         self.good, self.good_env_steps = population, env_steps
         if self.metrics.fault.found:
             fault = jax.device_get(self.metrics.fault)

@@ -100,6 +100,7 @@ EVERYTHING = TrainConfig(
     stagger_starts=False,
     micro_batch_rows=64,
     num_devices=2,
+    skip_nonfinite_updates=True,
     log_interval=2,
     max_minutes=1.5,
     checkpoints=CheckpointConfig(every_minutes=None, every_env_steps=50, keep=3),

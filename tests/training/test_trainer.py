@@ -196,11 +196,41 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
 def test_divergence_is_not_blamed_on_the_environment(tmp_path):
     run_dir = tmp_path / "diverged"
     ppo = dataclasses.replace(CONFIG.default_ppo, learning_rate=EXPLODING)
-    with pytest.raises(TrainingDiverged, match=r"parameters of 96 environment steps are saved"):
+    with pytest.raises(
+        TrainingDiverged, match=r"of ann_0 \(.*value_loss.*\).* of 96 environment steps are saved"
+    ) as caught:
         make_trainer(run_dir, default_ppo=ppo).train()
+    assert "grad_norm" in caught.value.policies["bob_0"]
     population = load(run_dir).population
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population))
     assert len(read_entries(run_dir)) == 1
+
+
+def test_steps_that_are_not_finite_are_left_out_if_that_is_asked_for(tmp_path):
+    """One policy's learning rate explodes; the other one learns on as if it had not."""
+    steady = PolicySpec(network=CONFIG.default_policy.network, normalise_observations=True)
+    wild = dataclasses.replace(
+        steady, ppo=dataclasses.replace(CONFIG.default_ppo, learning_rate=EXPLODING)
+    )
+    beside, alone = (
+        make_trainer(
+            tmp_path / name,
+            policies={"ann_0": spec},
+            default_policy=steady,
+            skip_nonfinite_updates=True,
+        ).train()
+        for name, spec in (("beside", wild), ("alone", steady))
+    )
+    skipped = [entry["policies"]["ann_0"]["skipped_steps"] for entry in beside.history]
+    assert skipped[0] == 0
+    assert skipped[-1] > 0
+    bob = [[entry["policies"]["bob_0"] for entry in result.history] for result in (beside, alone)]
+    assert bob[0] == bob[1]
+    assert all(entry["skipped_steps"] == 0 for entry in bob[0])
+    assert (
+        "skipped_steps"
+        not in make_trainer(tmp_path / "plain").train().history[0]["policies"]["bob_0"]
+    )
 
 
 def test_saved_policies_are_the_final_ones(result):
