@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import yaml
 
 import jaxmarl_envs
 from jaxmarl_ppo import (
@@ -18,6 +19,7 @@ from jaxmarl_ppo import (
 )
 from jaxmarl_ppo.config.as_json import with_explicit_network
 from jaxmarl_ppo.config.env_as_json import params_from_json, params_to_json
+from jaxmarl_ppo.config.parsing import parse_file
 from jaxmarl_ppo.config.printing import attributes_of, print_settings
 from jaxmarl_ppo.config.run_file import EnvTable, RunFile, settings
 
@@ -38,6 +40,8 @@ def test_the_printed_file_is_the_preset_to_the_letter(write, env, variant, form)
     assert again.config == with_explicit_network(preset(env, variant or None).config)
     read = params_from_json(again.env_params or {}, params, partial=True)
     assert params_to_json(read) == params_to_json(params)
+    if form == "yaml":  # also to readers of version 1.1
+        assert yaml.safe_load(path.read_text()) == parse_file(path)
     assert made.horizon(read) == made.horizon(params)
 
 

@@ -196,6 +196,22 @@ def test_what_a_file_may_not_say(write, text, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1: 2", "the file has the key 1, which is not a word"),
+        ("default_ppo: {null: 2}", "default_ppo has the key None, which is not a word"),
+        ("env: {kwargs: {2: 3}}", "env.kwargs has the key 2, which is not a word"),
+        ("{format: 3, env: {}, config: {}}", "it has the unknown format 3; valid: 1, 2"),
+        ("{format: 2, env: {}, config: {}}", "env lacks name, make, params, agents"),
+    ],
+)
+def test_what_yaml_may_not_say(write, text, message):
+    path = write(text, "yaml")
+    with pytest.raises(ValueError, match=rf"^{path}: {message}$"):
+        settings("basic", None, path)
+
+
 def test_what_is_of_another_environment_has_no_effect(write):
     path = write('env = { name = "crypto", params = { max_steps = 3 } }')
     assert settings("crypto", None, path).env_params == {"max_steps": 3}
