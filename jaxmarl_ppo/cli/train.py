@@ -1,5 +1,6 @@
 """`jaxmarl-ppo train`, with the defaults of the environment's preset."""
 
+import contextlib
 import dataclasses
 import shlex
 import signal
@@ -12,7 +13,7 @@ import tyro
 from tyro.conf import Positional
 
 import jaxmarl_envs
-from jaxmarl_envs.own import is_own
+from jaxmarl_envs.own import importing_only, is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
@@ -275,7 +276,10 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     env_kwargs = options.to_env_kwargs()
     session.use_cpu_cores(config.num_devices)
     session.find_modules_here(options.env)
-    env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
+    # A file that is read does not get to say which code runs: that does the command line.
+    only_named = importing_only(str(options.env) if is_own(options.env) else None)
+    with only_named if options.config is not None else contextlib.nullcontext():
+        env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
     env_params = options.to_env_params(env_params)
     session.enable_compilation_cache()
     from jaxmarl_ppo.runs.loggers import make_loggers

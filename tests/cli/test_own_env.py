@@ -335,3 +335,15 @@ def test_an_environment_of_ones_own_is_measured(capsys, folder, monkeypatch):
     status, output, errors = run(capsys, "bench", "--env", "heap:Heap", *args)
     assert status == 0, errors
     assert json.loads(output.splitlines()[-1])["workload"]["env"] == "heap:Heap"
+
+
+def test_a_file_does_not_get_to_say_which_code_runs(tmp_path, capsys):
+    """Not even within the arguments of a registered environment."""
+    (tmp_path / "code.py").write_text("raise SystemError('was run')\n")
+    config = tmp_path / "run.toml"
+    kwargs = f'kwargs = {{groups = [["a"]], env = "{tmp_path}/code.py:Thing"}}'
+    config.write_text(f'[env]\nname = "grouped"\n{kwargs}\n')
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["train", "--config", str(config), "--run-dir", str(tmp_path / "run")])
+    assert caught.value.code == 2
+    assert "code.py:Thing" in capsys.readouterr().err

@@ -441,6 +441,7 @@ def test_a_step_that_is_not_finite_is_left_out_for_its_policy_alone():
         jax.tree.leaves(spoilt.params),
         strict=True,
     ):
+        found, whole, bad = map(np.asarray, (found, whole, bad))
         np.testing.assert_array_equal(found[[0, 2]], whole[[0, 2]])
         assert np.isfinite(found).all()
         assert np.isnan(bad[1]).any()
