@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: train test slow ray lint clean
+.PHONY: train test slow ray loggers lint clean
 
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
@@ -19,6 +19,10 @@ slow: $(VENV)/.installed-dev
 # What needs Ray, a large library, is tested beside it.
 ray: $(VENV)/.installed-ray
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell find tests -name 'test_*rllib*.py')
+
+# Likewise what logs to Weights & Biases and to MLflow.
+loggers: $(VENV)/.installed-loggers
+	$(BIN)/python -m pytest -q tests/runs/test_loggers.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -41,4 +45,8 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(VENV)/.installed-ray: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	touch $@
+
+$(VENV)/.installed-loggers: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[wandb,mlflow]'
 	touch $@

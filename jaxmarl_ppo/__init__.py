@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
     from jaxmarl_ppo.config.ppo import PPOConfig
     from jaxmarl_ppo.config.presets import PRESETS, Preset, preset
+    from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
     from jaxmarl_ppo.config.schedules import Linear
     from jaxmarl_ppo.config.train import TrainConfig
     from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
@@ -24,41 +25,52 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.learner.learner import Learner
     from jaxmarl_ppo.learner.metrics import Metrics
     from jaxmarl_ppo.learner.summary import summarise
+    from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+    from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
+    from jaxmarl_ppo.runs.loggers import MLflowLogger, WandbLogger
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
     from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
-    from jaxmarl_ppo.training.trainer import Trainer, TrainResult
+    from jaxmarl_ppo.training.trainer import Trainer
     from jaxmarl_ppo.types import TrainState
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "CNN": "networks.actor_critic",
+    "Callback": "runs.callbacks",
+    "CallbackError": "runs.callbacks",
+    "CheckpointConfig": "config.run",
     "Draw": "config.mapping",
     "Ensemble": "config.mapping",
     "EnvironmentFault": "training.errors",
+    "EvaluationConfig": "config.run",
     "ExportedPolicy": "deploy.exported",
     "LSTM": "networks.actor_critic",
     "Learner": "learner.learner",
     "Linear": "config.schedules",
     "LoadedRun": "runs.run_folder",
     "MLP": "networks.actor_critic",
+    "MLflowLogger": "runs.loggers",
     "MappingFunction": "config.mapping",
     "Matchups": "config.mapping",
     "Metrics": "learner.metrics",
+    "ObjectiveConfig": "config.run",
     "PPOConfig": "config.ppo",
     "PRESETS": "config.presets",
     "Policy": "deploy.policy",
     "PolicySpec": "config.policies",
     "Preset": "config.presets",
+    "RunInfo": "runs.callbacks",
     "Scripted": "config.policies",
     "Snapshots": "config.policies",
     "TrainConfig": "config.train",
-    "TrainResult": "training.trainer",
+    "TrainResult": "runs.callbacks",
     "TrainState": "types",
     "Trainer": "training.trainer",
     "TrainingDiverged": "training.errors",
+    "WandbLogger": "runs.loggers",
     "cross_play": "evaluation.cross_play",
     "evaluate_policies": "evaluation.evaluate",
     "evaluate_run": "evaluation.evaluate",
@@ -67,6 +79,7 @@ _MODULES = {
     "make_learner": "learner.build",
     "preset": "config.presets",
     "summarise": "learner.summary",
+    "use_compilation_cache": "machine.compilation_cache",
     "use_cpu_cores": "machine.cores",
 }
 
@@ -75,20 +88,27 @@ __all__ = [
     "LSTM",
     "MLP",
     "PRESETS",
+    "Callback",
+    "CallbackError",
+    "CheckpointConfig",
     "Draw",
     "Ensemble",
     "EnvironmentFault",
+    "EvaluationConfig",
     "ExportedPolicy",
     "Learner",
     "Linear",
     "LoadedRun",
+    "MLflowLogger",
     "MappingFunction",
     "Matchups",
     "Metrics",
+    "ObjectiveConfig",
     "PPOConfig",
     "Policy",
     "PolicySpec",
     "Preset",
+    "RunInfo",
     "Scripted",
     "Snapshots",
     "TrainConfig",
@@ -96,6 +116,7 @@ __all__ = [
     "TrainState",
     "Trainer",
     "TrainingDiverged",
+    "WandbLogger",
     "__version__",
     "cross_play",
     "evaluate_policies",
@@ -105,6 +126,7 @@ __all__ = [
     "make_learner",
     "preset",
     "summarise",
+    "use_compilation_cache",
     "use_cpu_cores",
 ]
 

@@ -7,7 +7,7 @@
 
 from jaxmarl_envs.check import check_env, quick_check
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.registry import all_names, make, names, register
+from jaxmarl_envs.registry import all_names, installed_names, make, names, register
 from jaxmarl_envs.spaces import Box, Discrete
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Observation",
     "all_names",
     "check_env",
+    "installed_names",
     "make",
     "names",
     "quick_check",

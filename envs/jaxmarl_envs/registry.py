@@ -1,11 +1,20 @@
-"""Environments by name."""
+"""Environments by name.
+
+Packages add names of theirs by the entry points of the group `jaxmarl_envs`:
+
+    [project.entry-points.jaxmarl_envs]
+    harvest = "harvest.env:Harvest"
+"""
 
 import difflib
+import functools
 import importlib
 import inspect
 from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from jaxmarl_envs import own
 from jaxmarl_envs.core import MultiAgentEnv
 
 EnvFactory = Callable[..., MultiAgentEnv]
@@ -41,8 +50,22 @@ def names() -> tuple[str, ...]:
 
 
 def all_names() -> tuple[str, ...]:
-    """List all names, those that need options included: other libraries' games and `grouped`."""
-    return tuple(sorted([*_ENTRY_POINTS, *_COMPOSED]))
+    """List all names: also those that need options, such as `grouped`, and `installed_names()`."""
+    return tuple(sorted({*_ENTRY_POINTS, *_COMPOSED, *_installed()}))
+
+
+def installed_names() -> tuple[str, ...]:
+    """List the names that installed packages add, in alphabetical order."""
+    return tuple(sorted(_installed()))
+
+
+@functools.cache
+def _installed() -> dict[str, list[EntryPoint]]:
+    """Collect what installed packages register, by name."""
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group="jaxmarl_envs"):
+        found.setdefault(entry.name, []).append(entry)
+    return found
 
 
 def register(name: str, factory: EnvFactory) -> None:
@@ -60,7 +83,9 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
     """Build an environment and its default parameters.
 
     Args:
-        name: one of `all_names()`.
+        name: one of `all_names()`, or `package.module:Class` or `path/to/file.py:Class`, which is
+            imported: its class is a `MultiAgentEnv`, or a function that returns one or
+            `(env, params)`.
         **kwargs: the environment's structure, such as sizes and horizon: whatever its class takes.
 
     Returns:
@@ -68,30 +93,73 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
 
     Raises:
         ValueError: an unknown name or keyword, or a keyword that is missing; the message lists the
-            valid ones.
+            valid ones. Or something is wrong with the code that is named, by file and line.
     """
+    if own.is_own(name):
+        name = own.full_name(name)
+        return _make_own(name, own.load(name), kwargs)
     if name not in all_names():
         close = difflib.get_close_matches(str(name), all_names(), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         valid = ", ".join(all_names())
-        raise ValueError(f"unknown environment {name!r}; {hint}valid names: {valid}")
+        raise ValueError(
+            f"unknown environment {name!r}; {hint}valid names: {valid}, and of your own "
+            f"{own.HOW_TO_NAME}"
+        )
+    if name in _installed():
+        return _make_own(name, _import_installed(name), kwargs)
     factory = _ENTRY_POINTS.get(name) or _COMPOSED[name]
     if isinstance(factory, str):
         module, attribute = factory.split(":")
         factory = getattr(importlib.import_module(module), attribute)
     _check_keywords(name, factory, kwargs)
     env = factory(**kwargs)
-    env.made_as = (name, kwargs)
+    # A wrapper has noted in full what it wraps.
+    if env.made_as is None or env.made_as[0] != name:
+        env.made_as = (name, kwargs)
     return env, env.default_params
 
 
-def _check_keywords(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> None:
+def _make_own(
+    name: str, factory: own.EnvFactory, kwargs: dict[str, Any]
+) -> tuple[MultiAgentEnv, Any]:
+    _check_keywords(name, factory, kwargs)
+    return own.build(name, factory, kwargs)
+
+
+def _import_installed(name: str) -> own.EnvFactory:
+    """Import the one environment of a name that an installed package registers.
+
+    Raises:
+        ValueError: there are several, or it cannot be imported.
+    """
+    entries = _installed()[name]
+    places = [
+        f"{entry.module}:{entry.attr} of the installed package "
+        f"{entry.dist.name if entry.dist else 'unknown'!r}"
+        for entry in entries
+    ]
+    if name in _ENTRY_POINTS or name in _COMPOSED:
+        places.insert(0, "the one of jaxmarl_envs")
+    if len(places) > 1:
+        raise ValueError(
+            f"several environments have the name {name!r}: {' and '.join(places)}; a package may "
+            "not register a name that is taken: name the environment as package.module:Class, or "
+            "uninstall the package"
+        )
+    try:
+        return own.import_factory(f"{entries[0].module}:{entries[0].attr}")
+    except ValueError as error:
+        raise ValueError(f"environment {name!r}, {places[0]}: {error}") from error
+
+
+def _check_keywords(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> None:
     parameters = inspect.signature(factory).parameters
     missing = [
         key
         for key, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty
-        and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         and key not in kwargs
     ]
     if missing:

@@ -18,7 +18,7 @@ class Workload:
     """Describes what is to be measured.
 
     Attributes:
-        env: name of the environment.
+        env: name of the environment, as `jaxmarl_envs.make` takes it.
         env_kwargs: its arguments.
         network: `"mlp"`, `"lstm"` or `"cnn"`.
         network_kwargs: fields of the network other than its defaults.

@@ -41,7 +41,7 @@ class BenchOptions:
     The limit is the rate at which this machine multiplies matrices of the network's shapes.
 
     Attributes:
-        env: name of the environment.
+        env: name of the environment, or `package.module:Class` or `path/to/file.py:Class`.
         env_kwargs: its arguments, as KEY=VALUE.
         network: kind of network.
         hidden_sizes: widths of the dense layers; None for the network's own.
@@ -150,6 +150,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     options = session.parse(BenchOptions, args, prog)
     session.use_cpu_cores()
     options.check_effects()
+    session.find_modules_here(options.env)
     if options.compare is not None:
         num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
         with _cores_awake():

@@ -32,6 +32,9 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
         "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
         "jaxmarl, pgx or pettingzoo (Python, slow), such as `pgx --env-kwargs env_id=connect_four`"
     )
+    if jaxmarl_envs.installed_names():
+        print(f"of installed packages: {', '.join(jaxmarl_envs.installed_names())}")
+    print("of your own: package.module:Class or path/to/file.py:Class; new-env NAME writes one")
     return 0
 
 
@@ -60,8 +63,9 @@ def env_table() -> Table:
 
 
 def describe_envs() -> list[EnvDescription]:
-    """Describe every registered environment."""
-    return [_describe_env(name) for name in jaxmarl_envs.names()]
+    """Describe every registered environment whose name no installed package claims as well."""
+    claimed = jaxmarl_envs.installed_names()
+    return [_describe_env(name) for name in jaxmarl_envs.names() if name not in claimed]
 
 
 def _describe_env(name: str) -> EnvDescription:

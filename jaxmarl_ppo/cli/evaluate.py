@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from jaxmarl_ppo.cli import session
 
@@ -12,21 +13,29 @@ class EvaluateOptions:
 
     Attributes:
         run_dir: the run's folder.
+        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
+            None for what was saved at its end.
         episodes: how many; None for as many as the environment needs.
         seed: of the episodes.
         greedy: take each policy's most probable action instead of drawing one.
         cross_play: also play all policies, snapshots, random play and the environment's scripted
             policies against each other; draws the matrix into the run's folder.
         row_agents: with `--cross-play`, the agents of one side; None for the first agent.
+        env: where the run's environment is code of your own, its name once more, as it was trained:
+            `package.module:Class` or `path/to/file.py:Class`.
+        record: a new `.npz` file for the episodes, tick by tick: what agents saw, did and earned.
         json: print one JSON object instead of a table.
     """
 
     run_dir: session.RunDir = None
+    checkpoint: str | None = None
     episodes: int | None = None
     seed: int = 0
     greedy: bool = False
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
+    env: str | None = None
+    record: Path | None = None
     json: bool = False
 
 
@@ -37,7 +46,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         ValueError: options that do not fit together, or a run that cannot be read.
     """
     options = session.parse(EvaluateOptions, args, prog)
-    run_dir = session.existing_run(options.run_dir, prog)
+    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
+    session.find_modules_here(options.env)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.evaluation import evaluate_run, format_report
@@ -49,6 +59,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         greedy=options.greedy,
         matrix=options.cross_play,
         row_agents=options.row_agents,
+        env=options.env,
+        record=options.record,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
@@ -56,4 +68,6 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         print(dump_json(report))
     else:
         session.show(format_report(report))
+        if options.record is not None:
+            print(f"recorded in {options.record}")
     return 0

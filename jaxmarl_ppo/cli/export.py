@@ -16,16 +16,22 @@ class ExportOptions:
 
     Attributes:
         run_dir: the run's folder.
+        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
+            None for what was saved at its end.
         policy: name of the policy, such as `bob` or `past@3`; None where there is only one, or only
             one that plays `agent`.
         agent: the agent that it is to play; None for all that it can play.
+        env: where the run's environment is code of your own, its name once more, as it was trained:
+            `package.module:Class` or `path/to/file.py:Class`.
         out: a new file; None for `<policy>.jaxexport`.
         platforms: that it is to run on.
     """
 
     run_dir: session.RunDir = None
+    checkpoint: str | None = None
     policy: str | None = None
     agent: str | None = None
+    env: str | None = None
     out: Path | None = None
     platforms: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
 
@@ -37,14 +43,15 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
         ValueError: options that do not fit together, or a run that cannot be read.
     """
     options = session.parse(ExportOptions, args, prog)
-    run_dir = session.existing_run(options.run_dir, prog)
+    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
+    session.find_modules_here(options.env)
     session.enable_compilation_cache()
     from jaxmarl_ppo.deploy.export import check_new_file
     from jaxmarl_ppo.deploy.policy import Policy
 
     if options.out is not None:
         check_new_file(options.out)  # before anything that takes time
-    policy = Policy.load(run_dir, options.policy, options.agent)
+    policy = Policy.load(run_dir, options.policy, options.agent, env=options.env)
     name = policy.signature.policy
     path = Path(f"{name}.jaxexport") if options.out is None else options.out
     policy.export(path, options.platforms)

@@ -1,10 +1,11 @@
-"""The command line: `jaxmarl-ppo train`, `evaluate`, `export`, `envs` and `bench`.
+"""The command line: `jaxmarl-ppo train`, `resume`, `evaluate`, `envs`, `new-env` and others.
 
 Only what a command needs is imported, so that help and usage errors come at once.
 """
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -16,20 +17,28 @@ Multi-agent PPO in JAX.
 
 commands:
   train ENV         train on an environment; its own options: train ENV --help
+  resume RUN_DIR    go on with a run from its newest checkpoint
   evaluate RUN_DIR  evaluate what a run has learnt
   export RUN_DIR    write one of its policies into a file that acts with JAX alone
+  config ENV        print the configuration of an environment's preset as a file to go on from
   envs              list the environments
+  new-env NAME      write an environment of your own to begin with, and its test
+  check-env ENV     look for what is wrong with an environment
   bench             measure how fast training is here
 
+ENV is a name, or of your own: package.module:Class or path/to/file.py:Class.
 Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 """
-INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 # Modules, each with a function `main(args) -> exit status`.
 COMMANDS = {
     "train": "jaxmarl_ppo.cli.train",
+    "resume": "jaxmarl_ppo.cli.resume",
     "evaluate": "jaxmarl_ppo.cli.evaluate",
     "export": "jaxmarl_ppo.cli.export",
+    "config": "jaxmarl_ppo.cli.config",
     "envs": "jaxmarl_ppo.cli.envs",
+    "new-env": "jaxmarl_ppo.cli.new_env",
+    "check-env": "jaxmarl_ppo.cli.check_env",
     "bench": "jaxmarl_ppo.cli.bench",
 }
 
@@ -49,25 +58,35 @@ def main(argv: Sequence[str] | None = None) -> None:
         _fail(f"unknown command {args[0]!r}; valid: {', '.join(COMMANDS)}")
     try:
         status = importlib.import_module(COMMANDS[args[0]]).main(args[1:])
-    except (ValueError, OSError) as error:
-        if os.environ.get("JAXMARL_PPO_TRACEBACK"):
+    except Exception as error:
+        message = _in_a_sentence(error)
+        if message is None or os.environ.get("JAXMARL_PPO_TRACEBACK"):
             raise
-        _fail(_in_a_sentence(error))
+        _fail(message)
     except KeyboardInterrupt as error:
         print(str(error) or "stopped at once; nothing was saved", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
         # A compilation that was given up may still run in its thread, and an ordinary exit would
         # pull the ground from under it.
-        os._exit(INTERRUPTED)
+        os._exit(128 + getattr(error, "signal", signal.SIGINT))
     sys.exit(status)
 
 
-def _in_a_sentence(error: Exception) -> str:
-    """Say what is wrong; of what the operating system refuses, also with what."""
+def _in_a_sentence(error: Exception) -> str | None:
+    """Say what is wrong; of what the operating system refuses, also with what.
+
+    None for what is no error of the user's, but ours.
+    """
+    if "jaxmarl_envs" in sys.modules:  # else no environment raised it
+        from jaxmarl_envs.user_code import describe_traced
+
+        traced = describe_traced(error)
+        if traced is not None:
+            return traced
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{os.fsdecode(error.filename)!r} cannot be used: {error.strerror}"
-    return str(error)
+    return str(error) if isinstance(error, ValueError | OSError) else None
 
 
 def _fail(message: str) -> NoReturn:

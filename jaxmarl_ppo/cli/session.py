@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -170,6 +171,8 @@ def _registry() -> ConstructorRegistry:
 def _values(options: Any, prefix: str = "") -> Iterator[tuple[list[str], Any]]:
     """List every option as it can be typed, nested ones with a dot, and its value."""
     for field in dataclasses.fields(options):
+        if tyro.conf.Suppress in get_args(field.type):
+            continue
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(field.type):
             yield from _values(value, f"{prefix}{field.name}.")
@@ -198,8 +201,16 @@ def _refuse_unknown(unknown: Sequence[str], options: Any, prog: str) -> None:
         raise ValueError(f"unexpected argument {unknown[0]!r}; see {prog} --help")
 
 
-def existing_run(run_dir: Path | None, prog: str) -> Path:
+def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None) -> Path:
     """Refuse a folder that was not named or is not there.
+
+    Args:
+        run_dir: the folder of a run.
+        prog: the command.
+        checkpoint: which of the run's checkpoints is meant, see `choose_checkpoint`.
+
+    Returns:
+        The folder, or that of the checkpoint.
 
     Raises:
         ValueError: there is none.
@@ -208,7 +219,20 @@ def existing_run(run_dir: Path | None, prog: str) -> Path:
         raise ValueError(f"{prog} takes the folder of a run; see {prog} --help")
     if not run_dir.is_dir():
         raise ValueError(f"run folder {str(run_dir)!r} does not exist")
-    return run_dir
+    if checkpoint is None:
+        return run_dir
+    from jaxmarl_ppo.runs.checkpoints import choose_checkpoint
+    from jaxmarl_ppo.runs.run_folder import read_record
+
+    objective = read_record(run_dir)["config"].get("objective", {})
+    return choose_checkpoint(run_dir, checkpoint, objective.get("goal", "maximise"))
+
+
+def find_modules_here(env: str | None) -> None:
+    """Let an environment named `package.module:Class` lie in the present folder."""
+    here = os.getcwd()
+    if env is not None and ":" in env and here not in sys.path:
+        sys.path.append(here)  # last, so that it hides nothing that is installed
 
 
 def use_cpu_cores(num_cores: int | None = None) -> None:
@@ -225,11 +249,9 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
 
 def enable_compilation_cache() -> None:
     """Let a second start with the same shapes skip compilation, unless the user configured it."""
-    import jax
+    from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
 
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        jax.config.update("jax_compilation_cache_dir", os.path.join(cache, "jaxmarl_ppo", "jax"))
+    use_compilation_cache()
 
 
 def show(report: Any) -> None:

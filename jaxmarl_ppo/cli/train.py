@@ -1,27 +1,36 @@
 """`jaxmarl-ppo train`, with the defaults of the environment's preset."""
 
+import contextlib
 import dataclasses
+import shlex
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
 
 import jaxmarl_envs
+from jaxmarl_envs.own import importing_only, is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
 from jaxmarl_ppo.config.as_json import network_kind
-from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
+from jaxmarl_ppo.config.env_as_json import params_from_json
+from jaxmarl_ppo.config.parsing import is_run_file
 from jaxmarl_ppo.config.ppo import PPOConfig
-from jaxmarl_ppo.config.presets import preset
-from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
+from jaxmarl_ppo.config.presets import follow
+from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
+from jaxmarl_ppo.config.run_file import Settings, settings
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
+if TYPE_CHECKING:  # its import takes a while, and help does without it
+    from jaxmarl_ppo.runs.callbacks import TrainResult
+
 PROG = "jaxmarl-ppo train"
-INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 NetworkKind = Literal["mlp", "lstm", "cnn"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
 
@@ -49,14 +58,42 @@ class PPOOptions(PPOConfig):  # noqa: D101
 
 
 @dataclass(frozen=True)
+class CheckpointOptions(CheckpointConfig):  # noqa: D101
+    __doc__ = CheckpointConfig.__doc__
+
+    def __post_init__(self) -> None:
+        """Leave the check to `CheckpointConfig`, so that an error is one plain line."""
+
+
+@dataclass(frozen=True)
+class EvaluationOptions(EvaluationConfig):  # noqa: D101
+    __doc__ = EvaluationConfig.__doc__
+
+    def __post_init__(self) -> None:
+        """Leave the check to `EvaluationConfig`, so that an error is one plain line."""
+
+
+@dataclass(frozen=True)
+class ObjectiveOptions(ObjectiveConfig):  # noqa: D101
+    __doc__ = ObjectiveConfig.__doc__
+
+    def __post_init__(self) -> None:
+        """Leave the check to `ObjectiveConfig`, so that an error is one plain line."""
+
+
+@dataclass(frozen=True)
 class TrainOptions:
     """Train policies on an environment and keep a record in a folder.
 
-    The defaults are those of the environment's preset, if it has one; name the environment to see
-    them. `--network` chooses the network options that apply.
+    The defaults are those of the environment's preset, if it has one, and of the file that
+    `--config` names; name both to see them. `--network` chooses the network options that apply.
 
     Attributes:
-        env: name of the environment; `jaxmarl-ppo envs` lists them.
+        env: name of the environment, `jaxmarl-ppo envs` lists them; or one of your own:
+            `package.module:Class` or `path/to/file.py:Class`, a class or a function that makes it.
+            Or a file as for `--config`.
+        config: a file (.toml, .yaml, .json) whose values hold unless an option says otherwise, as
+            `jaxmarl-ppo config ENV` prints one; or the config.json of a run, which is repeated.
         preset: a variant of the environment's preset to take the defaults from, such as `league`,
             or `rllib` for the defaults of RLlib's PPO.
         seed: of everything random.
@@ -73,8 +110,8 @@ class TrainOptions:
         dtype: what layers are computed in; parameters stay float32. bfloat16 is for accelerators.
         mapping: one policy for all, one per agent, so many per agent of which one is drawn for
             every episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as
-            `car_*=car` stand for several agents. What the preset says about single policies goes
-            with the preset's own mapping.
+            `car_*=car` stand for several agents. What the preset or the file says about single
+            policies goes with the mapping there.
         prev_action: append the agent's previous action to its features.
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot.
@@ -89,9 +126,20 @@ class TrainOptions:
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
         num_devices: devices, on a CPU cores, that environments are spread over; must divide
             `num_envs`. None for as many as do and leave each at least 8.
+        skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
+            not finite, and count it in the log, instead of ending the run.
         log_interval: iterations per entry of the log; None for about a hundred entries.
+        max_minutes: minutes of training, after which the run stops and can be resumed; None for no
+            limit.
+        checkpoints: when the state of training is saved, from which `jaxmarl-ppo resume` goes on.
+        evaluation: when what was learnt is evaluated meanwhile, and how.
+        objective: what the best checkpoint is chosen by, and when that is enough.
+        load: a run, or one of its checkpoints, whose policies those of the same names start from.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
-        env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's.
+        env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's or the
+            file's.
+        log: `wandb` or `mlflow`, besides TensorBoard; may be given more than once. Their own
+            variables say where to, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`.
         progress: show progress.
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; on virtual machines a quarter more speed.
@@ -124,9 +172,18 @@ class TrainOptions:
     stagger_starts: Switch
     micro_batch_rows: int | None
     num_devices: int | None
+    skip_nonfinite_updates: bool
     log_interval: int | None
+    max_minutes: float | None
+    checkpoints: CheckpointOptions
+    evaluation: EvaluationOptions
+    objective: ObjectiveOptions
+    start: Annotated[Settings, tyro.conf.Fixed, tyro.conf.Suppress]
+    config: Path | None = None
+    load: Path | None = None
     run_dir: Path | None = None
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    log: Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
@@ -137,19 +194,22 @@ class TrainOptions:
         Raises:
             ValueError: a value out of range, or an option without effect.
         """
-        spec = PolicySpec(
+        base = self.start.config
+        spec = dataclasses.replace(
+            base.default_policy,
             network=self._network(),
+            load=base.default_policy.load if self.load is None else str(self.load),
             **{name: getattr(self, name) for name in _INPUT_OPTIONS},
         )
-        ppo = PPOConfig(**{name: getattr(self.ppo, name) for name in _names(PPOConfig)})
+        ppo = _config(PPOConfig, self.ppo)
         own = {name: getattr(self, name) for name in _names(TrainConfig) if hasattr(self, name)}
-        base = preset(self.env or "", self.preset).config
+        own |= {name: _config(cls, getattr(self, name)) for name, (cls, _) in _NESTED.items()}
         config = dataclasses.replace(
             base, **{**own, "default_policy": spec, "default_ppo": ppo, "policies": {}}
         )
         if self.mapping != base.mapping:  # its policies are others
             return config
-        specs = {name: _follow(known, base, config) for name, known in base.policies.items()}
+        specs = {name: follow(known, base, config) for name, known in base.policies.items()}
         return dataclasses.replace(config, policies=specs)
 
     def to_env_kwargs(self) -> dict[str, Any]:
@@ -159,7 +219,17 @@ class TrainOptions:
             ValueError: what is no KEY=VALUE, or a key given twice.
         """
         given = parse_env_kwargs([pair for pairs in self.env_kwargs for pair in pairs])
-        return given or dict(preset(self.env or "", self.preset).env_kwargs)
+        return given or dict(self.start.env_kwargs)
+
+    def to_env_params(self, default: Any) -> Any:
+        """Make the environment's parameters, which are `default` but for what a file says.
+
+        Raises:
+            ValueError: the file says what the environment does not have.
+        """
+        if self.start.env_params is None:
+            return default
+        return params_from_json(self.start.env_params, default, partial=not self.start.whole_params)
 
     def _network(self) -> Any:
         sizes: dict[str, Any] = {}
@@ -187,6 +257,14 @@ class TrainOptions:
         )
 
 
+# By their fields in `TrainConfig`: what is configured together, and its options.
+_NESTED: dict[str, tuple[type, type]] = {
+    "checkpoints": (CheckpointConfig, CheckpointOptions),
+    "evaluation": (EvaluationConfig, EvaluationOptions),
+    "objective": (ObjectiveConfig, ObjectiveOptions),
+}
+
+
 def main(args: Sequence[str], prog: str = PROG) -> int:
     """Train, and say where the record is.
 
@@ -197,8 +275,14 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     config = options.to_config()
     env_kwargs = options.to_env_kwargs()
     session.use_cpu_cores(config.num_devices)
-    env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
+    session.find_modules_here(options.env)
+    # A file that is read does not get to say which code runs: that does the command line.
+    only_named = importing_only(str(options.env) if is_own(options.env) else None)
+    with only_named if options.config is not None else contextlib.nullcontext():
+        env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
+    env_params = options.to_env_params(env_params)
     session.enable_compilation_cache()
+    from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
 
     trainer = Trainer(
@@ -206,94 +290,126 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         env_params,
         config,
         options.run_dir,
+        callbacks=make_loggers([name for (name,) in options.log]),
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    result = trainer.train()
+    return tell_end(trainer.train(), config, str(options.env))
+
+
+def tell_end(result: "TrainResult", config: TrainConfig, env: str) -> int:
+    """Say what a run came to and what can be done next.
+
+    Args:
+        result: what it came to.
+        config: its configuration.
+        env: what its environment is made by.
+
+    Returns:
+        The exit status: 0 where the run came to its end or to one that it was asked for, and 128
+        and the number of the signal, as a shell reports it, where a signal ended it.
+    """
     total = config.num_iterations * config.num_envs * config.num_steps
     if result.interrupted:
-        print(f"interrupted after {result.env_steps:,} of {total:,} environment steps")
+        print(
+            f"stopped after {result.env_steps:,} of {total:,} environment steps: "
+            f"{result.stopped_by}"
+        )
     else:
         seconds = result.history[-1]["wall_s"]
         print(f"trained {result.env_steps:,} environment steps in {seconds:.1f} s")
     print(f"saved in {result.run_dir}")
-    print(f"next: jaxmarl-ppo evaluate {result.run_dir}")
-    return INTERRUPTED if result.interrupted else 0
+    again = f" --env {shlex.quote(env)}" if is_own(env) else ""
+    if result.interrupted and config.checkpoints.keep:
+        print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
+    print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
+    ended_by = getattr(signal, result.stopped_by or "", None)
+    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
 
 
 def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
-    """Read the options, with the defaults of the environment, preset and network that they name.
+    """Read the options, with the defaults of the environment, preset, file and network they name.
 
     Raises:
         ValueError: an option that cannot be read, no environment, or an unknown one.
     """
     helps = bool(session.HELP & set(args))
-    default = _default_options(None, None, None)
+    default = _default_options(settings(None, None, None), None)
     options = session.parse(TrainOptions, args, prog, default, helps=False)
-    if options.env is None:
+    name, file = _env_and_file(options)
+    start = settings(name, options.preset, file) if name or file else options.start
+    if start.env is None:
         if not helps:
             raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
-    elif options.env not in jaxmarl_envs.all_names():
-        jaxmarl_envs.make(options.env)  # tells the closest name
     else:
-        default = _default_options(options.env, options.preset, None)
+        _check_env(start.env, file if name is None else None)
+        default = _default_options(start, None)
         options = session.parse(TrainOptions, args, prog, default, helps=False)
         if options.network != default.network:
-            default = _default_options(options.env, options.preset, options.network)
+            default = _default_options(start, options.network)
             options = session.parse(TrainOptions, args, prog, default, helps=False)
-    return session.parse(TrainOptions, args, prog, default) if helps else options
+    if helps:
+        session.parse(TrainOptions, args, prog, default)
+    return dataclasses.replace(options, env=start.env, config=file)
 
 
-def _follow(known: AnyPolicy, base: TrainConfig, config: TrainConfig) -> AnyPolicy:
-    """Change a preset's single policy in what the options change about all of them.
+def _check_env(env: str, file: Path | None) -> None:
+    """Refuse an unknown environment; only registered ones may be named by a file."""
+    if env in jaxmarl_envs.all_names() or (file is None and is_own(env)):
+        return
+    if file is not None:
+        raise ValueError(
+            f"{file} names the environment {env!r}, which is not registered; valid: "
+            f"{', '.join(jaxmarl_envs.all_names())}"
+        )
+    jaxmarl_envs.make(env)  # tells the closest name
 
-    Snapshots of a shorter or longer run lie as much closer or further apart.
-    """
 
-    def changes(new: Any, old: Any) -> dict[str, Any]:
-        names = [name for name in _names(type(new)) if getattr(new, name) != getattr(old, name)]
-        return {name: getattr(new, name) for name in names}
-
-    if isinstance(known, Snapshots) and known.add_every is not None:
-        every = round(known.add_every * config.num_iterations / base.num_iterations)
-        return dataclasses.replace(known, add_every=max(1, every))
-    if not isinstance(known, PolicySpec):
-        return known
-    own_ppo = known.ppo and dataclasses.replace(
-        known.ppo, **changes(config.default_ppo, base.default_ppo)
-    )
-    changed = {**changes(config.default_policy, base.default_policy), "ppo": own_ppo}
-    return dataclasses.replace(known, **changed)
+def _env_and_file(options: TrainOptions) -> tuple[str | None, Path | None]:
+    """Tell the environment that the command line names, and the file."""
+    if not is_run_file(options.env):
+        return options.env, options.config
+    if options.config is not None:
+        raise ValueError(
+            f"{options.env} and --config {options.config} are two files; drop one of them"
+        )
+    return None, Path(str(options.env))
 
 
 def _names(cls: type) -> list[str]:
     return [f.name for f in dataclasses.fields(cls)]
 
 
-def _default_options(env: str | None, variant: str | None, kind: str | None) -> TrainOptions:
-    chosen = preset(env or "", variant if env else None)
-    config, spec = chosen.config, chosen.config.default_policy
-    network = NETWORKS[spec.network]() if isinstance(spec.network, str) else spec.network
+def _config(cls: type, values: Any) -> Any:
+    """Make a dataclass of the values that another one of the same fields has."""
+    return cls(**{name: getattr(values, name) for name in _names(cls)})
+
+
+def _default_options(start: Settings, kind: str | None) -> TrainOptions:
+    config, spec = start.config, start.config.default_policy
+    network: Any = spec.network
     ppo = {name: getattr(config.default_ppo, name) for name in _names(PPOConfig)}
     if kind is not None and kind != network_kind(network):
         # The preset's sizes were chosen for another network.
         network = NETWORKS[kind]()
         ppo["bptt_length"] = None
     own = {name: getattr(config, name) for name in _names(TrainConfig)}
+    own |= {name: _config(options, own[name]) for name, (_, options) in _NESTED.items()}
     for name in ("default_policy", "default_ppo", "policies"):
         del own[name]
     inputs = {name: getattr(spec, name) for name in _INPUT_OPTIONS}
     return TrainOptions(
-        env=env,
-        preset=variant,
+        env=start.env,
+        preset=start.preset,
+        start=start,
         network=network_kind(network),  # type: ignore[arg-type]
-        hidden_sizes=tuple(network.hidden_sizes),  # type: ignore[attr-defined]
+        hidden_sizes=tuple(network.hidden_sizes),
         lstm_size=getattr(network, "lstm_size", None),
         channels=getattr(network, "channels", None),
-        activation=network.activation,  # type: ignore[attr-defined]
-        separate_critic=network.separate_critic,  # type: ignore[attr-defined]
-        dtype=network.dtype,  # type: ignore[attr-defined]
+        activation=network.activation,
+        separate_critic=network.separate_critic,
+        dtype=network.dtype,
         ppo=PPOOptions(**ppo),
         **own,
         **inputs,

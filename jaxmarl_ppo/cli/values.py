@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from jaxmarl_ppo.cli.session import reader
 from jaxmarl_ppo.config.as_json import mapping_from_json, mapping_to_json
-from jaxmarl_ppo.config.checks import refuse_repeated
+from jaxmarl_ppo.config.checks import refuse_repeated, show
 from jaxmarl_ppo.config.mapping import MappingSpec
 from jaxmarl_ppo.config.schedules import Linear, ScheduleSpec
 
@@ -24,7 +24,9 @@ def parse_mapping(text: str) -> MappingSpec:
         try:
             data = json.loads(text, object_pairs_hook=_table)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{text!r} is not JSON: {error}") from None
+            raise ValueError(f"{show(text)} is not JSON: {error}") from None
+        except RecursionError:
+            raise ValueError(f"{show(text)} is nested too deeply") from None
         return mapping_from_json(data)
     if "=" not in text:
         return text
@@ -66,11 +68,16 @@ def parse_env_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"--env-kwargs takes KEY=VALUE, got {pair!r}")
         if key in result:
             raise ValueError(f"--env-kwargs gives {key!r} twice")
-        try:
-            result[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            result[key] = text
+        result[key] = _literal(text)
     return result
+
+
+def _literal(text: str) -> Any:
+    """Read a Python literal; anything else is left as it is."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def parse_schedule(text: str) -> Any:
@@ -79,12 +86,12 @@ def parse_schedule(text: str) -> Any:
     Anything else is left as it is, for the configuration to refuse.
     """
     kind, _, ends = text.partition(":")
+    if kind != "linear":
+        return _literal(text)
     try:
-        if kind == "linear":
-            start, end = ends.split(":")
-            return Linear(float(start), float(end))
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        start, end = ends.split(":")
+        return Linear(float(start), float(end))
+    except ValueError:
         return text
 
 

@@ -6,40 +6,57 @@ a file: it is recorded as `{"kind": "custom", ...}` and has to be handed in agai
 """
 
 import dataclasses
-import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from flax import serialization
 
+from jaxmarl_ppo.config.checks import (
+    MAX_INT,
+    Rule,
+    check_bool,
+    check_not_negative,
+    check_sequence,
+    choice,
+    field_hints,
+    field_rules,
+    show,
+    whole_number,
+    without_none,
+)
+from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
-from jaxmarl_ppo.config.ppo import PPOConfig
-from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.config.schedules import Linear, check_schedule
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
+from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
-from jaxmarl_ppo.types import PyTree
+from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 
+# Of what a run records; the first had other names for keys.
+FORMAT = 2
+READABLE_FORMATS = (1, FORMAT)
 # Fields of a network that the environment decides, and those of every flax module.
 _TOLD_FIELDS = ("num_outputs", "continuous", "actor_width", "parent", "name")
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
 CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
+# What stands for None in a file whose format has no such value.
+NONE = "none"
 _ROOT = "the configuration"
-_MAPPING_KINDS = {"ensemble": Ensemble, "matchups": Matchups}
-_POLICY_KINDS = {"network": PolicySpec, "snapshots": Snapshots, "scripted": Scripted}
-_KINDS = _MAPPING_KINDS | _POLICY_KINDS
+_NETWORK_WORDS = {"activation": tuple(ACTIVATIONS), "dtype": DTYPES}
+MAPPING_KINDS = {"ensemble": Ensemble, "matchups": Matchups}
+POLICY_KINDS = {"network": PolicySpec, "snapshots": Snapshots, "scripted": Scripted}
+KINDS = MAPPING_KINDS | POLICY_KINDS
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
     """Write a configuration in terms of JSON."""
-    result = _plain(config)
+    result = to_plain(config)
     del result["default_policy"]["kind"]  # which can be nothing else
     return result
 
@@ -57,8 +74,8 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
         ValueError: an unknown key, a value out of range, or something that cannot be rebuilt.
     """
     if network is not None:
-        table = _table(data, _ROOT)
-        default = _table(table.get("default_policy", {}), "default_policy")
+        table = table_of(data, _ROOT)
+        default = table_of(table.get("default_policy", {}), "default_policy")
         data = {**table, "default_policy": {**default, "network": network}}
     return _make(TrainConfig, data)
 
@@ -82,7 +99,7 @@ def from_format_1(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def mapping_to_json(mapping: MappingSpec) -> Any:
     """Write a mapping as a word, a table, or `{"kind": "ensemble", ...}` and the like."""
-    return _plain(mapping)
+    return to_plain(mapping)
 
 
 def mapping_from_json(data: Any) -> MappingSpec:
@@ -93,16 +110,16 @@ def mapping_from_json(data: Any) -> MappingSpec:
     """
     if isinstance(data, str):
         return data
-    fields = _table(data, "mapping")
+    fields = table_of(data, "mapping")
     kind = fields.get("kind")
     if kind == "custom" and "function" in fields:
         raise ValueError(
             f"the policy mapping of this run is a function of its own; {CALL_FOR_CONFIG}"
         )
-    if not isinstance(kind, str) or kind not in _MAPPING_KINDS:
+    if not isinstance(kind, str) or kind not in MAPPING_KINDS:
         return {agent: _hashable(choice) for agent, choice in fields.items()}
     del fields["kind"]
-    return _make(_MAPPING_KINDS[kind], fields, f"mapping ({kind})")
+    return _make(MAPPING_KINDS[kind], fields, "mapping")
 
 
 def with_explicit_network(config: TrainConfig) -> TrainConfig:
@@ -130,43 +147,14 @@ def network_kind(network: str | nn.Module) -> str:
     return kinds.get(type(network), "custom")  # type: ignore[arg-type]
 
 
-def params_to_json(env_params: PyTree) -> Any:
-    """Write environment parameters as nested tables; arrays keep their element type."""
-
-    def encode(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: encode(child) for key, child in value.items()}
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        array = np.asarray(value)
-        return {"array": array.tolist(), "dtype": str(array.dtype)}
-
-    return encode(serialization.to_state_dict(env_params))
-
-
-def params_from_json(data: Any, default: PyTree) -> PyTree:
-    """Make environment parameters, in the structure of `default`, from what was written of some.
-
-    Raises:
-        ValueError: parameters that `default` does not have, or that are missing.
-    """
-
-    def decode(value: Any) -> Any:
-        if isinstance(value, Mapping) and set(value) == {"array", "dtype"}:
-            return jnp.asarray(value["array"], value["dtype"])
-        if isinstance(value, Mapping):
-            return {key: decode(child) for key, child in value.items()}
-        return value
-
-    try:
-        return serialization.from_state_dict(default, decode(data))
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"the recorded environment parameters do not fit: {error}") from error
-
-
 def dump_json(data: Any, *, indent: int | None = None) -> str:
     """Write strict JSON, in which a number that is not finite becomes null."""
     return json.dumps(_finite(data), allow_nan=False, indent=indent)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write strict JSON that people read, into a file that is absent or whole."""
+    write_atomically(path, (dump_json(data, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -179,14 +167,16 @@ def read_json(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist; is {path.parent} the folder of a run?") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise ValueError(f"{path} is not a JSON object")
     return data
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Write whatever a configuration holds in terms of JSON."""
     if isinstance(value, nn.Module):
         return _plain_network(value)
@@ -197,13 +187,13 @@ def _plain(value: Any) -> Any:
     if callable(value):
         return {"custom": repr(value)}
     if dataclasses.is_dataclass(value):
-        kind = [("kind", kind) for kind, cls in _KINDS.items() if isinstance(value, cls)]
-        fields = [(f.name, _plain(getattr(value, f.name))) for f in dataclasses.fields(value)]
+        kind = [("kind", kind) for kind, cls in KINDS.items() if isinstance(value, cls)]
+        fields = [(f.name, to_plain(getattr(value, f.name))) for f in dataclasses.fields(value)]
         return dict(kind + fields)
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: to_plain(item) for key, item in value.items()}
     return value.item() if isinstance(value, np.generic | jax.Array) else value
 
 
@@ -212,66 +202,115 @@ def _plain_network(network: nn.Module) -> dict[str, Any]:
     if kind == "custom":
         name = f"{type(network).__module__}:{type(network).__qualname__}"
         return {"kind": kind, "class": name, "repr": repr(network)}
-    names = _network_fields(NETWORKS[kind])
-    return {"kind": kind, **{name: _plain(getattr(network, name)) for name in names}}
+    names = network_fields(NETWORKS[kind])
+    return {"kind": kind, **{name: to_plain(getattr(network, name)) for name in names}}
 
 
 def _make(cls: type, data: Any, where: str = "") -> Any:
     """Make a dataclass from what was written of one; `where` is empty for the outermost."""
     here = where or _ROOT
-    values = _table(data, here)
+    values = table_of(data, here)
     fields = dataclasses.fields(cls)
-    _refuse_unknown(values, [f.name for f in fields], here)
+    refuse_unknown(values, [f.name for f in fields], here)
     absent = dataclasses.MISSING
     needed = [f.name for f in fields if f.default is absent and f.default_factory is absent]
     missing = [name for name in needed if name not in values]
     if missing:
         raise ValueError(f"{here} lacks {', '.join(missing)}")
-    for name, read in _READERS.items():
-        if name in values:
-            values[name] = read(values[name], f"{where}.{name}" if where else name)
-    return cls(**values)
+    hints, rules = field_hints(cls), field_rules(cls)
+    for name, value in values.items():
+        path = key_path(where, name)
+        values[name] = rules[name](path, _read_field(name, hints[name], value, path))
+    try:
+        return cls(**values)
+    except ValueError as error:  # of fields that do not fit each other
+        raise ValueError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _read_field(name: str, hint: Any, value: Any, path: str) -> Any:
+    """Read the value of a field, for which its name or its annotation says how."""
+    optional, hint = without_none(hint)
+    if optional and (value is None or value == NONE):
+        return None
+    if dataclasses.is_dataclass(hint):
+        return _make(hint, value, path)  # type: ignore[arg-type]
+    if name in _READERS:
+        return _READERS[name](value, path)
+    if check_schedule in get_args(hint):
+        return _read_schedule(value, path)
+    if int in get_args(hint) and isinstance(value, float) and value.is_integer():
+        return int(value)  # such as 5e6
+    return value
 
 
 def _read_policies(data: Any, where: str) -> dict[str, AnyPolicy]:
     return {
-        name: _read_policy(spec, f"{where}[{name!r}]") for name, spec in _table(data, where).items()
+        name: _read_policy(spec, key_path(where, name))
+        for name, spec in table_of(data, where).items()
     }
 
 
 def _read_policy(data: Any, where: str) -> AnyPolicy:
-    fields = _table(data, where)
-    kind = fields.pop("kind", None)
-    if kind not in list(_POLICY_KINDS):
-        raise ValueError(f"{where} has the kind {kind!r}; valid: {', '.join(_POLICY_KINDS)}")
+    fields = table_of(data, where)
+    if "kind" not in fields:
+        raise ValueError(f"{where} lacks kind; valid: {', '.join(POLICY_KINDS)}")
+    kind = fields.pop("kind")
+    if kind not in list(POLICY_KINDS):
+        raise ValueError(f"{where} has the kind {show(kind)}; valid: {', '.join(POLICY_KINDS)}")
     if kind == "scripted" and isinstance(fields.get("script"), Mapping):
         raise ValueError(f"{where} of this run is a function of its own; {CALL_FOR_CONFIG}")
-    return _make(_POLICY_KINDS[kind], fields, where)
+    return _make(POLICY_KINDS[kind], fields, where)
 
 
 def _read_network(data: Any, where: str) -> str | nn.Module:
     if isinstance(data, str | nn.Module):
         return data
-    fields = _table(data, "network")
+    fields = table_of(data, where)
     kind = fields.pop("kind", None)
     if kind == "custom":
+        named = show(fields.get("class")).strip("'")
         how = CALL_FOR_NETWORK if where == "default_policy.network" else CALL_FOR_CONFIG
-        raise ValueError(
-            f"the network of this run is a module of its own, {fields.get('class')}; {how}"
-        )
+        raise ValueError(f"the network of this run is a module of its own, {named}; {how}")
     if kind not in list(NETWORKS):
-        raise ValueError(f"unknown network kind {kind!r}; valid: {', '.join(NETWORKS)}, custom")
-    _refuse_unknown(fields, _network_fields(NETWORKS[kind]), f"network {kind!r}")
-    return NETWORKS[kind](**{name: _hashable(value) for name, value in fields.items()})
+        raise ValueError(
+            f"{where}: unknown network kind {show(kind)}; valid: {', '.join(NETWORKS)}"
+        )
+    refuse_unknown(fields, network_fields(NETWORKS[kind]), f"{where} (network {kind!r})")
+    types = {f.name: f.type for f in dataclasses.fields(NETWORKS[kind])}
+    return NETWORKS[kind](
+        **{
+            name: _network_rule(name, types[name])(f"{where}.{name}", _hashable(value))
+            for name, value in fields.items()
+        }
+    )
+
+
+def _network_rule(name: str, kind: Any) -> Rule:
+    """Find the rule for a field of a network, whose class is a flax module and checks nothing."""
+    if name in _NETWORK_WORDS:
+        return choice(*_NETWORK_WORDS[name])
+    if kind is bool:
+        return check_bool
+    size = whole_number(1, MAX_INT)
+    if kind is int:
+        return size
+
+    def check_sizes(path: str, value: Any) -> tuple[int, ...]:
+        sizes = check_sequence(path, value, "a list of whole numbers")
+        return tuple(size(f"an element of {path}", each) for each in sizes)
+
+    return check_sizes
 
 
 def _read_schedule(data: Any, where: str) -> Any:
     if not isinstance(data, Mapping):
         return data
-    _refuse_unknown(data, ("linear",), where)
+    refuse_unknown(table_of(data, where), ("linear",), where)
     ends = data.get("linear")
     if not (isinstance(ends, list | tuple) and len(ends) == 2):
-        raise ValueError(f"{where} must be {{'linear': [start, end]}}, got {dict(data)!r}")
+        raise ValueError(f"{where} must be {{'linear': [start, end]}}, got {show(dict(data))}")
+    for end in ends:
+        check_not_negative(f"an end of {where}", end)
     return Linear(*ends)
 
 
@@ -279,31 +318,12 @@ def _read_schedule(data: Any, where: str) -> Any:
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "mapping": lambda data, where: mapping_from_json(data),
     "policies": _read_policies,
-    "default_policy": functools.partial(_make, PolicySpec),
     "network": _read_network,
-    "default_ppo": functools.partial(_make, PPOConfig),
-    "ppo": lambda data, where: None if data is None else _make(PPOConfig, data, where),
-    "learning_rate": _read_schedule,
-    "entropy_coef": _read_schedule,
 }
 
 
-def _table(data: Any, where: str) -> dict[str, Any]:
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{where} must be a table, got {data!r}")
-    return dict(data)
-
-
-def _refuse_unknown(data: Iterable[str], valid: Iterable[str], where: str) -> None:
-    valid = list(valid)
-    unknown = [key for key in data if key not in valid]
-    if unknown:
-        raise ValueError(
-            f"{where} has no {', '.join(map(repr, unknown))}; valid: {', '.join(valid)}"
-        )
-
-
-def _network_fields(cls: type[nn.Module]) -> list[str]:
+def network_fields(cls: type[nn.Module]) -> list[str]:
+    """List the fields of a network that a user decides."""
     return [f.name for f in dataclasses.fields(cls) if f.name not in _TOLD_FIELDS]
 
 

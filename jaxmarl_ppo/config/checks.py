@@ -33,7 +33,7 @@ def check_fields(config: Any, of: str = "") -> None:
     Raises:
         ValueError: a field holds what it must not.
     """
-    for name, rule in _rules(type(config)).items():
+    for name, rule in field_rules(type(config)).items():
         value = rule(f"{name} {of}".strip(), getattr(config, name))
         object.__setattr__(config, name, value)
 
@@ -149,20 +149,36 @@ Name = Annotated[str, check_name]
 
 
 @functools.cache
-def _rules(cls: type) -> dict[str, Rule]:
+def field_hints(cls: type) -> dict[str, Any]:
+    """Return the annotations of a dataclass's fields."""
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: rule_of(hints[field.name]) for field in dataclasses.fields(cls)}
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+@functools.cache
+def field_rules(cls: type) -> dict[str, Rule]:
+    """Return the rules that the annotations of a dataclass's fields stand for."""
+    return {name: rule_of(hint) for name, hint in field_hints(cls).items()}
+
+
+def without_none(annotation: Any) -> tuple[bool, Any]:
+    """Tell whether an annotation permits None, and what it permits beside that."""
+    kind, parts = get_origin(annotation), get_args(annotation)
+    if kind in (Union, types.UnionType) and type(None) in parts:
+        (rest,) = (part for part in parts if part is not type(None))
+        return True, rest
+    return False, annotation
 
 
 def rule_of(annotation: Any) -> Rule:
     """Find the rule that an annotation stands for."""
+    optional, rest = without_none(annotation)
+    if optional:
+        rule = rule_of(rest)
+        return lambda name, value: None if value is None else rule(name, value)
     kind, parts = get_origin(annotation), get_args(annotation)
     if kind is Annotated:
         return next(part for part in parts[1:] if callable(part))
-    if kind in (Union, types.UnionType) and type(None) in parts:
-        (rest,) = (part for part in parts if part is not type(None))
-        rule = rule_of(rest)
-        return lambda name, value: None if value is None else rule(name, value)
     if kind is Literal:
         return choice(*parts)
     if annotation is bool:

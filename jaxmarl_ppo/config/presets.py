@@ -9,7 +9,7 @@ from jaxmarl_ppo.config.mapping import Ensemble, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import Linear
-from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 
 
@@ -170,3 +170,26 @@ def preset(env: str, variant: str | None = None) -> Preset:
 def variants() -> list[tuple[str, str]]:
     """List environments and the variants of their presets."""
     return [(env, variant) for env, slash, variant in (n.partition("/") for n in PRESETS) if slash]
+
+
+def follow(known: AnyPolicy, base: TrainConfig, config: TrainConfig) -> AnyPolicy:
+    """Change a single policy of `base` in what `config` changes about all policies.
+
+    Snapshots of a shorter or longer run lie as much closer or further apart.
+    """
+
+    def changes(new: Any, old: Any) -> dict[str, Any]:
+        names = [f.name for f in dataclasses.fields(new)]
+        names = [name for name in names if getattr(new, name) != getattr(old, name)]
+        return {name: getattr(new, name) for name in names}
+
+    if isinstance(known, Snapshots) and known.add_every is not None:
+        every = round(known.add_every * config.num_iterations / base.num_iterations)
+        return dataclasses.replace(known, add_every=max(1, every))
+    if not isinstance(known, PolicySpec):
+        return known
+    own_ppo = known.ppo and dataclasses.replace(
+        known.ppo, **changes(config.default_ppo, base.default_ppo)
+    )
+    changed = {**changes(config.default_policy, base.default_policy), "ppo": own_ppo}
+    return dataclasses.replace(known, **changed)

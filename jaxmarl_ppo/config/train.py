@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
+    Positive,
     Seed,
     StepCount,
     check_fields,
@@ -16,6 +17,7 @@ from jaxmarl_ppo.config.checks import (
 from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 
 AnyPolicy = PolicySpec | Snapshots | Scripted
 
@@ -58,7 +60,14 @@ class TrainConfig:
         num_devices: devices that environments are spread over, which must divide `num_envs`; None
             for as many as do and leave each at least 8. A run with another number of devices is
             another random draw, as with another seed.
+        skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
+            not finite, and count it in the log, instead of ending the run.
         log_interval: iterations per entry of the log; None for about a hundred entries.
+        max_minutes: minutes of training, after which the run stops as at a signal, so that it can
+            be resumed; None for no limit.
+        checkpoints: when the state of training is saved.
+        evaluation: when what was learnt is evaluated meanwhile, and how.
+        objective: what the best checkpoint is chosen by, and when that is enough.
     """
 
     total_env_steps: StepCount = 1_000_000
@@ -72,10 +81,21 @@ class TrainConfig:
     stagger_starts: bool | None = None
     micro_batch_rows: Count | None = None
     num_devices: Count | None = None
+    skip_nonfinite_updates: bool = False
     log_interval: Count | None = None
+    max_minutes: Positive | None = None
+    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        measure = self.objective.measure or ""
+        if measure.startswith("evaluation/") and self.evaluation.every_env_steps is None:
+            raise ValueError(
+                f"objective.measure={measure!r} needs evaluations while training; set "
+                "evaluation.every_env_steps"
+            )
         if self.num_iterations > MAX_INT:
             raise ValueError(
                 f"total_env_steps={self.total_env_steps} are {self.num_iterations} iterations of "

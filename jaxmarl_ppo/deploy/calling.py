@@ -224,7 +224,10 @@ class Actor:
             what to hold until the same agents' next decision.
 
         Raises:
-            ValueError: a shape that does not fit, or something missing or without effect.
+            ValueError: a shape that does not fit, something missing or without effect, or, where
+                it is given as NumPy's arrays or lists, a row that decides on an observation that is
+                not finite or without a legal action. Of JAX's arrays, and under `jit`, such rows
+                are not found: their actions mean nothing.
         """
         given, held, agent_shape = self._given(
             observation, hidden, action_mask, agent, prev_action, prev_reward, reset, acting
@@ -263,7 +266,22 @@ class Actor:
                     "reset=True where all rows decide for the first time"
                 )
         signature.of(agent_shape).check(given, held)
+        self._check_values(given)
         return given, held, agent_shape
+
+    def _check_values(self, given: Mapping[str, Any]) -> None:
+        """Refuse rows on which nobody can act, as far as they lie on the host."""
+        # Arrays of JAX are not looked at: they may be traced, or still be computed.
+        acting = given.get("acting", np.True_)
+        if isinstance(acting, jax.Array):
+            return
+        features, mask = given["features"], given.get("action_mask")
+        if isinstance(features, np.ndarray):
+            batch_shape = features.shape[: features.ndim - len(self.signature.feature_shape)]
+            sound = np.isfinite(features).reshape(*batch_shape, -1).all(-1)
+            _refuse_rows(acting & ~sound, "observation holds a number that is not finite")
+        if isinstance(mask, np.ndarray) and not self.signature.continuous:
+            _refuse_rows(acting & ~mask.astype(bool).any(-1), "action_mask leaves no legal action")
 
     @functools.cached_property
     def _act(self) -> Any:
@@ -313,6 +331,12 @@ def pad_rows(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def _array(x: Any) -> Any:
     return x if isinstance(x, jax.Array) else np.asarray(x)
+
+
+def _refuse_rows(wrong: np.ndarray, what: str) -> None:
+    if wrong.any():
+        place = ", ".join(str(index) for index in np.argwhere(wrong)[0])
+        raise ValueError(what + (f" in row {place}" if place else ""))
 
 
 def _check_key(key: Any) -> Any:

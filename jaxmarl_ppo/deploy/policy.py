@@ -57,7 +57,7 @@ class Policy(Actor):
         policy: str | None = None,
         agent: str | None = None,
         *,
-        env: MultiAgentEnv | None = None,
+        env: MultiAgentEnv | str | None = None,
         env_params: PyTree | None = None,
         network: nn.Module | None = None,
         config: TrainConfig | None = None,

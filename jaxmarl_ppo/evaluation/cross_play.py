@@ -71,7 +71,7 @@ def cross_play(
             f" of {', '.join(env.agents)}"
         )
     if baselines:
-        learner = _with_baselines(learner)
+        learner = with_baselines(learner)
     lineups = [_lineups(learner, population, side) for side in sides]
     pairs = [(first, second) for first in lineups[0] for second in lineups[1]]
     players = np.zeros((len(pairs), env.num_agents), np.int32)
@@ -97,7 +97,8 @@ def cross_play(
     }
 
 
-def _with_baselines(learner: Learner) -> Learner:
+def with_baselines(learner: Learner) -> Learner:
+    """Add random play and the environment's scripted policies to who can play."""
     scripts = {
         RANDOM: make_random_script(learner.env, learner.env_params),
         **learner.env.baselines,

@@ -4,7 +4,6 @@ Taking the first so many episodes to end, over environments that begin anew, wou
 too often. Here every environment counts its first episode and no other.
 """
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +14,8 @@ from flax import struct
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.ops.trees import where_rows
-from jaxmarl_ppo.rollout.act import act
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.rollout.act import ActOutput, act
 from jaxmarl_ppo.rollout.episode_stats import add_tick, no_sums
 from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import draw_noise
@@ -33,9 +33,76 @@ class EpisodeTotals(EpisodeSums):
     num_ticks: jax.Array  # () int: until the last episode was over
 
 
-class _Progress(struct.PyTreeNode):
+class Progress(struct.PyTreeNode):
+    """State between two ticks of episodes that are played in step with each other."""
+
     state: RolloutState
     totals: EpisodeTotals
+    key: jax.Array  # of all ticks
+
+
+class Play(struct.PyTreeNode):
+    """Says how episodes are played, and plays them tick by tick."""
+
+    env_params: PyTree
+    population: Population
+    key: jax.Array  # of everything random
+    limit: jax.Array  # () int: ticks after which episodes are cut off
+    chosen: jax.Array | None  # [episodes, A] int: who holds the slots; None to draw
+    learner: Learner = struct.field(pytree_node=False)
+    num_episodes: int = struct.field(pytree_node=False)
+    greedy: bool = struct.field(pytree_node=False)
+
+    @property
+    def players(self) -> Players:
+        """Who can hold a slot."""
+        players = self.learner.players
+        # Who was chosen need not be whom the mapping gives the slot.
+        return players if self.chosen is None else players.without_fixed_members()
+
+    def begin(self) -> Progress:
+        """Begin an episode in every environment."""
+        key_reset, key_ticks = split(self.key)
+        env, league = self.learner.env, self.population.league
+        state = init_rollout_state(
+            env, self.env_params, self.players, league, key_reset, self.num_episodes
+        )
+        if self.chosen is not None:
+            state = state.replace(player=self.chosen)
+        _, _, step_output = jax.eval_shape(self._tick, state, key_ticks)
+        none = no_sums(state.is_first.shape, step_output.info.get("metrics", {}))
+        totals = EpisodeTotals(
+            none.returns,
+            none.lengths,
+            none.lives,
+            none.metrics,
+            finished=jnp.zeros(self.num_episodes, bool),
+            num_ticks=jnp.zeros((), jnp.int32),
+        )
+        return Progress(state, totals, key_ticks)
+
+    def goes_on(self, now: Progress) -> jax.Array:
+        """Tell whether there is another tick, `()` bool."""
+        return ~now.totals.finished.all() & (now.totals.num_ticks < self.limit)
+
+    def advance(self, now: Progress) -> tuple[Progress, ActOutput, StepOutput]:
+        """Play a tick, and count it in the episodes that are not over."""
+        key = fold_in(now.key, now.totals.num_ticks)
+        after, act_output, step_output = self._tick(now.state, key)
+        totals = _count(now.totals, now.state.obs.alive, step_output)
+        return Progress(after, totals, now.key), act_output, step_output
+
+    def _tick(
+        self, state: RolloutState, key: jax.Array
+    ) -> tuple[RolloutState, ActOutput, StepOutput]:
+        players, env, env_params = self.players, self.learner.env, self.env_params
+        noise = draw_noise(players, (self.num_episodes,), key)
+        act_output = act(players, self.population, state, env_params, noise, self.greedy)
+        after, step_output = step(env, env_params, state, act_output, noise)
+        league = self.population.league
+        after = begin_lives(players, league, state.obs.alive, after, step_output, noise)
+        after = after if self.chosen is None else after.replace(player=self.chosen)
+        return after, act_output, step_output
 
 
 def check_learner(learner: Any) -> None:
@@ -93,6 +160,25 @@ def play_episodes(
     Raises:
         ValueError: no whole number of episodes, or a player that cannot hold its slot.
     """
+    play = make_play(learner, population, episodes, key, greedy, env_params, players, max_ticks)
+    return _play(play)
+
+
+def make_play(
+    learner: Learner,
+    population: Population,
+    episodes: int,
+    key: jax.Array,
+    greedy: bool = False,
+    env_params: PyTree | None = None,
+    players: np.ndarray | None = None,
+    max_ticks: int = MAX_TICKS,
+) -> Play:
+    """Check and gather the arguments of `play_episodes`.
+
+    Raises:
+        ValueError: no whole number of episodes, or a player that cannot hold its slot.
+    """
     check_learner(learner)
     num_episodes = check_num_episodes(episodes)
     if players is not None:
@@ -102,7 +188,22 @@ def play_episodes(
     env_params = learner.env_params if env_params is None else env_params
     horizon = learner.env.horizon(env_params)
     limit = jnp.asarray(max_ticks if horizon is None else horizon, jnp.int32)
-    return _play(learner, env_params, population, key, limit, num_episodes, bool(greedy), players)
+    return Play(
+        env_params,
+        population,
+        key,
+        limit,
+        None if players is None else jnp.asarray(players),
+        learner=learner,
+        num_episodes=num_episodes,
+        greedy=bool(greedy),
+    )
+
+
+def count_cut_off(end: Progress) -> EpisodeTotals:
+    """Count the lives that the tick limit cut off."""
+    cut_off = end.state.obs.alive & ~end.totals.finished[:, None]
+    return end.totals.replace(lives=end.totals.lives + cut_off)
 
 
 def _check_players(learner: Learner, players: np.ndarray) -> None:
@@ -118,52 +219,10 @@ def _check_players(learner: Learner, players: np.ndarray) -> None:
                 )
 
 
-@partial(jax.jit, static_argnames=("learner", "num_episodes", "greedy"))
-def _play(
-    learner: Learner,
-    env_params: PyTree,
-    population: Population,
-    key: jax.Array,
-    limit: jax.Array,
-    num_episodes: int,
-    greedy: bool,
-    chosen: jax.Array | None,  # [episodes, A] int
-) -> EpisodeTotals:
-    env, league = learner.env, population.league
-    # Who was chosen need not be whom the mapping gives the slot.
-    players = learner.players if chosen is None else learner.players.without_fixed_members()
-    key_reset, key_ticks = split(key)
-
-    def play_tick(state: RolloutState, key: jax.Array) -> tuple[RolloutState, StepOutput]:
-        noise = draw_noise(players, (num_episodes,), key)
-        act_output = act(players, population, state, env_params, noise, greedy)
-        after, step_output = step(env, env_params, state, act_output, noise)
-        after = begin_lives(players, league, state.obs.alive, after, step_output, noise)
-        return after if chosen is None else after.replace(player=chosen), step_output
-
-    def advance(now: _Progress) -> _Progress:
-        state, step_output = play_tick(now.state, fold_in(key_ticks, now.totals.num_ticks))
-        return _Progress(state, _count(now.totals, now.state.obs.alive, step_output))
-
-    def goes_on(now: _Progress) -> jax.Array:
-        return ~now.totals.finished.all() & (now.totals.num_ticks < limit)
-
-    state = init_rollout_state(env, env_params, players, league, key_reset, num_episodes)
-    if chosen is not None:
-        state = state.replace(player=chosen)
-    step_output = jax.eval_shape(play_tick, state, key_ticks)[1]
-    none = no_sums(state.is_first.shape, step_output.info.get("metrics", {}))
-    totals = EpisodeTotals(
-        none.returns,
-        none.lengths,
-        none.lives,
-        none.metrics,
-        finished=jnp.zeros(num_episodes, bool),
-        num_ticks=jnp.zeros((), jnp.int32),
-    )
-    end = jax.lax.while_loop(goes_on, advance, _Progress(state, totals))
-    cut_off = end.state.obs.alive & ~end.totals.finished[:, None]
-    return end.totals.replace(lives=end.totals.lives + cut_off)
+@jax.jit
+def _play(play: Play) -> EpisodeTotals:
+    end = jax.lax.while_loop(play.goes_on, lambda now: play.advance(now)[0], play.begin())
+    return count_cut_off(end)
 
 
 def _count(totals: EpisodeTotals, alive: jax.Array, step_output: StepOutput) -> EpisodeTotals:

@@ -20,10 +20,12 @@ from jaxmarl_ppo.evaluation.episodes import (
     check_num_episodes,
     play_episodes,
 )
+from jaxmarl_ppo.evaluation.recording import record_episodes
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
 from jaxmarl_ppo.evaluation.statistics import mean_and_se
 from jaxmarl_ppo.evaluation.tables import plot_cross_play
+from jaxmarl_ppo.evaluation.trajectories import check_new_record, save_trajectories
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.runs.files import CROSS_PLAY_FILE
 from jaxmarl_ppo.runs.run_folder import load_run
@@ -39,11 +41,15 @@ def evaluate_run(
     greedy: bool = False,
     matrix: bool = False,
     row_agents: Sequence[str] | None = None,
+    env: MultiAgentEnv | str | None = None,
+    record: str | Path | None = None,
 ) -> Report:
     """Evaluate the newest policies of a run; see `evaluate_policies`.
 
+    `env` is needed where `load_run` needs it.
+
     With `matrix`, the report's `cross_play` is what `cross_play.cross_play` says with these
-    `row_agents`, and the run's folder gets a picture of it.
+    `row_agents`, and the run's folder gets a picture of it. Of its games there is no `record`.
 
     Raises:
         ValueError: as `evaluate_policies`, or because there is no run in `run_dir`.
@@ -52,8 +58,10 @@ def evaluate_run(
         check_num_episodes(episodes)
     if row_agents is not None and not matrix:
         raise ValueError(f"row_agents={row_agents} has no effect without cross-play")
-    run = load_run(run_dir)
-    report = evaluate_policies(run.learner, run.population, episodes, seed, greedy)
+    if record is not None:
+        check_new_record(record)
+    run = load_run(run_dir, env=env)
+    report = evaluate_policies(run.learner, run.population, episodes, seed, greedy, record=record)
     if matrix:
         report["cross_play"] = cross_play(
             run.learner, run.population, episodes or DEFAULT_EPISODES, seed, greedy,
@@ -73,6 +81,7 @@ def evaluate_policies(
     *,
     env: MultiAgentEnv | None = None,
     env_params: PyTree | None = None,
+    record: str | Path | None = None,
 ) -> Report:
     """Play fresh episodes and report on them as plain data, fit for JSON.
 
@@ -85,6 +94,7 @@ def evaluate_policies(
         greedy: take the most likely actions instead of samples.
         env: what is played, None for the learner's own; else one with the same agents and sizes.
         env_params: its parameters; None for the learner's, or with an `env` for its default ones.
+        record: a new `.npz` file for the episodes, tick by tick; see `load_trajectories`.
 
     Returns:
         `{"env", "episodes", "acting": "sample" or "greedy", "seed", "agents": {name: {...}}}` and
@@ -96,10 +106,12 @@ def evaluate_policies(
         `unfinished` counts episodes that were cut off for want of an end.
 
     Raises:
-        ValueError: `episodes` is no whole number of at least 1, or `env` has other agents than the
-            learner.
+        ValueError: `episodes` is no whole number of at least 1, `env` has other agents than the
+            learner, or `record` is there already, cannot be written or would be too large.
     """
     check_learner(learner)
+    if record is not None:
+        check_new_record(record)
     if env is None:
         env = learner.env
         env_params = learner.env_params if env_params is None else env_params
@@ -117,9 +129,7 @@ def evaluate_policies(
     if env is not learner.env:
         learner = dataclasses.replace(learner, env=env, env_params=env_params)
     key_play, key_scenario = jax.random.split(jax.random.key(seed))
-    totals: EpisodeTotals = jax.device_get(
-        play_episodes(learner, population, episodes, key_play, greedy, env_params=env_params)
-    )
+    totals = _play(learner, population, episodes, key_play, greedy, env_params, record)
     report: Report = {
         "env": env.name,
         "episodes": episodes,
@@ -136,6 +146,23 @@ def evaluate_policies(
         evaluation = Evaluation(learner, env_params, population, totals, greedy, key_scenario)
         report |= scenario.report_fn(evaluation)
     return report
+
+
+def _play(
+    learner: Learner,
+    population: Population,
+    episodes: int,
+    key: jax.Array,
+    greedy: bool,
+    env_params: PyTree,
+    record: str | Path | None,
+) -> EpisodeTotals:
+    args = (learner, population, episodes, key, greedy)
+    if record is None:
+        return jax.device_get(play_episodes(*args, env_params=env_params))
+    totals, trajectories = record_episodes(*args, env_params=env_params)
+    save_trajectories(record, trajectories)
+    return totals
 
 
 def _agent_report(totals: EpisodeTotals, slot: int) -> dict[str, Any]:

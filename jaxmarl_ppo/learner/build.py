@@ -107,16 +107,21 @@ def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig)
         raise ValueError(f"config must be a TrainConfig, got {show(config)}")
 
 
-def to_evaluate(config: TrainConfig) -> TrainConfig:
-    """Copy a configuration for evaluation: fresh parameters for all policies, on one device."""
+def without_loads(config: TrainConfig) -> TrainConfig:
+    """Copy a configuration whose policies are to be replaced: all begin with fresh parameters."""
 
-    # The run's own parameters replace what was loaded, and the file that it came from may be gone.
+    # What was loaded is replaced too, and the file that it came from may be gone.
     def fresh(spec: AnySpec) -> AnySpec:
         return dataclasses.replace(spec, load=None) if isinstance(spec, PolicySpec) else spec
 
     specs = {name: fresh(spec) for name, spec in config.policies.items()}
     policy = dataclasses.replace(config.default_policy, load=None)
-    return dataclasses.replace(config, default_policy=policy, policies=specs, num_devices=1)
+    return dataclasses.replace(config, default_policy=policy, policies=specs)
+
+
+def to_evaluate(config: TrainConfig) -> TrainConfig:
+    """Copy a configuration for evaluation: fresh parameters for all policies, on one device."""
+    return dataclasses.replace(without_loads(config), num_devices=1)
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember, ...]:
@@ -178,6 +183,7 @@ def _make_bank_learner(
             value_clip=first.value_clip,
             kl_control=first.kl_control,
             adam_eps=first.adam_eps,
+            skips_nonfinite=config.skip_nonfinite_updates,
         ),
         block_size=block_size,
         discount_by_tick=first.discount_by == "tick",

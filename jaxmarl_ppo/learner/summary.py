@@ -10,7 +10,7 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.episode_stats import Finished
-from jaxmarl_ppo.types import League
+from jaxmarl_ppo.types import League, Population
 
 
 def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
@@ -54,9 +54,47 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
             "decisions": int(sums.decisions[k]),
             **_update_summary(metrics, k),
         }
+    for bank_learner in learner.bank_learners:
+        if bank_learner.update_shape.skips_nonfinite:
+            for k in bank_learner.policy_ids:
+                skipped = int(sums.update.num_skipped[k])
+                result["policies"][players.policies[k]]["skipped_steps"] = skipped
     if learner.rated:
         result["league"] = summarise_league(metrics.latest.league, players)
     return result
+
+
+def find_divergence(
+    learner: Learner, population: Population, metrics: Metrics
+) -> dict[str, list[str]]:
+    """Find the players whose parameters are not finite, and what of their updates neither.
+
+    Args:
+        learner: of the run.
+        population: the players, on the host.
+        metrics: of the interval in which that came about.
+
+    Returns:
+        By name, of `policy_loss`, `value_loss`, `entropy`, `kl` and `grad_norm` those that are not
+        finite.
+    """
+    players, update = learner.players, jax.device_get(metrics.sums.update)
+    measures = {
+        name: getattr(update.losses, name)
+        for name in ("policy_loss", "value_loss", "entropy", "kl")
+    } | {"grad_norm": update.grad_norm}
+    found: dict[str, list[str]] = {}
+    for bank, stack in zip(players.banks, population.banks, strict=True):
+        for member in range(bank.network.num_members):
+            own = jax.tree.map(lambda x, member=member: x[member], stack)
+            if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(own)):
+                continue
+            player = bank.first_player + member
+            policy = players.policy_of[player]
+            found[players.names[player]] = [
+                name for name, values in measures.items() if not np.isfinite(values[policy])
+            ]
+    return found
 
 
 def summarise_league(league: League, players: Players) -> dict[str, Any]:

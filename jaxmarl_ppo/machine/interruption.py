@@ -1,4 +1,4 @@
-"""Ctrl-C as a request that is heard between and during compiled calls."""
+"""Ctrl-C and other signals as requests that are heard between and during compiled calls."""
 
 import signal
 import threading
@@ -11,29 +11,57 @@ import jax
 
 Result = TypeVar("Result")
 
+# What ends a process, or warns it that its end is near: Ctrl-C, a closed terminal, the signal of
+# `kill` and of schedulers, and the one that SLURM is usually asked to send ahead of its time limit.
+SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1")
+    if hasattr(signal, name)
+)
+
 _POLL_COMPILE_S = 0.05
 _POLL_RUN_S = 0.002
 
 
-class Interruption:
-    """While entered, a first Ctrl-C only sets `requested`; a second one raises KeyboardInterrupt.
+class Stopped(KeyboardInterrupt):
+    """Tells that a signal ended what was going on at once.
 
-    Outside the main thread, where Python allows no signal handlers, and where Ctrl-C is ignored
-    altogether, as in a job in the background, nothing is installed.
+    Attributes:
+        signal: which.
+    """
+
+    def __init__(self, message: str, signal: signal.Signals) -> None:
+        super().__init__(message)
+        self.signal = signal
+
+
+class Interruption:
+    """While entered, a signal to end only sets `requested`; a second Ctrl-C ends at once.
+
+    Besides Ctrl-C these are the signals by which systems end or warn a process, see `SIGNALS`. One
+    that is ignored, as Ctrl-C is in a job in the background, or that the program around handles
+    itself, is left alone; outside the main thread, where Python allows no handlers, all are.
 
     Args:
-        on_request: called at the first Ctrl-C.
+        on_request: called at the first signal.
     """
 
     def __init__(self, on_request: Callable[[], None]) -> None:
-        self.requested = False
+        self.requested: signal.Signals | None = None
         self._on_request = on_request
-        self._previous: Any = None
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interruption":
-        in_main_thread = threading.current_thread() is threading.main_thread()
-        if in_main_thread and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            self._previous = signal.signal(signal.SIGINT, self._handle)
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        for number in SIGNALS:
+            handler = signal.getsignal(number)
+            # Python and notebooks have handlers of their own for Ctrl-C, which mean the same.
+            ours = (
+                handler != signal.SIG_IGN if number == signal.SIGINT else handler == signal.SIG_DFL
+            )
+            if ours:
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -42,15 +70,17 @@ class Interruption:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
-            self._previous = None
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        self._on_request()
+        if self.requested is None:
+            self.requested = signal.Signals(signum)
+            self._on_request()
+        # A system that warns first sends another signal later, by which saving must not end.
+        elif signum == signal.SIGINT:
+            raise Stopped("stopped at once; what was saved before stays", signal.SIGINT)
 
 
 def call_interruptibly(function: Callable[[], Result], interruption: Interruption) -> Result:
@@ -60,7 +90,7 @@ def call_interruptibly(function: Callable[[], Result], interruption: Interruptio
     a single one. A call that is given up goes on in its thread; its result is dropped.
 
     Raises:
-        KeyboardInterrupt: an interruption was requested.
+        Stopped: an interruption was requested.
     """
     outcome: dict[str, Any] = {}
 
@@ -73,8 +103,8 @@ def call_interruptibly(function: Callable[[], Result], interruption: Interruptio
     thread = threading.Thread(target=target, name="compile", daemon=True)
     thread.start()
     while thread.is_alive():
-        if interruption.requested:
-            raise KeyboardInterrupt("stopped during compilation; nothing was learnt")
+        if interruption.requested is not None:
+            raise Stopped("stopped during compilation; nothing was learnt", interruption.requested)
         thread.join(_POLL_COMPILE_S)
     if "error" in outcome:
         raise outcome["error"]

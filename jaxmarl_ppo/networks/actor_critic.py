@@ -131,7 +131,11 @@ class MLP(ActorCritic):
 
 
 class LSTM(ActorCritic):
-    """A network of dense layers, then an LSTM, then the heads."""
+    """A network of dense layers, then an LSTM, then the heads.
+
+    Attributes:
+        lstm_size: width of the LSTM.
+    """
 
     hidden_sizes: Sequence[int] = (64,)
     lstm_size: int = 64
@@ -143,7 +147,11 @@ class LSTM(ActorCritic):
 
 
 class CNN(ActorCritic):
-    """A network of 3 x 3 convolutions on planes `[rows, cols, channels]`, then dense layers."""
+    """A network of 3 x 3 convolutions on planes `[rows, cols, channels]`, then dense layers.
+
+    Attributes:
+        channels: output channels of each convolution.
+    """
 
     hidden_sizes: Sequence[int] = (128,)
     activation: str = "relu"

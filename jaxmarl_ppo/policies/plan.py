@@ -107,6 +107,7 @@ def plan_players(
             )
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
+    _check_names([*names, *scripted])
     names += scripted  # last, so that all players from the first of them on are scripts
     policy_of = _policies_of_players(names, pools, mapping)
     players = Players(
@@ -120,6 +121,16 @@ def plan_players(
         first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
     )
     return players, plans
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuse two players of one name, such as a policy `past@0` beside a pool `past`."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"two players are called {name!r}: a policy, and an entry of the pool "
+                f"{name.rpartition('@')[0]!r}; give the policy another name"
+            )
 
 
 def _place_pools(

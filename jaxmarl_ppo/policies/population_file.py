@@ -1,5 +1,6 @@
 """The players of a run in a file, whole or one by one. Nothing read here executes."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from flax import serialization, traverse_util
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.types import PolicyStack, Population
 
-FORMAT = 1
+FORMAT = 2
+# Format 1 had no checksum, and the players' table itself in the place of its bytes.
+READABLE_FORMATS = (1, FORMAT)
 POLICIES_FILE = "params/policies.msgpack"
 
 
@@ -21,11 +24,10 @@ def save_population(path: Path, names: tuple[str, ...], population: Population) 
         names: of all players, bank by bank.
         population: the players.
     """
-    content = {
-        "format": FORMAT,
-        "names": list(names),
-        "population": serialization.to_state_dict(jax.device_get(population)),
-    }
+    state = serialization.to_state_dict(jax.device_get(population))
+    packed = serialization.msgpack_serialize({"names": list(names), "population": state})
+    digest = hashlib.sha256(packed).hexdigest()
+    content = {"format": FORMAT, "sha256": digest, "players": packed}
     write_atomically(path, serialization.msgpack_serialize(content))
 
 
@@ -83,15 +85,20 @@ def _read(path: Path) -> tuple[tuple[str, ...], Any]:
         raise ValueError(f"{path} does not exist: the run saved no parameters")
     try:
         content: Any = serialization.msgpack_restore(path.read_bytes())
-        version, names, state = content["format"], tuple(content["names"]), content["population"]
+        version = content["format"]
+        if version == FORMAT:
+            if hashlib.sha256(content["players"]).hexdigest() != content["sha256"]:
+                raise ValueError("it differs from its checksum")
+            content = serialization.msgpack_restore(content["players"])
+        if version in READABLE_FORMATS:
+            return tuple(content["names"]), content["population"]
     except Exception as error:  # a damaged file can fail anywhere inside the decoder
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{path} is damaged or not a file of policies ({reason})") from error
-    if version != FORMAT:
-        raise ValueError(
-            f"{path} is of format {version!r}; this version of jaxmarl_ppo reads format {FORMAT}"
-        )
-    return names, state
+    raise ValueError(
+        f"{path} is of format {version!r}; this version of jaxmarl_ppo reads the formats "
+        f"{', '.join(map(str, READABLE_FORMATS))}"
+    )
 
 
 def _check_shapes(path: Path, state: Any, expected: Any) -> None:

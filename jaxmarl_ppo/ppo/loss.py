@@ -21,6 +21,7 @@ class UpdateShape:
     value_clip: str  # "off", "ppo2" or "squared_error"
     kl_control: str  # "off", "early_stop" or "penalty"
     adam_eps: float
+    skips_nonfinite: bool = False  # whether steps that are not finite are left out
 
 
 class LossSums(struct.PyTreeNode):

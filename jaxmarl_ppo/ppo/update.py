@@ -59,6 +59,7 @@ class UpdateStats(struct.PyTreeNode):
     last_epoch_kl: jax.Array  # mean over the last epoch that made steps
     grad_norm: jax.Array  # summed over steps, before clipping
     num_steps: jax.Array  # optimiser steps
+    num_skipped: jax.Array  # steps left out, since they were not finite
 
 
 class UpdateCarry(struct.PyTreeNode):
@@ -124,7 +125,7 @@ def update(
 def no_stats(num_members: int) -> UpdateStats:
     """Make the statistics of an update that has seen nothing."""
     zeros = jnp.zeros(num_members)
-    return UpdateStats(LossSums(*[zeros] * 6), zeros, zeros, zeros)
+    return UpdateStats(LossSums(*[zeros] * 6), zeros, zeros, zeros, zeros)
 
 
 def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selection) -> UpdateCarry:
@@ -153,6 +154,12 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
     # Without rows not even a gradient of 0 is applied: momentum would still move the weights.
     stepped = sums.count > 0
     stats = carry.stats
+    num_skipped = stats.num_skipped
+    if inputs.shape.skips_nonfinite:
+        skipped = stepped & ~jnp.isfinite(totals).all(-1)
+        stepped, num_skipped = stepped & ~skipped, num_skipped + skipped
+        # Else one of them would hide all others in the log.
+        sums = jax.tree.map(lambda x: jnp.where(skipped, 0.0, x), sums)
     stopped = carry.stopped
     if inputs.shape.kl_control == "early_stop":
         stopped |= sums.kl / count > KL_STOP_FACTOR * inputs.hyperparams.target_kl
@@ -164,6 +171,7 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
             losses=jax.tree.map(jnp.add, stats.losses, sums),
             grad_norm=stats.grad_norm + jnp.where(stepped, grad_norm, 0.0),
             num_steps=stats.num_steps + stepped,
+            num_skipped=num_skipped,
         ),
     )
 

@@ -2,9 +2,28 @@
 
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE
 
-__all__ = ["CONFIG_FILE", "CROSS_PLAY_FILE", "CURVE_FILE", "METRICS_FILE", "POLICIES_FILE"]
+__all__ = [
+    "CHECKPOINTS",
+    "CONFIG_FILE",
+    "CROSS_PLAY_FILE",
+    "CURVE_FILE",
+    "EVALUATIONS_FILE",
+    "LOCK_FILE",
+    "LOGGERS_FILE",
+    "MANIFEST_FILE",
+    "METRICS_FILE",
+    "POLICIES_FILE",
+    "STATE_FOLDER",
+]
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
+EVALUATIONS_FILE = "evaluations.jsonl"  # where a run is evaluated while it trains
 CURVE_FILE = "curve.png"
 CROSS_PLAY_FILE = "cross_play.png"  # once `evaluate` has been asked for it
+LOGGERS_FILE = "loggers.json"  # which runs of other services log it
+LOCK_FILE = ".lock"  # held by the process that trains
+CHECKPOINTS = "checkpoints"  # one folder for each, called after its iteration
+# In the folder of a checkpoint, beside the record and the policies, which are called as in a run's.
+MANIFEST_FILE = "manifest.json"
+STATE_FOLDER = "state"

@@ -1,61 +1,272 @@
-"""Where metrics go: a file of JSON lines and TensorBoard events."""
+"""Where the numbers of a run go: files of JSON lines, and TensorBoard's events.
 
+An entry of `metrics.jsonl` has `env_steps`, `decisions` and `iteration` (totals since training
+began), `episodes` and `decisions_per_tick` (of the interval since the entry before), `policies` and
+`agents` (tables by name, of the interval), `league` where results between players are kept (see
+`summary.summarise_league`), and the wall-clock fields: `wall_s` counts seconds of training,
+compilation included and pauses of the run not; `env_steps_per_s` and `decisions_per_s` are rates of
+the interval, compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or
+on a CPU of the process. An entry of `evaluations.jsonl` has `env_steps`, `iteration`, `wall_s` and
+the numbers of a report of `evaluate_policies`.
+"""
+
+import contextlib
+import importlib
+import json
+import math
+import socket
 import sys
+import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 
 from jaxmarl_ppo.config.as_json import dump_json
-from jaxmarl_ppo.runs.files import METRICS_FILE
+from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
+from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
 
 # What differs between two runs of one configuration; all else is the same to the bit.
 WALL_CLOCK_FIELDS = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
 
 
-class RunLog:
-    """Writes each entry to `metrics.jsonl`, flushed at once, and to TensorBoard.
+class JsonLines:
+    """A file of JSON lines, each whole or absent, to which is written when there is room.
 
-    An entry has `env_steps`, `decisions` and `iteration` (totals since training began), `episodes`
-    and `decisions_per_tick` (of the interval since the entry before), `policies` and `agents`
-    (tables by name, of the interval), `league` where results between players are kept (see
-    `summary.summarise_league`), and the wall-clock fields: `wall_s` counts seconds since
-    training began, compilation included; `env_steps_per_s` and `decisions_per_s` are rates of the
-    interval, compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or
-    on a CPU of the process.
+    What a full disk refuses is kept and tried again with the next line, and at the end.
+
+    Args:
+        path: the file.
+        num_kept: lines of it that stay; those after them are cut off.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        # Its import takes a third of a second.
-        from tensorboardX import SummaryWriter
+    def __init__(self, path: Path, num_kept: int = 0) -> None:
+        self._path = path
+        self._waiting: list[bytes] = []
+        # Appended to without a buffer, so that what was written is known after an error.
+        self._file = path.open("ab", buffering=0)
+        self._end = _end_of_line(path, num_kept)
+        self._file.truncate(self._end)
 
-        self._file = (run_dir / METRICS_FILE).open("w", encoding="utf-8")
-        self._events = SummaryWriter(str(run_dir))
-
-    def write(self, entry: Mapping[str, Any]) -> None:
-        """Append an entry."""
-        self._file.write(dump_json(entry) + "\n")
-        self._file.flush()
-        for name, value in _scalars(entry):
-            self._events.add_scalar(name, value, entry["env_steps"])
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Append an entry, or keep it for later where the file cannot be written."""
+        self._waiting.append(dump_json(entry).encode() + b"\n")
+        try:
+            self._write()
+        except OSError as error:
+            warnings.warn(
+                f"{self._path} cannot be written ({error.strerror}); training goes on, and "
+                f"{len(self._waiting)} lines wait for the next try",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def close(self) -> None:
-        """Flush and close both."""
+        """Write what waits, and close, once or again."""
+        if self._file.closed:
+            return
+        try:
+            self._write()
+        except OSError as error:
+            warnings.warn(
+                f"{self._path} cannot be written ({error.strerror}); its last "
+                f"{len(self._waiting)} lines are lost",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self._file.close()
-        self._events.close()
 
-    def __enter__(self) -> "RunLog":
-        return self
+    def _write(self) -> None:
+        while self._waiting:
+            line = memoryview(self._waiting[0])
+            try:
+                while line:
+                    line = line[self._file.write(line) :]
+            except OSError:
+                self._file.truncate(self._end)  # not half a line
+                raise
+            self._end += len(self._waiting.pop(0))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+
+def read_lines(path: Path, count: int) -> list[dict[str, Any]]:
+    """Read the first entries of a file of JSON lines, as far as it is sound.
+
+    Args:
+        path: the file, which need not exist.
+        count: how many to read; what is missing or damaged is told by a warning.
+    """
+    entries: list[dict[str, Any]] = []
+    lines = path.read_bytes().splitlines() if count and path.is_file() else []
+    for line in lines[:count]:
+        try:
+            entry = json.loads(line)
+        except ValueError:  # bytes that are no text are also one
+            break
+        if not isinstance(entry, dict):
+            break
+        entries.append(entry)
+    if len(entries) < count:
+        warnings.warn(
+            f"{path} holds {len(entries)} sound entries of {count}; the rest are lost",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return entries
+
+
+def _end_of_line(path: Path, num_lines: int) -> int:
+    """Tell how many bytes the first lines of a file take."""
+    with path.open("rb") as file:
+        for _ in range(num_lines):
+            file.readline()
+        return file.tell()
+
+
+class JsonLinesLogger(Callback):
+    """Writes `metrics.jsonl` and `evaluations.jsonl`."""
+
+    def __init__(self) -> None:
+        self._run: RunInfo | None = None
+        self._metrics: JsonLines | None = None
+        self._evaluations: JsonLines | None = None
+
+    def on_start(self, run: RunInfo) -> None:
+        """Open the file of the log where it ended."""
+        self._run = run
+        self._metrics = JsonLines(run.run_dir / METRICS_FILE, len(run.history))
+        if (run.run_dir / EVALUATIONS_FILE).exists():
+            self._open_evaluations()
+
+    def on_log(self, entry: Mapping[str, Any]) -> None:
+        """Append an entry."""
+        assert self._metrics is not None
+        self._metrics.append(entry)
+
+    def on_evaluation(self, report: Mapping[str, Any]) -> None:
+        """Append an evaluation to a file of its own."""
+        if self._evaluations is None:
+            self._open_evaluations()
+        assert self._evaluations is not None
+        self._evaluations.append(report)
+
+    def on_end(self, result: TrainResult) -> None:
+        """Close the files."""
         self.close()
+
+    def close(self) -> None:
+        """Close the files, once or again."""
+        for file in (self._metrics, self._evaluations):
+            if file is not None:
+                file.close()
+
+    def _open_evaluations(self) -> None:
+        assert self._run is not None
+        path = self._run.run_dir / EVALUATIONS_FILE
+        self._evaluations = JsonLines(path, len(self._run.evaluations))
+
+
+class TensorBoardLogger(Callback):
+    """Writes every number of entries and evaluations as TensorBoard's events."""
+
+    def __init__(self) -> None:
+        self._run_dir: Path | None = None
+        self._purge_step: int | None = None
+        self._events: Any = None
+        self._warned = False
+
+    def on_start(self, run: RunInfo) -> None:
+        """Make void what a process that died has written after the last entry that was kept."""
+        self._run_dir = run.run_dir
+        if not run.resumed_at:
+            return
+        kept = run.history[-1]["env_steps"] if run.history else 0
+        self._purge_step = kept + 1
+        for report in run.evaluations:
+            if report["env_steps"] > kept:
+                self.on_evaluation(report)
+
+    def on_log(self, entry: Mapping[str, Any]) -> None:
+        """Write every number of an entry."""
+        self._write(scalars(entry), entry["env_steps"])
+
+    def on_evaluation(self, report: Mapping[str, Any]) -> None:
+        """Write every number of an evaluation."""
+        self._write(scalars({"evaluation": report}), report["env_steps"])
+
+    def on_end(self, result: TrainResult) -> None:
+        """Close the file of events."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file of events, once or again."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def _write(self, numbers: list[tuple[str, float]], step: int) -> None:
+        protos = _protos()
+        finite = [(name, number) for name, number in numbers if math.isfinite(number)]
+        if len(finite) < len(numbers) and not self._warned:
+            self._warned = True
+            name, number = next(pair for pair in numbers if not math.isfinite(pair[1]))
+            warnings.warn(
+                f"{name} is {number} after {step:,} environment steps; what is not finite is left "
+                "out of TensorBoard's curves",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        values = [protos.Summary.Value(tag=name, simple_value=number) for name, number in finite]
+        try:
+            if self._events is None:
+                self._events = self._open()
+            summary = protos.Summary(value=values)
+            event = protos.Event(step=step, wall_time=time.time(), summary=summary)
+            self._events.write(event.SerializeToString())
+            self._events.flush()
+        except OSError as error:
+            # A record may have been cut in its middle, after which nothing of the file is read.
+            with contextlib.suppress(OSError):
+                self.close()
+            self._events = None
+            warnings.warn(
+                f"TensorBoard's events cannot be written ({error.strerror}); training goes on",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _open(self) -> Any:
+        from tensorboardX.record_writer import RecordWriter
+
+        protos = _protos()
+        assert self._run_dir is not None
+        number = len(list(self._run_dir.glob("events.out.tfevents.*")))
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{number}"
+        events = RecordWriter(str(self._run_dir / name))
+        first = [protos.Event(wall_time=time.time(), file_version="brain.Event:2")]
+        if self._purge_step is not None:
+            start = protos.SessionLog(status=protos.SessionLog.START)
+            first.append(
+                protos.Event(wall_time=time.time(), step=self._purge_step, session_log=start)
+            )
+        for event in first:
+            events.write(event.SerializeToString())
+        self._purge_step = None
+        return events
+
+
+def _protos() -> Any:
+    """Import TensorBoard's messages, which takes a third of a second."""
+    # By name, since what is in the modules is made as they are imported.
+    events, summaries = (
+        importlib.import_module(f"tensorboardX.proto.{name}")
+        for name in ("event_pb2", "summary_pb2")
+    )
+    return SimpleNamespace(
+        Event=events.Event, SessionLog=events.SessionLog, Summary=summaries.Summary
+    )
 
 
 def peak_memory_mb() -> float | None:
@@ -74,12 +285,12 @@ def peak_memory_mb() -> float | None:
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
 
 
-def _scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
+def scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
     """List every number of an entry, named by its path, such as `policies/shared/entropy`."""
-    scalars = []
+    found = []
     for key, value in entry.items():
         if isinstance(value, Mapping):
-            scalars += [(f"{key}/{name}", number) for name, number in _scalars(value)]
+            found += [(f"{key}/{name}", number) for name, number in scalars(value)]
         elif isinstance(value, int | float):
-            scalars.append((key, float(value)))
-    return scalars
+            found.append((key, float(value)))
+    return found

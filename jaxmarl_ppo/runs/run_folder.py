@@ -1,6 +1,7 @@
 """What a run leaves in its folder, and how to get it back. Nothing read here executes."""
 
 import platform
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,17 +14,28 @@ from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config import as_json
+from jaxmarl_envs.own import NotPermitted, importing_only, is_own, missing_file
+from jaxmarl_ppo.config import as_json, env_as_json
+from jaxmarl_ppo.config.as_json import FORMAT, READABLE_FORMATS
+from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.population_file import load_population
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
+from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, POLICIES_FILE
 from jaxmarl_ppo.types import Population, PyTree
 
-FORMAT = 2
-READABLE_FORMATS = (1, FORMAT)
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """Holds what a run was to be."""
+
+    env: MultiAgentEnv
+    env_params: PyTree
+    config: TrainConfig
 
 
 @dataclass(frozen=True)
@@ -40,16 +52,23 @@ class LoadedRun:
 def load_run(
     run_dir: str | Path,
     *,
-    env: MultiAgentEnv | None = None,
+    env: MultiAgentEnv | str | None = None,
     env_params: PyTree | None = None,
     network: nn.Module | None = None,
     config: TrainConfig | None = None,
 ) -> LoadedRun:
     """Rebuild environment, learner and trained policies of a run.
 
+    Registered environments are made again as the record says. One that was named by a file or a
+    module is the user's code, and a file that is read does not get to say which code runs: such a
+    run is refused, until the caller names the same code again.
+
     Args:
-        run_dir: its folder.
-        env: needed where `jaxmarl_envs.make` did not build the environment; else it does so again.
+        run_dir: its folder, or that of one of its checkpoints. Of a run that is not at its end the
+            newest checkpoint is taken.
+        env: needed where `jaxmarl_envs.make` did not build the environment. Where it was made as
+            `package.module:Class` or `path/to/file.py:Class`, either an environment, or that name
+            once more, which is then made with the recorded arguments.
         env_params: instead of the recorded parameters.
         network: needed where `default_policy.network` was a module of the user's own.
         config: the run's whole configuration, needed where other parts of it cannot be rebuilt from
@@ -58,7 +77,54 @@ def load_run(
     Raises:
         ValueError: a file is missing, damaged, or does not fit.
     """
-    folder = Path(run_dir)
+    recorded = read_run(run_dir, env=env, env_params=env_params, network=network, config=config)
+    # What the run started from and what it ran on are not needed any more, and may be gone.
+    learner = make_learner(
+        recorded.env, recorded.env_params, to_evaluate(recorded.config), strict=False
+    )
+    expected = jax.eval_shape(learner.init_population, jax.random.key(0))
+    path = find_policies(Path(run_dir))
+    population = load_population(path, learner.players.names, expected)
+    return LoadedRun(recorded.env, recorded.env_params, recorded.config, learner, population)
+
+
+def read_run(
+    run_dir: str | Path,
+    *,
+    env: MultiAgentEnv | str | None = None,
+    env_params: PyTree | None = None,
+    network: nn.Module | None = None,
+    config: TrainConfig | None = None,
+) -> RecordedRun:
+    """Read what a run was to be from its record; the arguments are those of `load_run`.
+
+    Raises:
+        ValueError: the record is missing or damaged, or something in it cannot be rebuilt.
+    """
+    record = read_record(Path(run_dir))
+    if config is None:
+        recorded = record["config"]
+        if record["format"] == 1 and isinstance(recorded, Mapping):
+            recorded = as_json.from_format_1(recorded)
+        config = as_json.config_from_dict(recorded, network)
+    elif network is not None:
+        raise ValueError("network has no effect beside config; drop one of them")
+    if isinstance(env, MultiAgentEnv):
+        known_params = env.default_params if env_params is None else None
+    else:
+        env, known_params = _recorded_env(record["env"], env)
+    _check_same_agents(env, record["env"])
+    if env_params is None:
+        env_params = env_as_json.params_from_json(record["env"]["params"], known_params)
+    return RecordedRun(env, env_params, config)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read the record of a run, the content of its `config.json`.
+
+    Raises:
+        ValueError: it is missing, damaged, or of another version.
+    """
     if not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} does not exist")
     record = as_json.read_json(folder / CONFIG_FILE)
@@ -69,27 +135,20 @@ def load_run(
         versions = record.get("versions")
         writer = versions.get("jaxmarl-ppo") if isinstance(versions, Mapping) else None
         raise ValueError(
-            f"{folder} has format {record['format']!r}, written by jaxmarl-ppo "
-            f"{writer or 'of an unknown version'}; this version reads the formats "
-            f"{', '.join(map(str, READABLE_FORMATS))}"
+            f"{folder} has format {show(record['format'])}, written by jaxmarl-ppo "
+            f"{writer if isinstance(writer, str) else 'of an unknown version'}; this version reads "
+            f"the formats {', '.join(map(str, READABLE_FORMATS))}"
         )
-    if config is None:
-        recorded = record["config"]
-        if record["format"] == 1 and isinstance(recorded, Mapping):
-            recorded = as_json.from_format_1(recorded)
-        config = as_json.config_from_dict(recorded, network)
-    elif network is not None:
-        raise ValueError("network has no effect beside config; drop one of them")
-    env = _recorded_env(record["env"]) if env is None else env
-    _check_same_agents(env, record["env"])
-    if env_params is None:
-        env_params = as_json.params_from_json(record["env"]["params"], env.default_params)
-    # What the run started from and what it ran on are not needed any more, and may be gone.
-    learner = make_learner(env, env_params, to_evaluate(config), strict=False)
-    expected = jax.eval_shape(learner.init_population, jax.random.key(0))
+    env_as_json.check_env_record(record["env"])
+    return record
+
+
+def find_policies(folder: Path) -> Path:
+    """Find the newest policies of a run: those of its end, or of its newest sound checkpoint."""
     path = folder / POLICIES_FILE
-    population = load_population(path, learner.players.names, expected)
-    return LoadedRun(env, env_params, config, learner, population)
+    if path.is_file() or not checkpoints_of(folder):
+        return path
+    return newest_sound(folder, set_aside=False)[0] / POLICIES_FILE
 
 
 def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> dict[str, Any]:
@@ -100,7 +159,7 @@ def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> d
         "env": {
             "name": env.name,
             "make": made,
-            "params": as_json.params_to_json(env_params),
+            "params": env_as_json.params_to_json(env_params),
             "agents": list(env.agents),
         },
         "config": as_json.config_to_dict(as_json.with_explicit_network(config)),
@@ -132,24 +191,86 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
             count += 1
             folder = Path("runs") / f"{stem}-{count}"
         return folder
-    folder = Path(run_dir)
+    check_unused(Path(run_dir))
+    return Path(run_dir)
+
+
+def check_unused(folder: Path) -> None:
+    """Refuse a folder in which there is something already.
+
+    Raises:
+        ValueError: there is.
+    """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} is a file; choose another name")
-    if folder.is_dir() and any(folder.iterdir()):
+    # A lock is what a process leaves that died before it had anything to write.
+    if folder.is_dir() and any(path.name != LOCK_FILE for path in folder.iterdir()):
         raise ValueError(
             f"run folder {str(folder)!r} exists and is not empty; choose another or remove it"
         )
-    return folder
 
 
-def _recorded_env(record: Mapping[str, Any]) -> MultiAgentEnv:
+def _recorded_env(record: Mapping[str, Any], again: object) -> tuple[MultiAgentEnv, PyTree]:
+    """Make the environment that a record tells of, and its default parameters.
+
+    Args:
+        record: of the environment.
+        again: the name of the user's code that may be imported, or None.
+
+    Raises:
+        ValueError: it cannot be made, or not without the user's word.
+    """
+    if not isinstance(again, str | None):
+        raise ValueError(f"env must be an environment or the name of one, got {again!r}")
     made = record["make"]
-    if made is None or made["name"] not in jaxmarl_envs.all_names():
+    if made is None or not (is_own(made["name"]) or made["name"] in jaxmarl_envs.all_names()):
         raise ValueError(
             f"environment {record['name']!r} was not built by `make`, or is not registered here; "
             "pass it from Python: load_run(run_dir, env=MyEnv(...))"
         )
-    return jaxmarl_envs.make(made["name"], **made["kwargs"])[0]
+    gone = missing_file(made["name"])
+    if gone is not None:
+        raise ValueError(
+            f"the run's environment is {made['name']!r}, but file {str(gone)!r} is gone; if it "
+            "lies elsewhere now, pass it from Python: load_run(run_dir, env=MyEnv(...))"
+        )
+    try:
+        with importing_only(again) as imported:
+            env, params = _make_env(made["name"], made["kwargs"])
+    except NotPermitted as error:
+        raise ValueError(_refusal(error.name, again)) from None
+    if again is not None and not imported:
+        raise ValueError(
+            f"env={again!r} has no effect: the run's environment is registered, as "
+            f"{made['name']!r}; drop it"
+        )
+    return env, params
+
+
+def _refusal(name: str, again: str | None) -> str:
+    """Say why the code that a record names is not imported, and what to do."""
+    if again is not None:
+        return (
+            f"env={again!r} is not the run's environment, which is {name!r}; another one with the "
+            "same agents can be passed from Python: load_run(run_dir, env=MyEnv(...))"
+        )
+    return (
+        f"the run's environment is {name!r}, and no code is run because a file names it; if you "
+        f"trust it, name it again: --env {shlex.quote(name)}, or from Python env={name!r}"
+    )
+
+
+def _make_env(name: str, kwargs: Mapping[str, Any]) -> tuple[MultiAgentEnv, PyTree]:
+    """Make an environment of recorded arguments, about which its class may know any error."""
+    try:
+        return jaxmarl_envs.make(name, **kwargs)
+    except (ValueError, ImportError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"environment {name!r} cannot be made with {show(kwargs)}: {reason}"
+        ) from error
 
 
 def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:

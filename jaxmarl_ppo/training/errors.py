@@ -1,5 +1,6 @@
 """What can go wrong while a run trains, as errors that say where and what is saved."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, Fault
@@ -36,11 +37,26 @@ class EnvironmentFault(ValueError):  # noqa: N818
 
 
 class TrainingDiverged(ValueError):  # noqa: N818
-    """Tells that a policy's parameters are no longer finite."""
+    """Tells that policies' parameters are no longer finite, and which of their losses neither.
 
-    def __init__(self, env_steps: int, saved_env_steps: int, run_dir: Path):
+    Attributes:
+        policies: by name, what else of them was not finite in the interval, such as `value_loss`.
+    """
+
+    def __init__(
+        self,
+        policies: Mapping[str, Sequence[str]],
+        env_steps: int,
+        saved_env_steps: int,
+        run_dir: Path,
+    ):
+        self.policies = policies
+        causes = "; ".join(
+            f"{name} ({', '.join(found) or 'no loss'})" for name, found in policies.items()
+        )
         super().__init__(
             f"training diverged: after {env_steps:,} environment steps there are parameters that "
-            "are not finite; try a lower learning_rate or max_grad_norm. The parameters of "
-            f"{saved_env_steps:,} environment steps are saved in {run_dir}"
+            f"are not finite, of {causes}; try a lower learning_rate or max_grad_norm, or "
+            f"skip_nonfinite_updates. The parameters of {saved_env_steps:,} environment steps are "
+            f"saved in {run_dir}"
         )

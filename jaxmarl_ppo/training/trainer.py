@@ -1,84 +1,51 @@
-"""The host's side of training: have it compiled, call it, log, save, and stop well."""
+"""The host's side of training: have it compiled, have it run, keep what it came to."""
 
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from flax import linen as nn
 
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices.compilation import TrainFn, compile_run
+from jaxmarl_ppo.devices.compilation import CompiledRun, compile_run
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import check_arguments, make_learner
-from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine import awake
-from jaxmarl_ppo.machine.files import write_atomically
-from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly, wait_until_ready
+from jaxmarl_ppo.machine.cores import MIN_ENVS_PER_DEVICE
+from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.callbacks import (
+    Callback,
+    CallbackError,
+    Callbacks,
+    RunInfo,
+    TrainResult,
+    as_callbacks,
+)
 from jaxmarl_ppo.runs.curve import plot_curve
-from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.log import RunLog, peak_memory_mb
-from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOCK_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.lock import check_free, locked
+from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
+from jaxmarl_ppo.training import resume
+from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.loop import Loop, Surroundings
+from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.progress import Progress, make_progress
-from jaxmarl_ppo.types import Population, PyTree, TrainState
+from jaxmarl_ppo.training.resume import Resumption
+from jaxmarl_ppo.training.saving import Saver
+from jaxmarl_ppo.types import PyTree
 
-# A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
-SLICE_S = 0.5
-# The next slice may have at most this many times the iterations of the last one.
-SLICE_GROWTH = 8
 LOG_ENTRIES = 100
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """Holds what a run came to.
-
-    Attributes:
-        state: the final training state.
-        population: the players in it, as saved.
-        history: the entries of `metrics.jsonl`; see `runs.log.RunLog`.
-        run_dir: the run's folder.
-        env_steps: environment steps done.
-        interrupted: whether it was stopped before its end.
-    """
-
-    state: TrainState
-    population: Population
-    history: list[dict[str, Any]]
-    run_dir: Path
-    env_steps: int
-    interrupted: bool
-
-
-@dataclass
-class _Run:
-    """Holds what changes while a run goes on."""
-
-    state: TrainState
-    good: Population  # the newest that is known to be finite, on the host
-    no_metrics: Metrics  # the neutral element, on the host, where no donation uses it up
-    folder: Path
-    log: RunLog
-    progress: Progress
-    interruption: Interruption
-    began: float  # by time.perf_counter: when training began, compilation included
-    logged_at: float  # when the last entry was made, or compilation ended
-    good_env_steps: int = 0
-    iteration: int = 0
-    decisions: int = 0
-    slice_iterations: int = 1
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Trainer:
@@ -92,6 +59,8 @@ class Trainer:
         config: the run.
         run_dir: where to keep the record; it must not exist or be empty. None for
             `runs/<env>-<network>-seed<seed>-<timestamp>`.
+        callbacks: who is told what happens, each a `Callback` or a function of an entry of the
+            log; what returns True ends the run.
         progress: whether to show progress on standard output.
         keep_cores_awake: whether processes of the lowest priority keep the CPU's cores from falling
             asleep in the short waits of training. On a virtual machine all of whose cores train
@@ -111,9 +80,11 @@ class Trainer:
         config: TrainConfig | None = None,
         run_dir: str | Path | None = None,
         *,
+        callbacks: Sequence[Callback | Callable[[Mapping[str, Any]], Any]] = (),
         progress: bool = True,
         keep_cores_awake: bool = False,
         check_env: bool = True,
+        _resumption: Resumption | None = None,
     ) -> None:
         config = TrainConfig() if config is None else config
         check_arguments(env, env_params, config)
@@ -122,6 +93,7 @@ class Trainer:
         check_bool("progress", progress)
         check_bool("check_env", check_env)
         check_bool("keep_cores_awake", keep_cores_awake)
+        self._callbacks = as_callbacks(callbacks)
         if keep_cores_awake:
             awake.check_possible()
         if check_env:
@@ -130,149 +102,239 @@ class Trainer:
         self.env_params = env_params
         self.config = config
         self._run_dir = run_dir
+        self._resumption = _resumption
         self._show_progress = progress
-        self._claim_run_dir()
-        self.learner = make_learner(env, env_params, self.config)
+        self._choose_run_dir()
+        # A recorded run may have options without effect: of another version, or of another length.
+        self.learner = make_learner(env, env_params, config, strict=_resumption is None)
+        self._evaluator = (
+            None
+            if config.evaluation.every_env_steps is None
+            else MeanwhileEvaluator(self.learner, config)
+        )
+        self._objective()
         self._keep_awake = keep_cores_awake
+        self._compiled: CompiledRun | None = None
+
+    @classmethod
+    def resume(
+        cls,
+        run_dir: str | Path,
+        *,
+        total_env_steps: int | None = None,
+        num_devices: int | None = None,
+        max_minutes: float | None = None,
+        env: MultiAgentEnv | str | None = None,
+        network: nn.Module | None = None,
+        config: TrainConfig | None = None,
+        **kwargs: Any,
+    ) -> "Trainer":
+        """Make a trainer that goes on with a run from its newest checkpoint.
+
+        What it then trains is, to the bit, what the run would have become without the break, unless
+        one of the first two arguments says otherwise. Random numbers, optimisers, environments,
+        memory and open decisions go on where they were. A checkpoint that is damaged is told by a
+        warning and the one before it is taken.
+
+        Args:
+            run_dir: the folder of the run, in which it also goes on.
+            total_env_steps: another length of the whole run. Schedules over the whole run
+                (`Linear`) are stretched to it: from here on they have the values of a run that
+                was so long from its beginning.
+            num_devices: another number of devices, which is another random draw from here on.
+            max_minutes: another limit of time, of this stretch alone.
+            env: as in `load_run`, for an environment of one's own.
+            network: needed where `default_policy.network` was a module of the user's own.
+            config: needed where other parts of it cannot be rebuilt from a file. It may differ in
+                what is not learnt from: length, devices, log, checkpoints, evaluation, objective
+                and time limit.
+            **kwargs: as for a new trainer: `callbacks`, `progress`, `keep_cores_awake`,
+                `check_env`.
+
+        Raises:
+            ValueError: there is no run, or none that can go on so.
+        """
+        changes = {
+            "total_env_steps": total_env_steps,
+            "num_devices": num_devices,
+            "max_minutes": max_minutes,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        found = resume.find(run_dir, given, env, network, config)
+        return cls(
+            found.env,
+            found.env_params,
+            found.config,
+            run_dir,
+            _resumption=found.resumption,
+            **kwargs,
+        )
 
     def train(self) -> TrainResult:
-        """Train to the end, or until Ctrl-C, and save.
+        """Train to the end, or until something stops it, and save.
 
-        A first Ctrl-C ends the run after the present slice of about half a second (an iteration is
-        never cut), with everything learnt saved; a second one raises `KeyboardInterrupt` at once.
-        So does the first one while nothing is learnt yet, during compilation.
+        Ctrl-C and the signals by which systems end a process (SIGTERM, SIGHUP, SIGUSR1) end the
+        run after the present slice of about half a second (an iteration is never cut), with a
+        checkpoint from which `resume` goes on. A second Ctrl-C raises `KeyboardInterrupt` at once.
+        So does a first signal while nothing is learnt yet, during compilation.
 
         Raises:
             EnvironmentFault: the environment gave NaN, infinity or no legal action. The parameters
                 from before are saved.
             TrainingDiverged: parameters are not finite any more. The last finite ones are saved.
+            CallbackError: a callback failed. What was learnt is saved.
             ValueError: the run folder has come into use meanwhile.
         """
         began = time.perf_counter()
-        folder = self._claim_run_dir()
-        folder.mkdir(parents=True, exist_ok=True)
-        progress = self._make_progress(folder)
-        with (
-            awake.cores_awake(self._keep_awake),
-            progress,
-            Interruption(lambda: progress.set_phase("stopping")) as interruption,
-        ):
-            with _removed_unless_used(folder):
-                progress.set_phase("compiling")
-                key = jax.random.key(self.config.seed)
-                compiled = call_interruptibly(
-                    lambda: compile_run(self.learner, Devices(self.learner.num_devices), key),
-                    interruption,
+        folder = self._choose_run_dir()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._claimed(folder))
+            progress = self._make_progress(folder)
+            stack.enter_context(awake.cores_awake(self._keep_awake))
+            stack.enter_context(progress)
+            interruption = Interruption(lambda: progress.set_phase("stopping"))
+            stack.enter_context(interruption)
+            progress.set_phase("compiling")
+            key = jax.random.key(self.config.seed)
+            devices = Devices(self.learner.num_devices)
+            if self._compiled is None:  # a second run of the same trainer goes without
+                self._compiled = call_interruptibly(
+                    lambda: compile_run(self.learner, devices, key), interruption
                 )
-                state, no_metrics = compiled.init(key)
-                self._write_record(folder)
-            with RunLog(folder) as log:
-                population, no_metrics = jax.device_get((state.population, no_metrics))
-                now = time.perf_counter()
-                run = _Run(
-                    state, population, no_metrics, folder, log, progress, interruption, began, now
-                )
-                progress.set_phase("training")
-                try:
-                    self._loop(run, compiled.train)
-                except Exception:
-                    self._save(run)
-                    raise
-                self._save(run)
-        return TrainResult(
-            state=run.state,
-            population=run.state.population,
-            history=run.history,
+            loop = self._make_loop(self._compiled, devices, folder, progress, interruption, began)
+            return self._run(loop, stack)
+
+    def _run(self, loop: Loop, stack: contextlib.ExitStack) -> TrainResult:
+        """Run the loop, and save whatever it ends by."""
+        around = loop.around
+        stack.callback(around.saver.close)
+        loggers = [JsonLinesLogger(), TensorBoardLogger()]
+        for logger in loggers:
+            stack.callback(logger.close)
+        around.callbacks.add(*loggers, *self._callbacks)
+        around.progress.set_phase("training")
+        error: Exception | None = None
+        try:
+            around.callbacks.tell("on_start", self._run_info(loop))
+            loop.run()
+            loop.leave()
+            loop.finish_saving()
+        except Exception as raised:
+            error = raised
+            if isinstance(error, CallbackError):
+                self._leave_in_spite_of(loop)
+        result = self._save(loop, error)
+        around.callbacks.tell("on_end", result)
+        if error is not None:
+            raise error
+        return result
+
+    def _leave_in_spite_of(self, loop: Loop) -> None:
+        """Save where a run stands that a callback has ended; a second failure adds nothing."""
+        with contextlib.suppress(CallbackError):
+            loop.leave()
+
+    def _make_loop(
+        self,
+        compiled: CompiledRun,
+        devices: Devices,
+        folder: Path,
+        progress: Progress,
+        interruption: Interruption,
+        began: float,
+    ) -> Loop:
+        """Make the loop of a run that begins, or of one that goes on."""
+        state, no_metrics = compiled.init(jax.random.key(self.config.seed))
+        no_metrics = jax.device_get(no_metrics)
+        resumption = self._resumption
+        around = Surroundings(
+            learner=self.learner,
+            config=self.config,
+            train=compiled.train,
+            no_metrics=no_metrics,
+            record=self._record(),
             run_dir=folder,
-            env_steps=self._env_steps(run.iteration),
-            interrupted=run.iteration < self.config.num_iterations,
+            log_interval=self.log_interval,
+            callbacks=Callbacks(folder),
+            progress=progress,
+            interruption=interruption,
+            saver=Saver(
+                folder,
+                self.config.checkpoints,
+                self._env_steps(1),
+                None if resumption is None else resumption.best,
+            ),
+            objective=self._objective(),
+            evaluator=self._evaluator,
+        )
+        if resumption is not None:
+            return resume.make_loop(resumption, around, state, devices, began)
+        good = jax.tree.map(np.array, jax.device_get(state.population))
+        return Loop(around, state, no_metrics, good, began)
+
+    def _save(self, loop: Loop, error: Exception | None) -> TrainResult:
+        """Save the newest policies that are sound, and the curve."""
+        around, total = loop.around, self.config.num_iterations
+        around.progress.set_phase("saving")
+        names = self.learner.players.names
+        save_population(around.run_dir / POLICIES_FILE, names, loop.good)
+        title = f"{self._name}, seed {self.config.seed}"
+        plot_curve(loop.history, self.env.agents, title, around.run_dir / CURVE_FILE)
+        interrupted = loop.iteration < total
+        around.progress.set_phase("stopped" if interrupted else "done")
+        stopped_by = None if error is None else f"{type(error).__name__}: {error}"
+        return TrainResult(
+            state=loop.state,
+            population=loop.state.population,
+            history=loop.history,
+            evaluations=loop.evaluations,
+            run_dir=around.run_dir,
+            env_steps=self._env_steps(loop.iteration),
+            interrupted=interrupted,
+            stopped_by=stopped_by or (loop.stopped_by if interrupted else None),
         )
 
-    def _loop(self, run: _Run, train: TrainFn) -> None:
-        interval = self.log_interval
-        total = self.config.num_iterations
-        while run.iteration < total and not run.interruption.requested:
-            # Entries fall on multiples of the interval, whatever the slices were.
-            metrics = self._interval(run, train, min(run.iteration + interval, total))
-            self._check(run, metrics)
-            self._log(run, metrics)
+    def _run_info(self, loop: Loop) -> RunInfo:
+        return RunInfo(
+            run_dir=loop.around.run_dir,
+            config=self.config,
+            record=loop.around.record,
+            env_name=self.env.name,
+            resumed_at=self._env_steps(loop.iteration),
+            history=tuple(loop.history),
+            evaluations=tuple(loop.evaluations),
+        )
 
-    def _interval(self, run: _Run, train: TrainFn, target: int) -> Metrics:
-        """Train up to iteration `target`, in slices; an interruption ends it early.
+    def _objective(self) -> Objective:
+        if self._resumption is None:
+            return Objective(self.config, self.learner)
+        standing = self._resumption.standing
+        return Objective(self.config, self.learner, standing.best, standing.num_worse)
 
-        A slice adds its iterations to the metrics one by one, so how many there are to a slice
-        changes no bit of them.
-        """
-        first = run.iteration
-        metrics = run.no_metrics
-        while run.iteration < target and not run.interruption.requested:
-            count = min(run.slice_iterations, target - run.iteration)
-            started = time.perf_counter()
-            run.state, metrics = train(run.state, np.int32(count), metrics)
-            wait_until_ready(metrics.sums.ticks)
-            now = time.perf_counter()
-            wanted = int(SLICE_S * count / (now - started))
-            run.slice_iterations = max(1, min(wanted, SLICE_GROWTH * run.slice_iterations))
-            run.iteration = int(run.state.iteration)
-            rate = self._env_steps(run.iteration - first) / (now - run.logged_at)
-            run.progress.advance(self._env_steps(run.iteration), rate)
-            if metrics.fault.found:
-                break
-        return metrics
-
-    def _check(self, run: _Run, metrics: Metrics) -> None:
-        """Take the players as the ones to save, unless something is wrong with them."""
-        population = jax.device_get(run.state.population)
-        env_steps = self._env_steps(run.iteration)
-        # Looked at first: parameters that are not finite make values that look like a fault.
-        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
-            raise TrainingDiverged(env_steps, run.good_env_steps, run.folder)
-        run.good, run.good_env_steps = population, env_steps
-        if metrics.fault.found:
-            fault = jax.device_get(metrics.fault)
-            agent = self.env.agents[int(fault.agent)]
-            raise EnvironmentFault(self.env.name, agent, fault, self.config.num_steps, run.folder)
-
-    def _log(self, run: _Run, metrics: Metrics) -> None:
-        summary = summarise(self.learner, metrics)
-        now = time.perf_counter()
-        seconds = now - run.logged_at
-        run.logged_at = now
-        run.decisions += summary["decisions"]
-        entry = {
-            "env_steps": self._env_steps(run.iteration),
-            "decisions": run.decisions,
-            "iteration": run.iteration,
-            "wall_s": now - run.began,
-            "env_steps_per_s": summary["env_steps"] / seconds,
-            "decisions_per_s": summary["decisions"] / seconds,
-            "decisions_per_tick": summary["decisions_per_tick"],
-            "episodes": summary["episodes"],
-            "policies": summary["policies"],
-            "agents": summary["agents"],
-            "peak_memory_mb": peak_memory_mb(),
-        }
-        if "league" in summary:
-            entry["league"] = summary["league"]
-        run.history.append(entry)
-        run.log.write(entry)
-        run.progress.show_entry(entry)
-
-    def _save(self, run: _Run) -> None:
-        run.progress.set_phase("saving")
-        path = run.folder / POLICIES_FILE
-        save_population(path, self.learner.players.names, run.good)
-        title = f"{self._name}, seed {self.config.seed}"
-        plot_curve(run.history, self.env.agents, title, run.folder / CURVE_FILE)
-        run.progress.set_phase("stopped" if run.iteration < self.config.num_iterations else "done")
-
-    def _write_record(self, folder: Path) -> None:
+    def _record(self) -> dict[str, Any]:
         config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
-        record = run_folder.run_record(self.env, self.env_params, config)
-        content = as_json.dump_json(record, indent=2) + "\n"
-        write_atomically(folder / CONFIG_FILE, content.encode())
+        return run_folder.run_record(self.env, self.env_params, config)
 
-    def _claim_run_dir(self) -> Path:
+    @contextlib.contextmanager
+    def _claimed(self, folder: Path) -> Iterator[None]:
+        """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            if self._resumption is None:
+                run_folder.check_unused(folder)  # again, now that nobody else can take it
+            as_json.write_json(folder / CONFIG_FILE, self._record())
+            if self._resumption is not None:
+                resume.clear(folder)
+            try:
+                yield
+            finally:
+                _remove_if_unused(folder)
+
+    def _choose_run_dir(self) -> Path:
+        if self._run_dir is not None:
+            check_free(Path(self._run_dir))
+        if self._resumption is not None:
+            return self._resumption.run_dir
         return run_folder.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
 
     def _make_progress(self, folder: Path) -> Progress:
@@ -280,15 +342,31 @@ class Trainer:
         title = (
             f"{self.env.name} | {as_json.network_kind(config.default_policy.network)} | "
             f"{config.num_envs} envs x {config.num_steps} ticks | "
-            f"seed {config.seed} | {jax.default_backend()} | {folder}"
+            f"seed {config.seed} | {self._devices_in_words()} | {folder}"
         )
         policies = self.learner.players.policies
         total = self._env_steps(config.num_iterations)
         return make_progress(self._show_progress, title, total, self.env.agents, policies)
 
+    def _devices_in_words(self) -> str:
+        """Say how many devices of which kind train, and why not all that there are."""
+        used, there = self.learner.num_devices, jax.local_device_count()
+        words = f"{used} {jax.default_backend()} device" + ("s" if used > 1 else "")
+        if used == there:
+            return words
+        why = f"each takes an equal share of {self.config.num_envs} envs, at least "
+        why += str(MIN_ENVS_PER_DEVICE)
+        if self.config.num_devices is not None:
+            why = "as asked for"
+        elif self.env.steps_on_host:
+            why = "this environment is stepped by the host"
+        return f"{words} of {there} ({why})"
+
     @property
     def log_interval(self) -> int:
         """Iterations for each entry of the log: as configured, or for a hundred entries or so."""
+        if self._resumption is not None:
+            return self._resumption.standing.log_interval
         return self.config.log_interval or max(1, self.config.num_iterations // LOG_ENTRIES)
 
     @property
@@ -299,12 +377,10 @@ class Trainer:
         return num_iterations * self.config.num_envs * self.config.num_steps
 
 
-@contextlib.contextmanager
-def _removed_unless_used(folder: Path) -> Iterator[None]:
-    """Leave no empty run folder behind if the body fails or is interrupted."""
-    try:
-        yield
-    except BaseException:
+def _remove_if_unused(folder: Path) -> None:
+    """Remove the folder of a run of which there is nothing but what says how it was to be."""
+    if {path.name for path in folder.iterdir()} <= {CONFIG_FILE, LOCK_FILE}:
+        for name in (CONFIG_FILE, LOCK_FILE):
+            (folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             folder.rmdir()
-        raise

@@ -22,7 +22,9 @@ from jaxmarl_ppo.config.presets import preset
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy.exported import load_exported
+from jaxmarl_ppo.evaluation import load_trajectories
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.runs import loggers
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import progress, trainer
 
@@ -85,7 +87,7 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
     assert process.returncode == 130, errors
     entries = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     done = entries[-1]["env_steps"]
-    assert f"interrupted after {done:,} of 1,000,000,000 environment steps" in output
+    assert f"stopped after {done:,} of 1,000,000,000 environment steps: SIGINT" in output
     assert f"saved in {run_dir}" in output
     assert (run_dir / "curve.png").exists()
     loaded = load_run(run_dir)
@@ -100,7 +102,7 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
 
 def test_plain_lines_in_a_pipe(interrupted):
     lines = interrupted[1].splitlines()
-    assert lines[0].startswith("tic_tac_toe | mlp | 4 envs x 8 ticks | seed 0 | cpu | ")
+    assert lines[0].startswith("tic_tac_toe | mlp | 4 envs x 8 ticks | seed 0 | 1 cpu device")
     assert "compiling ..." in lines
     assert any("env-steps" in line and "return x" in line for line in lines)
     assert "\x1b" not in interrupted[1]
@@ -114,6 +116,17 @@ def test_evaluate_prints_one_json_object_last(interrupted, capsys):
     status, output, _ = run(capsys, "evaluate", str(interrupted[3]), "--episodes", "4")
     assert status == 0
     assert "tic_tac_toe: 4 episodes" in output
+
+
+def test_evaluated_episodes_are_recorded(interrupted, capsys, tmp_path):
+    args = ("evaluate", str(interrupted[3]), "--episodes", "4", "--record", str(tmp_path / "x.npz"))
+    status, output, _ = run(capsys, *args)
+    assert status == 0
+    assert f"recorded in {tmp_path / 'x.npz'}" in output
+    assert load_trajectories(tmp_path / "x.npz").agents == ("x", "o")
+    status, _, errors = run(capsys, *args)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "x.npz' exists; choose another name or remove it" in errors
 
 
 def test_a_policy_is_exported(interrupted, capsys, tmp_path, monkeypatch):
@@ -156,7 +169,7 @@ def test_run_folder_in_use(interrupted, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("trian crypto", "unknown command 'trian'; valid: train, evaluate, export,"),
+        ("trian crypto", "unknown command 'trian'; valid: train, resume, evaluate, export,"),
         ("train cripto", "environment 'cripto'; did you mean 'crypto'? valid names: asymmetric_"),
         ("train --seed 1 cripto", "did you mean 'crypto'?"),
         ("train tic_tac_toe --env-kwargs sise=4", "takes no option 'sise'; valid options: size"),
@@ -233,11 +246,17 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --mapping x=a,x=b,o=c", "--mapping: the table names 'x' twice"),
         ('train tic_tac_toe --mapping {"x":"a","x":"b"}', "--mapping: the table names 'x' twice"),
         ('train tic_tac_toe --mapping {"x":', "--mapping: '{\"x\":' is not JSON"),
-        ('train tic_tac_toe --mapping {"kind":"ensemble","sise":2}', "has no 'sise'; valid: size"),
+        (
+            'train tic_tac_toe --mapping {"kind":"ensemble","sise":2}',
+            "has no 'sise'; did you mean 'size'?",
+        ),
         (
             'train tic_tac_toe --mapping {"kind":"matchups","tables":[{"x":["a"]}]}',
-            "tables of matchups[0]['x'] must be a word, got ('a',)",
+            "mapping.tables[0]['x'] must be a word, got ('a',)",
         ),
+        ("train tic_tac_toe --log tensorbord", "unknown logger 'tensorbord'; valid: wandb, mlflow"),
+        ("train tic_tac_toe --log", "--log needs a value"),
+        ("evaluate . --record x.npy", "record must be the path of a new .npz file, got 'x.npy'"),
         ("train tic_tac_toe --run-dir /proc/x", "'/proc/x' cannot be used: No such file"),
         ("evaluate", "jaxmarl-ppo evaluate takes the folder of a run; see jaxmarl-ppo evaluate"),
         ("evaluate . --seed x", "--seed: 'x' is not a whole number"),
@@ -294,6 +313,18 @@ def test_cores_are_kept_awake_as_the_user_says(capsys, monkeypatch, args, wanted
     with pytest.raises(SystemExit):
         cli.main(["train", "tic_tac_toe", *args])
     assert f"wanted: {wanted}" in capsys.readouterr().err
+
+
+def test_loggers_are_named_one_by_one(capsys, monkeypatch):
+    def record(*_, callbacks, **__):
+        raise ValueError(f"told: {callbacks}")
+
+    monkeypatch.setattr(trainer, "Trainer", record)
+    monkeypatch.setattr(loggers, "LOGGERS", {"wandb": lambda: "W", "mlflow": lambda: "M"})
+    for args, told in (([], []), (["--log", "mlflow", "--log", "wandb"], ["M", "W"])):
+        with pytest.raises(SystemExit):
+            cli.main(["train", "tic_tac_toe", *args])
+        assert f"told: {told}" in capsys.readouterr().err
 
 
 def test_list_of_environments(capsys, monkeypatch):

@@ -542,6 +542,24 @@ def test_an_argument_that_does_not_fit_is_named(changes, message):
         policy.act(**call)
 
 
+def test_rows_that_nobody_can_act_on_are_named():
+    """Unless they wait; what lies on a device or is traced is not looked at."""
+    policy = policy_of(the_case("mlp"))
+    features, mask = np.zeros((2, 3, 27)), np.ones((2, 3, 9), bool)
+    mask[1, 2] = False
+    with pytest.raises(ValueError, match="action_mask leaves no legal action in row 1, 2"):
+        policy.act(features, (), action_mask=mask)
+    acting = np.ones((2, 3), bool)
+    acting[1, 2] = False
+    policy.act(features, (), action_mask=mask, acting=acting)
+    features[0, 1, 5] = np.nan
+    with pytest.raises(ValueError, match=r"holds a number that is not finite in row 0, 1$"):
+        policy.act(features, ())
+    with pytest.raises(ValueError, match=r"holds a number that is not finite$"):
+        policy.act(features[0, 1], ())
+    policy.act(jax.numpy.asarray(features), ())
+
+
 def test_inputs_without_effect_are_refused():
     policy = policy_of(the_case("mlp"))
     with pytest.raises(ValueError, match="prev_reward has no effect on policy 'shared'"):

@@ -306,6 +306,14 @@ def test_a_network_with_memory_and_one_without_train_side_by_side():
         assert any(jax.tree.leaves(moved))
 
 
+@pytest.mark.parametrize("other", [PolicySpec(), Scripted("random")])
+def test_a_policy_called_like_a_snapshot_is_refused(other):
+    specs = {"p": Snapshots("main", size=2, add_every=1), "p@1": other}
+    mapping = {"a": ["main", "p", "p@1"], "*": "main"}
+    with pytest.raises(ValueError, match="two players are called 'p@1': a policy, and an entry of"):
+        plan(RandomLives(), TrainConfig(mapping=mapping, policies=specs))
+
+
 def test_nothing_but_frozen_policies_is_refused():
     with pytest.raises(ValueError, match="none of the policies shared is trainable"):
         tiny_learner(Duel(), None, spec={"trainable": False})

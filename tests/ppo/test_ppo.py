@@ -416,3 +416,37 @@ def test_value_clip_table():
     ]:
         result = value_loss(value, old, target, clip, shape(value_clip=mode))
         np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
+def test_a_step_that_is_not_finite_is_left_out_for_its_policy_alone():
+    """Of three policies the second one's advantages are NaN in one of its rows."""
+    problem = unequal_counts((20, 200, 30), 4)
+    how = {"num_epochs": 2, "num_minibatches": 4}
+    hyperparams = make_hyperparams(learning_rate=1e-3)
+    sound, _, sound_stats = problem.update(shape(**how, skips_nonfinite=True), hyperparams)
+    plain, _, _ = problem.update(shape(**how), hyperparams)
+    jax.tree.map(np.testing.assert_array_equal, sound.params, plain.params)
+    np.testing.assert_array_equal(sound_stats.num_skipped, [0, 0, 0])
+
+    blocks = problem.blocks
+    second = np.flatnonzero(np.asarray(blocks.decisions.acted).any(-1))
+    owner = np.asarray(blocks.decisions.member)[second].max(-1)
+    row = second[owner == 1][0]
+    problem.blocks = blocks.replace(advantage=blocks.advantage.at[row].set(jnp.nan))
+    left_out, _, stats = problem.update(shape(**how, skips_nonfinite=True), hyperparams)
+    spoilt, _, spoilt_stats = problem.update(shape(**how), hyperparams)
+    for found, whole, bad in zip(
+        jax.tree.leaves(left_out.params),
+        jax.tree.leaves(sound.params),
+        jax.tree.leaves(spoilt.params),
+        strict=True,
+    ):
+        found, whole, bad = map(np.asarray, (found, whole, bad))
+        np.testing.assert_array_equal(found[[0, 2]], whole[[0, 2]])
+        assert np.isfinite(found).all()
+        assert np.isnan(bad[1]).any()
+    # In each of two epochs the row is in one of four minibatches.
+    np.testing.assert_array_equal(stats.num_skipped, [0, 2, 0])
+    assert stats.num_steps[1] == 6
+    assert np.isfinite(stats.losses.policy_loss).all()
+    assert np.isnan(spoilt_stats.losses.policy_loss[1])

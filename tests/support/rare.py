@@ -21,8 +21,17 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "cli/test_cli.py": {
         "test_interrupted_run_is_whole_and_says_where_it_is": ALL,
     },
+    "cli/test_own_env.py": {
+        "test_an_environment_of_ones_own_is_measured": ALL,
+    },
     "config/test_config.py": {
         "test_preset_fits_its_environment": ("gymnax",),
+    },
+    "config/test_printing.py": {
+        "test_the_printed_file_is_the_preset_to_the_letter": (
+            "gymnax--toml",
+            "gymnax--yaml",
+        ),
     },
     "credit/test_advantages.py": {
         "test_cutting_a_run_into_rollouts_trains_every_decision_once": ("True",),
@@ -185,6 +194,9 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "evaluation/test_evaluate.py": {
         "test_shuttles_beside_their_dispatchers": ALL,
         "test_a_seat_that_nobody_learns_is_left_out": ALL,
+    },
+    "evaluation/test_trajectories.py": {
+        "test_continuous_actions_are_as_the_environment_took_them": ALL,
     },
     "learner/test_learner.py": {
         "test_seeds_side_by_side_are_the_single_runs": ALL,

@@ -14,137 +14,45 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from flax import serialization, struct
+from flax import serialization
+from lamps import (
+    CONFIG,
+    EXPLODING,
+    INF_FEATURES,
+    NAN_REWARD,
+    NO_ACTION,
+    NUM_ENVS,
+    NUM_STEPS,
+    LampParams,
+    Lamps,
+    Rounds,
+    assert_same,
+    make_trainer,
+    read_entries,
+    without_clock,
+)
 
 import jaxmarl_envs
-from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.mapping import MappingFunction
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
-from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices import compilation
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
-from jaxmarl_ppo.runs.files import POLICIES_FILE
-from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.log import JsonLinesLogger
 from jaxmarl_ppo.runs.run_folder import load_run
-from jaxmarl_ppo.training import trainer
+from jaxmarl_ppo.training import loop, trainer
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.trainer import Trainer
-
-OK, NAN_REWARD, INF_FEATURES, NO_ACTION = range(4)
-FAULT_AGENT = 1
-
-
-@struct.dataclass
-class LampParams:
-    fault: int | jax.Array = OK
-    fault_time: int | jax.Array = 17  # the tick that is faulty
-    life: int | jax.Array = 5  # ticks of a life
-
-
-@struct.dataclass
-class LampState:
-    time: jax.Array  # []: ticks since the first reset, so that it counts through all lives
-    goal: jax.Array  # [A] int
-
-
-class Lamps(MultiAgentEnv[LampState, LampParams]):
-    """Each agent is shown which of two switches pays; lives end every few ticks and start anew."""
-
-    name = "lamps"
-    agents = ("ann_0", "bob_0")
-
-    @property
-    def default_params(self):
-        return LampParams()
-
-    def observation_space(self, agent, params):
-        return Box(0.0, 1.0, (2,))
-
-    def action_space(self, agent, params):
-        return Discrete(2)
-
-    def reset_env(self, key, params):
-        state = LampState(jnp.zeros((), jnp.int32), jax.random.bernoulli(key, shape=(2,)) * 1)
-        return self._observe(state, params), state
-
-    def step_env(self, key, state, action, params):
-        at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
-        reward = (action == state.goal).astype(jnp.float32)
-        reward = jnp.where(at_fault & (params.fault == NAN_REWARD), jnp.nan, reward)
-        goal = jax.random.bernoulli(key, shape=(2,)) * 1
-        state = LampState(state.time + 1, goal)
-        ended = jnp.broadcast_to(state.time % params.life == 0, (2,))
-        metrics = {"lit": reward}
-        obs = self._observe(state, params)
-        return obs, state, reward, ended, jnp.zeros(2, bool), {"metrics": metrics}
-
-    def _observe(self, state, params):
-        at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
-        features = jax.nn.one_hot(state.goal, 2)
-        infinite = at_fault & (params.fault == INF_FEATURES)
-        features = jnp.where(infinite[:, None], jnp.inf, features)
-        mask = jnp.broadcast_to(~(at_fault & (params.fault == NO_ACTION))[:, None], (2, 2))
-        everyone = jnp.ones(2, bool)
-        return Observation(features, mask, alive=everyone, agent_mask=everyone)
-
-
-class Rounds(Lamps):
-    """Both lives end the episode, so that somebody else may play the next one."""
-
-    def step_env(self, key, state, action, params):
-        obs, state, reward, ended, *rest = super().step_env(key, state, action, params)
-        obs = obs.replace(alive=obs.alive & ~ended, agent_mask=obs.agent_mask & ~ended)
-        return obs, state, reward, ended, *rest
-
-
-NUM_ENVS, NUM_STEPS = 4, 8
-# As many points as the schedule of the run that diverges, so that both share a compilation.
-STEADY = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 1e-2))
-EXPLODING = ((0.0, 1e-2), (120.0, 1e-2), (121.0, 3e38))
-CONFIG = TrainConfig(
-    total_env_steps=10 * NUM_ENVS * NUM_STEPS,
-    num_envs=NUM_ENVS,
-    num_steps=NUM_STEPS,
-    mapping="per_agent",
-    default_policy=PolicySpec(network=MLP(hidden_sizes=(4,)), normalise_observations=True),
-    default_ppo=PPOConfig(num_epochs=2, num_minibatches=2, learning_rate=STEADY),
-    log_interval=3,
-)
-
-
-def make_trainer(run_dir, params=None, env=None, **changes):
-    env = env or Lamps()
-    config = dataclasses.replace(CONFIG, **changes)
-    # Faults are injected on purpose, which the check at the start would find.
-    return Trainer(
-        env, params or env.default_params, config, run_dir, progress=False, check_env=False
-    )
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     return make_trainer(tmp_path_factory.mktemp("run") / "new").train()
-
-
-def read_entries(run_dir):
-    def refuse(constant):
-        raise AssertionError(f"{constant} is not JSON")
-
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line, parse_constant=refuse) for line in lines]
-
-
-def without_clock(history):
-    return [{k: v for k, v in entry.items() if k not in WALL_CLOCK_FIELDS} for entry in history]
-
-
-def assert_same(x, y):
-    jax.tree.map(np.testing.assert_array_equal, jax.device_get(x), jax.device_get(y))
 
 
 def load(run_dir, **kwargs):
@@ -158,7 +66,7 @@ def test_record_of_a_run(result):
     assert entries == result.history
     assert [entry["iteration"] for entry in entries] == [3, 6, 9, 10]
     names = {path.name.split(".")[0] for path in result.run_dir.iterdir()}
-    assert names == {"config", "metrics", "events", "params", "curve"}
+    assert names - {""} == {"config", "metrics", "events", "params", "curve", "checkpoints"}
     assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((result.run_dir / "config.json").read_text())
     assert record["env"]["name"] == "lamps"
@@ -212,11 +120,22 @@ def test_same_seed_gives_the_same_metrics(result, tmp_path):
     assert_same(again.population, result.population)
 
 
+def test_a_second_run_of_a_trainer_compiles_nothing(result, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = make_trainer(None)
+    first = made.train()
+    monkeypatch.setattr(trainer, "compile_run", None)
+    second = made.train()
+    assert first.run_dir != second.run_dir
+    assert without_clock(second.history) == without_clock(result.history)
+    assert_same(second.population, result.population)
+
+
 def test_slices_change_no_bit(result, tmp_path, monkeypatch):
     # A slice that may last no time has one iteration; the others have 1, 8 and 1.
-    monkeypatch.setattr(trainer, "SLICE_S", 0.0)
+    monkeypatch.setattr(loop, "SLICE_S", 0.0)
     short = make_trainer(tmp_path / "short", log_interval=10).train()
-    monkeypatch.setattr(trainer, "SLICE_S", 1e9)
+    monkeypatch.setattr(loop, "SLICE_S", 1e9)
     long = make_trainer(tmp_path / "long", log_interval=10).train()
     assert without_clock(short.history) == without_clock(long.history)
     assert_same(short.population, result.population)
@@ -260,8 +179,8 @@ def before_fault(tmp_path_factory):
     ],
 )
 def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, field, what, slices):
-    monkeypatch.setattr(trainer, "SLICE_S", slices)
-    monkeypatch.setattr(trainer, "SLICE_GROWTH", 1000)
+    monkeypatch.setattr(loop, "SLICE_S", slices)
+    monkeypatch.setattr(loop, "SLICE_GROWTH", 1000)
     run_dir = tmp_path / "faulty"
     with pytest.raises(EnvironmentFault) as caught:
         make_trainer(run_dir, LampParams(fault=kind), log_interval=10).train()
@@ -277,11 +196,41 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
 def test_divergence_is_not_blamed_on_the_environment(tmp_path):
     run_dir = tmp_path / "diverged"
     ppo = dataclasses.replace(CONFIG.default_ppo, learning_rate=EXPLODING)
-    with pytest.raises(TrainingDiverged, match=r"parameters of 96 environment steps are saved"):
+    with pytest.raises(
+        TrainingDiverged, match=r"of ann_0 \(.*value_loss.*\).* of 96 environment steps are saved"
+    ) as caught:
         make_trainer(run_dir, default_ppo=ppo).train()
+    assert "grad_norm" in caught.value.policies["bob_0"]
     population = load(run_dir).population
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population))
     assert len(read_entries(run_dir)) == 1
+
+
+def test_steps_that_are_not_finite_are_left_out_if_that_is_asked_for(tmp_path):
+    """One policy's learning rate explodes; the other one learns on as if it had not."""
+    steady = PolicySpec(network=CONFIG.default_policy.network, normalise_observations=True)
+    wild = dataclasses.replace(
+        steady, ppo=dataclasses.replace(CONFIG.default_ppo, learning_rate=EXPLODING)
+    )
+    beside, alone = (
+        make_trainer(
+            tmp_path / name,
+            policies={"ann_0": spec},
+            default_policy=steady,
+            skip_nonfinite_updates=True,
+        ).train()
+        for name, spec in (("beside", wild), ("alone", steady))
+    )
+    skipped = [entry["policies"]["ann_0"]["skipped_steps"] for entry in beside.history]
+    assert skipped[0] == 0
+    assert skipped[-1] > 0
+    bob = [[entry["policies"]["bob_0"] for entry in result.history] for result in (beside, alone)]
+    assert bob[0] == bob[1]
+    assert all(entry["skipped_steps"] == 0 for entry in bob[0])
+    assert (
+        "skipped_steps"
+        not in make_trainer(tmp_path / "plain").train().history[0]["policies"]["bob_0"]
+    )
 
 
 def test_saved_policies_are_the_final_ones(result):
@@ -345,11 +294,11 @@ def test_load_run_refuses_what_does_not_fit(result, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="damaged or not a file of policies"):
             load(tmp_path)
-    of_the_future = whole.replace(b"\xa6format\x01", b"\xa6format\x02")
+    of_the_future = whole.replace(b"\xa6format\x02", b"\xa6format\x03")
     assert of_the_future != whole
     path.write_bytes(of_the_future)
     with pytest.raises(
-        ValueError, match="is of format 2; this version of jaxmarl_ppo reads format 1"
+        ValueError, match=r"is of format 3; this version of jaxmarl_ppo reads the formats 1, 2"
     ):
         load(tmp_path)
     wider = record.replace(b'"hidden_sizes": [\n          4', b'"hidden_sizes": [\n          6')
@@ -439,7 +388,7 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
     ):
         make(bob_0="main", network=MLP(hidden_sizes=(5,)))
     # The run that it makes does without the one that it came from.
-    made._write_record(tmp_path)
+    write_json(tmp_path / CONFIG_FILE, made._record())
     save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)
     shutil.rmtree(origin)
     assert_same(load(tmp_path).population, population)
@@ -448,7 +397,7 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
 
 
 def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, "SLICE_S", 0.0)
+    monkeypatch.setattr(loop, "SLICE_S", 0.0)
     again = make_trainer(tmp_path / "again", **LEAGUE).train()
     assert without_clock(again.history) == without_clock(league.history)
     assert_same(again.population, league.population)
@@ -490,7 +439,7 @@ class Plain(nn.Module):
 )
 def test_what_no_file_can_hold_is_handed_in_again(tmp_path, mapping, policies):
     made = make_trainer(tmp_path, mapping=mapping, policies=policies)
-    made._write_record(tmp_path)
+    write_json(tmp_path / CONFIG_FILE, made._record())
     population = made.learner.init_population(jax.random.key(1))
     save_population(tmp_path / POLICIES_FILE, made.learner.players.names, population)
     with pytest.raises(ValueError, match=r"from Python: load_run\(run_dir, config=...\)"):
@@ -521,8 +470,29 @@ def test_saved_file_holds_no_code(result):
     content = serialization.msgpack_restore(
         (result.run_dir / "params" / "policies.msgpack").read_bytes()
     )
-    leaves = jax.tree.leaves(content)
-    assert all(isinstance(leaf, np.ndarray | int | str) for leaf in leaves)
+    leaves = jax.tree.leaves([content, serialization.msgpack_restore(content["players"])])
+    assert all(isinstance(leaf, np.ndarray | int | str | bytes) for leaf in leaves)
+
+
+def test_a_flipped_bit_among_the_parameters_is_found(result, tmp_path):
+    shutil.copytree(result.run_dir, tmp_path / "run")
+    path = tmp_path / "run" / POLICIES_FILE
+    content = bytearray(path.read_bytes())
+    for place in range(20, len(content), len(content) // 40):
+        flipped = content.copy()
+        flipped[place] ^= 2
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"damaged or not a file of policies|is of format"):
+            load(tmp_path / "run")
+
+
+def test_policies_of_the_first_format_are_read(result, tmp_path):
+    shutil.copytree(result.run_dir, tmp_path / "run")
+    path = tmp_path / "run" / POLICIES_FILE
+    content = serialization.msgpack_restore(path.read_bytes())
+    players = serialization.msgpack_restore(content["players"])
+    path.write_bytes(serialization.msgpack_serialize({"format": 1, **players}))
+    assert_same(load(tmp_path / "run").population, result.population)
 
 
 def test_run_folder_in_use_is_refused_before_anything_else(tmp_path):
@@ -549,24 +519,24 @@ def test_environment_is_built_again_as_it_was_made(tmp_path):
 
     env, params = jaxmarl_envs.make("tic_tac_toe", illegal="random")
     record = run_folder.run_record(env, params, TrainConfig())
-    assert run_folder._recorded_env(record["env"]).illegal == "random"
+    assert run_folder._recorded_env(record["env"], None)[0].illegal == "random"
     record = run_folder.run_record(type(env)(illegal="random"), params, TrainConfig())
     with pytest.raises(ValueError, match="'tic_tac_toe' was not built by `make`"):
-        run_folder._recorded_env(record["env"])
+        run_folder._recorded_env(record["env"], None)
 
 
 def test_interruption_saves_what_was_learnt(tmp_path, monkeypatch):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         pytest.skip("Ctrl-C is ignored here")
     made = make_trainer(tmp_path / "run", total_env_steps=10**9, log_interval=5)
-    write = trainer.RunLog.write
+    write = JsonLinesLogger.on_log
 
     def write_and_interrupt(log, entry):
         write(log, entry)
         if entry["iteration"] == 10:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(trainer.RunLog, "write", write_and_interrupt)
+    monkeypatch.setattr(JsonLinesLogger, "on_log", write_and_interrupt)
     before = signal.getsignal(signal.SIGINT)
     result = made.train()
     assert signal.getsignal(signal.SIGINT) is before
@@ -586,7 +556,7 @@ def test_second_interruption_aborts_at_once(tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("still going")
 
-    monkeypatch.setattr(trainer.RunLog, "write", interrupt_twice)
+    monkeypatch.setattr(JsonLinesLogger, "on_log", interrupt_twice)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         made.train()

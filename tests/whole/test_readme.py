@@ -3,14 +3,21 @@
 import re
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 import jaxmarl_envs
 import jaxmarl_ppo
 from jaxmarl_envs import registry
-from jaxmarl_ppo import TrainConfig
+from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
+from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.rllib.translate import RLlibTranslationWarning
+from jaxmarl_ppo.evaluation import trajectories
 from jaxmarl_ppo.learner import build
+from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.run_folder import run_record
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -35,6 +42,28 @@ def test_policies_are_made_as_the_document_says():
     assert config.policies["past"].of == "thinker"
 
 
+def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):
+    env, params = jaxmarl_envs.make("tic_tac_toe", size=2, k=2)
+    network = MLP(hidden_sizes=(4,))
+    config = TrainConfig(num_envs=2, num_steps=8, default_policy=PolicySpec(network=network))
+    learner = make_learner(env, params, config)
+    folder = tmp_path / "runs" / "secret"
+    population = jax.jit(learner.init_population)(jax.random.key(0))
+    save_population(folder / POLICIES_FILE, learner.players.names, population)
+    (folder / CONFIG_FILE).write_text(dump_json(run_record(env, params, config)))
+    monkeypatch.chdir(tmp_path)
+    namespace = run_blocks(ROOT / "docs" / "watching.md")
+    agents = namespace["report"]["agents"]
+    assert namespace["returns"].mean(0) == pytest.approx(
+        [a["return_mean"] for a in agents.values()]
+    )
+    assert 0 < namespace["surprise"] < 2
+    text = (ROOT / "docs" / "watching.md").read_text()
+    with np.load("games.npz") as file:
+        assert all(f"`{name}`" in text for name in file.files)
+        assert file["format"] == trajectories.FORMAT
+
+
 def test_what_rllib_users_ask_for_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(build, "choose_num_devices", lambda *_: 1)
@@ -55,3 +84,8 @@ def test_python_blocks_run(tmp_path, monkeypatch):
     assert (namespace["result"].run_dir / "curve.png").is_file()
     assert namespace["metrics"].sums.ticks.shape == (3,)
     assert jaxmarl_envs.make("whisper")[0].agents == ("speaker", "listener")
+
+
+def test_callbacks_are_told_as_the_document_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_blocks(ROOT / "docs" / "runs.md")["result"].env_steps == 4096

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.user_code import describe_error
 
 STEP_FIELDS = ("obs", "state", "reward", "terminated", "truncated", "info")
 
@@ -106,14 +107,10 @@ def breach(env: MultiAgentEnv, complaint: str) -> EnvContractError:
 
 @contextlib.contextmanager
 def calling(env: MultiAgentEnv, function: str, how: str = "") -> Iterator[None]:
-    """Turn any exception in the environment's own code into a sentence."""
+    """Turn any exception in the environment's own code into a sentence with its file and line."""
     try:
         yield
     except EnvContractError:
         raise
     except Exception as error:
-        reason = str(error).strip().split("\n")[0]
-        complaint = (
-            f"{function} raises {type(error).__name__}{how}: {reason or 'without a message'}"
-        )
-        raise breach(env, complaint) from error
+        raise breach(env, f"{function} raises {describe_error(error, how)}") from error

@@ -1,0 +1,240 @@
+"""Environments by where their code lies: `package.module:Class` or `path/to/file.py:Class`.
+
+To make one is to import a module, which runs the code in it. That is done for a name which the user
+gives, on the command line or to `make`, and not because a file says so: whoever reads a name from a
+file makes the environment within `importing_only`, which lets through the one name that the user
+gave again, and no other.
+"""
+
+import contextlib
+import contextvars
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import operator
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.user_code import telling_of
+
+EnvFactory = Callable[..., MultiAgentEnv | tuple[MultiAgentEnv, Any]]
+
+HOW_TO_NAME = "package.module:Class or path/to/file.py:Class"
+_NAME = re.compile(r"(?P<place>.+\.py|\w+(?:\.\w+)*):(?P<attribute>[^\W\d]\w*(?:\.\w+)*)")
+
+
+class NotPermitted(ValueError):  # noqa: N818
+    """Something that was read names code which the user has not named.
+
+    Attributes:
+        name: what it names.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"environment {name!r} is not to be imported because a file names it")
+
+
+@dataclass
+class _Permission:
+    """Which name may be imported, and which names were."""
+
+    name: str | None
+    imported: list[str] = field(default_factory=list)
+
+
+_permission: contextvars.ContextVar[_Permission | None] = contextvars.ContextVar(
+    "permission", default=None
+)
+
+
+def is_own(name: object) -> bool:
+    """Tell whether a name says where code lies, instead of being registered."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def full_name(name: str) -> str:
+    """Write a name with the absolute path of its file; a module's stays as it is."""
+    place, _, attribute = name.rpartition(":")
+    return f"{_path(place)}:{attribute}" if place.endswith(".py") else name
+
+
+def missing_file(name: str) -> Path | None:
+    """Find the file that a name speaks of and that is not there."""
+    place, _, _ = name.rpartition(":")
+    return _path(place) if place.endswith(".py") and not _path(place).is_file() else None
+
+
+@contextlib.contextmanager
+def importing_only(name: str | None) -> Iterator[list[str]]:
+    """Let `make` import nothing but the environment `name` in the body, also not for wrappers.
+
+    What installed packages register is not concerned: it was installed to be found by its name.
+
+    Yields:
+        The names that were imported, a list that grows.
+
+    Raises:
+        NotPermitted: another one was to be imported.
+    """
+    permission = _Permission(None if name is None else full_name(name))
+    token = _permission.set(permission)
+    try:
+        yield permission.imported
+    finally:
+        _permission.reset(token)
+
+
+def load(name: str) -> EnvFactory:
+    """Import the code of an environment.
+
+    Args:
+        name: of a class or function, as `full_name` writes it.
+
+    Raises:
+        NotPermitted: see `importing_only`.
+        ValueError: there is no such file, module or class, or importing it raises.
+    """
+    permission = _permission.get()
+    if permission is not None:
+        if name != permission.name:
+            raise NotPermitted(name)
+        permission.imported.append(name)
+    return import_factory(name)
+
+
+def import_factory(name: str) -> EnvFactory:
+    """Import a class or function whatever `importing_only` says; see `load`."""
+    place, _, attribute = name.rpartition(":")
+    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    try:
+        found = operator.attrgetter(attribute)(module)
+    except AttributeError:
+        there = ", ".join(_factories(module)) or "none"
+        raise ValueError(
+            f"environment {name!r}: {place} has no {attribute!r}; environments in it: {there}"
+        ) from None
+    if isinstance(found, type) and not issubclass(found, MultiAgentEnv):
+        raise ValueError(
+            f"environment {name!r}: {attribute!r} is a class, but no jaxmarl_envs.MultiAgentEnv"
+        )
+    if not callable(found):
+        raise ValueError(
+            f"environment {name!r}: {attribute!r} is a {type(found).__name__}, expected a "
+            "MultiAgentEnv's class, or a function that makes an environment"
+        )
+    return cast(EnvFactory, found)
+
+
+def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
+    """Call a class or function of the user's, and note on the environment how it was made.
+
+    Args:
+        name: what is to be noted; nothing is where `kwargs` cannot be written as JSON.
+        factory: what `load` returns.
+        kwargs: its keyword arguments.
+
+    Raises:
+        ValueError: it raises, or what it returns is no environment.
+    """
+    given = ", ".join(f"{key}={value!r}" for key, value in kwargs.items())
+    call = f"environment {name!r}, {getattr(factory, '__name__', 'the call')}({given})"
+    with telling_of(call):
+        made = factory(**kwargs)
+    env, *rest = made if isinstance(made, tuple) and len(made) == 2 else (made,)
+    if not isinstance(env, MultiAgentEnv):
+        raise ValueError(
+            f"{call} returns a {type(made).__name__}, expected a MultiAgentEnv or (env, params)"
+        )
+    # An environment may be a frozen dataclass.
+    object.__setattr__(env, "made_as", (name, kwargs) if _is_json(kwargs) else None)
+    if rest:
+        return env, rest[0]
+    with telling_of(f"environment {name!r}, default_params"):
+        return env, env.default_params
+
+
+def _path(place: str) -> Path:
+    return Path(place).expanduser().resolve()
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a file once, and let it import what lies beside it."""
+    if not path.is_file():
+        raise ValueError(f"environment file {str(path)!r} does not exist")
+    if str(path.parent) not in sys.path:
+        # Last, so that it hides nothing that is installed.
+        sys.path.append(str(path.parent))
+    with telling_of(f"importing {path}"):
+        if _is_found_by_name(path):
+            return importlib.import_module(path.stem)
+        return _import_under_another_name(path)
+
+
+def _is_found_by_name(path: Path) -> bool:
+    """Tell whether importing a file's name, as other modules and processes do, finds that file."""
+    if path.stem in sys.modules:
+        found = getattr(sys.modules[path.stem], "__file__", None)
+    else:
+        importlib.invalidate_caches()  # it may have been written just now
+        spec = None if "." in path.stem else importlib.util.find_spec(path.stem)
+        found = None if spec is None else spec.origin
+    return found is not None and Path(found).resolve() == path
+
+
+def _import_under_another_name(path: Path) -> ModuleType:
+    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # for every file that ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    with telling_of(f"importing {name}"):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            missing = error.name
+    raise ValueError(
+        f"there is no module {missing!r}; name an environment as {HOW_TO_NAME}, the module "
+        "installed or in the present folder"
+    )
+
+
+def _factories(module: ModuleType) -> list[str]:
+    """List what a module defines that could make an environment."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value)
+        and issubclass(value, MultiAgentEnv)
+        and value.__module__ == module.__name__
+    )
+
+
+def _is_json(kwargs: dict[str, Any]) -> bool:
+    try:
+        json.dumps(kwargs, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True

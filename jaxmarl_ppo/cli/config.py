@@ -1,0 +1,57 @@
+"""`jaxmarl-ppo config`: the configuration of an environment's preset, as a file to go on from."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional
+
+import jaxmarl_envs
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.values import parse_env_kwargs
+from jaxmarl_ppo.config.env_as_json import params_to_json
+from jaxmarl_ppo.config.printing import Format, print_settings
+from jaxmarl_ppo.config.run_file import settings
+
+
+@dataclass(frozen=True)
+class ConfigOptions:
+    """Print the whole configuration of an environment's preset, with what every key means.
+
+    `jaxmarl-ppo train --config FILE` takes it.
+
+    Attributes:
+        env: name of the environment; `jaxmarl-ppo envs` lists them.
+        preset: a variant of the environment's preset, such as `league`, or `rllib`.
+        format: of the file.
+        env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's.
+    """
+
+    env: Annotated[
+        Positional[str | None], tyro.conf.arg(metavar="ENV", help_behavior_hint="(required)")
+    ] = None
+    preset: str | None = None
+    format: Format = "toml"
+    env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo config") -> int:
+    """Print a preset as a file.
+
+    Raises:
+        ValueError: an unknown environment or preset, or what the environment cannot be made with.
+    """
+    options = session.parse(ConfigOptions, args, prog)
+    if options.env is None:
+        raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
+    given = parse_env_kwargs([pair for pairs in options.env_kwargs for pair in pairs])
+    if options.env not in jaxmarl_envs.all_names():
+        jaxmarl_envs.make(options.env)  # tells the closest name
+    start = settings(options.env, options.preset, None)
+    if given:
+        start = dataclasses.replace(start, env_kwargs=given)
+    _, env_params = jaxmarl_envs.make(options.env, **start.env_kwargs)
+    print(print_settings(start, params_to_json(env_params), options.format), end="")
+    return 0

@@ -1,0 +1,151 @@
+"""Files of TOML, YAML and JSON as tables. Reading one executes nothing."""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from jaxmarl_ppo.config.checks import show
+
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+_INFINITE = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML by the rules of its version 1.2, where `off` is a word and `1e-3` a number."""
+
+    # The inherited rules are those of version 1.1.
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for index, key in enumerate(keys):
+            if key in keys[:index]:
+                mark = node.value[index][0].start_mark
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice", mark)
+        return super().construct_mapping(node, deep=True)
+
+
+for _tag, _pattern, _first in (
+    ("null", re.compile(r"(~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    ("bool", re.compile(r"(true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+    ("int", re.compile(r"([-+]?[0-9]+|0x[0-9a-fA-F]+)$"), list("-+0123456789")),
+    ("float", _FLOAT, list("-+.0123456789")),
+    ("float", _INFINITE, list("-+.")),
+    ("merge", re.compile(r"<<$"), ["<"]),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, _first)
+
+
+def is_run_file(name: str | None) -> bool:
+    """Tell by a name's ending whether it is that of a file that describes a run."""
+    return name is not None and Path(name).suffix.lower() in _PARSERS
+
+
+def parse_file(path: Path) -> dict[str, Any]:
+    """Read a table from a file whose name ends in .toml, .yaml, .yml or .json.
+
+    Raises:
+        ValueError: there is no such file, or it cannot be read; the message names line and column.
+    """
+    if not is_run_file(str(path)):
+        raise ValueError(f"{str(path)!r} must end in one of {', '.join(_PARSERS)}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    try:
+        data = _PARSERS[path.suffix.lower()](_decode(content))
+    except _UnreadableError as error:
+        raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
+    except RecursionError:
+        raise ValueError(f"{str(path)!r} cannot be read: it is nested too deeply") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{str(path)!r} must hold a table, got {show(data)}")
+    return data
+
+
+class _UnreadableError(Exception):
+    """Says what is wrong with a text, and where."""
+
+
+def _decode(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8", errors="replace")
+        raise _UnreadableError(f"it is not UTF-8 {_place(before)}") from error
+
+
+def _place(before: str) -> str:
+    """Name the line and the column that a text ends at."""
+    return f"(at line {before.count(chr(10)) + 1}, column {len(before.rpartition(chr(10))[2]) + 1})"
+
+
+def _parse_toml(text: str) -> Any:
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except ValueError as error:
+        message = str(error).replace("(at end of document)", _place(text))
+        raise _UnreadableError(_one_line(message)) from error
+
+
+def _parse_json(text: str) -> Any:
+    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                raise _UnreadableError(f"{show(key)} is there twice in one table")
+            result[key] = value
+        return result
+
+    try:
+        return json.loads(text, object_pairs_hook=table)
+    except json.JSONDecodeError as error:
+        raise _UnreadableError(
+            f"{error.msg} (at line {error.lineno}, column {error.colno})"
+        ) from error
+    except ValueError as error:
+        raise _UnreadableError(_one_line(str(error))) from error
+
+
+def _parse_yaml(text: str) -> Any:
+    loader = None
+    try:
+        loader = _Loader(text)
+        loader.deep_construct = True  # so that what contains itself is refused
+        data = loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise _UnreadableError(_one_line(f"{error.problem or error.context}{where}")) from error
+    except yaml.reader.ReaderError as error:
+        raise _UnreadableError(f"{error.reason} {_place(text[: error.position])}") from error
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        # A value that is not of the type that its tag says.
+        mark = loader.get_mark() if loader is not None else None
+        where = f" (before line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise _UnreadableError(
+            _one_line(f"a value does not fit its tag: {error}{where}")
+        ) from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return {} if data is None else data
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())
+
+
+# By the endings of names.
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    ".toml": _parse_toml,
+    ".yaml": _parse_yaml,
+    ".yml": _parse_yaml,
+    ".json": _parse_json,
+}

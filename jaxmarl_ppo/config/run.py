@@ -1,0 +1,143 @@
+"""What a user says of how a run is kept, watched and ended; none of it changes what is learnt."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from jaxmarl_ppo.config.checks import (
+    MAX_INT,
+    Count,
+    Positive,
+    StepCount,
+    check_fields,
+    check_name,
+    check_number,
+    check_sequence,
+    refuse_repeated,
+    whole_number,
+)
+
+EVERY_MINUTES = 5.0
+# Where a measure of a run is found: in the entries of its log, or in its evaluations.
+MEASURE_ROOTS = ("agents", "policies", "evaluation")
+
+
+def _check_measure(name: str, value: Any) -> str:
+    check_name(name, value)
+    if value.partition("/")[0] not in MEASURE_ROOTS or not value.partition("/")[2]:
+        raise ValueError(
+            f"{name} must be a path that begins with one of {', '.join(MEASURE_ROOTS)}, such as "
+            f"agents/x/return_mean or evaluation/exploitability/greedy, got {value!r}"
+        )
+    return value
+
+
+def _check_opponents(name: str, value: Any) -> tuple[str, ...]:
+    names = tuple(check_sequence(name, value, "a sequence of names"))
+    for opponent in names:
+        check_name(f"an entry of {name}", opponent)
+    refuse_repeated(name, names)
+    return names
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When the whole state of training is saved, from which a run goes on to the bit.
+
+    A run also saves it whenever it stops, and at its end. Whichever interval is over first counts.
+
+    Attributes:
+        every_minutes: minutes from one checkpoint to the next; None for no such interval.
+        every_env_steps: environment steps from one to the next, rounded up to whole iterations;
+            None for no such interval.
+        keep: how many of the newest stay, and beside them the best one by the run's objective; 0
+            for no checkpoints at all.
+    """
+
+    every_minutes: Positive | None = EVERY_MINUTES
+    every_env_steps: StepCount | None = None
+    keep: Annotated[int, whole_number(0, MAX_INT)] = 2
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.keep:
+            return
+        for name, default in (("every_minutes", EVERY_MINUTES), ("every_env_steps", None)):
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"checkpoints.{name}={getattr(self, name)!r} has no effect with "
+                    "checkpoints.keep=0; raise it or drop the other"
+                )
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """When what a run has learnt is evaluated while it trains, and how.
+
+    Evaluations have random numbers of their own, so training is the same to the bit without them.
+
+    Attributes:
+        every_env_steps: environment steps from one evaluation to the next, rounded up to whole
+            iterations; None for no evaluation.
+        episodes: how many; None for as many as the environment needs.
+        greedy: take each policy's most probable action instead of drawing one.
+        opponents: players that each agent's policy also meets, in all seats that are not its own:
+            `random`, a scripted policy of the environment, or a player of the run.
+    """
+
+    every_env_steps: StepCount | None = None
+    episodes: Count | None = None
+    greedy: bool = False
+    opponents: Annotated[tuple[str, ...], _check_opponents] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.every_env_steps is not None:
+            return
+        for name in ("episodes", "greedy", "opponents"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"evaluation.{name}={getattr(self, name)!r} has no effect without "
+                    "evaluation.every_env_steps; set it or drop the other"
+                )
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """What a run is to reach: the best checkpoint is kept by it, and it can end the run.
+
+    Attributes:
+        measure: path of a number in the log or in the evaluations, such as `agents/x/return_mean`
+            or `evaluation/exploitability/greedy`; None for no objective.
+        goal: whether the number is to be large or small.
+        stop_at: end the run once the number is this good; None for never.
+        patience: end the run after so many entries or evaluations in a row that are no better than
+            the best one; None for never.
+    """
+
+    measure: Annotated[str, _check_measure] | None = None
+    goal: Literal["maximise", "minimise"] = "maximise"
+    stop_at: Annotated[float, check_number] | None = None
+    patience: Count | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.measure is not None:
+            return
+        for name, default in (("goal", "maximise"), ("stop_at", None), ("patience", None)):
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"objective.{name}={getattr(self, name)!r} has no effect without "
+                    "objective.measure; set it or drop the other"
+                )
+
+    def is_better(self, value: float, than: float | None) -> bool:
+        """Tell whether a value is better than another one, or than none at all."""
+        if than is None:
+            return True
+        return value > than if self.goal == "maximise" else value < than
+
+    def is_reached(self, value: float) -> bool:
+        """Tell whether a value is as good as `stop_at` asks for."""
+        if self.stop_at is None:
+            return False
+        return value >= self.stop_at if self.goal == "maximise" else value <= self.stop_at

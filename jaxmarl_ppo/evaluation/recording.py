@@ -1,0 +1,178 @@
+"""Episodes recorded tick by tick, while they are played as `play_episodes` plays them."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_ppo.evaluation.episodes import (
+    EpisodeTotals,
+    Play,
+    Progress,
+    count_cut_off,
+    make_play,
+)
+from jaxmarl_ppo.evaluation.trajectories import Trajectories
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.ops.trees import where_rows
+from jaxmarl_ppo.rollout.act import ActOutput
+from jaxmarl_ppo.rollout.step import StepOutput
+from jaxmarl_ppo.types import Population
+
+# What a record may take in memory, and what of it may lie on the device at a time.
+MAX_BYTES = 4 * 10**9
+MAX_BYTES_AT_ONCE = 64 * 10**6
+
+Ticks = dict[str, jax.Array]  # by field of `Trajectories`, [..., E, A, ...] each
+
+
+def record_episodes(
+    learner: Learner,
+    population: Population,
+    episodes: int,
+    key: jax.Array,
+    greedy: bool = False,
+    **kwargs: Any,
+) -> tuple[EpisodeTotals, Trajectories]:
+    """Play the episodes that `play_episodes` plays by the same key, and record them whole.
+
+    Args:
+        learner: gives the environment and who can play.
+        population: the players.
+        episodes: how many, side by side.
+        key: of everything random.
+        greedy: networks take the most likely actions instead of samples.
+        **kwargs: as for `play_episodes`.
+
+    Returns:
+        The totals, whose returns are the recorded rewards added up, and the episodes.
+
+    Raises:
+        ValueError: as `play_episodes`, or the record would be too large.
+    """
+    play = make_play(learner, population, episodes, key, greedy, **kwargs)
+    now = jax.eval_shape(Play.begin, play)
+    bytes_per_tick = _num_bytes(jax.eval_shape(_advance, play, now)[1])
+    _check_size(play, bytes_per_tick)
+    at_once = max(1, min(int(play.limit), MAX_BYTES_AT_ONCE // bytes_per_tick))
+    now, parts = _begin(play), []
+    num_ticks, goes_on = 0, True
+    while goes_on:
+        now, ticks, count, goes_on = _record(play, now, at_once)
+        num_ticks += int(count)
+        _check_size(play, bytes_per_tick, num_ticks)
+        parts.append({name: np.asarray(x)[: int(count)] for name, x in ticks.items()})
+    trajectories = _join(play, parts, np.asarray(now.totals.finished))
+    totals = jax.device_get(count_cut_off(now))
+    # Added up here, since compiled sums may leave out a rounding that the record has.
+    returns = np.zeros_like(totals.returns)
+    for reward in np.moveaxis(trajectories.reward, 1, 0):
+        returns += reward
+    return totals.replace(returns=returns), trajectories
+
+
+_begin = jax.jit(Play.begin)
+
+
+@functools.partial(jax.jit, static_argnames="at_once")
+def _record(
+    play: Play, now: Progress, at_once: int
+) -> tuple[Progress, Ticks, jax.Array, jax.Array]:
+    """Play up to so many ticks.
+
+    Returns:
+        Where to go on, the ticks `[at_once, E, A, ...]`, how many there are, and whether there are
+        more to come.
+    """
+
+    def goes_on(carry: tuple[jax.Array, Progress, Ticks]) -> jax.Array:
+        index, now, _ = carry
+        return (index < at_once) & play.goes_on(now)
+
+    def advance(carry: tuple[jax.Array, Progress, Ticks]) -> tuple[jax.Array, Progress, Ticks]:
+        index, now, ticks = carry
+        now, tick = _advance(play, now)
+        return index + 1, now, {name: ticks[name].at[index].set(x) for name, x in tick.items()}
+
+    shapes = jax.eval_shape(_advance, play, now)[1]
+    ticks = {name: jnp.zeros((at_once, *x.shape), x.dtype) for name, x in shapes.items()}
+    count, now, ticks = jax.lax.while_loop(goes_on, advance, (jnp.int32(0), now, ticks))
+    return now, ticks, count, play.goes_on(now)
+
+
+def _advance(play: Play, now: Progress) -> tuple[Progress, Ticks]:
+    after, act_output, step_output = play.advance(now)
+    return after, _make_tick(play, now, act_output, step_output)
+
+
+def _make_tick(
+    play: Play, before: Progress, act_output: ActOutput, step_output: StepOutput
+) -> Ticks:
+    """Gather what is recorded of a tick, `[E, A, ...]`."""
+    state, obs = before.state, before.state.obs
+    log_prob = value = jnp.full(obs.alive.shape, jnp.nan)
+    for bank, own in zip(play.players.banks, act_output.decisions, strict=True):
+        spread = functools.partial(bank.interface.spread, where=own.acted, lanes=own.slot)
+        log_prob, value = spread(own.log_prob, log_prob), spread(own.value, value)
+    terminated, acts = step_output.terminated, obs.agent_mask
+    tick = {
+        "features": obs.features,
+        "action_mask": obs.action_mask,
+        "agent_mask": acts,
+        "alive": obs.alive,
+        "is_first": state.is_first & obs.alive,
+        "player": jnp.where(obs.alive, state.player, -1),
+        "action": where_rows(acts, act_output.env_action, jnp.zeros_like(act_output.env_action)),
+        "log_prob": log_prob,
+        "value": value,
+        "reward": step_output.reward,
+        "terminated": terminated,
+        "truncated": step_output.truncated & ~terminated,
+    }
+    if play.players.action_dims is not None:
+        by_network = acts & ~jnp.isnan(log_prob)
+        drawn = act_output.action
+        tick["unsquashed_action"] = where_rows(by_network, drawn, jnp.full_like(drawn, jnp.nan))
+    nothing = {name: jnp.full_like(x, _NOTHING.get(name, 0)) for name, x in tick.items()}
+    valid = ~before.totals.finished
+    return {"valid": valid, **where_rows(valid, tick, nothing)}
+
+
+# What stands in the ticks after an episode's end, where it is not 0 or False.
+_NOTHING = {"player": -1, "log_prob": jnp.nan, "value": jnp.nan, "unsquashed_action": jnp.nan}
+
+
+def _join(play: Play, parts: list[dict[str, np.ndarray]], finished: np.ndarray) -> Trajectories:
+    """Put parts `[ticks, E, A, ...]` behind each other, field by field, as `[E, T, A, ...]`."""
+    joined = {}
+    for name in list(parts[0]):
+        ticks = np.concatenate([part.pop(name) for part in parts])
+        joined[name] = np.moveaxis(ticks, 0, 1)
+    learner, players = play.learner, play.learner.players
+    return Trajectories(
+        env=learner.env.name,
+        greedy=play.greedy,
+        agents=tuple(learner.env.agents),
+        players=players.names,
+        policies=players.policies,
+        policy_of=np.array(players.policy_of, np.int32),
+        episode=np.arange(play.num_episodes, dtype=np.int32),
+        length=joined["valid"].sum(1, dtype=np.int32),
+        finished=finished,
+        **joined,
+    )
+
+
+def _num_bytes(tick: Ticks) -> int:
+    return sum(x.size * x.dtype.itemsize for x in tick.values())
+
+
+def _check_size(play: Play, bytes_per_tick: int, num_ticks: int = 1) -> None:
+    if num_ticks * bytes_per_tick > MAX_BYTES:
+        raise ValueError(
+            f"the record of {play.num_episodes:,} episodes takes {bytes_per_tick / 1e6:,.1f} MB a "
+            f"tick and is beyond {MAX_BYTES / 1e9:g} GB after {num_ticks:,}; record fewer episodes "
+            "at a time"
+        )

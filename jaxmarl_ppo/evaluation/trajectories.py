@@ -1,0 +1,206 @@
+"""Whole episodes tick by tick, and the file that keeps them.
+
+The file is NumPy's own archive of arrays: every field of `Trajectories` under its name, and the
+number `format`. Nothing in it executes, and `numpy.load(path)` reads it without this package.
+"""
+
+import dataclasses
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_ppo.config.checks import check_path
+from jaxmarl_ppo.machine.files import open_atomically
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Holds `E` whole episodes of up to `T` ticks.
+
+    Observations are from before the tick, outcomes from after it. Beyond an episode's end masks are
+    False, players -1 and numbers 0; but what a network says is NaN wherever none decided.
+
+    Attributes:
+        env: name of the environment.
+        greedy: whether networks took the most likely actions instead of samples.
+        agents: names of the `A` slots.
+        players: names of the `Q` players that could hold one.
+        policies: names of the `P` policies.
+        policy_of: the policy that each player belongs to, as an index into `policies`; -1 for none.
+        episode: numbers of the episodes.
+        length: ticks of each.
+        finished: False where an episode was cut off for want of an end.
+        valid: the ticks that belong to the episode.
+        features: what the agents saw.
+        action_mask: legal actions, or the dimensions that an action has.
+        agent_mask: who had to act.
+        alive: which slots held an agent.
+        is_first: the next decision is the first of a life.
+        player: who held the slot, as an index into `players`; -1 where it held nobody.
+        action: as the environment took it; 0 of those that had not to act.
+        unsquashed_action: continuous actions as they were drawn, which is what `log_prob` is the
+            density of; None where actions are discrete.
+        log_prob: of the action.
+        value: the critic's, in units of the rewards that it was trained on.
+        reward: earned on the tick.
+        terminated: the life ended on the tick.
+        truncated: the life was cut off on the tick.
+    """
+
+    env: str
+    greedy: bool
+    agents: tuple[str, ...]  # [A]
+    players: tuple[str, ...]  # [Q]
+    policies: tuple[str, ...]  # [P]
+    policy_of: np.ndarray  # [Q] int
+    episode: np.ndarray  # [E] int
+    length: np.ndarray  # [E] int
+    finished: np.ndarray  # [E] bool
+    valid: np.ndarray  # [E, T] bool
+    features: np.ndarray  # [E, T, A, ...]
+    action_mask: np.ndarray  # [E, T, A, N] bool
+    agent_mask: np.ndarray  # [E, T, A] bool
+    alive: np.ndarray  # [E, T, A] bool
+    is_first: np.ndarray  # [E, T, A] bool
+    player: np.ndarray  # [E, T, A] int
+    action: np.ndarray  # [E, T, A] int or [E, T, A, N] float
+    log_prob: np.ndarray  # [E, T, A]
+    value: np.ndarray  # [E, T, A]
+    reward: np.ndarray  # [E, T, A]
+    terminated: np.ndarray  # [E, T, A] bool
+    truncated: np.ndarray  # [E, T, A] bool
+    unsquashed_action: np.ndarray | None = None  # [E, T, A, N]
+
+
+# The axes of every array, `*` for any further ones, and the kinds of numbers, as NumPy calls them.
+_LAYOUT = {
+    "env": ("", "U"),
+    "greedy": ("", "b"),
+    "agents": ("A", "U"),
+    "players": ("Q", "U"),
+    "policies": ("P", "U"),
+    "policy_of": ("Q", "i"),
+    "episode": ("E", "i"),
+    "length": ("E", "i"),
+    "finished": ("E", "b"),
+    "valid": ("ET", "b"),
+    "features": ("ETA*", "biuf"),
+    "action_mask": ("ETAN", "b"),
+    "agent_mask": ("ETA", "b"),
+    "alive": ("ETA", "b"),
+    "is_first": ("ETA", "b"),
+    "player": ("ETA", "i"),
+    "action": ("ETA*", "if"),
+    "log_prob": ("ETA", "f"),
+    "value": ("ETA", "f"),
+    "reward": ("ETA", "f"),
+    "terminated": ("ETA", "b"),
+    "truncated": ("ETA", "b"),
+    "unsquashed_action": ("ETAN", "f"),
+}
+_OPTIONAL = {"unsquashed_action"}
+
+
+def check_new_record(path: Any) -> Path:
+    """Return a path at which a record can be written.
+
+    Raises:
+        ValueError: no path, no name of an archive, no such folder, or something is there already.
+    """
+    path = Path(check_path("record", path))
+    if path.suffix != ".npz":
+        raise ValueError(f"record must be the path of a new .npz file, got {str(path)!r}")
+    if not path.parent.is_dir():
+        raise ValueError(
+            f"folder {str(path.parent)!r} does not exist, so {path.name} cannot lie in it"
+        )
+    if path.exists():
+        raise ValueError(f"{str(path)!r} exists; choose another name or remove it")
+    return path
+
+
+def save_trajectories(path: str | Path, trajectories: Trajectories) -> None:
+    """Write episodes into a new file, array by array, so that none is in memory twice.
+
+    Raises:
+        ValueError: see `check_new_record`.
+    """
+    path = check_new_record(path)
+    arrays = {field.name: getattr(trajectories, field.name) for field in _fields()}
+    with open_atomically(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in {"format": FORMAT, **arrays}.items():
+            if array is not None:
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
+
+
+def load_trajectories(path: str | Path) -> Trajectories:
+    """Read what `evaluate_policies(..., record=path)` and `evaluate --record` wrote.
+
+    Raises:
+        ValueError: the file is missing, damaged or of another format.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{str(path)!r} does not exist: no record of episodes")
+    try:
+        with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except Exception as error:  # a damaged archive raises whatever its damage leads to
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{str(path)!r} is damaged or no record of episodes ({reason})") from error
+    found = arrays.pop("format", np.array(None))
+    if found.shape != () or found.item() != FORMAT:
+        raise ValueError(
+            f"{str(path)!r} has format {found.tolist()!r}; this version reads {FORMAT}"
+        )
+    try:
+        _check(arrays)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is damaged: {error}") from error
+    plain = {
+        name: array.item() if array.ndim == 0 else tuple(array.tolist())
+        for name, array in arrays.items()
+        if array.ndim == 0 or array.dtype.kind == "U"
+    }
+    return Trajectories(**{**arrays, **plain})
+
+
+def _fields() -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(Trajectories)
+
+
+def _check(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays that do not make up whole episodes.
+
+    Raises:
+        ValueError: one is missing, unknown, of another shape or kind, or contradicts another.
+    """
+    missing = sorted(_LAYOUT.keys() - _OPTIONAL - arrays.keys())
+    unknown = sorted(arrays.keys() - _LAYOUT.keys())
+    if missing or unknown:
+        raise ValueError(
+            f"it lacks {', '.join(missing)}" if missing else f"it has unknown {', '.join(unknown)}"
+        )
+    sizes: dict[str, int] = {}
+    for name, array in arrays.items():
+        axes, kinds = _LAYOUT[name]
+        letters = axes.removesuffix("*")
+        ranks = array.ndim >= len(letters) if "*" in axes else array.ndim == len(letters)
+        if not ranks or array.dtype.kind not in kinds:
+            raise ValueError(f"{name} is {array.dtype}{list(array.shape)}")
+        for letter, size in zip(letters, array.shape, strict=False):
+            if sizes.setdefault(letter, size) != size:
+                raise ValueError(f"{name} has shape {list(array.shape)}, which fits no other array")
+    ticks = np.arange(sizes["T"])
+    if not np.array_equal(arrays["valid"], ticks < arrays["length"][:, None]):
+        raise ValueError("valid and length contradict each other")
+    for name, size in (("player", sizes["Q"]), ("policy_of", sizes["P"])):
+        if not ((arrays[name] >= -1) & (arrays[name] < size)).all():
+            raise ValueError(f"{name} has a number that is not from -1 to {size - 1}")

@@ -1,0 +1,157 @@
+"""What is told to others while a run goes on, and who can be told."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.types import Population, TrainState
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Says which run it is that begins or goes on.
+
+    Attributes:
+        run_dir: its folder.
+        config: its configuration.
+        record: the content of its `config.json`.
+        env_name: the environment's name.
+        resumed_at: environment steps done before, 0 unless the run is resumed.
+        history: entries of the log that were made before.
+        evaluations: evaluations that were made before.
+    """
+
+    run_dir: Path
+    config: TrainConfig
+    record: Mapping[str, Any]
+    env_name: str
+    resumed_at: int
+    history: Sequence[Mapping[str, Any]]
+    evaluations: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Holds what a run came to.
+
+    Attributes:
+        state: the final training state.
+        population: the players in it, as saved.
+        history: the entries of `metrics.jsonl`; see `runs.log`.
+        evaluations: the entries of `evaluations.jsonl`.
+        run_dir: the run's folder.
+        env_steps: environment steps done.
+        interrupted: whether it was stopped before its end.
+        stopped_by: what stopped it: a signal's name, or a sentence; None where it came to its end.
+    """
+
+    state: TrainState
+    population: Population
+    history: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    run_dir: Path
+    env_steps: int
+    interrupted: bool
+    stopped_by: str | None
+
+
+class Callback:
+    """Is told what happens in a run; a subclass has those methods that it needs.
+
+    The first three that return True end the run as a signal would: what was learnt is saved, and
+    the run can be resumed. An error in one of them ends the run likewise, and is then raised as a
+    `CallbackError`.
+    """
+
+    def on_start(self, run: RunInfo) -> None:
+        """Take note that a run begins, or goes on."""
+
+    def on_log(self, entry: Mapping[str, Any]) -> bool | None:
+        """Take note of an entry of the log."""
+
+    def on_evaluation(self, report: Mapping[str, Any]) -> bool | None:
+        """Take note of an evaluation's numbers."""
+
+    def on_checkpoint(self, path: Path) -> bool | None:
+        """Take note of a checkpoint that lies in a folder, whole."""
+
+    def on_end(self, result: TrainResult) -> None:
+        """Take note of what the run came to, after all is saved; also where an error ended it."""
+
+
+class CallbackError(RuntimeError):
+    """Tells which callback failed; the run up to there is saved."""
+
+    def __init__(self, callback: Callback, method: str, error: Exception, run_dir: Path) -> None:
+        super().__init__(
+            f"callback {_name(callback)}.{method} raised {type(error).__name__}: {error}; "
+            f"what was learnt is saved in {run_dir}"
+        )
+
+
+class _OnLog(Callback):
+    """Calls a function with every entry of the log."""
+
+    def __init__(self, function: Callable[[Mapping[str, Any]], Any]) -> None:
+        self.function = function
+
+    def on_log(self, entry: Mapping[str, Any]) -> bool | None:
+        return self.function(entry)
+
+
+def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    """Take callbacks as they are, and functions as callbacks on every entry of the log.
+
+    Raises:
+        ValueError: something that is neither.
+    """
+    if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
+        raise ValueError(f"callbacks must be a sequence of callbacks, got {show(callbacks)}")
+    result = []
+    for callback in callbacks:
+        if isinstance(callback, type) or not (isinstance(callback, Callback) or callable(callback)):
+            raise ValueError(
+                f"a callback must be a function of an entry or a Callback, got {show(callback)}"
+            )
+        result.append(callback if isinstance(callback, Callback) else _OnLog(callback))
+    return tuple(result)
+
+
+class Callbacks:
+    """Tells all callbacks of a run, and remembers who wants it to end.
+
+    Args:
+        run_dir: the folder of the run.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._callbacks: list[Callback] = []
+        self._run_dir = run_dir
+        self.stopped_by: str | None = None
+
+    def add(self, *callbacks: Callback) -> None:
+        """Tell these too, in their order."""
+        self._callbacks += callbacks
+
+    def tell(self, method: str, what: Any) -> None:
+        """Call a method of all callbacks.
+
+        Raises:
+            CallbackError: one of them failed.
+        """
+        for callback in self._callbacks:
+            try:
+                ends = getattr(callback, method)(what)
+            except Exception as error:
+                raise CallbackError(callback, method, error, self._run_dir) from error
+            if ends is True and self.stopped_by is None:
+                self.stopped_by = f"callback {_name(callback)}.{method}"
+
+
+def _name(callback: Callback) -> str:
+    if isinstance(callback, _OnLog):
+        return getattr(callback.function, "__qualname__", type(callback.function).__name__)
+    return type(callback).__qualname__

@@ -1,0 +1,54 @@
+"""One process at a time in a run's folder."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from jaxmarl_ppo.runs.files import LOCK_FILE
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder, which the system releases if the process dies.
+
+    Raises:
+        ValueError: another process holds it, or the file cannot be a lock.
+    """
+    path = folder / LOCK_FILE
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ValueError(
+            f"run folder {str(folder)!r} is in use by {_holder(path)}; wait for its end or choose "
+            "another folder"
+        ) from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be locked: {error.strerror}") from error
+    try:
+        # For those who find it held. A holder that died leaves its name behind, but no lock.
+        path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        yield
+    finally:
+        lock.release()
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder in which another process trains.
+
+    Raises:
+        ValueError: one does.
+    """
+    if (folder / LOCK_FILE).exists():
+        with locked(folder):
+            pass
+
+
+def _holder(path: Path) -> str:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return path.read_text() or "another process"
+    return "another process"

@@ -1,0 +1,212 @@
+"""Going on with a run: what it is read from, what may be changed, and where it then stands."""
+
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config.checks import check_path, show
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.sharding import Devices
+from jaxmarl_ppo.learner.build import without_loads
+from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.checkpoints import (
+    Standing,
+    best_checkpoint,
+    from_arrays,
+    newest_sound,
+    read_arrays,
+    remove_unfinished,
+)
+from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.lock import check_free
+from jaxmarl_ppo.runs.log import read_lines
+from jaxmarl_ppo.training.loop import Loop, Surroundings
+from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
+
+# What of a configuration may differ in a run that goes on: nothing that is learnt from.
+CHANGEABLE = (
+    "total_env_steps",
+    "num_devices",
+    "log_interval",
+    "max_minutes",
+    "checkpoints",
+    "evaluation",
+    "objective",
+)
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Says from where a run goes on.
+
+    Attributes:
+        run_dir: the folder of the run.
+        checkpoint: the folder of the checkpoint.
+        standing: where the run stood.
+        best: the checkpoint with the best value of its objective.
+        is_longer: whether the run has got another length.
+    """
+
+    run_dir: Path
+    checkpoint: Path
+    standing: Standing
+    best: Path | None
+    is_longer: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """Holds what a run that goes on is made of."""
+
+    env: MultiAgentEnv
+    env_params: PyTree
+    config: TrainConfig
+    resumption: Resumption
+
+
+def find(
+    run_dir: str | Path,
+    changes: Mapping[str, Any],
+    env: MultiAgentEnv | str | None,
+    network: nn.Module | None,
+    config: TrainConfig | None,
+) -> Found:
+    """Find the checkpoint from which a run goes on, and how.
+
+    Args:
+        run_dir: the folder of the run.
+        changes: what is other than in the configuration, of the fields in `CHANGEABLE`.
+        env: as in `load_run`.
+        network: likewise.
+        config: likewise; what is learnt from must be as recorded.
+
+    Raises:
+        ValueError: there is no run, or none that can go on so.
+    """
+    check_path("run_dir", run_dir)
+    folder = Path(run_dir)
+    if not folder.is_dir():
+        raise ValueError(f"run folder {str(folder)!r} does not exist")
+    check_free(folder)
+    checkpoint, standing = newest_sound(folder)
+    # The checkpoint's own record, which its checksums cover.
+    recorded = run_folder.read_run(checkpoint, env=env, network=network, config=config)
+    was = run_folder.read_record(checkpoint)["config"]
+    if config is not None:
+        _check_changes(config, was)
+    chosen = without_loads(dataclasses.replace(recorded.config, **changes))
+    if chosen.num_iterations < standing.iteration:
+        raise ValueError(
+            f"total_env_steps={chosen.total_env_steps} is less than the {standing.env_steps:,} "
+            f"environment steps that {folder} has done"
+        )
+    return Found(
+        env=recorded.env,
+        env_params=recorded.env_params,
+        config=chosen,
+        resumption=Resumption(
+            run_dir=folder,
+            checkpoint=checkpoint,
+            standing=standing,
+            best=best_checkpoint(folder, chosen.objective.goal),
+            is_longer=chosen.total_env_steps != was["total_env_steps"],
+        ),
+    )
+
+
+def make_loop(
+    resumption: Resumption,
+    around: Surroundings,
+    begun: TrainState,
+    devices: Devices,
+    began: float,
+) -> Loop:
+    """Make the loop of a run that goes on.
+
+    Args:
+        resumption: from where.
+        around: what the loop works with.
+        begun: a state as the run began with, of which the structure is taken, and the schedules
+            where the run has got another length.
+        devices: of the run.
+        began: when this process began, by `time.perf_counter`.
+
+    Raises:
+        ValueError: the checkpoint is of another run.
+    """
+    expected = {"state": begun, "metrics": around.no_metrics}
+    restored = from_arrays(read_arrays(resumption.checkpoint), expected, resumption.checkpoint)
+    state, standing = restored["state"], resumption.standing
+    if resumption.is_longer:
+        state = state.replace(training=_stretched(state.training, begun.training))
+    run_dir = resumption.run_dir
+    return Loop(
+        around,
+        devices.place(jax.tree.map(jnp.asarray, state)),
+        restored["metrics"],
+        good=jax.tree.map(np.array, state.population),
+        began=began,
+        iteration=standing.iteration,
+        logged_iteration=standing.logged_iteration,
+        decisions=standing.decisions,
+        earlier_s=standing.wall_s,
+        history=read_lines(run_dir / METRICS_FILE, standing.num_entries),
+        evaluations=read_lines(run_dir / EVALUATIONS_FILE, standing.num_evaluations),
+    )
+
+
+def clear(run_dir: Path) -> None:
+    """Remove what a run that goes on will write again, and what a dead process left half done."""
+    remove_unfinished(run_dir)
+    # Its parameters are in a checkpoint; were this run killed, they would not be the newest.
+    shutil.rmtree((run_dir / POLICIES_FILE).parent, ignore_errors=True)
+
+
+def check_num_envs(run_dir: Path, num_envs: int) -> None:
+    """Refuse another number of environments than a run has.
+
+    Raises:
+        ValueError: it is another one, or there is no run.
+    """
+    record = run_folder.read_record(newest_sound(run_dir, set_aside=False)[0])
+    was = record["config"]["num_envs"]
+    if num_envs != was:
+        raise ValueError(
+            f"a run goes on with the num_envs={was} it has, got {num_envs}; to begin another run "
+            f"with its policies: jaxmarl-ppo train ... --load {run_dir} --num-envs {num_envs}"
+        )
+
+
+def _stretched(
+    training: tuple[BankTraining, ...], fresh: tuple[BankTraining, ...]
+) -> tuple[BankTraining, ...]:
+    """Take hyper-parameters as of a run of the new length, but the weight that training adapts."""
+    return tuple(
+        bank.replace(
+            hyperparams=jax.device_get(new.hyperparams).replace(kl_coef=bank.hyperparams.kl_coef)
+        )
+        for bank, new in zip(training, fresh, strict=True)
+    )
+
+
+def _check_changes(config: TrainConfig, recorded: Any) -> None:
+    """Refuse a configuration that differs from the recorded one in what is learnt from."""
+    given = as_json.config_to_dict(as_json.with_explicit_network(config))
+    for name, value in given.items():
+        if name in CHANGEABLE or name not in recorded:
+            continue
+        if as_json.dump_json(value) != as_json.dump_json(recorded[name]):
+            raise ValueError(
+                f"a run cannot go on with another {name}: it was {show(recorded[name])}, got "
+                f"{show(value)}; what may change: {', '.join(CHANGEABLE)}"
+            )

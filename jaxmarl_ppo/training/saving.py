@@ -1,0 +1,104 @@
+"""Saving checkpoints beside training: when, by whom, and what happens where it fails."""
+
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from jaxmarl_ppo.config.run import CheckpointConfig
+from jaxmarl_ppo.runs.checkpoints import Snapshot, prune, write_checkpoint
+
+# After a save that failed the next try comes no later than this, in seconds.
+RETRY_S = 60.0
+
+
+class Saver:
+    """Writes checkpoints in a thread of its own, one at a time, and removes old ones.
+
+    Args:
+        run_dir: the folder of the run.
+        config: when to save and what to keep.
+        iteration_steps: environment steps of an iteration.
+        best: the checkpoint with the best value of the objective so far.
+        clock: seconds, for tests.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        config: CheckpointConfig,
+        iteration_steps: int,
+        best: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run_dir, self._config, self._clock = run_dir, config, clock
+        steps = config.every_env_steps
+        self.every_iterations = None if steps is None else -(-steps // iteration_steps)
+        self._every_s = None if config.every_minutes is None else 60.0 * config.every_minutes
+        self._due_at = self._next_due()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[Path] | None = None
+        self._best = best
+        self._is_best = False
+
+    @property
+    def saves(self) -> bool:
+        """Whether there are to be checkpoints at all."""
+        return self._config.keep > 0
+
+    def is_due(self, iteration: int) -> bool:
+        """Tell whether it is time for a checkpoint."""
+        if not self.saves:
+            return False
+        if self.every_iterations is not None and iteration % self.every_iterations == 0:
+            return True
+        # By the clock none is due while the one before is being written.
+        return self._writing is None and self._due_at is not None and self._clock() >= self._due_at
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Begin to write, once what was being written is finished."""
+        assert self._writing is None
+        self._is_best = snapshot.standing.objective is not None
+        self._due_at = self._next_due()
+        self._writing = self._thread.submit(write_checkpoint, self._run_dir, snapshot)
+
+    def poll(self) -> Path | None:
+        """Return the checkpoint that has been written since the last call, if one has."""
+        if self._writing is None or not self._writing.done():
+            return None
+        return self.finish()
+
+    def finish(self) -> Path | None:
+        """Wait for what is being written and return it; a failure is told by a warning."""
+        if self._writing is None:
+            return None
+        writing, self._writing = self._writing, None
+        try:
+            path = writing.result()
+        except Exception as error:  # of orbax's own kinds too: training must not end by it
+            self._due_at = self._clock() + min(RETRY_S, self._every_s or RETRY_S)
+            warnings.warn(
+                f"no checkpoint could be saved in {self._run_dir} ({_first_line(error)}); training "
+                "goes on, and it is tried again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return None
+        if self._is_best:
+            self._best = path
+        prune(self._run_dir, self._config.keep, self._best)
+        return path
+
+    def close(self) -> None:
+        """Wait for what is being written, and end the thread."""
+        self.finish()
+        self._thread.shutdown()
+
+    def _next_due(self) -> float | None:
+        return None if self._every_s is None else self._clock() + self._every_s
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
