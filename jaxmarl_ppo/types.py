@@ -113,11 +113,11 @@ class Hyperparams(struct.PyTreeNode):
 
     learning_rate: Any  # a Schedule; after `at` [K]
     entropy_coef: Any  # a Schedule; after `at` [K]
-    gamma: jax.Array  # [K]
-    gae_lambda: jax.Array  # [K]
-    clip_eps: jax.Array  # [K]
+    gamma: Any  # [K]; or a Schedule
+    gae_lambda: Any  # [K]; or a Schedule
+    clip_eps: Any  # [K]; or a Schedule
     value_clip_eps: jax.Array  # [K]
-    value_coef: jax.Array  # [K]
+    value_coef: Any  # [K]; or a Schedule
     max_grad_norm: jax.Array  # [K]
     target_kl: jax.Array  # [K]
     kl_coef: jax.Array  # [K]

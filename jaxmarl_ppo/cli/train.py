@@ -20,7 +20,7 @@ from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_e
 from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.parsing import is_run_file
-from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.ppo import OPTIMISERS, PPOConfig
 from jaxmarl_ppo.config.presets import follow
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.run_file import Settings, settings
@@ -52,6 +52,11 @@ class PPOOptions(PPOConfig):  # noqa: D101
 
     learning_rate: ScheduleOption = PPOConfig.learning_rate
     entropy_coef: ScheduleOption = PPOConfig.entropy_coef
+    gamma: ScheduleOption = PPOConfig.gamma
+    gae_lambda: ScheduleOption = PPOConfig.gae_lambda
+    clip_eps: ScheduleOption = PPOConfig.clip_eps
+    value_coef: ScheduleOption = PPOConfig.value_coef
+    optimiser: Literal[OPTIMISERS] = "adam"  # type: ignore[valid-type]
 
     def __post_init__(self) -> None:
         """Leave the check to `PPOConfig`, so that an error is one plain line."""

@@ -32,7 +32,7 @@ from jaxmarl_ppo.config.checks import (
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
-from jaxmarl_ppo.config.schedules import Linear, check_schedule
+from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
@@ -236,7 +236,7 @@ def _read_field(name: str, hint: Any, value: Any, path: str) -> Any:
         return _make(hint, value, path)  # type: ignore[arg-type]
     if name in _READERS:
         return _READERS[name](value, path)
-    if check_schedule in get_args(hint):
+    if any(isinstance(part, ScheduleRule) for part in get_args(hint)):
         return _read_schedule(value, path)
     if int in get_args(hint) and isinstance(value, float) and value.is_integer():
         return int(value)  # such as 5e6

@@ -137,12 +137,13 @@ def refuse_repeated(name: str, values: Iterable[str]) -> None:
 check_seed = whole_number(0, MAX_SEED)
 check_number = number("a finite number", lambda x: True)
 check_not_negative = number("finite and not negative", lambda x: x >= 0.0)
+check_fraction = number("finite and lie in [0.0, 1.0]", lambda x: 0.0 <= x <= 1.0)
 check_positive = number("positive and finite", lambda x: x > 0.0)
 
 Count = Annotated[int, whole_number(1, MAX_INT)]
 StepCount = Annotated[int, whole_number(1, MAX_STEPS)]
 Seed = Annotated[int, check_seed]
-Fraction = Annotated[float, number("finite and lie in [0.0, 1.0]", lambda x: 0.0 <= x <= 1.0)]
+Fraction = Annotated[float, check_fraction]
 Positive = Annotated[float, check_positive]
 NotNegative = Annotated[float, check_not_negative]
 Name = Annotated[str, check_name]

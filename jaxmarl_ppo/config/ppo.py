@@ -1,20 +1,33 @@
 """Hyper-parameters of one policy's updates."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from jaxmarl_ppo.config.checks import (
     Count,
-    Fraction,
     NotNegative,
     Positive,
     check_fields,
+    show,
 )
-from jaxmarl_ppo.config.schedules import Scheduled
+from jaxmarl_ppo.config.schedules import Scheduled, ScheduledFraction, ScheduledPositive
 
 ValueClip = Literal["off", "ppo2", "squared_error"]
 KLControl = Literal["off", "early_stop", "penalty"]
 DiscountBy = Literal["decision", "tick"]
+ADAM_EPS = 1e-5
+# Of optax, as they are called there: what makes a transformation of a learning rate alone.
+OPTIMISERS = ("adam", "adabelief", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd")
+
+
+def _check_optimiser(name: str, value: Any) -> str | Callable[..., Any]:
+    if callable(value) or (isinstance(value, str) and value in OPTIMISERS):
+        return value
+    raise ValueError(
+        f"unknown {name} {show(value)}; valid: {', '.join(OPTIMISERS)}, or a function from a "
+        "learning rate to an optax.GradientTransformation"
+    )
 
 
 @dataclass(frozen=True)
@@ -22,16 +35,17 @@ class PPOConfig:
     """Hyper-parameters of one policy's updates.
 
     Attributes:
-        learning_rate: of Adam; a constant, `Linear(start, end)` or `((step, value), ...)`.
+        learning_rate: of the optimiser; a constant, `Linear(start, end)` or
+            `((step, value), ...)`.
         num_epochs: passes over a rollout's decisions.
         num_minibatches: optimiser steps per pass.
-        gamma: discount factor, per decision or per tick (`discount_by`).
-        gae_lambda: decay of the advantage trace per decision.
-        clip_eps: the ratio is clipped to `1 +- clip_eps`.
+        gamma: discount factor, per decision or per tick (`discount_by`); or a schedule.
+        gae_lambda: decay of the advantage trace per decision; or a schedule.
+        clip_eps: the ratio is clipped to `1 +- clip_eps`; or a schedule.
         value_clip: `"off"`; `"ppo2"`, keep the value within `value_clip_eps` of the old one;
             `"squared_error"`, cap the squared error at `value_clip_eps`.
         value_clip_eps: see `value_clip`; to be given exactly if that is not `"off"`.
-        value_coef: weight of the value loss (half the squared error).
+        value_coef: weight of the value loss (half the squared error); or a schedule.
         entropy_coef: weight of the entropy bonus; a schedule like `learning_rate`.
         max_grad_norm: global norm at which gradients are clipped, or None.
         kl_control: `"off"`; `"early_stop"`, a policy's steps of an iteration end when a minibatch's
@@ -44,18 +58,20 @@ class PPOConfig:
             `"tick"`: one per tick that passed (semi-Markov).
         bptt_length: decisions per chunk of backpropagation through time; None for 16, or for a
             network without memory.
+        optimiser: `"adam"`, another one of optax by its name, or a function from a learning rate to
+            an `optax.GradientTransformation`; gradients are clipped before it.
         adam_eps: epsilon of Adam.
     """
 
     learning_rate: Scheduled = 5e-4
     num_epochs: Count = 4
     num_minibatches: Count = 4
-    gamma: Fraction = 0.99
-    gae_lambda: Fraction = 0.95
-    clip_eps: Positive = 0.2
+    gamma: ScheduledFraction = 0.99
+    gae_lambda: ScheduledFraction = 0.95
+    clip_eps: ScheduledPositive = 0.2
     value_clip: ValueClip = "off"
     value_clip_eps: Positive | None = None
-    value_coef: NotNegative = 0.5
+    value_coef: Scheduled = 0.5
     entropy_coef: Scheduled = 0.01
     max_grad_norm: Positive | None = 0.5
     kl_control: KLControl = "off"
@@ -64,10 +80,16 @@ class PPOConfig:
     normalise_advantages: bool = True
     discount_by: DiscountBy = "decision"
     bptt_length: Count | None = None
-    adam_eps: Positive = 1e-5
+    optimiser: Annotated[str | Callable[..., Any], _check_optimiser] = "adam"
+    adam_eps: Positive = ADAM_EPS
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.optimiser != "adam" and self.adam_eps != ADAM_EPS:
+            raise ValueError(
+                f"adam_eps={self.adam_eps} has no effect with optimiser={show(self.optimiser)}; "
+                "use 'adam' or drop adam_eps"
+            )
         if self.kl_control != "off" and self.num_epochs * self.num_minibatches == 1:
             raise ValueError(
                 f"kl_control={self.kl_control!r} has no effect on a single step per iteration, "

@@ -8,9 +8,12 @@ import numpy as np
 
 from jaxmarl_ppo.config.checks import (
     NotNegative,
+    Rule,
     check_fields,
+    check_fraction,
     check_not_negative,
     check_number,
+    check_positive,
     check_sequence,
     plain,
     refusal,
@@ -41,29 +44,43 @@ def schedule_points(spec: ScheduleSpec, total_env_steps: int) -> tuple[tuple[flo
     return ((0.0, float(spec)),)
 
 
-def check_schedule(name: str, spec: Any) -> ScheduleSpec:
-    """Refuse what is no schedule; return one with its points as tuples."""
-    if isinstance(spec, Linear):
-        return spec
-    spec = plain(spec)
-    if isinstance(spec, list | tuple | np.ndarray):
-        return _check_points(name, spec)
-    if isinstance(spec, bool) or not isinstance(spec, int | float):
-        raise refusal(name, "a number, Linear(start, end) or [[step, value], ...]", spec)
-    return check_not_negative(name, spec)
+@dataclass(frozen=True)
+class ScheduleRule:
+    """Refuses what is no schedule; returns one with its points as tuples.
+
+    Attributes:
+        check: the rule that every value of a schedule must keep.
+    """
+
+    check: Rule
+
+    def __call__(self, name: str, spec: Any) -> ScheduleSpec:
+        """Check a value of a field."""
+        if isinstance(spec, Linear):
+            self.check(f"the start of {name}", spec.start)
+            self.check(f"the end of {name}", spec.end)
+            return spec
+        spec = plain(spec)
+        if isinstance(spec, list | tuple | np.ndarray):
+            return _check_points(name, spec, self.check)
+        if isinstance(spec, bool) or not isinstance(spec, int | float):
+            raise refusal(name, "a number, Linear(start, end) or [[step, value], ...]", spec)
+        return self.check(name, spec)
 
 
-def _check_points(name: str, spec: Any) -> tuple[tuple[float, float], ...]:
+def _check_points(name: str, spec: Any, check: Rule) -> tuple[tuple[float, float], ...]:
     valid = "a list of pairs [step, value]"
     points = [check_sequence(name, point, valid) for point in check_sequence(name, spec, valid)]
     if not points or any(len(point) != 2 for point in points):
         raise refusal(name, valid, spec)
     steps = [float(check_number(f"a step of {name}", step)) for step, _ in points]
-    values = [float(check_not_negative(f"a value of {name}", value)) for _, value in points]
+    values = [float(check(f"a value of {name}", value)) for _, value in points]
     if any(b <= a for a, b in itertools.pairwise(steps)):
         raise ValueError(f"the steps of {name} must ascend, got {steps}")
     return tuple(zip(steps, values, strict=True))
 
 
-# What a field is annotated with that takes a schedule.
-Scheduled = Annotated[ScheduleSpec, check_schedule]
+# What a field is annotated with that takes a schedule, by the values that it may have.
+Scheduled = Annotated[ScheduleSpec, ScheduleRule(check_not_negative)]
+ScheduledPositive = Annotated[ScheduleSpec, ScheduleRule(check_positive)]
+ScheduledFraction = Annotated[ScheduleSpec, ScheduleRule(check_fraction)]

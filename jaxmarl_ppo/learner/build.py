@@ -182,6 +182,7 @@ def _make_bank_learner(
             ),
             value_clip=first.value_clip,
             kl_control=first.kl_control,
+            optimiser=first.optimiser,
             adam_eps=first.adam_eps,
             skips_nonfinite=config.skip_nonfinite_updates,
         ),
@@ -208,14 +209,19 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
         table = jnp.array(points, jnp.float32)
         return Schedule(steps=table[..., 0], values=table[..., 1])
 
+    def either(get: Callable[[PPOConfig], ScheduleSpec]) -> jax.Array | Schedule:
+        """Make numbers where no member has a schedule, so that none is looked up."""
+        constant = all(isinstance(get(ppo), int | float) for ppo in configs)
+        return numbers(get) if constant else schedules(get)  # type: ignore[arg-type]
+
     return Hyperparams(
         learning_rate=schedules(lambda ppo: ppo.learning_rate),
         entropy_coef=schedules(lambda ppo: ppo.entropy_coef),
-        gamma=numbers(lambda ppo: ppo.gamma),
-        gae_lambda=numbers(lambda ppo: ppo.gae_lambda),
-        clip_eps=numbers(lambda ppo: ppo.clip_eps),
+        gamma=either(lambda ppo: ppo.gamma),
+        gae_lambda=either(lambda ppo: ppo.gae_lambda),
+        clip_eps=either(lambda ppo: ppo.clip_eps),
         value_clip_eps=numbers(lambda ppo: ppo.value_clip_eps),
-        value_coef=numbers(lambda ppo: ppo.value_coef),
+        value_coef=either(lambda ppo: ppo.value_coef),
         # To clip at infinity is not to clip, and such members can share a bank with others.
         max_grad_norm=numbers(lambda ppo: ppo.max_grad_norm, absent=jnp.inf),
         target_kl=numbers(lambda ppo: ppo.target_kl),

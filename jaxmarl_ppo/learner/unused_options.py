@@ -101,10 +101,9 @@ def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
         if isinstance(spec, PolicySpec):
             configs[f"policies[{key!r}].ppo"] = spec.ppo
     for where, ppo in configs.items():
-        for name in () if ppo is None else ("learning_rate", "entropy_coef"):
+        for name, points in () if ppo is None else vars(ppo).items():
             # Only points can come too late: numbers and single points never change, and `Linear`
             # spans the run.
-            points = getattr(ppo, name)
             if isinstance(points, tuple) and len(points) > 1:
                 _check_begin(f"{name} of {where}", points[0][0], config.total_env_steps)
     for name, spec in specs.items():

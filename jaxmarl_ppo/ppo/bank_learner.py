@@ -88,7 +88,7 @@ class BankLearner:
         pending = nothing_pending(self.bank, state)
         hyperparams = self.hyperparams.at(jnp.zeros(()))
         params = self._trainable(stack).params
-        opt_state = init_optimiser(params, hyperparams, self.update_shape.adam_eps)
+        opt_state = init_optimiser(params, hyperparams, self.update_shape)
         return (
             BankTraining(opt_state, self.hyperparams),
             BankCarry(pending, jnp.zeros_like(pending.reward)),

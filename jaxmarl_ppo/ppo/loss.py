@@ -1,6 +1,8 @@
 """The loss of proximal policy optimisation (Schulman et al. 2017)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ class UpdateShape:
     value_clip: str  # "off", "ppo2" or "squared_error"
     kl_control: str  # "off", "early_stop" or "penalty"
     adam_eps: float
+    optimiser: str | Callable[..., Any] = "adam"  # as in `PPOConfig`
     skips_nonfinite: bool = False  # whether steps that are not finite are left out
 
 

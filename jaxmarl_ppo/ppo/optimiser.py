@@ -4,20 +4,26 @@ import jax
 import optax
 from jax.flatten_util import ravel_pytree
 
+from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.types import Hyperparams, PyTree
 
 
-def make_optimiser(hyperparams: Hyperparams, adam_eps: float) -> optax.GradientTransformation:
-    """Make Adam on gradients clipped by their global norm, for one member."""
+def make_optimiser(hyperparams: Hyperparams, shape: UpdateShape) -> optax.GradientTransformation:
+    """Make the optimiser of one member, which sees gradients clipped by their global norm."""
+    make, rate = shape.optimiser, hyperparams.learning_rate
+    if make == "adam":
+        step = optax.adam(rate, eps=shape.adam_eps)  # type: ignore[arg-type]
+    else:
+        step = getattr(optax, make)(rate) if isinstance(make, str) else make(rate)
     return optax.chain(
         optax.clip_by_global_norm(hyperparams.max_grad_norm),  # type: ignore[arg-type]
-        optax.adam(hyperparams.learning_rate, eps=adam_eps),
+        step,
     )
 
 
-def init_optimiser(params: PyTree, hyperparams: Hyperparams, adam_eps: float) -> PyTree:
+def init_optimiser(params: PyTree, hyperparams: Hyperparams, shape: UpdateShape) -> PyTree:
     """Make the initial optimiser states of all members, `[K]` or `[K, W]` leaves."""
-    return jax.vmap(lambda params, hyperparams: make_optimiser(hyperparams, adam_eps).init(params))(
+    return jax.vmap(lambda params, hyperparams: make_optimiser(hyperparams, shape).init(params))(
         flatten(params), hyperparams
     )
 

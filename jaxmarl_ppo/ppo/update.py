@@ -144,7 +144,7 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
         params: jax.Array,
     ):
         grads = grads / count
-        optimiser = make_optimiser(hyperparams, inputs.shape.adam_eps)
+        optimiser = make_optimiser(hyperparams, inputs.shape)
         updates, opt_state = optimiser.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, optax.tree.norm(grads)
 

@@ -114,15 +114,15 @@ def test_numbers_of_other_libraries_become_pythons(number):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PPOConfig(gamma=None), r"gamma must be finite and lie in \[0.0, 1.0\], got None"),
-        (lambda: PPOConfig(gae_lambda=None), "gae_lambda must be finite and lie in .*, got None"),
-        (lambda: PPOConfig(clip_eps=None), "clip_eps must be positive and finite, got None"),
-        (lambda: PPOConfig(value_coef=None), "value_coef must be finite and not negative"),
+        (lambda: PPOConfig(gamma=None), r"gamma must be a number, Linear.*, got None"),
+        (lambda: PPOConfig(gae_lambda=None), r"gae_lambda must be a number, .*, got None"),
+        (lambda: PPOConfig(clip_eps=None), r"clip_eps must be a number, .*, got None"),
+        (lambda: PPOConfig(value_coef=None), r"value_coef must be a number, .*, got None"),
         (lambda: PPOConfig(adam_eps=None), "adam_eps must be positive and finite, got None"),
         (lambda: PPOConfig(num_epochs=None), "num_epochs must be a whole number .*, got None"),
-        (lambda: PPOConfig(gamma=".9"), r"gamma must be finite and lie in .*, got '.9'"),
-        (lambda: PPOConfig(gamma=[1, 2]), r"gamma must be finite and lie in .*, got \[1, 2\]"),
-        (lambda: PPOConfig(clip_eps=Linear(0.2, 0.05)), r"clip_eps must be .*, got Linear\(start"),
+        (lambda: PPOConfig(gamma=".9"), r"gamma must be a number, .*, got '.9'"),
+        (lambda: PPOConfig(gamma=[1, 2]), r"gamma must be a list of pairs .*, got 1"),
+        (lambda: PPOConfig(adam_eps=Linear(0.2, 0.05)), r"adam_eps must be .*, got Linear\(start"),
         (lambda: PPOConfig(normalise_advantages="no"), "must be True or False, got 'no'"),
         (lambda: PPOConfig(learning_rate=((0, None),)), "a value of learning_rate must be finite"),
         (lambda: PPOConfig(learning_rate=None), "learning_rate must be a number, Linear"),
@@ -166,6 +166,6 @@ def test_wrong_values_are_refused_by_name(make, message):
 
 
 def test_a_huge_value_does_not_fill_the_screen():
-    with pytest.raises(ValueError, match=r"gamma must .*\.\.\.$") as caught:
-        PPOConfig(gamma=list(range(10_000)))
+    with pytest.raises(ValueError, match=r"adam_eps must .*\.\.\.$") as caught:
+        PPOConfig(adam_eps=list(range(10_000)))
     assert len(str(caught.value)) < 300

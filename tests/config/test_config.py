@@ -88,7 +88,15 @@ EVERYTHING = TrainConfig(
     policies={
         "red": PolicySpec(
             network=MLP(hidden_sizes=(3,)),
-            ppo=PPOConfig(learning_rate=Linear(0.1), gamma=0.5, num_epochs=9),
+            ppo=PPOConfig(
+                learning_rate=Linear(0.1),
+                gamma=Linear(0.9, 1.0),
+                gae_lambda=((0.0, 0.5), (9.0, 0.9)),
+                clip_eps=Linear(0.3, 0.1),
+                value_coef=Linear(1.0, 0.5),
+                num_epochs=9,
+                optimiser="sgd",
+            ),
         ),
         "bl*": PolicySpec(network="lstm", prev_action=True, trainable=False),
         "green": Snapshots(
@@ -157,7 +165,9 @@ def test_every_field_is_written_and_differs_from_its_default():
         for f in dataclasses.fields(getattr(EVERYTHING, part)):
             assert getattr(getattr(EVERYTHING, part), f.name) != f.default, f.name
     for f in dataclasses.fields(PPOConfig):
-        assert getattr(EVERYTHING.default_ppo, f.name) != getattr(PPOConfig(), f.name), f.name
+        # Which epsilon Adam has is said where there is Adam.
+        ppo = EVERYTHING.policies["red"].ppo if f.name == "optimiser" else EVERYTHING.default_ppo
+        assert getattr(ppo, f.name) != getattr(PPOConfig(), f.name), f.name
     assert not EVERYTHING.policies["bl*"].trainable
     snapshots = [spec for spec in EVERYTHING.policies.values() if isinstance(spec, Snapshots)]
     for f in dataclasses.fields(Snapshots):
@@ -410,6 +420,11 @@ def test_without_a_preset_the_defaults_hold():
         (lambda: PPOConfig(gamma=1.1), r"gamma must be finite and lie in \[0.0, 1.0\], got 1.1"),
         (lambda: PPOConfig(gamma=float("nan")), "gamma must be finite and lie in"),
         (lambda: PPOConfig(clip_eps=0.0), "clip_eps must be positive"),
+        (lambda: PPOConfig(clip_eps=Linear(0.2, 0.0)), "the end of clip_eps must be positive"),
+        (lambda: PPOConfig(gamma=((0, 0.9), (9, 1.5))), r"a value of gamma must .* got 1.5"),
+        (lambda: PPOConfig(optimiser="adma"), "unknown optimiser 'adma'; valid: adam, adabelief"),
+        (lambda: PPOConfig(optimiser=3), "unknown optimiser 3; valid: adam"),
+        (lambda: PPOConfig(optimiser="sgd", adam_eps=1e-8), "adam_eps=1e-08 has no effect with"),
         (lambda: PPOConfig(num_epochs=0), "num_epochs must be a whole number of at least 1"),
         (lambda: PPOConfig(learning_rate=-1.0), "learning_rate must be finite and not negative"),
         (lambda: PPOConfig(learning_rate=((5, 1), (5, 2))), "steps of learning_rate must ascend"),
@@ -547,6 +562,8 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
         ({"normalise_advantages": False}, 2),
         ({"discount_by": "tick"}, 2),
         ({"adam_eps": 1e-8}, 2),
+        ({"optimiser": "sgd"}, 2),
+        ({"clip_eps": Linear(0.3, 0.1)}, 1),
     ],
 )
 def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_banks):

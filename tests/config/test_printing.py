@@ -79,5 +79,8 @@ def test_docstrings_name_all_attributes(cls):
     names = [f.name for f in dataclasses.fields(cls) if f.name not in ("parent", "name")]
     assert all(about.get(name) for name in names)
     if cls is PPOConfig:
-        assert about["value_coef"] == "weight of the value loss (half the squared error)."
+        assert (
+            about["value_coef"]
+            == "weight of the value loss (half the squared error); or a schedule."
+        )
         assert about["kl_control"].endswith("a KL term whose weight adapts towards `target_kl`.")

@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from probe_envs import (
     FAULTS,
@@ -20,6 +21,7 @@ from probe_envs import (
     tiny_learner,
 )
 
+from jaxmarl_ppo.config.ppo import OPTIMISERS
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.credit.reward_scaling import return_deviation
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS
@@ -101,6 +103,62 @@ def test_schedules_reach_the_optimiser(lives):
         largest = max(float(abs(x).max()) for x in jax.tree.leaves(delta))
         # Adam moves a weight by about its rate, at first by at most that.
         assert largest == 0.0 if rate == 0.0 else 0.3 * rate < largest < 3.2 * rate
+
+
+def test_scheduled_numbers_are_those_of_the_step():
+    """After 24 environment steps a run learns as one with the numbers that hold then."""
+    env = Duel()
+    then = {"gamma": 0.5, "gae_lambda": 0.25, "clip_eps": 0.125, "value_coef": 2.0}
+    scheduled, constant = (
+        Run(env, None, num_envs=3, num_steps=8, num_epochs=2, learning_rate=0.05, **numbers)
+        for numbers in (
+            {name: ((0.0, 0.75), (24.0, value)) for name, value in then.items()},
+            then,
+        )
+    )
+    state, _ = scheduled.after(1)
+    (training,) = state.training
+    (bank,) = constant.learner.bank_learners
+    other = state.replace(training=(training.replace(hyperparams=bank.hyperparams),))
+    first, second = scheduled.step(state)[0], constant.step(other)[0]
+    # Two programs, which round differently.
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7),
+        first.population,
+        second.population,
+    )
+    assert changed(state.population, first.population)
+    # At the beginning they are others.
+    fresh = scheduled.init(jax.random.key(1))
+    (training,) = fresh.training
+    other = fresh.replace(training=(training.replace(hyperparams=bank.hyperparams),))
+    assert changed(scheduled.step(fresh)[0].population, constant.step(other)[0].population)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_every_optimiser_takes_steps(name):
+    env = Duel()
+    run = Run(env, None, num_envs=3, num_steps=8, learning_rate=0.01, optimiser=name)
+    state = run.init(jax.random.key(0))
+    after = run.step(state)[0]
+    moved = [
+        float(abs(x - y).max())
+        for x, y in zip(
+            jax.tree.leaves(all_params(after)), jax.tree.leaves(all_params(state)), strict=True
+        )
+    ]
+    assert 0.0 < max(moved) < 1.0
+    if name == "lion":  # which moves every weight by its rate, and decays it a little
+        assert max(moved) == pytest.approx(0.01, rel=1e-2)
+
+
+def test_an_optimiser_of_ones_own_is_as_its_name():
+    env = Duel()
+    by_name, own = (
+        Run(env, None, num_envs=3, num_steps=8, learning_rate=0.01, optimiser=optimiser)
+        for optimiser in ("rmsprop", lambda rate: optax.rmsprop(rate))
+    )
+    assert_equal(by_name.after(2)[0].population, own.after(2)[0].population)
 
 
 def test_numbers_change_without_compiling_again(lives):

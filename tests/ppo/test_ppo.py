@@ -114,7 +114,7 @@ class Problem:
         return minibatches.pack_rows(table, K, 2)
 
     def opt_state(self, shape, hyperparams):
-        return init_optimiser(self.policies.params, hyperparams, shape.adam_eps)
+        return init_optimiser(self.policies.params, hyperparams, shape)
 
     def update(self, shape, hyperparams, opt_state=None):
         hyperparams = hyperparams.replace(
