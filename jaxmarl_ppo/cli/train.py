@@ -363,6 +363,11 @@ def _check_env(env: str, file: Path | None) -> None:
     """Refuse an unknown environment; only registered ones may be named by a file."""
     if env in jaxmarl_envs.all_names() or (file is None and is_own(env)):
         return
+    if file is not None and is_own(env):
+        raise ValueError(
+            f"{file} names the environment {env!r}, and no code is run because a file names it; "
+            f"if you trust it, name it too: train {shlex.quote(env)} --config {file}"
+        )
     if file is not None:
         raise ValueError(
             f"{file} names the environment {env!r}, which is not registered; valid: "

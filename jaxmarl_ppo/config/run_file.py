@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jaxmarl_envs.own import full_name
 from jaxmarl_ppo.config.as_json import (
     READABLE_FORMATS,
     config_from_dict,
@@ -132,7 +133,7 @@ def settings(env: str | None, variant: str | None, path: Path | None) -> Setting
     """
     file = RunFile() if path is None else read_run_file(path)
     name = env or file.env.name
-    if name != file.env.name and (file.env.params or file.env.kwargs):
+    if not _are_one(name, file.env.name) and (file.env.params or file.env.kwargs):
         raise ValueError(
             f"{path}: kwargs and params of env have no effect on environment {name!r}, since they "
             f"are of {file.env.name!r}; drop them"
@@ -149,6 +150,12 @@ def settings(env: str | None, variant: str | None, path: Path | None) -> Setting
         config = override(chosen.config, file.values)
     kwargs = chosen.env_kwargs if file.env.kwargs is None else file.env.kwargs
     return Settings(name, variant, config, dict(kwargs), file.env.params or None)
+
+
+def _are_one(first: str | None, second: str | None) -> bool:
+    """Tell whether two names mean one environment; files may be named from other folders."""
+    names = [full_name(name) if name is not None else None for name in (first, second)]
+    return names[0] == names[1]
 
 
 def override(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:

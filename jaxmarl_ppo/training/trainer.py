@@ -142,7 +142,7 @@ class Trainer:
                 (`Linear`) are stretched to it: from here on they have the values of a run that
                 was so long from its beginning.
             num_devices: another number of devices, which is another random draw from here on.
-            max_minutes: another limit of time, of this stretch alone.
+            max_minutes: another limit of time, for this stretch and those after it.
             env: as in `load_run`, for an environment of one's own.
             network: needed where `default_policy.network` was a module of the user's own.
             config: needed where other parts of it cannot be rebuilt from a file. It may differ in

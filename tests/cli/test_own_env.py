@@ -337,6 +337,22 @@ def test_an_environment_of_ones_own_is_measured(capsys, folder, monkeypatch):
     assert json.loads(output.splitlines()[-1])["workload"]["env"] == "heap:Heap"
 
 
+def test_a_recorded_run_is_repeated_once_its_code_is_named_again(
+    capsys, folder, run_dir, tmp_path, monkeypatch
+):
+    """By any name of the same file."""
+    monkeypatch.chdir(folder)
+    config = str(run_dir / "config.json")
+    status, _, errors = run(capsys, "train", "--config", config, "--run-dir", str(tmp_path / "a"))
+    assert status == 2
+    assert "no code is run because a file names it; if you trust it, name it too" in errors
+    started = []
+    monkeypatch.setattr(trainer.Trainer, "train", lambda self: started.append(self) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["train", "heap.py:Heap", "--config", config, "--run-dir", str(tmp_path / "b")])
+    assert started[0].env.made_as == (f"{folder}/heap.py:Heap", {"max_take": 2})
+
+
 def test_a_file_does_not_get_to_say_which_code_runs(tmp_path, capsys):
     """Not even within the arguments of a registered environment."""
     (tmp_path / "code.py").write_text("raise SystemError('was run')\n")
