@@ -14,7 +14,6 @@ import importlib.util
 import inspect
 import json
 import operator
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,12 +22,10 @@ from types import ModuleType
 from typing import Any, cast
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.own_names import HOW_TO_NAME, full_name
 from jaxmarl_envs.user_code import telling_of
 
 EnvFactory = Callable[..., MultiAgentEnv | tuple[MultiAgentEnv, Any]]
-
-HOW_TO_NAME = "package.module:Class or path/to/file.py:Class"
-_NAME = re.compile(r"(?P<place>.+\.py|\w+(?:\.\w+)*):(?P<attribute>[^\W\d]\w*(?:\.\w+)*)")
 
 
 class NotPermitted(ValueError):  # noqa: N818
@@ -54,23 +51,6 @@ class _Permission:
 _permission: contextvars.ContextVar[_Permission | None] = contextvars.ContextVar(
     "permission", default=None
 )
-
-
-def is_own(name: object) -> bool:
-    """Tell whether a name says where code lies, instead of being registered."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
-
-
-def full_name(name: str) -> str:
-    """Write a name with the absolute path of its file; a module's stays as it is."""
-    place, _, attribute = name.rpartition(":")
-    return f"{_path(place)}:{attribute}" if place.endswith(".py") else name
-
-
-def missing_file(name: str) -> Path | None:
-    """Find the file that a name speaks of and that is not there."""
-    place, _, _ = name.rpartition(":")
-    return _path(place) if place.endswith(".py") and not _path(place).is_file() else None
 
 
 @contextlib.contextmanager
@@ -160,10 +140,6 @@ def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[Multi
         return env, rest[0]
     with telling_of(f"environment {name!r}, default_params"):
         return env, env.default_params
-
-
-def _path(place: str) -> Path:
-    return Path(place).expanduser().resolve()
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -16,6 +16,7 @@ from typing import Any
 
 from jaxmarl_envs import own
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.own_names import full_name, is_own
 
 EnvFactory = Callable[..., MultiAgentEnv]
 
@@ -95,8 +96,8 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
         ValueError: an unknown name or keyword, or a keyword that is missing; the message lists the
             valid ones. Or something is wrong with the code that is named, by file and line.
     """
-    if own.is_own(name):
-        name = own.full_name(name)
+    if is_own(name):
+        name = full_name(name)
         return _make_own(name, own.load(name), kwargs)
     if name not in all_names():
         close = difflib.get_close_matches(str(name), all_names(), n=1)

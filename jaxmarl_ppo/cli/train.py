@@ -13,7 +13,8 @@ import tyro
 from tyro.conf import Positional
 
 import jaxmarl_envs
-from jaxmarl_envs.own import importing_only, is_own
+from jaxmarl_envs.own import importing_only
+from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs

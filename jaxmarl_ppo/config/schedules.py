@@ -69,10 +69,16 @@ class ScheduleRule:
 
 
 def _check_points(name: str, spec: Any, check: Rule) -> tuple[tuple[float, float], ...]:
-    valid = "a list of pairs [step, value]"
-    points = [check_sequence(name, point, valid) for point in check_sequence(name, spec, valid)]
-    if not points or any(len(point) != 2 for point in points):
-        raise refusal(name, valid, spec)
+    pair = "a pair [step, value]"
+    points = [
+        check_sequence(f"a point of {name}", point, pair)
+        for point in check_sequence(name, spec, "a list of pairs [step, value]")
+    ]
+    if not points:
+        raise refusal(name, "a list of pairs [step, value]", spec)
+    for point in points:
+        if len(point) != 2:
+            raise refusal(f"a point of {name}", pair, point)
     steps = [float(check_number(f"a step of {name}", step)) for step, _ in points]
     values = [float(check(f"a value of {name}", value)) for _, value in points]
     if any(b <= a for a, b in itertools.pairwise(steps)):

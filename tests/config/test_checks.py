@@ -121,7 +121,7 @@ def test_numbers_of_other_libraries_become_pythons(number):
         (lambda: PPOConfig(adam_eps=None), "adam_eps must be positive and finite, got None"),
         (lambda: PPOConfig(num_epochs=None), "num_epochs must be a whole number .*, got None"),
         (lambda: PPOConfig(gamma=".9"), r"gamma must be a number, .*, got '.9'"),
-        (lambda: PPOConfig(gamma=[1, 2]), r"gamma must be a list of pairs .*, got 1"),
+        (lambda: PPOConfig(gamma=[1, 2]), r"a point of gamma must be a pair .*, got 1"),
         (lambda: PPOConfig(adam_eps=Linear(0.2, 0.05)), r"adam_eps must be .*, got Linear\(start"),
         (lambda: PPOConfig(normalise_advantages="no"), "must be True or False, got 'no'"),
         (lambda: PPOConfig(learning_rate=((0, None),)), "a value of learning_rate must be finite"),

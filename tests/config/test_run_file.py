@@ -167,7 +167,7 @@ def test_what_all_policies_have_reaches_the_presets_single_ones(write):
         ("env.size = 3", "env has no 'size'; .*valid: name, kwargs, params"),
         ("env.kwargs = 3", "env.kwargs must be a table, got 3"),
         ("default_ppo.gama = 1", r"default_ppo has no 'gama'; did you mean 'gamma'\? valid: learn"),
-        ("default_ppo.gamma = [1]", r"default_ppo.gamma must be a list of pairs .*, got 1"),
+        ("default_ppo.gamma = [1]", r"a point of default_ppo.gamma must be a pair .*, got 1"),
         ('default_ppo.gamma = "none"', r"default_ppo.gamma must be a number, .*, got 'none'"),
         ("default_ppo.learning_rate = { linear = 3 }", r"must be \{'linear': \[start, end\]\}"),
         ("default_ppo.target_kl = 0.1", "default_ppo: target_kl=0.1 has no effect"),

@@ -32,9 +32,15 @@ FLOORS = (
     "bench",
     "cli",
 )
-# What these may know of the package of environments: types and random draws, but no environment.
+# What these may know of the package of environments: types, random draws and how environments are
+# named, but no environment.
 KNOWS_NO_ENVIRONMENT = FLOORS[: FLOORS.index("devices")]
-KNOWN_OF_ENVS = {"jaxmarl_envs.core", "jaxmarl_envs.spaces", "jaxmarl_envs.threefry"}
+KNOWN_OF_ENVS = {
+    "jaxmarl_envs.core",
+    "jaxmarl_envs.own_names",
+    "jaxmarl_envs.spaces",
+    "jaxmarl_envs.threefry",
+}
 # Names that are looked up only when somebody asks for them: an index, not a dependency.
 INDICES = {"jaxmarl_ppo", "jaxmarl_ppo.__main__", "jaxmarl_envs.registry"}
 
