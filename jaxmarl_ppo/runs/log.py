@@ -180,6 +180,7 @@ class TensorBoardLogger(Callback):
     def on_start(self, run: RunInfo) -> None:
         """Make void what a process that died has written after the last entry that was kept."""
         self._run_dir = run.run_dir
+        _protos()  # now, so that the first entry does not wait for it
         if not run.resumed_at:
             return
         kept = run.history[-1]["env_steps"] if run.history else 0
