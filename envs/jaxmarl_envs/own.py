@@ -83,28 +83,36 @@ def load(name: str) -> EnvFactory:
         NotPermitted: see `importing_only`.
         ValueError: there is no such file, module or class, or importing it raises.
     """
-    permission = _permission.get()
-    if permission is not None:
-        if name != permission.name:
-            raise NotPermitted(name)
-        permission.imported.append(name)
+    _ask_permission(name)
     return import_factory(name)
+
+
+def load_callable(name: str) -> Callable[..., Any]:
+    """Import a class or function that need not be an environment of this package.
+
+    Raises:
+        NotPermitted: see `importing_only`.
+        ValueError: there is no such file, module or attribute, or importing it raises.
+    """
+    _ask_permission(name)
+    found = _import_attribute(name)
+    if not callable(found):
+        raise ValueError(
+            f"environment {name!r} is a {type(found).__name__}, expected a class, or a function "
+            "that makes an environment"
+        )
+    return found
 
 
 def import_factory(name: str) -> EnvFactory:
     """Import a class or function whatever `importing_only` says; see `load`."""
-    place, _, attribute = name.rpartition(":")
-    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    try:
-        found = operator.attrgetter(attribute)(module)
-    except AttributeError:
-        there = ", ".join(_factories(module)) or "none"
-        raise ValueError(
-            f"environment {name!r}: {place} has no {attribute!r}; environments in it: {there}"
-        ) from None
+    found, attribute = _import_attribute(name), name.rpartition(":")[2]
     if isinstance(found, type) and not issubclass(found, MultiAgentEnv):
+        if is_stepped_in_python(found):
+            return found
         raise ValueError(
-            f"environment {name!r}: {attribute!r} is a class, but no jaxmarl_envs.MultiAgentEnv"
+            f"environment {name!r}: {attribute!r} is a class, but no jaxmarl_envs.MultiAgentEnv, "
+            "and lacks the methods reset and step of RLlib's"
         )
     if not callable(found):
         raise ValueError(
@@ -112,6 +120,35 @@ def import_factory(name: str) -> EnvFactory:
             "MultiAgentEnv's class, or a function that makes an environment"
         )
     return cast(EnvFactory, found)
+
+
+def _ask_permission(name: str) -> None:
+    permission = _permission.get()
+    if permission is not None:
+        if name != permission.name:
+            raise NotPermitted(name)
+        permission.imported.append(name)
+
+
+def _import_attribute(name: str) -> Any:
+    place, _, attribute = name.rpartition(":")
+    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    try:
+        return operator.attrgetter(attribute)(module)
+    except AttributeError:
+        there = ", ".join(_factories(module)) or "none"
+        raise ValueError(
+            f"environment {name!r}: {place} has no {attribute!r}; environments in it: {there}"
+        ) from None
+
+
+def is_stepped_in_python(factory: Callable[..., Any]) -> bool:
+    """Tell whether something is a class with RLlib's methods, whether or not it says so."""
+    return (
+        isinstance(factory, type)
+        and not issubclass(factory, MultiAgentEnv)
+        and all(callable(getattr(factory, method, None)) for method in ("reset", "step"))
+    )
 
 
 def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:

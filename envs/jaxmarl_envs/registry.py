@@ -42,6 +42,7 @@ _COMPOSED: dict[str, str] = {
     "jaxmarl": "jaxmarl_envs.adapters.incoming.jaxmarl:JaxMARL",
     "pettingzoo": "jaxmarl_envs.adapters.incoming.pettingzoo:pettingzoo",
     "pgx": "jaxmarl_envs.adapters.incoming.pgx:Pgx",
+    "rllib": "jaxmarl_envs.adapters.incoming.rllib:rllib",
 }
 
 
@@ -86,7 +87,7 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
     Args:
         name: one of `all_names()`, or `package.module:Class` or `path/to/file.py:Class`, which is
             imported: its class is a `MultiAgentEnv`, or a function that returns one or
-            `(env, params)`.
+            `(env, params)`; or a class of RLlib's, with the options of `"rllib"`.
         **kwargs: the environment's structure, such as sizes and horizon: whatever its class takes.
 
     Returns:
@@ -98,7 +99,10 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
     """
     if is_own(name):
         name = full_name(name)
-        return _make_own(name, own.load(name), kwargs)
+        factory = own.load(name)
+        if own.is_stepped_in_python(factory):
+            factory = functools.partial(_factory("rllib"), name)
+        return _make_own(name, factory, kwargs)
     if name not in all_names():
         close = difflib.get_close_matches(str(name), all_names(), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
@@ -109,16 +113,22 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
         )
     if name in _installed():
         return _make_own(name, _import_installed(name), kwargs)
-    factory = _ENTRY_POINTS.get(name) or _COMPOSED[name]
-    if isinstance(factory, str):
-        module, attribute = factory.split(":")
-        factory = getattr(importlib.import_module(module), attribute)
+    factory = _factory(name)
     _check_keywords(name, factory, kwargs)
     env = factory(**kwargs)
     # A wrapper has noted in full what it wraps.
     if env.made_as is None or env.made_as[0] != name:
         env.made_as = (name, kwargs)
     return env, env.default_params
+
+
+def _factory(name: str) -> EnvFactory:
+    """Import what makes a registered environment."""
+    factory = _ENTRY_POINTS.get(name) or _COMPOSED[name]
+    if isinstance(factory, str):
+        module, attribute = factory.split(":")
+        return getattr(importlib.import_module(module), attribute)
+    return factory
 
 
 def _make_own(

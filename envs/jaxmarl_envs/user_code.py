@@ -5,16 +5,51 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
+from typing import ClassVar
 
 from jaxmarl_envs.core import MultiAgentEnv
 
 # Packages whose lines say nothing of what is wrong with an environment.
 _LIBRARIES = {"jax", "jaxlib", "flax", "numpy", "chex", "optax", "distrax"}
-_LIBRARIES |= {__name__.partition(".")[0], *sys.stdlib_module_names}
+_THIS_PACKAGE = __name__.partition(".")[0]
+_LIBRARIES |= {_THIS_PACKAGE, *sys.stdlib_module_names}
 
 
 class UserCodeError(ValueError):
     """The user's own code raised an exception, which is this one's cause."""
+
+
+class HostEnvironmentError(RuntimeError):
+    """An environment in plain Python, or the process that it lives in, failed.
+
+    Attributes:
+        sentence: what happened, and where.
+        trace: the user's own part of the traceback; empty where there is none.
+    """
+
+    # What failed last; it reaches those who wait for a compiled program only as JAX's report of it.
+    latest: ClassVar["HostEnvironmentError | None"] = None
+
+    def __init__(self, sentence: str, trace: str = "") -> None:
+        self.sentence, self.trace = sentence, trace
+        super().__init__(f"{sentence}\n\n{trace.rstrip()}" if trace else sentence)
+        HostEnvironmentError.latest = self
+
+
+@contextlib.contextmanager
+def host_errors() -> Iterator[None]:
+    """Raise what an environment in plain Python raised, instead of JAX's long report of it.
+
+    Raises:
+        HostEnvironmentError: an environment failed in the body.
+    """
+    try:
+        yield
+    except Exception as error:
+        latest = HostEnvironmentError.latest
+        if latest is None or latest is error or latest.sentence not in str(error):
+            raise
+        raise latest from None
 
 
 @contextlib.contextmanager
@@ -45,6 +80,22 @@ def describe_error(error: BaseException, how: str = "") -> str:
     return f"{type(error).__name__}{how}: {reason or 'without a message'}{where}"
 
 
+def is_ours(error: BaseException) -> bool:
+    """Tell whether this package raised an exception itself, with a message that says all."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and _package(frames[-1]) == _THIS_PACKAGE
+
+
+def own_traceback(error: BaseException) -> str:
+    """Write the traceback of an exception from where the user's code begins."""
+    if is_ours(error):
+        return ""
+    trace = error.__traceback__
+    while trace is not None and _is_library(trace.tb_frame):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
 def describe_traced(error: BaseException) -> str | None:
     """Describe an exception that an environment raised while one of its methods was called.
 
@@ -61,7 +112,11 @@ def describe_traced(error: BaseException) -> str | None:
 
 
 def _is_library(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES
+    return _package(frame) in _LIBRARIES
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _where(trace: TracebackType | None) -> str:

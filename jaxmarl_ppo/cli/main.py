@@ -79,8 +79,10 @@ def _in_a_sentence(error: Exception) -> str | None:
     None for what is no error of the user's, but ours.
     """
     if "jaxmarl_envs" in sys.modules:  # else no environment raised it
-        from jaxmarl_envs.user_code import describe_traced
+        from jaxmarl_envs.user_code import HostEnvironmentError, describe_traced
 
+        if isinstance(error, HostEnvironmentError):
+            return str(error)
         traced = describe_traced(error)
         if traced is not None:
             return traced

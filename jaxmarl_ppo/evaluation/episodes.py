@@ -12,6 +12,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.threefry import fold_in, split
+from jaxmarl_envs.user_code import host_errors
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.players import Players
@@ -129,6 +130,7 @@ def check_num_episodes(episodes: Any) -> int:
     return int(episodes)
 
 
+@host_errors()
 def play_episodes(
     learner: Learner,
     population: Population,

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.user_code import host_errors
 from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.evaluation.episodes import (
     EpisodeTotals,
@@ -72,6 +73,7 @@ def evaluate_run(
     return report
 
 
+@host_errors()
 def evaluate_policies(
     learner: Learner,
     population: Population,

@@ -13,6 +13,7 @@ from flax import linen as nn
 
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.user_code import HostEnvironmentError, host_errors
 from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
@@ -183,6 +184,7 @@ class Trainer:
                 from before are saved.
             TrainingDiverged: parameters are not finite any more. The last finite ones are saved.
             CallbackError: a callback failed. What was learnt is saved.
+            HostEnvironmentError: an environment in plain Python failed. What was learnt is saved.
             ValueError: the run folder has come into use meanwhile.
         """
         began = time.perf_counter()
@@ -201,7 +203,10 @@ class Trainer:
                 self._compiled = call_interruptibly(
                     lambda: compile_run(self.learner, devices, key), interruption
                 )
-            loop = self._make_loop(self._compiled, devices, folder, progress, interruption, began)
+            with host_errors():
+                loop = self._make_loop(
+                    self._compiled, devices, folder, progress, interruption, began
+                )
             return self._run(loop, stack)
 
     def _run(self, loop: Loop, stack: contextlib.ExitStack) -> TrainResult:
@@ -216,9 +221,14 @@ class Trainer:
         error: Exception | None = None
         try:
             around.callbacks.tell("on_start", self._run_info(loop))
-            loop.run()
+            with host_errors():
+                loop.run()
             loop.leave()
             loop.finish_saving()
+        except HostEnvironmentError as raised:
+            saved = f"the policies of {loop.good_env_steps:,} environment steps are saved in"
+            sentence = f"{raised.sentence}; {saved} {around.run_dir}"
+            error = HostEnvironmentError(sentence, raised.trace)
         except Exception as raised:
             error = raised
             if isinstance(error, CallbackError):

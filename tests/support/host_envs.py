@@ -189,6 +189,15 @@ class Endless(Leavers):
                 print("a line of its own")
             if self.event == "leave":
                 self.agents = ["a"]
-            if self.event == "blind":
-                del observations["b"]
         return observations, rewards, *rest
+
+
+class Dozing(Endless):
+    """`b` is not observed on odd ticks, and what it does on the next one is its first action."""
+
+    def step(self, actions):
+        assert set(actions) == ({"a"} if self.time % 2 else {"a", "b"})
+        observations, *rest = super().step({"b": 1, **actions})
+        if self.time % 2:
+            del observations["b"]
+        return observations, *rest

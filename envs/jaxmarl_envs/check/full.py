@@ -9,12 +9,14 @@ from jaxmarl_envs.check.declare import declare, example_action, impure, trace
 from jaxmarl_envs.check.run import Run
 from jaxmarl_envs.check.types import EnvReport, Spec, Trace, calling
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.user_code import host_errors
 
 _MAX_TICKS = 1024
 _TICKS_WITHOUT_HORIZON = 128
 _OPERATIONS_WITHOUT_JIT = 100  # beyond, compiling them one by one takes long
 
 
+@host_errors()
 def check_env(
     env: MultiAgentEnv,
     params: Any = None,

@@ -21,6 +21,8 @@ from jaxmarl_envs.adapters.incoming.host_worker import Game
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
 
+MAX_TICKS = 1000  # of an episode where no horizon is named
+
 
 class SlowEnvironmentWarning(UserWarning):
     """An environment is stepped in Python."""
@@ -52,8 +54,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     The seed of an episode is drawn from the key of its reset; the key of a tick is not used, for
     all later chance is the game's own. `step` and `step_batch` reset on the host, and only what is
-    over. Failures arrive as JAX hands them on: a `ValueError` or `jax.errors.JaxRuntimeError` whose
-    message ends with that of a `HostEnvironmentError` and the traceback of the game.
+    over. Failures arrive as JAX hands them on: a `ValueError` or `jax.errors.JaxRuntimeError` that
+    contains the message of a `HostEnvironmentError`; within `user_code.host_errors` as that.
 
     Args:
         name: of the environment.
@@ -133,11 +135,12 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         played = self._played(state, action)
         found = self._call(
             self._step_games,
-            (*self._frame(), *self._outcome()),
+            (*self._frame(), *self._outcome(), *self._frame()),
             *(state.seed, state.time, state.past, played),
         )
-        obs = Observation(*found[:4])
-        return obs, self._stepped(state, played, obs), *found[4:], {}
+        final, obs = Observation(*found[:4]), Observation(*found[7:])
+        info = {"final_observation": final}
+        return obs, self._stepped(state, played, obs), *found[4:7], info
 
     def step(
         self, key: jax.Array, state: HostState, action: jax.Array, params: tuple[()] | None = None
@@ -214,6 +217,16 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     def _step_games(self, *args: jax.Array) -> tuple[np.ndarray, ...]:
         return _batched(self.pool.step, *args)
+
+
+def check_horizon(horizon: object) -> None:
+    """Refuse what is no number of ticks.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
+        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
 
 
 def _batched(function: Callable[..., Any], *args: jax.Array) -> tuple[np.ndarray, ...]:

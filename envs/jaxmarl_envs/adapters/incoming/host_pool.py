@@ -10,7 +10,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import traceback
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,15 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host_worker import Answer, Game, Games, Request
+from jaxmarl_envs.adapters.incoming.host_worker import (
+    Answer,
+    Failure,
+    Game,
+    GameError,
+    Games,
+    Request,
+)
+from jaxmarl_envs.user_code import HostEnvironmentError
 
 # Games kept per place in a batch, so that resets and evaluations leave an episode as it stands.
 KEPT = 2
@@ -37,10 +44,6 @@ _WORKER_VARIABLES = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
-
-
-class HostEnvironmentError(RuntimeError):
-    """An environment in plain Python, or the process that it lives in, failed."""
 
 
 @dataclass
@@ -121,8 +124,8 @@ class HostPool:
             reset_seeds: `[E]` int, to begin the next episodes with where these are over.
 
         Returns:
-            A `Frame` and an `Outcome`, and with `reset_seeds` the `Frame` after resets, `[E, ...]`
-            each.
+            A `Frame`, an `Outcome`, and the `Frame` after rebirths and with `reset_seeds` after
+            resets, `[E, ...]` each.
         """
         with self._lock:
             numbers, replays = [], {}
@@ -182,8 +185,8 @@ class HostPool:
         try:
             self._here = self._here or Games(self._make_game)
             return self._here.play(request)
-        except Exception as error:
-            raise self._error("", traceback.format_exc()) from error
+        except GameError as error:
+            raise self._error(error.failure, error.failure.place) from error
 
     def _play_elsewhere(self, request: Request) -> Answer:
         num_games = len(request.numbers)
@@ -229,11 +232,12 @@ class HostPool:
         except (EOFError, pickle.UnpicklingError) as error:
             raise self._ended(index) from error
         if not fine:
-            raise self._error(f" in worker process {index}", answer)
+            raise self._error(answer, answer.place * self.num_workers + index)
         return answer
 
-    def _error(self, where: str, report: str) -> HostEnvironmentError:
-        return HostEnvironmentError(f"environment {self.name!r} failed{where}:\n{report.rstrip()}")
+    def _error(self, failure: Failure, number: int) -> HostEnvironmentError:
+        where = f"environment {self.name!r}, number {number} of the batch, "
+        return HostEnvironmentError(where + failure.sentence, failure.trace)
 
     def _ended(self, index: int) -> HostEnvironmentError:
         status = self._workers[index].wait()

@@ -11,9 +11,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
 
 
 class Frame(NamedTuple):
@@ -34,14 +37,25 @@ class Outcome(NamedTuple):
 
 
 class Game(Protocol):
-    """One environment; the arrays that it returns are not changed afterwards."""
+    """One environment; the arrays that it returns are not changed afterwards.
+
+    Attributes:
+        repeats: whether the same seed and the same actions lead to the same episode.
+    """
+
+    repeats: bool
 
     def reset(self, seed: int) -> Frame:
         """Begin an episode with a seed and return what all slots see."""
         ...
 
-    def step(self, action: np.ndarray) -> tuple[Frame, Outcome]:
-        """Advance one tick; `action` is `[A]` int or `[A, N]` float."""
+    def step(self, action: np.ndarray) -> tuple[Frame, Outcome, Frame]:
+        """Advance one tick; `action` is `[A]` int or `[A, N]` float.
+
+        Returns:
+            What all slots see, with the rows of agents whose lives ended still their own; what the
+            tick brought; and what all slots see in which others live by now.
+        """
         ...
 
 
@@ -54,7 +68,52 @@ class Request(NamedTuple):
     reset_seeds: list[int] | None  # n: begin anew with these where an episode ends
 
 
-Answer = tuple[np.ndarray, ...]  # a `Frame`, an `Outcome`, and with `reset_seeds` another `Frame`
+Answer = tuple[np.ndarray, ...]  # a `Frame`, an `Outcome`, and another `Frame`
+
+
+class Failure(NamedTuple):
+    """What an environment raised.
+
+    Attributes:
+        place: of the game in its request.
+        sentence: the call, the tick, the exception, and the user's line.
+        trace: the user's own part of the traceback; empty where none is.
+    """
+
+    place: int
+    sentence: str
+    trace: str
+
+
+class GameError(Exception):
+    """A game failed, as its `failure` says."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.sentence)
+
+
+@dataclass
+class _Running:
+    """A game, and where it stands."""
+
+    game: Game
+    seed: int = 0
+    time: int = 0
+
+    def reset(self, seed: int) -> Frame:
+        self.seed, self.time = seed, 0
+        return self.game.reset(seed)
+
+    def step(self, action: np.ndarray) -> tuple[Frame, Outcome, Frame]:
+        self.time += 1
+        return self.game.step(action)
+
+    def describe(self, error: Exception) -> str:
+        call = f"step {self.time}" if self.time else "reset"
+        what = str(error) if is_ours(error) else f"raises {describe_error(error)}"
+        joint = ":" if is_ours(error) else ""
+        return f"{call} of the episode of seed {self.seed}{joint} {what}"
 
 
 class Games:
@@ -62,45 +121,57 @@ class Games:
 
     def __init__(self, make_game: Callable[[], Game]) -> None:
         self._make_game = make_game
-        self._games: dict[int, Game] = {}
+        self._games: dict[int, _Running] = {}
 
     def play(self, request: Request) -> Answer:
         """Let games play as a request says.
 
         Returns:
             Arrays with a leading axis `n`: the frames at the start of an episode where there are no
-            actions; else the frames and outcomes after the tick, and with `reset_seeds` then the
-            frames after resets, which differ where nobody was alive any more.
+            actions; else what `Game.step` returns, in whose last frames with `reset_seeds` those
+            episodes in which nobody is alive any more have begun anew.
+
+        Raises:
+            GameError: a game raised an exception.
         """
         rows = [self._play_one(request, place) for place in range(len(request.numbers))]
         return tuple(np.stack(column) for column in zip(*rows, strict=True))
 
     def _play_one(self, request: Request, place: int) -> tuple[np.ndarray, ...]:
         number = request.numbers[place]
-        if number not in self._games:
-            self._games[number] = self._make_game()
-        game, begun = self._games[number], None
+        try:
+            if number not in self._games:
+                self._games[number] = _Running(self._make_game())
+            return self._advance(self._games[number], request, place)
+        except Exception as error:
+            running = self._games.get(number)
+            made = f"making it raises {describe_error(error)}"
+            sentence = made if running is None else running.describe(error)
+            raise GameError(Failure(place, sentence, own_traceback(error))) from error
+
+    def _advance(self, game: _Running, request: Request, place: int) -> tuple[np.ndarray, ...]:
+        begun = None
         if place in request.replays:
             seed, past = request.replays[place]
             begun = game.reset(seed)
-            for action in past:
+            # Where another episode would come of it, one begins anew in the middle.
+            for action in past if game.game.repeats else ():
                 game.step(action)
         if request.actions is None:
             if begun is None:
                 raise ValueError("a game without actions needs a seed to begin with")
             return tuple(begun)
-        frame, outcome = game.step(request.actions[place])
-        if request.reset_seeds is None:
-            return (*frame, *outcome)
-        over = not frame.alive.any()
-        return (*frame, *outcome, *(game.reset(request.reset_seeds[place]) if over else frame))
+        final, outcome, frame = game.step(request.actions[place])
+        if request.reset_seeds is not None and not frame.alive.any():
+            frame = game.reset(request.reset_seeds[place])
+        return (*final, *outcome, *frame)
 
 
 def serve() -> None:
     """Answer requests from standard input until it closes.
 
     The first message is a function that makes a game, each further one a `Request`. An answer is a
-    pair: whether all went well, and the arrays or else a traceback.
+    pair: whether all went well, and the arrays or else a `Failure`.
     """
     # Ctrl-C reaches all processes of a terminal; the master decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -119,7 +190,9 @@ def serve() -> None:
             if games is None:
                 games = Games(pickle.loads(function))
             answer = True, games.play(request)
-        except Exception:
-            answer = False, traceback.format_exc()
+        except GameError as error:
+            answer = False, error.failure
+        except Exception as error:
+            answer = False, Failure(0, describe_error(error), traceback.format_exc())
         pickle.dump(answer, answers, pickle.HIGHEST_PROTOCOL)
         answers.flush()

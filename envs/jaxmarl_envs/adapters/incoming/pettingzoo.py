@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout
-from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, SlotGame
+from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
 
-MAX_TICKS = 1000  # of an episode where no horizon is named
 # By the name of the API: the function of a module that makes such an environment.
 _MAKERS = {"parallel": "parallel_env", "aec": "env"}
 _HOW_TO_NAME = (
@@ -68,10 +67,10 @@ def from_pettingzoo(
     """Turn a PettingZoo environment, parallel or AEC, into one that is stepped on the host.
 
     The agents are its `possible_agents`; any of them may come late, end before others, and come
-    back. In a parallel environment all who live act, and a tick is a step. In an AEC environment
-    the selected agent acts alone, and a tick is one action of one agent. Action masks are taken
-    from `observation["action_mask"]` or `info["action_mask"]`. See `pettingzoo_spaces.AgentSpaces`
-    for what becomes of observations and actions.
+    back. In a parallel environment all who live and are observed act, and a tick is a step. In an
+    AEC environment the selected agent acts alone, and a tick is one action of one agent. Action
+    masks are taken from `observation["action_mask"]` or `info["action_mask"]`. See
+    `gymnasium_spaces.AgentSpaces` for what becomes of observations and actions.
 
     Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
     for the same actions: an episode is sometimes played again, up to where it was.
@@ -89,8 +88,7 @@ def from_pettingzoo(
         ValueError: no function, neither a parallel nor an AEC environment, no `possible_agents`, or
             spaces that cannot be written as arrays.
     """
-    if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
-        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
+    check_horizon(horizon)
     if not callable(make_fn):
         raise ValueError(
             f"make_fn={make_fn!r}: give a function that makes an environment, such as "
@@ -100,10 +98,10 @@ def from_pettingzoo(
     make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
     game = make_game()
     layout = Layout(
-        agents=tuple(map(str, game.agents)),
+        agents=tuple(map(str, game.names)),
         observation_spaces=tuple(spaces.observation for spaces in game.spaces),
         action_spaces=tuple(spaces.action for spaces in game.spaces),
-        max_actors=1 if isinstance(game, AECGame) else len(game.agents),
+        max_actors=1 if isinstance(game, AECGame) else len(game.names),
         horizon=horizon,
         max_ticks=max_ticks,
     )
@@ -112,7 +110,7 @@ def from_pettingzoo(
     return HostEnv(name, layout, make_game, num_workers)
 
 
-def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> SlotGame:
+def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> PettingZooGame:
     module = import_extra("pettingzoo", "pettingzoo")
     env = make_fn()
     kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}

@@ -1,6 +1,6 @@
-"""One agent of a PettingZoo environment: its observations and actions as arrays, and back."""
+"""One agent of an environment in plain Python: its observations and actions as arrays, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.spaces import Box, Discrete, Space
 
 MASK = "action_mask"
-OBSERVATION = "observation"
+# What the rest of a dictionary with a mask is called by PettingZoo, and by RLlib.
+OBSERVATION = {"observation", "observations"}
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,44 @@ class AgentSpaces:
         return self.action.size if isinstance(self.action, Box) else self.action.n
 
     def features(self, seen: Any) -> np.ndarray:
-        """Write an observation as float32 of the shape of `self.observation`."""
+        """Write an observation as float32 of the shape of `self.observation`.
+
+        Raises:
+            ValueError: it is not of the agent's own observation space.
+        """
         space = self.own_observation
-        seen = _without_mask(seen) if self.masked else seen
+        if self.masked:
+            if not isinstance(seen, Mapping) or MASK not in seen:
+                raise self._wrong(seen, f"expected a dictionary with {MASK!r}")
+            seen = _without_mask(seen)
         if not _is_box(space):
-            return _spaces().flatten(space, seen).astype(np.float32)
+            return self._flat(space, seen)
         if np.shape(seen) != space.shape:
-            raise ValueError(
-                f"agent {self.agent!r} observes an array of shape {np.shape(seen)}, but its "
-                f"observation space is {space}"
+            raise self._wrong(
+                seen, f"an array of shape {np.shape(seen)}, but its observation space is {space}"
             )
         values = np.asarray(seen, np.float32).reshape(self.observation.shape)
         return values / np.float32(255) if _is_image(space) else values
 
+    def _flat(self, space: Any, seen: Any) -> np.ndarray:
+        try:
+            flat = np.asarray(_spaces().flatten(space, seen), np.float32)
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise self._wrong(seen, f"its observation space is {space} ({reason})") from error
+        if flat.shape != self.observation.shape:
+            raise self._wrong(seen, f"but its observation space is {space}")
+        return flat
+
+    def _wrong(self, seen: Any, why: str) -> ValueError:
+        text = " ".join(repr(seen).split())
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        return ValueError(f"agent {self.agent!r} observes {shown}: {why}")
+
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> np.ndarray:
         """Tell which of the agent's own actions are legal, `[N]` bool; without a mask all."""
-        mask = seen[MASK] if self.masked else (info or {}).get(MASK)
+        source = seen if self.masked else info
+        mask = source.get(MASK) if isinstance(source, Mapping) else None
         if mask is None or isinstance(self.action, Box):
             return np.ones(self.num_actions, bool)
         mask = np.asarray(mask, bool)
@@ -72,34 +95,58 @@ class AgentSpaces:
         return np.clip(values, space.low, space.high)
 
 
-def read_spaces(env: Any, flatten: bool = False) -> tuple[AgentSpaces, ...]:
-    """Read the spaces of all possible agents, in their order.
+def read_spaces(
+    own: Mapping[Any, tuple[Any, Any]], flatten: bool = False
+) -> tuple[AgentSpaces, ...]:
+    """Read the spaces of all agents, in their order.
 
     Args:
-        env: a PettingZoo environment.
+        own: by agent, its observation space and its action space.
         flatten: write all observations as vectors.
 
     Raises:
         ValueError: spaces that cannot be written as arrays.
     """
-    own = {agent: env.observation_space(agent) for agent in env.possible_agents}
-    inner = {agent: _inner(space) for agent, space in own.items()}
+    whole = {agent: as_gymnasium(agent, pair[0]) for agent, pair in own.items()}
+    inner = {agent: _inner(space) for agent, space in whole.items()}
     ranks = {len(space.shape) if _is_box(space) else 1 for space in inner.values()}
-    actions = {agent: env.action_space(agent) for agent in own}
+    actions = {agent: as_gymnasium(agent, pair[1]) for agent, pair in own.items()}
     return tuple(
         AgentSpaces(
-            agent,
+            str(agent),
             observation=_observation_box(agent, inner[agent], flat=flatten or len(ranks) > 1),
             action=_action_space(agent, actions[agent]),
             own_observation=inner[agent],
             own_action=actions[agent],
-            masked=_has_mask(own[agent]),
+            masked=_has_mask(whole[agent]),
         )
         for agent in own
     )
 
 
-def _observation_box(agent: str, space: Any, flat: bool) -> Box:
+def as_gymnasium(agent: Hashable, space: Any) -> Any:
+    """Turn a space of OpenAI's Gym, whose classes have the same names, into one of Gymnasium."""
+    spaces = _spaces()
+    if isinstance(space, spaces.Space):
+        return space
+    kind = type(space).__name__ if type(space).__module__.split(".")[0] == "gym" else None
+    if kind == "Box":
+        return spaces.Box(space.low, space.high, space.shape, space.dtype)
+    if kind == "Discrete":
+        return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(space.nvec)
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(space.n)
+    if kind == "Tuple":
+        return spaces.Tuple([as_gymnasium(agent, part) for part in space.spaces])
+    if kind == "Dict":
+        parts = {key: as_gymnasium(agent, part) for key, part in space.spaces.items()}
+        return spaces.Dict(parts)
+    raise ValueError(f"agent {agent!r}: {space!r} is no space of Gymnasium")
+
+
+def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
     if not _is_box(space):
         given, space = space, _spaces().flatten_space(space)
         if not _is_box(space):
@@ -112,7 +159,7 @@ def _observation_box(agent: str, space: Any, flat: bool) -> Box:
     return Box(low, high, shape)
 
 
-def _action_space(agent: str, space: Any) -> Space:
+def _action_space(agent: Hashable, space: Any) -> Space:
     spaces = _spaces()
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n))
@@ -144,7 +191,7 @@ def _inner(space: Any) -> Any:
 def _without_mask(parts: Mapping[str, Any]) -> Any:
     """Remove the mask from a dictionary; an `observation` that alone is left stands by itself."""
     rest = {key: part for key, part in parts.items() if key != MASK}
-    return rest[OBSERVATION] if set(rest) == {OBSERVATION} else rest
+    return next(iter(rest.values())) if len(rest) == 1 and set(rest) <= OBSERVATION else rest
 
 
 def _is_box(space: Any) -> bool:
@@ -158,4 +205,4 @@ def _is_image(space: Any) -> bool:
 
 
 def _spaces() -> Any:
-    return import_extra("gymnasium.spaces", "pettingzoo")
+    return import_extra("gymnasium.spaces", "gymnasium")

@@ -1,0 +1,202 @@
+"""RLlib's multi-agent environments, brought in as they stand: stepped on the host, and slow.
+
+>>> env, params = make("rllib", env_id="my_package.my_env:MyEnv", env_config={"size": 3})
+>>> env = from_rllib_env(lambda: MyEnv({"size": 3}))
+
+Nothing of Ray is needed, unless the class itself imports it.
+"""
+
+import copy
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxmarl_envs import own
+from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
+from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
+from jaxmarl_envs.own_names import HOW_TO_NAME, full_name, is_own
+from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours
+
+
+class UnrepeatableEnvironmentWarning(UserWarning):
+    """An environment does not do the same for the same seed and the same actions."""
+
+
+class EnvContext(dict[str, Any]):
+    """An environment's configuration as RLlib hands it over: a dictionary with a few attributes."""
+
+    worker_index = 0
+    vector_index = 0
+    num_workers = 0
+    remote = False
+    recreated_worker = False
+
+
+def rllib(
+    env_id: str,
+    env_config: Mapping[str, Any] | None = None,
+    max_agents: int | Mapping[str, int] | None = None,
+    max_actors: int | None = None,
+    horizon: int | None = None,
+    flatten: bool = False,
+    num_workers: int | None = None,
+) -> HostEnv:
+    """Bring in a class of RLlib's `MultiAgentEnv` by its name, as `from_rllib_env` does.
+
+    Args:
+        env_id: of a class, or of a function that makes an environment from its configuration:
+            `package.module:Class` or `path/to/file.py:Class`.
+        env_config: what the class is made with, RLlib's `env_config`.
+        max_agents: as in `from_rllib_env`.
+        max_actors: as in `from_rllib_env`.
+        horizon: as in `from_rllib_env`.
+        flatten: as in `from_rllib_env`.
+        num_workers: as in `from_rllib_env`.
+
+    Raises:
+        ValueError: there is no such class, or what `from_rllib_env` says.
+    """
+    if not is_own(env_id):
+        raise ValueError(f"env_id={env_id!r}: give {HOW_TO_NAME}")
+    if env_config is not None and not isinstance(env_config, Mapping):
+        raise ValueError(f"env_config={env_config!r}: give a dictionary")
+    found = own.load_callable(full_name(env_id))
+    return from_rllib_env(
+        functools.partial(_make, found, dict(env_config or {})),
+        max_agents=max_agents,
+        max_actors=max_actors,
+        horizon=horizon,
+        flatten=flatten,
+        num_workers=num_workers,
+        name=getattr(found, "__name__", env_id),
+    )
+
+
+def from_rllib_env(
+    make_fn: Callable[[], Any],
+    *,
+    max_agents: int | Mapping[str, int] | None = None,
+    max_actors: int | None = None,
+    horizon: int | None = None,
+    flatten: bool = False,
+    num_workers: int | None = None,
+    name: str | None = None,
+) -> HostEnv:
+    """Turn a `MultiAgentEnv` of RLlib into an environment that is stepped on the host.
+
+    A tick is a step of the environment. Who is in its dictionary of observations acts, everyone
+    else who lives waits; with an empty dictionary only time goes on. Rewards count for whom they
+    are given to, observed or not. Lives end by `terminateds`, `truncateds` and their `"__all__"`.
+    Action masks are taken from `observation["action_mask"]` or `info["action_mask"]`. See
+    `gymnasium_spaces.AgentSpaces` for what becomes of observations and actions, and
+    `rllib_roster.find_roster` for who the agents are. Classes of earlier versions, whose `step`
+    returns four dictionaries, come in as well.
+
+    Episodes begin with `env.reset(seed=...)`, or after seeding what the class has for that, and
+    NumPy's and Python's global generators. Runs are repeated exactly, and resumed in the middle of
+    an episode, where the environment does the same for the same seed and the same actions.
+
+    Args:
+        make_fn: makes one environment, the same each time; it may be a lambda.
+        max_agents: where ids are names that come and go, such as `car_17`: the most who live at
+            once, or that by what their ids begin with, such as `{"car": 8, "bike": 4}`. The slots
+            are `agent_0, ...`, or `car_0, ...`. None where all ids are known.
+        max_actors: the most who act on one tick, which makes training faster where turns are taken;
+            None for all.
+        horizon: the tick on which an episode that goes on is truncated for everybody. If it is what
+            episodes last anyway, the first ones can begin at different phases. None for 1,000, and
+            all begin together.
+        flatten: show boards and images as vectors, as a network without convolutions needs them.
+        num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
+        name: what to call it; None for the name of its class.
+
+    Warns:
+        UnrepeatableEnvironmentWarning: the first episode comes out otherwise the second time.
+
+    Raises:
+        ValueError: no function, no such environment, ids or spaces that cannot be found out, spaces
+            that cannot be written as arrays, or the environment raises an exception.
+    """
+    check_horizon(horizon)
+    if not callable(make_fn):
+        raise ValueError(
+            f"make_fn={make_fn!r}: give a function that makes an environment, such as "
+            "lambda: MyEnv({'size': 3})"
+        )
+    _check_counts(max_agents, max_actors)
+    env = _call(make_fn, "making it")
+    name = type(env).__name__ if name is None else name
+    roster = _call(
+        functools.partial(find_roster, make_fn, max_agents, flatten),
+        f"environment {name!r}, tried out with random actions,",
+    )
+    num_agents = len(roster.names)
+    if max_actors is not None and max_actors > num_agents:
+        raise ValueError(f"max_actors={max_actors}: there are {num_agents} agents")
+    if not roster.repeats:
+        warnings.warn(
+            f"environment {name!r} does not do the same for the same seed and actions: runs cannot "
+            "be repeated exactly, and a resumed one begins its episodes anew; draw all chance from "
+            "a generator that reset(seed=...) seeds",
+            UnrepeatableEnvironmentWarning,
+            stacklevel=2,
+        )
+    max_ticks = MAX_TICKS if horizon is None else horizon
+    layout = Layout(
+        agents=roster.names,
+        observation_spaces=tuple(spaces.observation for spaces in roster.spaces),
+        action_spaces=tuple(spaces.action for spaces in roster.spaces),
+        max_actors=num_agents if max_actors is None else max_actors,
+        horizon=horizon,
+        max_ticks=max_ticks,
+    )
+    return HostEnv(
+        name, layout, functools.partial(_make_game, make_fn, roster, max_ticks), num_workers
+    )
+
+
+def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
+    """Call a class as RLlib does, or without arguments if it takes none."""
+    try:
+        parameters = inspect.signature(found).parameters
+    except ValueError:  # of what is not written in Python nobody knows
+        parameters = {"config": None}
+    if not parameters:
+        if env_config:
+            raise ValueError(f"{found!r} takes no env_config, got {env_config}")
+        return found()
+    # A copy, as many classes take out of it what they read.
+    return found(EnvContext(copy.deepcopy(env_config)))
+
+
+def _make_game(make_fn: Callable[[], Any], roster: Roster, max_ticks: int) -> MultiAgentGame:
+    return MultiAgentGame(make_fn(), roster, max_ticks)
+
+
+def _call(function: Callable[[], Any], what: str) -> Any:
+    """Call the user's code, and say in a sentence what it raises."""
+    try:
+        return function()
+    except Exception as error:
+        if is_ours(error):
+            raise
+        raise UserCodeError(f"{what} raises {describe_error(error)}") from error
+
+
+def _check_counts(max_agents: object, max_actors: object) -> None:
+    counts = {"max_actors": max_actors, "max_agents": max_agents}
+    if isinstance(max_agents, Mapping):
+        counts.pop("max_agents")
+        counts.update({f"max_agents[{kind!r}]": count for kind, count in max_agents.items()})
+        if not max_agents or not all(isinstance(kind, str) for kind in max_agents):
+            raise ValueError(
+                f"max_agents={max_agents!r}: give numbers by what ids begin with, such as "
+                "{'car': 8, 'bike': 4}"
+            )
+    for key, count in counts.items():
+        whole = isinstance(count, int) and not isinstance(count, bool) and count >= 1
+        if count is not None and not whole:
+            raise ValueError(f"{key}={count!r}: give a whole number of at least 1")

@@ -1,0 +1,263 @@
+"""RLlib's multi-agent environments as games over a fixed axis of slots, in plain Python."""
+
+import inspect
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
+from jaxmarl_envs.adapters.incoming.host_worker import Outcome
+from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+
+ALL = "__all__"
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who can be in an environment, and what is known of it once it was tried out.
+
+    Attributes:
+        names: of the slots.
+        spaces: of whoever is in a slot.
+        slots: by agent id, its slot; None where ids are not known beforehand.
+        kinds: for ids that are not known, by what they begin with, the slots that they may take.
+        lists_agents: whether the environment's `agents` says who lives.
+        draws_from_random: whether it draws from Python's global generator.
+        repeats: whether the same seed and the same actions lead to the same episode.
+    """
+
+    names: tuple[str, ...]
+    spaces: tuple[AgentSpaces, ...]
+    slots: Mapping[Hashable, int] | None
+    kinds: Mapping[str, tuple[int, ...]]
+    lists_agents: bool
+    draws_from_random: bool
+    repeats: bool
+
+
+class RawEnv:
+    """An environment as its class has it, through the one interface of today's RLlib.
+
+    Classes of earlier versions return observations alone from `reset`, four dictionaries from
+    `step`, and take no seed.
+    """
+
+    def __init__(self, env: Any, randomness: OwnRandomness) -> None:
+        self.env, self._randomness = env, randomness
+        parameters = inspect.signature(env.reset).parameters.values()
+        self._takes_seed = any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+    def reset(self, seed: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+        """Begin an episode; return observations and infos by agent id.
+
+        Raises:
+            ValueError: what comes is no dictionary by agent.
+        """
+        self._randomness.seed(seed)
+        with self._randomness:
+            if self._takes_seed:
+                found = self.env.reset(seed=seed)
+            else:
+                if callable(getattr(self.env, "seed", None)):
+                    self.env.seed(seed)
+                found = self.env.reset()
+        both = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+        seen: Any = both[0]
+        infos: Any = both[1]
+        _check_by_agent("reset", "observations", seen)
+        return seen, infos if isinstance(infos, Mapping) else {}
+
+    def step(self, actions: dict[Any, Any]) -> tuple[Mapping[Any, Any], ...]:
+        """Play a tick.
+
+        Returns:
+            Observations, rewards, terminateds, truncateds and infos, by agent id.
+
+        Raises:
+            ValueError: what comes are not four or five dictionaries by agent.
+        """
+        with self._randomness:
+            found = self.env.step(actions)
+        if not isinstance(found, tuple) or len(found) not in (4, 5):
+            raise ValueError(
+                f"step returns {_shown(found)}; expected (observations, rewards, terminateds, "
+                "truncateds, infos), dictionaries by agent"
+            )
+        infos = found[-1] if isinstance(found[-1], Mapping) else {}
+        seen, rewards, terminateds, truncateds = found[:4] if len(found) == 5 else (*found[:3], {})
+        names = ("observations", "rewards", "terminateds", "truncateds")
+        for name, part in zip(names, (seen, rewards, terminateds, truncateds), strict=True):
+            _check_by_agent("step", name, part)
+        if len(found) == 4:
+            truncateds = {a: True for a in terminateds if _by_time_limit(infos.get(a))}
+            terminateds = {a: flag for a, flag in terminateds.items() if a not in truncateds}
+        return seen, rewards, terminateds, truncateds, infos
+
+
+class MultiAgentGame(SlotGame):
+    """A `MultiAgentEnv` of RLlib: who is in the dictionary of observations acts, the others wait.
+
+    An agent lives from the reset on, or from when it is first observed where ids are not known
+    beforehand or the environment lists who is there; until it is flagged in `terminateds` or
+    `truncateds`, or `"__all__"` is.
+
+    Args:
+        env: the environment.
+        roster: who can be in it.
+        max_ticks: the tick on which all who still live are truncated.
+    """
+
+    def __init__(self, env: Any, roster: Roster, max_ticks: int) -> None:
+        super().__init__(env, roster.names, roster.spaces, max_ticks)
+        self.repeats = roster.repeats
+        self._roster = roster
+        self._raw = RawEnv(env, OwnRandomness(roster.draws_from_random))
+        self._slots: dict[Hashable, int] = {}  # of everyone who lives
+        self._met: set[Hashable] = set()  # everyone who lives or lived in this episode
+
+    def _begin(self, seed: int) -> None:
+        seen, infos = self._raw.reset(seed)
+        self._slots, self._met = {}, set()
+        listed = self._listed() if self._roster.lists_agents else self._roster.slots or ()
+        for agent in (*seen, *listed):
+            self._enter(agent, freed=())
+        if not self._slots:
+            raise ValueError("reset observes nobody; declare the ids in possible_agents")
+        self._look(seen, infos)
+
+    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+        actions = {
+            agent: self.spaces[slot].own(action[slot])
+            for agent, slot in self._slots.items()
+            if self._acting[slot]
+        }
+        seen, rewards, terminateds, truncateds, infos = self._raw.step(actions)
+        for agent, reward in rewards.items():
+            slot = self._slots.get(agent)
+            if slot is not None and reward is not None:
+                outcome.reward[slot] += reward
+        ended = self._note_ends(terminateds, truncateds, outcome)
+        for agent, slot in ended.items():
+            if agent in seen:
+                self._show(slot, seen[agent], infos.get(agent), acts=False)
+            del self._slots[agent]
+        if _flag(terminateds, ALL) or _flag(truncateds, ALL):
+            seen = {}
+        else:
+            seen = {a: row for a, row in seen.items() if a not in ended}
+            self._admit(seen, terminateds, truncateds, ended)
+        self._look(seen, infos)
+
+    def _note_ends(
+        self,
+        terminateds: Mapping[Any, Any],
+        truncateds: Mapping[Any, Any],
+        outcome: Outcome,
+    ) -> dict[Hashable, int]:
+        """Fill in whose lives end, and return their slots."""
+        all_terminated, all_truncated = _flag(terminateds, ALL), _flag(truncateds, ALL)
+        ended = {}
+        for agent, slot in self._slots.items():
+            own = _flag(terminateds, agent), _flag(truncateds, agent)
+            # What an agent is told itself counts before what all are told.
+            terminated, truncated = own if any(own) else (all_terminated, all_truncated)
+            outcome.terminated[slot], outcome.truncated[slot] = terminated, truncated
+            if terminated or truncated:
+                ended[agent] = slot
+        return ended
+
+    def _admit(
+        self,
+        seen: Mapping[Any, Any],
+        terminateds: Mapping[Any, Any],
+        truncateds: Mapping[Any, Any],
+        ended: Mapping[Hashable, int],
+    ) -> None:
+        """Let those enter who are there and were not before."""
+        # Many list all agents for ever: who is listed and has lived before does not live again.
+        listed = [agent for agent in self._listed() if agent not in self._met]
+        for agent in (*seen, *listed):
+            if not (_flag(terminateds, agent) or _flag(truncateds, agent)):
+                self._enter(agent, freed=tuple(ended.values()))
+
+    def _listed(self) -> tuple[Any, ...]:
+        return tuple(self.env.agents) if self._roster.lists_agents else ()
+
+    def _enter(self, agent: Hashable, freed: tuple[int, ...]) -> None:
+        """Give an agent its slot, rather none of those that `freed` became free on this tick."""
+        if agent in self._slots:
+            return
+        slot = self._free_slot(agent, freed)
+        if slot in freed and self._final is None:
+            self._keep_final()
+        self._slots[agent] = slot
+        self._met.add(agent)
+        self._features[slot] = 0
+        self._legal[slot] = False
+        self._legal[slot, : self.spaces[slot].num_actions] = True
+
+    def _free_slot(self, agent: Hashable, freed: tuple[int, ...]) -> int:
+        known = self._roster.slots
+        if known is not None:
+            if agent not in known:
+                raise ValueError(
+                    f"agent {agent!r} appears, which is none of {', '.join(map(str, known))}; "
+                    "name all in possible_agents, or give max_agents=, the most who live at once"
+                )
+            return known[agent]
+        kind = kind_of(agent, self._roster.kinds)
+        if kind is None:
+            raise ValueError(
+                f"agent {agent!r} appears, whose id begins with none of the kinds of max_agents: "
+                f"{', '.join(self._roster.kinds)}"
+            )
+        taken, slots = set(self._slots.values()), self._roster.kinds[kind]
+        free = [slot for slot in slots if slot not in taken]
+        if not free:
+            there = [a for a, slot in self._slots.items() if slot in slots]
+            what = f"of {kind!r} " if kind else ""
+            raise ValueError(
+                f"agent {agent!r} is one more than the max_agents={len(slots)} {what}who may live "
+                f"at once: {', '.join(map(repr, there))} do"
+            )
+        return min(free, key=lambda slot: (slot in freed, slot))
+
+    def _look(self, seen: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
+        self._alive, self._acting = np.zeros((2, len(self.names)), bool)
+        self._alive[list(self._slots.values())] = True
+        for agent, row in seen.items():
+            slot = self._slots.get(agent)
+            if slot is not None:
+                self._acting[slot] = True
+                self._show(slot, row, infos.get(agent), acts=True)
+
+
+def kind_of(agent: Hashable, kinds: Mapping[str, Any]) -> str | None:
+    """Find the longest of the kinds with which an agent's id begins."""
+    fitting = [kind for kind in kinds if str(agent).startswith(kind)]
+    return max(fitting, key=len) if fitting else None
+
+
+def _flag(flags: Mapping[Any, Any], agent: Hashable) -> bool:
+    return bool(flags.get(agent, False))
+
+
+def _by_time_limit(info: Any) -> bool:
+    """Tell whether an episode was cut, as Gym's wrapper told it before there was a flag."""
+    return isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
+
+
+def _check_by_agent(call: str, what: str, found: Any) -> None:
+    if not isinstance(found, Mapping):
+        raise ValueError(
+            f"{call} returns {what} that are no dictionary by agent: {_shown(found)}; an "
+            'environment of one agent comes in by make("gymnasium", ...)'
+        )
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,264 @@
+"""Finding out who can be in one of RLlib's environments, by what it says and by trying it out."""
+
+import copy
+import random
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, as_gymnasium, read_spaces
+from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
+from jaxmarl_envs.adapters.incoming.rllib_game import ALL, RawEnv, Roster, kind_of
+
+# For how long an environment is tried out: episodes, ticks of them all, and seconds.
+EPISODES, TICKS, SECONDS = 6, 2000, 3.0
+# Ticks that are played twice, to see whether the same comes of them.
+REPEATED_TICKS = 40
+
+
+def find_roster(
+    make_env: Callable[[], Any],
+    max_agents: int | Mapping[str, int] | None = None,
+    flatten: bool = False,
+) -> Roster:
+    """Find out who can be in an environment.
+
+    Ids are those that the environment declares, in `possible_agents`, `agents`, `_agent_ids` or the
+    keys of its spaces; else those that appear while it is tried out with random actions. With
+    `max_agents` ids mean nothing but what they begin with, and whoever appears takes a free slot.
+
+    Args:
+        make_env: makes one environment.
+        max_agents: the most who live at once, in all or by what their ids begin with.
+        flatten: write all observations as vectors.
+
+    Raises:
+        ValueError: there are no spaces, ids go on for ever, or what `read_spaces` says.
+    """
+    env = make_env()
+    for method in ("reset", "step"):
+        if not callable(getattr(env, method, None)):
+            raise ValueError(
+                "expected an environment with the methods reset and step, as RLlib's MultiAgentEnv "
+                f"has them, but {env!r} has no {method}"
+            )
+    first, again = _Trial(env), _Trial(env)
+    first.play(EPISODES)
+    again.play(1)  # of the same environment, which may remember what it should not
+    possible = _ids(getattr(env, "possible_agents", None))
+    if max_agents is None:
+        ids = _declared(env, first.spaces) or first.settled_ids()
+        own = {agent: first.spaces.get(agent) or spaces_of(env, agent) for agent in ids}
+        names, slots, kinds = tuple(map(str, ids)), {a: i for i, a in enumerate(ids)}, {}
+        if len(set(names)) < len(names):
+            raise ValueError(f"two of the agent ids {ids} are the same word")
+    else:
+        names, kinds = _places(max_agents)
+        own = {}
+        for kind, places in kinds.items():
+            spaces = first.spaces_of_kind(kind, kinds)
+            own.update({names[slot]: spaces for slot in places})
+        slots = None
+    return Roster(
+        names=names,
+        spaces=read_spaces(own, flatten),
+        slots=slots,
+        kinds=kinds,
+        lists_agents=bool(possible) and _ids(getattr(env, "agents", None)) is not None,
+        draws_from_random=first.draws_from_random,
+        repeats=_are_same(first.record, again.record),
+    )
+
+
+def _values(found: Any) -> Any:
+    """Drop agent ids, which may be names that are counted on for ever."""
+    return [list(part.values()) for part in found]
+
+
+def spaces_of(env: Any, agent: Hashable) -> tuple[Any, Any]:
+    """Find an agent's observation space and action space.
+
+    Raises:
+        ValueError: the environment tells none.
+    """
+    found = []
+    for what in ("observation", "action"):
+        by_agent, single = getattr(env, f"{what}_spaces", None), getattr(env, f"{what}_space", None)
+        getter = getattr(env, f"get_{what}_space", None)
+        parts = _parts(by_agent)
+        space = parts.get(agent) if parts else None
+        if space is None and callable(getter):
+            space = getter(agent)
+        if space is None:
+            parts = _parts(single)
+            space = parts[agent] if parts and agent in parts else single
+        if space is None or callable(space):
+            raise ValueError(
+                f"agent {agent!r} has no {what} space; set {what}_spaces by agent, or "
+                f"{what}_space for all"
+            )
+        found.append(as_gymnasium(agent, space))
+    return found[0], found[1]
+
+
+class _Trial:
+    """One environment that is tried out with random legal actions.
+
+    Attributes:
+        spaces: by agent id, its observation space and its action space.
+        record: everything that came in the first ticks.
+        draws_from_random: whether Python's global generator was used.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.spaces: dict[Hashable, tuple[Any, Any]] = {}
+        self.record: list[Any] = []
+        self.draws_from_random = False
+        self._env = env
+        self._raw = RawEnv(env, OwnRandomness(python=False))
+        self._episodes: list[set[Hashable]] = []
+        self._drawn_from: dict[Hashable, Any] = {}
+        self._most = 0
+        self._rng = np.random.default_rng(0)
+
+    def play(self, num_episodes: int) -> None:
+        """Play some episodes, as far as time allows."""
+        outer = random.getstate()
+        until, ticks = time.monotonic() + SECONDS, 0
+        try:
+            for episode in range(num_episodes):
+                random.seed(episode)
+                fresh = random.getstate()
+                seen, infos = self._raw.reset(episode)
+                self._note((seen,))
+                self._episodes.append(set())
+                living = self._meet(seen, set())
+                over = False
+                while not over and ticks < TICKS and time.monotonic() < until:
+                    actions = {a: self._draw(a, row, infos.get(a)) for a, row in seen.items()}
+                    *found, infos = self._raw.step(actions)
+                    ticks += 1
+                    self._note(found)
+                    seen, ends = found[0], {**_true(found[2]), **_true(found[3])}
+                    living = self._meet(seen, living) - ends.keys()
+                    over = ALL in ends or not living
+                    seen = {a: row for a, row in seen.items() if a not in ends}
+                self.draws_from_random |= random.getstate() != fresh
+                if not over:
+                    break
+        finally:
+            random.setstate(outer)
+
+    def settled_ids(self) -> tuple[Hashable, ...]:
+        """List the ids that appeared, in the order in which they did.
+
+        Raises:
+            ValueError: there were none, or new ones in every episode.
+        """
+        if not self.spaces:
+            raise ValueError("no agent was observed; declare the ids in possible_agents")
+        early = set().union(*self._episodes[: (len(self._episodes) + 1) // 2])
+        if len(self.spaces) > len(early):
+            shown = ", ".join(map(repr, [*self.spaces][:3]))
+            raise ValueError(
+                f"agent ids go on for ever ({shown}, ..., {len(self.spaces)} of them in "
+                f"{len(self._episodes)} episodes): give max_agents=, the most who live at once; "
+                f"here these were {self._most}"
+            )
+        return tuple(self.spaces)
+
+    def spaces_of_kind(self, kind: str, kinds: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Find the spaces of the agents whose ids begin so."""
+        for agent, spaces in self.spaces.items():
+            if kind_of(agent, kinds) == kind:
+                return spaces
+        return spaces_of(self._env, f"{kind}_0")
+
+    def _meet(self, seen: Mapping[Any, Any], living: set[Hashable]) -> set[Hashable]:
+        for agent in seen:
+            self._episodes[-1].add(agent)
+            if agent not in self.spaces:
+                self.spaces[agent] = spaces_of(self._env, agent)
+                # A copy of its own, as what is drawn must not depend on who else draws.
+                action_space = copy.deepcopy(self.spaces[agent][1])
+                action_space.seed(len(self.spaces))
+                self._drawn_from[agent] = action_space
+        living = living | seen.keys()
+        self._most = max(self._most, len(living))
+        return living
+
+    def _draw(self, agent: Hashable, seen: Any, info: Any) -> Any:
+        space = self._drawn_from[agent]
+        for source in (seen, info):
+            if isinstance(source, Mapping) and source.get(MASK) is not None and hasattr(space, "n"):
+                legal = np.flatnonzero(np.asarray(source[MASK]))
+                return int(space.start + self._rng.choice(legal)) if legal.size else space.sample()
+        return space.sample()
+
+    def _note(self, found: Any) -> None:
+        if len(self.record) < REPEATED_TICKS:
+            self.record.append(copy.deepcopy(_values(found)))
+
+
+def _true(flags: Mapping[Any, Any]) -> dict[Any, bool]:
+    return {agent: True for agent, flag in flags.items() if flag}
+
+
+def _declared(env: Any, seen: Mapping[Hashable, Any]) -> tuple[Hashable, ...]:
+    """List the ids that an environment declares, if whoever appeared is among them."""
+    places = [getattr(env, name, None) for name in ("possible_agents", "agents", "_agent_ids")]
+    for name in ("observation_spaces", "observation_space"):
+        parts = _parts(getattr(env, name, None))
+        places.append(None if parts is None else list(parts))
+    for place in places:
+        ids = _ids(place)
+        if ids and seen.keys() <= set(ids):
+            return ids
+    return ()
+
+
+def _ids(value: Any) -> tuple[Hashable, ...] | None:
+    """Return agent ids as they stand in a list or a set; None for anything else."""
+    if not isinstance(value, list | tuple | set | frozenset):
+        return None
+    if not all(isinstance(agent, str | int | tuple) for agent in value):
+        return None
+    if isinstance(value, set | frozenset):
+        return tuple(sorted(value, key=lambda agent: (str(type(agent)), agent)))
+    return tuple(value)
+
+
+def _parts(space: Any) -> Mapping[Any, Any] | None:
+    """Return the parts of a dictionary of spaces, one of Gym or Gymnasium or a plain one."""
+    parts = getattr(space, "spaces", space)
+    return parts if isinstance(parts, Mapping) else None
+
+
+def _places(
+    max_agents: int | Mapping[str, int],
+) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]]]:
+    """Name the slots, and tell which are whose by what ids begin with."""
+    counts = {"": max_agents} if isinstance(max_agents, int) else dict(max_agents)
+    names: list[str] = []
+    kinds = {}
+    for kind, count in counts.items():
+        stem = kind.rstrip("_-. ") or "agent"
+        kinds[kind] = tuple(range(len(names), len(names) + count))
+        names += [stem] if kind and count == 1 else [f"{stem}_{i}" for i in range(count)]
+    return tuple(names), kinds
+
+
+def _are_same(first: Any, second: Any) -> bool:
+    """Compare what came of two trials, as far as the shorter one goes."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(
+            _are_same(x, second[key]) for key, x in first.items()
+        )
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return all(_are_same(x, y) for x, y in zip(first, second, strict=False))
+    try:
+        return bool(np.array_equal(np.asarray(first), np.asarray(second), equal_nan=False))
+    except (TypeError, ValueError):
+        return False

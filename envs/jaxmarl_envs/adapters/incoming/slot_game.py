@@ -1,0 +1,109 @@
+"""Games over a fixed axis of slots: what environments in plain Python have in common here."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
+from jaxmarl_envs.adapters.incoming.host_worker import Frame, Outcome
+
+
+class SlotGame:
+    """One environment over a fixed axis of slots.
+
+    The row of a slot in which nobody lives is what was seen there last, or zeros. All actions are
+    legal in the row of an agent that waits and has no legal action. An agent's rewards count while
+    it lives.
+
+    Args:
+        env: the environment.
+        names: of the slots.
+        spaces: of the agents in them, in their order.
+        max_ticks: the tick on which all who still live are truncated.
+
+    Attributes:
+        repeats: whether the same seed and the same actions lead to the same episode.
+    """
+
+    repeats = True
+
+    def __init__(
+        self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], max_ticks: int
+    ) -> None:
+        self.env, self.max_ticks = env, max_ticks
+        self.names, self.spaces = tuple(names), tuple(spaces)
+        widest = np.max([s.observation.shape for s in self.spaces], axis=0)
+        num_actions = max(s.num_actions for s in self.spaces)
+        self._features = np.zeros((len(self.names), *widest), np.float32)
+        self._legal = np.zeros((len(self.names), num_actions), bool)
+        self._alive = np.zeros(len(self.names), bool)
+        self._acting = np.zeros(len(self.names), bool)
+        # What was seen at the end of lives whose slots hold somebody else by now.
+        self._final: tuple[np.ndarray, np.ndarray] | None = None
+        self._time = 0
+
+    def reset(self, seed: int) -> Frame:
+        """Begin an episode with a seed and return what all slots see."""
+        self._time, self._final = 0, None
+        self._features[:] = 0
+        self._legal[:] = False
+        for slot, spaces in enumerate(self.spaces):
+            self._legal[slot, : spaces.num_actions] = True
+        self._begin(seed)
+        return self._frame()
+
+    def step(self, action: np.ndarray) -> tuple[Frame, Outcome, Frame]:
+        """Advance one tick; an episode that is over stands still.
+
+        Args:
+            action: `[A]` int or `[A, N]` float.
+
+        Returns:
+            What all slots see after the tick, with the rows of agents whose lives ended still their
+            own; what the tick brought; and what all slots see in which others live by now.
+        """
+        num_agents = len(self.names)
+        outcome = Outcome(np.zeros(num_agents, np.float32), *np.zeros((2, num_agents), bool))
+        if not self._alive.any():
+            frame = self._frame()
+            return frame, outcome, frame
+        before = self._alive
+        self._begin_tick()
+        self._advance(action, outcome)
+        outcome.reward[~before] = 0
+        if self._time >= self.max_ticks:
+            outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
+            self._alive, self._acting = np.zeros((2, num_agents), bool)
+        frame = self._frame()
+        if self._final is None:
+            return frame, outcome, frame
+        features, legal = self._final
+        return frame._replace(features=features, action_mask=legal), outcome, frame
+
+    def _begin_tick(self) -> None:
+        self._time, self._final = self._time + 1, None
+
+    def _begin(self, seed: int) -> None:
+        raise NotImplementedError
+
+    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+        """Play a tick: fill the outcome in, and show what everyone sees then."""
+        raise NotImplementedError
+
+    def _frame(self) -> Frame:
+        return Frame(
+            self._features.copy(), self._legal.copy(), self._alive.copy(), self._acting.copy()
+        )
+
+    def _keep_final(self) -> None:
+        """Keep what is seen now, before anyone else takes the slot of one whose life ended."""
+        self._final = self._features.copy(), self._legal.copy()
+
+    def _show(self, slot: int, seen: Any, info: Mapping[str, Any] | None, acts: bool) -> None:
+        """Fill a slot's row in with what its agent observes."""
+        spaces = self.spaces[slot]
+        own = (slot, *map(slice, spaces.observation.shape))
+        self._features[own] = spaces.features(seen)
+        legal = spaces.legal(seen, info)
+        self._legal[slot, : legal.size] = legal | (not acts and not legal.any())
