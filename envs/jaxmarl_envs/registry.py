@@ -38,6 +38,7 @@ _ENTRY_POINTS: dict[str, EnvFactory | str] = {
 # Environments made of others; they need to be told of which.
 _COMPOSED: dict[str, str] = {
     "grouped": "jaxmarl_envs.wrappers:grouped",
+    "gymnasium": "jaxmarl_envs.adapters.incoming.gymnasium:gymnasium",
     "gymnax": "jaxmarl_envs.adapters.incoming.gymnax:Lifted",
     "jaxmarl": "jaxmarl_envs.adapters.incoming.jaxmarl:JaxMARL",
     "pettingzoo": "jaxmarl_envs.adapters.incoming.pettingzoo:pettingzoo",

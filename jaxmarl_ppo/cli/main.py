@@ -3,11 +3,13 @@
 Only what a command needs is imported, so that help and usage errors come at once.
 """
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 USAGE = """\
@@ -57,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args[0] not in COMMANDS:
         _fail(f"unknown command {args[0]!r}; valid: {', '.join(COMMANDS)}")
     try:
-        status = importlib.import_module(COMMANDS[args[0]]).main(args[1:])
+        with _plain_warnings():
+            status = importlib.import_module(COMMANDS[args[0]]).main(args[1:])
     except Exception as error:
         message = _in_a_sentence(error)
         if message is None or os.environ.get("JAXMARL_PPO_TRACEBACK"):
@@ -71,6 +74,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         # pull the ground from under it.
         os._exit(128 + getattr(error, "signal", signal.SIGINT))
     sys.exit(status)
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Write warnings without the line of this package that gives them."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _in_a_sentence(error: Exception) -> str | None:

@@ -64,12 +64,13 @@ def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):
         assert file["format"] == trajectories.FORMAT
 
 
+@pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
 def test_what_rllib_users_ask_for_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(build, "choose_num_devices", lambda *_: 1)
     with pytest.warns(RLlibTranslationWarning, match="use_lstm, .* is honoured here"):
         namespace = run_blocks(ROOT / "docs" / "from-rllib.md")
-    results = [namespace[name] for name in ("ensembles", "shuttles", "league", "turns")]
+    results = [namespace[name] for name in ("corridor", "ensembles", "shuttles", "league", "turns")]
     assert namespace["trainer"].config.num_steps == 64
     assert all(not result.interrupted and result.history for result in results)
     assert len(namespace["ensembles"].history[-1]["policies"]) == 9

@@ -205,4 +205,4 @@ def _is_image(space: Any) -> bool:
 
 
 def _spaces() -> Any:
-    return import_extra("gymnasium.spaces", "gymnasium")
+    return import_extra("gymnasium.spaces", "pettingzoo")

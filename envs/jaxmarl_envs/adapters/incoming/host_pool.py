@@ -5,6 +5,7 @@ going only to save playing that again: where none stands as it is asked for, one
 seed and the past is replayed.
 """
 
+import logging
 import os
 import pickle
 import subprocess
@@ -44,6 +45,14 @@ _WORKER_VARIABLES = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
+
+
+def _is_no_host_error(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or not isinstance(record.exc_info[1], HostEnvironmentError)
+
+
+# JAX writes a traceback of its own to standard error, besides raising the error.
+logging.getLogger("jax._src.callback").addFilter(_is_no_host_error)
 
 
 @dataclass

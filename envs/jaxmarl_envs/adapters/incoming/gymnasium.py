@@ -1,0 +1,194 @@
+"""Gymnasium's environments in plain Python, brought in: stepped on the host, and slow.
+
+>>> env, params = make("gymnasium", env_id="CartPole-v1", horizon=500)
+>>> env = from_gymnasium(lambda: MyEnv(size=3))
+>>> env = from_gymnasium(lambda: gymnasium.make_vec("CartPole-v1", num_envs=8))
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
+from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host_worker import Outcome
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+
+AGENT = "agent"
+
+
+def gymnasium(
+    env_id: str,
+    horizon: int | None = None,
+    flatten: bool = False,
+    num_workers: int | None = None,
+    **options: Any,
+) -> HostEnv:
+    """Bring in a registered environment by its id, as `from_gymnasium` does.
+
+    Args:
+        env_id: of Gymnasium's registry, such as "CartPole-v1".
+        horizon: as in `from_gymnasium`.
+        flatten: as in `from_gymnasium`.
+        num_workers: as in `from_gymnasium`.
+        **options: keyword arguments of the environment.
+
+    Raises:
+        ValueError: no such environment, or options that it does not take.
+    """
+    library = import_extra("gymnasium", "pettingzoo")
+    try:
+        library.make(env_id, **options).close()
+    except (library.error.Error, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"env_id={env_id!r} cannot be made with {options}: {reason}") from error
+    make_fn = functools.partial(library.make, env_id, **options)
+    return from_gymnasium(
+        make_fn, horizon=horizon, flatten=flatten, num_workers=num_workers, name=env_id
+    )
+
+
+def from_gymnasium(
+    make_fn: Callable[[], Any],
+    *,
+    horizon: int | None = None,
+    flatten: bool = False,
+    num_workers: int | None = None,
+    name: str | None = None,
+) -> HostEnv:
+    """Turn an environment of Gymnasium, single or vectorised, into one stepped on the host.
+
+    A single one has one agent. Those of a `VectorEnv` are agents that live side by side, one each,
+    whose lives are the episodes; so `num_envs` of a training run counts vectors. A life that ends
+    is followed by the next one as the vector's autoreset mode has it: on the same tick or, with
+    nobody alive in between, on the next one. Action masks are taken from `info["action_mask"]`.
+
+    Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
+    for the same actions: an episode is sometimes played again, up to where it was.
+
+    Args:
+        make_fn: makes one environment, the same each time; it may be a lambda.
+        horizon: the tick on which an episode that goes on is truncated, and a vector begins anew.
+            None for 1,000.
+        flatten: show boards and images as vectors, as a network without convolutions needs them.
+        num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
+        name: what to call it; None for its id, or the name of its class.
+
+    Raises:
+        ValueError: no function, no environment of Gymnasium, or spaces that cannot be written as
+            arrays.
+    """
+    check_horizon(horizon)
+    if not callable(make_fn):
+        raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
+    max_ticks = MAX_TICKS if horizon is None else horizon
+    make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
+    game = make_game()
+    layout = Layout(
+        agents=game.names,
+        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
+        action_spaces=tuple(spaces.action for spaces in game.spaces),
+        max_actors=len(game.names),
+        horizon=horizon,
+        max_ticks=max_ticks,
+    )
+    spec = getattr(game.env, "spec", None)
+    own_name = type(game.env).__name__ if spec is None else str(spec.id)
+    game.env.close()
+    return HostEnv(name or own_name, layout, make_game, num_workers)
+
+
+class SingleGame(SlotGame):
+    """An `Env`: its one agent acts on every tick."""
+
+    def __init__(self, env: Any, max_ticks: int, flatten: bool = False) -> None:
+        own = {AGENT: (env.observation_space, env.action_space)}
+        super().__init__(env, (AGENT,), read_spaces(own, flatten), max_ticks)
+
+    def _begin(self, seed: int) -> None:
+        seen, info = self.env.reset(seed=seed)
+        self._look(seen, info, lives=True)
+
+    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+        seen, reward, terminated, truncated, info = self.env.step(self.spaces[0].own(action[0]))
+        outcome.reward[0] = reward
+        outcome.terminated[0], outcome.truncated[0] = terminated, truncated
+        self._look(seen, info, lives=not (terminated or truncated))
+
+    def _look(self, seen: Any, info: Any, lives: bool) -> None:
+        self._alive = self._acting = np.array([lives])
+        self._show(0, seen, info, acts=lives)
+
+
+class VectorGame(SlotGame):
+    """A `VectorEnv`: an agent for each of its environments."""
+
+    def __init__(self, env: Any, max_ticks: int, flatten: bool = False) -> None:
+        library = import_extra("gymnasium.vector", "pettingzoo")
+        names = tuple(f"env_{i}" for i in range(env.num_envs))
+        spaces = env.single_observation_space, env.single_action_space
+        super().__init__(env, names, read_spaces(dict.fromkeys(names, spaces), flatten), max_ticks)
+        modes = library.AutoresetMode
+        self._mode = modes(env.metadata.get("autoreset_mode", modes.NEXT_STEP))
+        self._resets_later = self._mode == modes.NEXT_STEP
+        self._resets_by_itself = self._mode != modes.DISABLED
+        self._iterate = library.utils.iterate
+
+    def _begin(self, seed: int) -> None:
+        seen, info = self.env.reset(seed=seed)
+        self._alive = np.ones(len(self.names), bool)
+        self._look(self._rows(seen), info)
+
+    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+        before = self._alive
+        own = [spaces.own(row) for spaces, row in zip(self.spaces, action, strict=True)]
+        actions = np.asarray(own, self.env.action_space.dtype)
+        seen, reward, terminated, truncated, info = self.env.step(actions)
+        rows = self._rows(seen)
+        outcome.reward[:] = reward
+        outcome.terminated[:] = np.asarray(terminated, bool) & before
+        outcome.truncated[:] = np.asarray(truncated, bool) & before
+        ended = outcome.terminated | outcome.truncated
+        if self._resets_later or not ended.any():
+            # Whoever was not there has been reset by this step.
+            self._alive = ~ended
+            self._look(rows, info)
+            return
+        last = info["final_obs"] if self._resets_by_itself else rows
+        for slot in range(len(self.names)):
+            self._show(slot, last[slot] if ended[slot] else rows[slot], None, acts=True)
+        self._keep_final()
+        if not self._resets_by_itself:
+            seen, begun = self.env.reset(options={"reset_mask": ended})
+            rows = self._rows(seen)
+            if MASK in info and MASK in begun:  # which tells only of those that were reset
+                info = {MASK: np.where(ended[:, None], begun[MASK], info[MASK])}
+        self._alive = np.ones(len(self.names), bool)
+        self._look(rows, info)
+
+    def _rows(self, seen: Any) -> list[Any]:
+        """Take a batch of observations apart, into copies: the batch may be written anew."""
+        return [np.copy(row) if isinstance(row, np.ndarray) else row
+                for row in self._iterate(self.env.observation_space, seen)]  # fmt: skip
+
+    def _look(self, rows: list[Any], info: Any) -> None:
+        self._acting = self._alive
+        masks = info.get(MASK)
+        for slot, row in enumerate(rows):
+            own = None if masks is None else {MASK: masks[slot]}
+            self._show(slot, row, own, acts=bool(self._acting[slot]))
+
+
+def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> SlotGame:
+    library = import_extra("gymnasium", "pettingzoo")
+    env = make_fn()
+    if isinstance(env, import_extra("gymnasium.vector", "pettingzoo").VectorEnv):
+        return VectorGame(env, max_ticks, flatten)
+    if isinstance(env, library.Env):
+        return SingleGame(env, max_ticks, flatten)
+    raise ValueError(
+        f"expected a function that makes an Env or VectorEnv of Gymnasium, but it made {env!r}"
+    )
