@@ -7,7 +7,7 @@ from typing import Any
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.rllib.defaults import is_default
 from jaxmarl_ppo.config.rllib.keys import MODEL, TRANSLATED
-from jaxmarl_ppo.config.rllib.reading import Findings, changes, entry, model_table
+from jaxmarl_ppo.config.rllib.reading import Findings, changes, entry, model_table, show
 
 # Settings that a policy can have of its own.
 OWN_KEYS = {
@@ -206,11 +206,9 @@ def _policy_settings(
     """Read what a `PolicySpec`, or the 4-tuple that stands for it, says."""
     if spec is None:
         return RLlibPolicy()
-    if isinstance(spec, Sequence) and not isinstance(spec, str):
-        keys = ("policy_class", "observation_space", "action_space", "config")
-        spec = dict(zip(keys, spec, strict=True))
-    policy = RLlibPolicy()
     where = f"policies.{name}"
+    spec = _spec_table(spec, where)
+    policy = RLlibPolicy()
     policy.is_random = _is_random(entry(spec, "policy_class"), f"{where}.policy_class", findings)
     for key in ("observation_space", "action_space"):
         if entry(spec, key) is not None:
@@ -223,6 +221,31 @@ def _policy_settings(
             "ignores a PolicySpec's config"
         )
     return policy
+
+
+def _spec_table(spec: Any, where: str) -> Any:
+    """Read a tuple that stands for a `PolicySpec` as a table, and leave a `PolicySpec` alone.
+
+    Raises:
+        ValueError: neither of them.
+    """
+    if isinstance(spec, Sequence) and not isinstance(spec, str | bytes) and len(spec) in _TUPLES:
+        spec = dict(zip(_TUPLES[len(spec)], spec, strict=True))
+    plain = isinstance(spec, str | bytes | int | float | Sequence | Set)
+    config = entry(spec, "config")
+    settings = isinstance(config, Mapping) or callable(getattr(config, "to_dict", None))
+    if plain or not (config is None or settings):
+        raise ValueError(
+            f"{where} must be a PolicySpec, (policy_class, observation_space, action_space, "
+            f"config), (policy_class, config) or None, got {show(spec)}"
+        )
+    return spec
+
+
+_TUPLES = {
+    2: ("policy_class", "config"),
+    4: ("policy_class", "observation_space", "action_space", "config"),
+}
 
 
 def _override(

@@ -155,10 +155,15 @@ def entry(spec: Any, name: str, default: Any = None) -> Any:
 
 
 def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+    multiagent = config.get("multiagent") or {}
+    if not isinstance(multiagent, Mapping):
+        raise ValueError(f"multiagent must be a table of settings, got {show(multiagent)}")
+    if not all(isinstance(key, str) for key in (*config, *multiagent)):
+        raise ValueError(f"keys of RLlib's configuration must be names, got {show(config)}")
     flat = {key: value for key, value in config.items() if key != "multiagent"}
     values: dict[str, Any] = {}
     source: dict[str, str] = {}
-    for key, value in [*flat.items(), *dict(config.get("multiagent") or {}).items()]:
+    for key, value in [*flat.items(), *multiagent.items()]:
         name = str(RENAMED.get(key, key))
         if key in RENAMED and is_default(value, DEPRECATED):
             continue

@@ -84,6 +84,11 @@ def read_batch(
     if num_envs is None:
         runners = number(values, "num_env_runners") or 1
         num_envs = int(runners * _positive(values, "num_envs_per_env_runner"))
+        if num_envs >= 2**31:
+            raise ValueError(
+                f"num_env_runners times num_envs_per_env_runner must be at most 2147483647 "
+                f"environments, got {num_envs}"
+            )
     else:
         _positive({"num_envs": num_envs}, "num_envs")
         fragment = "auto"
@@ -147,7 +152,24 @@ def read_ppo(
         )
     except ValueError as error:
         whose = "" if policy is None else f" of policy {policy!r}"
-        raise ValueError(f"RLlib's configuration{whose} is refused: {error}") from error
+        given = next((text for name, text in _THEIRS.items() if str(error).startswith(name)), None)
+        theirs = "" if given is None else f" (RLlib's {given}={show(values[given])})"
+        raise ValueError(f"RLlib's configuration{whose} is refused: {error}{theirs}") from error
+
+
+# RLlib's key of a field that may be refused.
+_THEIRS = {
+    "learning_rate": "lr",
+    "num_minibatches": "minibatch_size",
+    "gae_lambda": "lambda",
+    "clip_eps": "clip_param",
+    "value_clip_eps": "vf_clip_param",
+    "value_coef": "vf_loss_coeff",
+    "entropy_coef": "entropy_coeff",
+    "max_grad_norm": "grad_clip",
+    "initial_kl_coef": "kl_coeff",
+    "target_kl": "kl_target",
+}
 
 
 def check_grad_clip(values: Mapping[str, Any], key: str, findings: Findings) -> None:
