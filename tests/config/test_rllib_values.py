@@ -55,7 +55,7 @@ def check(config):
     text = refusal(config)
     if text is not None:
         assert "\n" not in text
-        names = {name for key in keys_in(config) for name in (key, RENAMED.get(key, key))}
+        names = [name for key in keys_in(config) for name in (key, RENAMED.get(key) or key)]
         assert any(name.lstrip("_") in text for name in names), text
 
 

@@ -152,7 +152,7 @@ MACHINERY: dict[str, Any] = {
         NO_DEFAULT,
         """
         collect_metrics_timeout evaluation_num_episodes monitor timesteps_per_iteration
-        record_env no_eager_on_workers
+        record_env no_eager_on_workers _enable_learner_api
     """,
     ),
 }

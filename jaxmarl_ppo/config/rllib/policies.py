@@ -30,7 +30,15 @@ OWN_KEYS = {
     "model",
     "observation_filter",
 }
-_LEARNING = ("PPOTorchPolicy", "PPOTF1Policy", "PPOTF2Policy", "DefaultPPOTorchRLModule")
+_LEARNING = (
+    "PPOTorchPolicy",
+    "PPOTFPolicy",
+    "PPOTF1Policy",
+    "PPOTF2Policy",
+    "PPOTorchRLModule",
+    "DefaultPPOTorchRLModule",
+    "ActionMaskingTorchRLModule",  # masks are part of every observation here
+)
 _RANDOM = ("RandomPolicy", "RandomRLModule")
 _MAPPING_NEEDED = """\
 policy_mapping_fn is Python code that RLlib calls for every agent of every episode, and cannot be \

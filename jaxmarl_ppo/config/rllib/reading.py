@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmarl_ppo.config.rllib.defaults import DEPRECATED, is_default
+from jaxmarl_ppo.config.rllib.former import is_former_default
 from jaxmarl_ppo.config.rllib.hints import hint
 from jaxmarl_ppo.config.rllib.keys import (
     INTERNAL,
@@ -90,7 +91,7 @@ def changes(config: Any) -> dict[str, Any]:
 def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
     """Tell of every setting that is not translated and not at its default."""
     for key, value in values.items():
-        if key in TRANSLATED or key in INTERNAL:
+        if key in TRANSLATED or key in INTERNAL or is_former_default(key, value):
             continue
         if key == "exploration_config" and entry(value, "type") == "StochasticSampling":
             continue
@@ -172,6 +173,8 @@ def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
                 f"{source[name]}={show(values[name])} and {key}={show(value)} are the same "
                 "setting; give one of them"
             )
+        if name == "policies" and isinstance(value, Mapping) and not value:
+            continue  # Ray 1's default: one policy for all
         values[name], source[name] = value, key
     return values
 
