@@ -78,3 +78,29 @@ def test_rllibs_own_modules_are_recognised_by_name(name):
 def test_a_class_of_ones_own_is_told():
     config = {"callbacks": stock("Mine"), "env_runner_cls": stock("Mine")}
     assert {*translate_rllib_config(config).lost} == {*config}
+
+
+def test_a_league_with_masks_of_ray_2_12():
+    module = {"module_class": stock("ActionMaskingTorchRLModule")}
+    config = {
+        "_enable_new_api_stack": True,
+        "_disable_preprocessor_api": True,
+        "rl_module_spec": {"rl_module_specs": dict.fromkeys(("p1", "p2", "p3", "p4"), module)},
+        "policies": {"p1", "p2", "p3", "p4"},
+        "policy_mapping_fn": len,
+        "policies_to_train": ["p1", "p2"],
+        "evaluation_interval": 20,
+        "evaluation_parallel_to_training": True,
+        "evaluation_num_workers": 1,
+        "num_gpus_per_learner_worker": 1,
+        "num_cpus_per_worker": 1,
+        "num_cpus_for_local_worker": 1,
+        "num_rollout_workers": 1,
+        "num_envs_per_worker": 1,
+        "env_runner_cls": stock("MultiAgentEnvRunner"),
+    }
+    mapping = {"x": ["p1", "p3"], "o": ["p2", "p4"]}
+    translation = translate_rllib_config(config, mapping=mapping)
+    assert translation.lost == {}
+    policies = translation.config.policies
+    assert [name for name in policies if not policies[name].trainable] == ["p3", "p4"]
