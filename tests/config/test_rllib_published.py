@@ -104,3 +104,11 @@ def test_a_league_with_masks_of_ray_2_12():
     assert translation.lost == {}
     policies = translation.config.policies
     assert [name for name in policies if not policies[name].trainable] == ["p3", "p4"]
+
+
+def test_what_is_true_of_several_policies_is_told_once():
+    policies = {name: (None, {"lr": lr}) for name, lr in (("p1", 0.1), ("p2", 0.2))}
+    mapping = {"x": "p1", "o": "p2"}
+    notes = translate_rllib_config({"policies": policies}, mapping=mapping).notes
+    assert len([note for note in notes if "{p1, p2}" in note]) == 2
+    assert not [note for note in notes if "policies.p1" in note]

@@ -224,9 +224,10 @@ def _policy_settings(
     config = entry(spec, "config")
     policy.settings = _own_changes(config, values)
     if policy.settings and values["enable_rl_module_and_learner"]:
-        findings.note(
-            f"{where}.config: {', '.join(policy.settings)} is honoured here; RLlib's new API stack "
-            "ignores a PolicySpec's config"
+        findings.note_policy(
+            name,
+            f"policies.{{policy}}.config: {', '.join(policy.settings)} is honoured here; "
+            "RLlib's new API stack ignores a PolicySpec's config",
         )
     return policy
 
@@ -267,8 +268,10 @@ def _override(
     own = _own_changes(config, values)
     for key in ("gamma", "lambda", "num_epochs", "minibatch_size"):
         if key in own:
-            findings.note(
-                f"policies.{name}: its own {key} is honoured here; RLlib's learner has one for all"
+            findings.note_policy(
+                name,
+                f"policies.{{policy}}: its own {key} is honoured here; "
+                "RLlib's learner has one for all",
             )
     _merge(policy.settings, own)
 

@@ -35,16 +35,38 @@ class Findings:
 
     notes: list[str] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
+    _named: dict[str, list[str]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         """Note something once."""
         if text not in self.notes:
             self.notes.append(text)
 
+    def note_policy(self, name: str, text: str) -> None:
+        """Note something of a policy, in one sentence with all policies that it is true of.
+
+        Args:
+            name: the policy.
+            text: what there is to tell, with `{policy}` for the name.
+        """
+        names = self._named.setdefault(text, [])
+        former = text.replace("{policy}", _names(names))
+        if name not in names:
+            names.append(name)
+        told = text.replace("{policy}", _names(names))
+        if former in self.notes:
+            self.notes[self.notes.index(former)] = told
+        else:
+            self.note(told)
+
     def lose(self, key: str, value: Any, why: str | None = None) -> None:
         """Note a key without a counterpart."""
         advice = hint(key) if why is None else why
         self.lost[key] = f"{key}={show(value)}" + (f": {advice}" if advice else "")
+
+
+def _names(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
 
 def show(value: Any) -> str:

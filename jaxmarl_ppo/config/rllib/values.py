@@ -38,9 +38,10 @@ class Batch:
         exact = rows / self.minibatch_rows
         count = max(1, round(exact))
         if not math.isclose(exact, count):
-            findings.note(
-                f"minibatch_size: {rows:g} decisions of {name} per iteration are {exact:.4g} "
-                f"minibatches of {self.minibatch_rows:g}; taken as {count} of {rows / count:.4g}"
+            findings.note_policy(
+                name,
+                f"minibatch_size: {rows:g} decisions of {{policy}} per iteration are {exact:.4g} "
+                f"minibatches of {self.minibatch_rows:g}; taken as {count} of {rows / count:.4g}",
             )
         return count
 
