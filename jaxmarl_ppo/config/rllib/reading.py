@@ -113,7 +113,11 @@ def changes(config: Any) -> dict[str, Any]:
 def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
     """Tell of every setting that is not translated and not at its default."""
     for key, value in values.items():
-        if key in TRANSLATED or key in INTERNAL or is_former_default(key, value):
+        if key in TRANSLATED or key in INTERNAL:
+            continue
+        if is_former_default(key, value):
+            if key in LOST and hint(key).startswith("the environment's actions"):
+                findings.note(f"{key}={show(value)}: {hint(key)}")
             continue
         if key == "exploration_config" and entry(value, "type") == "StochasticSampling":
             continue
