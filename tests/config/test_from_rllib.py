@@ -28,7 +28,8 @@ from jaxmarl_ppo import (
 )
 from jaxmarl_ppo.cli.train import parse_train
 from jaxmarl_ppo.config.as_json import config_from_dict, config_to_dict
-from jaxmarl_ppo.config.rllib.defaults import NO_DEFAULT, is_default
+from jaxmarl_ppo.config.rllib.defaults import is_default
+from jaxmarl_ppo.config.rllib.former import FORMER_MACHINERY
 from jaxmarl_ppo.config.rllib.keys import (
     INTERNAL,
     LOST,
@@ -513,7 +514,9 @@ def test_how_rllib_runs_is_told_and_not_refused():
     assert [note.partition("=")[0] for note in notes(config)] == list(config)
 
 
-@pytest.mark.parametrize("table", [LOST, MACHINERY], ids=["lost", "machinery"])
+@pytest.mark.parametrize(
+    "table", [LOST, MACHINERY, dict.fromkeys(FORMER_MACHINERY, -1)], ids=["lost", "how", "former"]
+)
 def test_no_key_is_dropped_in_silence(table):
     for key, default in table.items():
         value = "something else"
@@ -521,7 +524,7 @@ def test_no_key_is_dropped_in_silence(table):
         told = [key in found.lost, any(note.startswith(f"{key}=") for note in found.notes)]
         assert sum(told) == 1, key
         assert told[0] == (table is LOST), key
-        if default is not NO_DEFAULT and "Named" not in repr(default):
+        if "Named" not in repr(default):
             silent = translate_rllib_config({key: default})
             assert key not in silent.lost, key
             assert not any(note.startswith(f"{key}=") for note in silent.notes), key
@@ -658,12 +661,14 @@ def test_the_tables_hold_rllibs_keys_and_defaults(rllib):
         assert key in {*tables, *INTERNAL, *RENAMED}, key
         if key in tables:
             assert is_default(value, tables[key]), (key, value)
-    former = {"horizon", "soft_horizon", "no_done_at_end", "shuffle_sequences"}
     gone = {key for key in tables if key not in real}
-    assert gone == former | {key for key in MACHINERY if MACHINERY[key] is NO_DEFAULT}
+    assert gone == {
+        *("horizon", "soft_horizon", "no_done_at_end", "shuffle_sequences", "rl_module_class")
+    }
+    assert not {*FORMER_MACHINERY} & {*real, *tables}
     networks = {**MODEL, **MODEL_LOST, **MODEL_MACHINERY}
     present = dataclasses.asdict(rllib.ModelConfig())
-    assert networks.keys() == {*model, *present}
+    assert networks.keys() == {*model, *present, "num_framestacks"}
     for key, value in {**present, **model}.items():
         assert is_default(value, networks[key]), (key, value)
 

@@ -15,13 +15,6 @@ class Named:
     name: str
 
 
-class _NoDefault:
-    """Stands for the default of a key that RLlib 2.60 does not have, which no value equals."""
-
-
-NO_DEFAULT = _NoDefault()
-
-
 def is_default(value: Any, default: Any) -> bool:
     """Tell whether a value is the default that a table gives."""
     if isinstance(default, Named):

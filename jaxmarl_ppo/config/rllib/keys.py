@@ -9,6 +9,7 @@ RENAMED = {
     "lambda_": "lambda",
     "num_sgd_iter": "num_epochs",
     "sgd_minibatch_size": "minibatch_size",
+    "mini_batch_size_per_learner": "minibatch_size",
     "train_batch_size_per_learner": "_train_batch_size_per_learner",
     "num_workers": "num_env_runners",
     "num_rollout_workers": "num_env_runners",
@@ -16,6 +17,9 @@ RENAMED = {
     "num_gpus_per_worker": "num_gpus_per_env_runner",
     "num_cpus_per_worker": "num_cpus_per_env_runner",
     "num_learner_workers": "num_learners",
+    "num_trainer_workers": "num_learners",
+    "num_gpus_per_trainer_worker": "num_gpus_per_learner",
+    "num_cpus_per_trainer_worker": "num_cpus_per_learner",
     "num_gpus_per_learner_worker": "num_gpus_per_learner",
     "num_cpus_per_learner_worker": "num_cpus_per_learner",
     "custom_resources_per_learner_worker": "custom_resources_per_learner",
@@ -43,12 +47,17 @@ RENAMED = {
     "create_env_on_local_worker": "create_env_on_driver",
     "custom_evaluation_function": "custom_eval_function",
     "model_config": "_model_config",
+    "_model_config_dict": "_model_config",
+    "max_requests_in_flight_per_sampler_worker": "max_requests_in_flight_per_env_runner",
+    "rl_trainer_class": "_learner_class",
     "rl_module_spec": "_rl_module_spec",
 }
 # What RLlib keeps for itself in a configuration.
 INTERNAL = {
     "_per_module_overrides",
     "_prior_exploration_config",
+    "__prior_exploration_config",
+    "algo_class",
     "_is_online",
     "_enable_new_api_stack",
     "enable_env_runner_and_connector_v2",
@@ -130,6 +139,7 @@ LOST: dict[str, Any] = {
     "vf_share_layers": -1,
     "worker_cls": -1,
     # Of earlier versions.
+    "rl_module_class": None,
     "horizon": None,
     "soft_horizon": False,
     "no_done_at_end": False,
@@ -209,6 +219,7 @@ MODEL_MACHINERY: dict[str, Any] = {
     "_use_default_native_models": -1,
     "dim": 84,
     "framestack": True,
+    "num_framestacks": "auto",
     "zero_mean": True,
     "lstm_use_prev_action_reward": -1,
 }

@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any
 
-from jaxmarl_ppo.config.rllib.reading import entry, show
+from jaxmarl_ppo.config.rllib.findings import show
+from jaxmarl_ppo.config.rllib.reading import entry, module_specs
 
 _TOO_LARGE = 1e30  # for a number that is no mistake: its sums and ratios stay finite
 _Check = tuple[str, Callable[[Any], bool]]  # what is valid, and whether a value is
@@ -40,11 +41,15 @@ def _is_model(value: Any) -> bool:
 
 
 def _is_module(value: Any) -> bool:
-    specs = entry(value, "rl_module_specs")
+    specs = module_specs(value)
     if isinstance(specs, Mapping):
         return all(_is_module(spec) for spec in specs.values())
     plain = isinstance(value, str | bytes | int | float | Sequence | Set)
-    return not plain and specs is None and _is_model(entry(value, "model_config"))
+    if specs is not None and not plain:
+        return _is_module(specs)  # one for all
+    return not plain and _is_model(
+        entry(value, "model_config") or entry(value, "model_config_dict")
+    )
 
 
 def _is_policies(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxmarl_ppo.config.rllib.defaults import NO_DEFAULT, Named, each
+from jaxmarl_ppo.config.rllib.defaults import Named, each
 
 # How RLlib runs, watches and keeps what it learns: without these the same is learnt.
 MACHINERY: dict[str, Any] = {
@@ -147,12 +147,4 @@ MACHINERY: dict[str, Any] = {
     "torch_compile_learner_dynamo_backend": "inductor",
     "torch_compile_learner_what_to_compile": "forward_train",
     "torch_compile_worker_dynamo_backend": "onnxrt",
-    # Of earlier versions.
-    **each(
-        NO_DEFAULT,
-        """
-        collect_metrics_timeout evaluation_num_episodes monitor timesteps_per_iteration
-        record_env no_eager_on_workers _enable_learner_api
-    """,
-    ),
 }

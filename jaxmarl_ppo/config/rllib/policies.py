@@ -6,8 +6,9 @@ from typing import Any
 
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.rllib.defaults import is_default
+from jaxmarl_ppo.config.rllib.findings import Findings, show
 from jaxmarl_ppo.config.rllib.keys import MODEL, TRANSLATED
-from jaxmarl_ppo.config.rllib.reading import Findings, changes, entry, model_table, show
+from jaxmarl_ppo.config.rllib.reading import changes, entry, model_table, module_specs
 
 # Settings that a policy can have of its own.
 OWN_KEYS = {
@@ -74,7 +75,8 @@ def base_model(values: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
             )
         new |= module.settings.get("model", {})
     ignored = [key for key in old if key in MODEL and not is_default(old[key], MODEL[key])]
-    if ignored and values["enable_rl_module_and_learner"]:
+    reads_model = "_enable_new_api_stack" in values  # the first versions of that stack did
+    if ignored and values["enable_rl_module_and_learner"] and not reads_model:
         findings.note(
             f"model: {', '.join(ignored)} is honoured here; RLlib's new API stack ignores `model` "
             "and reads rl_module(model_config=...) alone"
@@ -161,10 +163,16 @@ def _modules(values: Mapping[str, Any], findings: Findings) -> dict[str, RLlibPo
     spec = values["_rl_module_spec"]
     if spec is None or not _is_multi(spec):
         return {}
-    cls = entry(spec, "multi_rl_module_class")
-    if cls is not None and cls.__name__ != "MultiRLModule":
-        findings.lose("rl_module_spec.multi_rl_module_class", cls, "policies share no code here")
-    modules = entry(spec, "rl_module_specs") or {}
+    for key, stock in (
+        ("multi_rl_module_class", "MultiRLModule"),
+        ("marl_module_class", "MultiAgentRLModule"),
+    ):
+        cls = entry(spec, key)
+        if cls is not None and getattr(cls, "__name__", cls) != stock:
+            findings.lose(f"rl_module_spec.{key}", cls, "policies share no code here")
+    modules = module_specs(spec)
+    if not isinstance(modules, Mapping):  # one for all
+        modules = dict.fromkeys(values["policies"], modules)
     return {
         name: _module_settings(module, f"rl_module_spec.{name}", findings)
         for name, module in modules.items()
@@ -172,7 +180,7 @@ def _modules(values: Mapping[str, Any], findings: Findings) -> dict[str, RLlibPo
 
 
 def _is_multi(spec: Any) -> bool:
-    return entry(spec, "rl_module_specs") is not None
+    return module_specs(spec) is not None
 
 
 def _module_settings(spec: Any, where: str, findings: Findings) -> RLlibPolicy:
@@ -182,7 +190,7 @@ def _module_settings(spec: Any, where: str, findings: Findings) -> RLlibPolicy:
     for key in ("catalog_class", "load_state_path", "inference_only", "learner_only"):
         if entry(spec, key):
             findings.lose(f"{where}.{key}", entry(spec, key), _SPEC_HINTS.get(key, ""))
-    model = model_table(entry(spec, "model_config"))
+    model = model_table(entry(spec, "model_config") or entry(spec, "model_config_dict"))
     if model:
         policy.settings["model"] = model
     return policy
@@ -202,8 +210,8 @@ def _is_random(cls: Any, key: str, findings: Findings) -> bool:
         findings.lose(
             key,
             cls,
-            "give the network: dataclasses.replace(config, policies={...: PolicySpec(network=...)})"
-            ", or a script: Scripted(function)",
+            "masks need none here; another network: dataclasses.replace(config, "
+            "policies={...: PolicySpec(network=...)}), or a script: Scripted(function)",
         )
     return name in _RANDOM
 

@@ -3,11 +3,16 @@
 import dataclasses
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmarl_ppo.config.rllib.defaults import DEPRECATED, is_default
-from jaxmarl_ppo.config.rllib.former import is_former_default
+from jaxmarl_ppo.config.rllib.findings import Findings, show
+from jaxmarl_ppo.config.rllib.former import (
+    FORMER_MACHINERY,
+    is_former_default,
+    is_of_former_version,
+    is_stock_class,
+)
 from jaxmarl_ppo.config.rllib.hints import hint
 from jaxmarl_ppo.config.rllib.keys import (
     INTERNAL,
@@ -21,59 +26,6 @@ from jaxmarl_ppo.config.rllib.keys import (
 from jaxmarl_ppo.config.rllib.machinery import MACHINERY
 from jaxmarl_ppo.networks.layers import ACTIVATIONS
 
-_LONGEST = 60  # characters of a value in a message
-
-
-@dataclass
-class Findings:
-    """Collects what there is to tell about a translation.
-
-    Attributes:
-        notes: what is not quite the same, in sentences.
-        lost: by key, what changes what is learnt and has no counterpart.
-    """
-
-    notes: list[str] = field(default_factory=list)
-    lost: dict[str, str] = field(default_factory=dict)
-    _named: dict[str, list[str]] = field(default_factory=dict)
-
-    def note(self, text: str) -> None:
-        """Note something once."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def note_policy(self, name: str, text: str) -> None:
-        """Note something of a policy, in one sentence with all policies that it is true of.
-
-        Args:
-            name: the policy.
-            text: what there is to tell, with `{policy}` for the name.
-        """
-        names = self._named.setdefault(text, [])
-        former = text.replace("{policy}", _names(names))
-        if name not in names:
-            names.append(name)
-        told = text.replace("{policy}", _names(names))
-        if former in self.notes:
-            self.notes[self.notes.index(former)] = told
-        else:
-            self.note(told)
-
-    def lose(self, key: str, value: Any, why: str | None = None) -> None:
-        """Note a key without a counterpart."""
-        advice = hint(key) if why is None else why
-        self.lost[key] = f"{key}={show(value)}" + (f": {advice}" if advice else "")
-
-
-def _names(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
-
-
-def show(value: Any) -> str:
-    """Represent a value in a few words."""
-    text = getattr(value, "__qualname__", None) or repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
 
 def read_config(config: Any) -> dict[str, Any]:
     """Read all settings by RLlib 2.60's names, without those it no longer reads.
@@ -82,19 +34,18 @@ def read_config(config: Any) -> dict[str, Any]:
         ValueError: not a configuration of PPO, or a key twice under two names.
     """
     if isinstance(config, Mapping):
-        return _renamed(config)
+        return _of_any_version(config)
     if not callable(getattr(config, "to_dict", None)):
         raise ValueError(f"config must be RLlib's PPOConfig or a dict, got {show(config)}")
     algorithm = getattr(getattr(config, "algo_class", None), "__name__", "PPO")
     if algorithm != "PPO":
         raise ValueError(f"config is one of {algorithm}; only PPO's can be translated")
-    values = _renamed(config.to_dict())
-    if set(values) - _known_keys():
-        # Another version of RLlib: what it has at its own defaults need not be told.
-        defaults = _renamed(type(config)().to_dict())
-        for key in set(values) - _known_keys():
-            if key in defaults and is_default(values[key], defaults[key]):
-                del values[key]
+    values = _of_any_version(config.to_dict())
+    # What another version of RLlib has at its own defaults need not be told.
+    defaults = _of_any_version(type(config)().to_dict())
+    for key in [*values]:
+        if key in defaults and key not in TRANSLATED and is_default(values[key], defaults[key]):
+            del values[key]
     return values
 
 
@@ -115,9 +66,9 @@ def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
     for key, value in values.items():
         if key in TRANSLATED or key in INTERNAL:
             continue
-        if is_former_default(key, value):
-            if key in LOST and hint(key).startswith("the environment's actions"):
-                findings.note(f"{key}={show(value)}: {hint(key)}")
+        if is_stock_class(key, value):
+            continue
+        if key in FORMER_MACHINERY and is_former_default(key, value):
             continue
         if key == "exploration_config" and entry(value, "type") == "StochasticSampling":
             continue
@@ -125,7 +76,9 @@ def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
             findings.lose(key, value, _unknown(key, _known_keys()))
         elif key in LOST and not is_default(value, LOST[key]):
             findings.lose(key, value)
-        elif key in MACHINERY and not is_default(value, MACHINERY[key]):
+        elif key in FORMER_MACHINERY or (
+            key in MACHINERY and not is_default(value, MACHINERY[key])
+        ):
             advice = hint(key)
             findings.note(
                 f"{key}={show(value)} has no counterpart" + (f": {advice}" if advice else "")
@@ -181,6 +134,19 @@ def entry(spec: Any, name: str, default: Any = None) -> Any:
     return getattr(spec, name, default)
 
 
+def module_specs(spec: Any) -> Any:
+    """Read the modules of a `MultiRLModuleSpec`, whatever its version calls them."""
+    return entry(spec, "rl_module_specs", entry(spec, "module_specs"))
+
+
+def _of_any_version(config: Mapping[str, Any]) -> dict[str, Any]:
+    values = _renamed(config)
+    if not is_of_former_version(config):
+        return values
+    values.setdefault("enable_rl_module_and_learner", bool(values.get("_enable_new_api_stack")))
+    return {key: value for key, value in values.items() if not is_former_default(key, value)}
+
+
 def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
     multiagent = config.get("multiagent") or {}
     if not isinstance(multiagent, Mapping):
@@ -194,6 +160,8 @@ def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
         name = str(RENAMED.get(key, key))
         if key in RENAMED and is_default(value, DEPRECATED):
             continue
+        if key == "mini_batch_size_per_learner" and value is None:
+            continue  # its default, for what another key says
         if name in values and not is_default(value, values[name]):
             raise ValueError(
                 f"{source[name]}={show(values[name])} and {key}={show(value)} are the same "
@@ -210,7 +178,7 @@ def _all_defaults() -> dict[str, Any]:
 
 
 def _known_keys() -> set[str]:
-    return {*TRANSLATED, *LOST, *MACHINERY, *INTERNAL}
+    return {*TRANSLATED, *LOST, *MACHINERY, *FORMER_MACHINERY, *INTERNAL}
 
 
 def _unknown(key: str, known: set[str]) -> str:

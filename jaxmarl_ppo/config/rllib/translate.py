@@ -13,6 +13,7 @@ from jaxmarl_ppo.config.mapping import MappingSpec
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.rllib.defaults import is_default
+from jaxmarl_ppo.config.rllib.findings import Findings, is_named, share_lines
 from jaxmarl_ppo.config.rllib.keys import MODEL, TRANSLATED
 from jaxmarl_ppo.config.rllib.kinds import check_kinds
 from jaxmarl_ppo.config.rllib.policies import (
@@ -22,7 +23,6 @@ from jaxmarl_ppo.config.rllib.policies import (
     read_policies,
 )
 from jaxmarl_ppo.config.rllib.reading import (
-    Findings,
     model_table,
     read_config,
     sort_out,
@@ -83,7 +83,7 @@ def from_rllib_config(
         decisions_per_step: decisions that each policy takes per environment step, or a table by
             policy: RLlib counts a minibatch in these. None for 1 each.
         num_envs: parallel environments, instead of RLlib's; the batch of an iteration stays.
-        ignore: settings without a counterpart to go without.
+        ignore: settings without a counterpart to go without; `*` stands for anything.
         strict: whether settings without a counterpart are an error.
 
     Raises:
@@ -97,20 +97,24 @@ def from_rllib_config(
         decisions_per_step=decisions_per_step,
         num_envs=num_envs,
     )
-    needless = [key for key in ignore if key not in translation.lost]
+    needless = [
+        name for name in ignore if not any(is_named(key, [name]) for key in translation.lost)
+    ]
     if needless:
         raise ValueError(
             f"ignore names {', '.join(needless)}; settings without a counterpart are "
             f"{', '.join(translation.lost) or 'none'}"
         )
-    refused = {key: text for key, text in translation.lost.items() if key not in ignore}
+    lost = translation.lost
+    refused = share_lines({key: lost[key] for key in lost if not is_named(key, ignore)})
     if refused and strict:
         raise ValueError(
             f"RLlib's configuration has no counterpart for {', '.join(refused)}:\n"
-            + "\n".join(f"- {text}" for text in refused.values())
+            + "\n".join(f"- {text}" for texts in refused.values() for text in texts)
             + f"\nTo go without: ignore={tuple(refused)!r}"
         )
-    notes = [*translation.notes, *(f"without {text}" for text in translation.lost.values())]
+    without = [text for texts in share_lines(lost).values() for text in texts]
+    notes = [*translation.notes, *(f"without {text}" for text in without)]
     if notes:
         lines = "\n".join(f"- {note}" for note in notes)
         warnings.warn(f"translated from RLlib:\n{lines}", RLlibTranslationWarning, stacklevel=2)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.rllib.findings import Findings, show
 from jaxmarl_ppo.config.rllib.keys import MODEL
-from jaxmarl_ppo.config.rllib.reading import Findings, activation_name, show
+from jaxmarl_ppo.config.rllib.reading import activation_name
 from jaxmarl_ppo.config.schedules import ScheduleSpec
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 
@@ -98,6 +99,11 @@ def read_batch(
         # RLlib gathers whole fragments of all environments until there are enough.
         fragment = int(_positive(values, "rollout_fragment_length"))
         num_steps = math.ceil(num_steps / fragment) * fragment
+    if num_steps >= 2**31:
+        raise ValueError(
+            "train_batch_size must be at most 2147483647 steps of every environment, "
+            f"got {num_steps}"
+        )
     if not math.isclose(num_envs * num_steps, env_steps):
         findings.note(
             f"train_batch_size: {env_steps:g} environment steps per iteration become "
