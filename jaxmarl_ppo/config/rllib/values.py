@@ -101,7 +101,8 @@ def read_batch(
         num_steps = math.ceil(num_steps / fragment) * fragment
     if num_steps >= 2**31:
         raise ValueError(
-            "train_batch_size must be at most 2147483647 steps of every environment, "
+            "train_batch_size or train_batch_size_per_learner, in whole fragments of "
+            "rollout_fragment_length, must be at most 2147483647 steps of every environment, "
             f"got {num_steps}"
         )
     if not math.isclose(num_envs * num_steps, env_steps):
