@@ -1,5 +1,7 @@
 """Gymnasium's environments on the host, against the raw environments stepped by hand."""
 
+import copy
+
 import gymnasium
 import numpy as np
 import pytest
@@ -51,11 +53,11 @@ def walk(env, seed, num_ticks):
     """Frames before, what came, and random legal actions, tick by tick."""
     game = env.pool._make_game()
     rng = np.random.default_rng(0)
-    frame = game.reset(seed)
+    frame = copy.deepcopy(game.reset(seed))
     for _ in range(num_ticks):
         noise = rng.random(frame.action_mask.shape)
         action = np.where(frame.action_mask, noise, -1).argmax(-1)
-        final, outcome, following = game.step(action)
+        final, outcome, following = copy.deepcopy(game.step(action))
         yield frame, action, final, outcome, following
         frame = following
 

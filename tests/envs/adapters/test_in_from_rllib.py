@@ -1,5 +1,6 @@
 """Environments of RLlib's kind come in as they stand; none of this needs Ray."""
 
+import copy
 import random
 import warnings
 
@@ -31,10 +32,10 @@ class Walk:
 
     def __init__(self, env, seed=0):
         self.game = env.pool._make_game()
-        self.frame = self.game.reset(seed)
+        self.frame = copy.deepcopy(self.game.reset(seed))
 
     def step(self, action):
-        self.final, self.outcome, self.frame = self.game.step(np.asarray(action))
+        self.final, self.outcome, self.frame = copy.deepcopy(self.game.step(np.asarray(action)))
         return self.outcome
 
 

@@ -1,5 +1,6 @@
 """One agent of an environment in plain Python: its observations and actions as arrays, and back."""
 
+import functools
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +33,22 @@ class AgentSpaces:
     own_action: Any  # Gymnasium's space
     masked: bool  # observations are dictionaries with a mask in them
 
-    @property
+    @functools.cached_property
     def num_actions(self) -> int:
         """Count the actions, `N`."""
         return self.action.size if isinstance(self.action, Box) else self.action.n
+
+    @functools.cached_property
+    def _is_box(self) -> bool:
+        return _is_box(self.own_observation)
+
+    @functools.cached_property
+    def _is_image(self) -> bool:
+        return _is_image(self.own_observation)
+
+    @functools.cached_property
+    def _all_legal(self) -> np.ndarray:
+        return np.ones(self.num_actions, bool)
 
     def features(self, seen: Any) -> np.ndarray:
         """Write an observation as float32 of the shape of `self.observation`.
@@ -48,14 +61,14 @@ class AgentSpaces:
             if not isinstance(seen, Mapping) or MASK not in seen:
                 raise self._wrong(seen, f"expected a dictionary with {MASK!r}")
             seen = _without_mask(seen)
-        if not _is_box(space):
+        if not self._is_box:
             return self._flat(space, seen)
         if np.shape(seen) != space.shape:
             raise self._wrong(
                 seen, f"an array of shape {np.shape(seen)}, but its observation space is {space}"
             )
         values = np.asarray(seen, np.float32).reshape(self.observation.shape)
-        return values / np.float32(255) if _is_image(space) else values
+        return values / np.float32(255) if self._is_image else values
 
     def _flat(self, space: Any, seen: Any) -> np.ndarray:
         try:
@@ -77,7 +90,7 @@ class AgentSpaces:
         source = seen if self.masked else info
         mask = source.get(MASK) if isinstance(source, Mapping) else None
         if mask is None or isinstance(self.action, Box):
-            return np.ones(self.num_actions, bool)
+            return self._all_legal
         mask = np.asarray(mask, bool)
         if mask.shape != (self.num_actions,):
             raise ValueError(
@@ -204,5 +217,6 @@ def _is_image(space: Any) -> bool:
     return bool((space.low == 0).all() and (space.high == 255).all())
 
 
+@functools.cache
 def _spaces() -> Any:
     return import_extra("gymnasium.spaces", "pettingzoo")

@@ -10,12 +10,13 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
 
 
@@ -37,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 class Game(Protocol):
-    """One environment; the arrays that it returns are not changed afterwards.
+    """One environment; the arrays that it returns may change at its next call.
 
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
@@ -116,6 +117,21 @@ class _Running:
         return f"{call} of the episode of seed {self.seed}{joint} {what}"
 
 
+class _Rows:
+    """What `n` games return, a row each of arrays `[n, ...]`."""
+
+    def __init__(self, num_games: int) -> None:
+        self.columns: list[np.ndarray] = []
+        self._num_games = num_games
+
+    def write(self, place: int, parts: Sequence[np.ndarray], at: int = 0) -> None:
+        """Copy one game's arrays into the columns from number `at` on."""
+        for number, part in enumerate(parts, at):
+            if number == len(self.columns):
+                self.columns.append(np.empty((self._num_games, *part.shape), part.dtype))
+            self.columns[number][place] = part
+
+
 class Games:
     """The games of one process, made when they are first asked for."""
 
@@ -134,22 +150,25 @@ class Games:
         Raises:
             GameError: a game raised an exception.
         """
-        rows = [self._play_one(request, place) for place in range(len(request.numbers))]
-        return tuple(np.stack(column) for column in zip(*rows, strict=True))
+        rows = _Rows(len(request.numbers))
+        with generators_kept():
+            for place in range(len(request.numbers)):
+                self._play_one(request, place, rows)
+        return tuple(rows.columns)
 
-    def _play_one(self, request: Request, place: int) -> tuple[np.ndarray, ...]:
+    def _play_one(self, request: Request, place: int, rows: _Rows) -> None:
         number = request.numbers[place]
         try:
             if number not in self._games:
                 self._games[number] = _Running(self._make_game())
-            return self._advance(self._games[number], request, place)
+            self._advance(self._games[number], request, place, rows)
         except Exception as error:
             running = self._games.get(number)
             made = f"making it raises {describe_error(error)}"
             sentence = made if running is None else running.describe(error)
             raise GameError(Failure(place, sentence, own_traceback(error))) from error
 
-    def _advance(self, game: _Running, request: Request, place: int) -> tuple[np.ndarray, ...]:
+    def _advance(self, game: _Running, request: Request, place: int, rows: _Rows) -> None:
         begun = None
         if place in request.replays:
             seed, past = request.replays[place]
@@ -160,11 +179,13 @@ class Games:
         if request.actions is None:
             if begun is None:
                 raise ValueError("a game without actions needs a seed to begin with")
-            return tuple(begun)
+            rows.write(place, begun)
+            return
         final, outcome, frame = game.step(request.actions[place])
+        rows.write(place, (*final, *outcome))
         if request.reset_seeds is not None and not frame.alive.any():
             frame = game.reset(request.reset_seeds[place])
-        return (*final, *outcome, *frame)
+        rows.write(place, frame, at=len(final) + len(outcome))
 
 
 def serve() -> None:

@@ -1,7 +1,8 @@
 """Python's and NumPy's global generators of random numbers, one of each for every game."""
 
+import contextlib
 import random
-from types import TracebackType
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,35 +18,35 @@ class OwnRandomness:
     process would draw from each other's numbers, and no episode could be played again.
 
     Args:
-        python: whether the game draws from `random` too, whose state is dear to exchange.
+        python: whether the game draws from `random` too. As its state is dear to exchange, it is
+            seeded anew for every call, from the seed of the episode and how many calls came before.
     """
 
     def __init__(self, python: bool) -> None:
         self._python = python
         self._numpy: Any = np.random.MT19937(0)
-        self._state: Any = random.Random(0).getstate()
-        self._outer: tuple[Any, Any] = (None, None)
+        self._seed = self._calls = 0
 
     def seed(self, seed: int) -> None:
-        """Begin anew with a seed."""
-        self._numpy = np.random.MT19937(seed)
-        if self._python:
-            self._state = random.Random(seed).getstate()
+        """Begin anew with a seed, as `numpy.random.seed` does."""
+        _global.set_bit_generator(self._numpy)
+        np.random.seed(seed)  # noqa: NPY002
+        self._seed, self._calls = seed, 0
 
-    def __enter__(self) -> None:
-        self._outer = (_global.get_bit_generator(), random.getstate() if self._python else None)
+    def take_turn(self) -> None:
+        """Make the global generators the game's own, for one call and until others take theirs."""
         _global.set_bit_generator(self._numpy)
         if self._python:
-            random.setstate(self._state)
+            random.seed(self._calls << 64 | self._seed)
+            self._calls += 1
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        numpy, state = self._outer
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[None]:
+    """Give the global generators back as they were, after games have taken their turns."""
+    numpy, state = _global.get_bit_generator(), random.getstate()
+    try:
+        yield
+    finally:
         _global.set_bit_generator(numpy)
-        if self._python:
-            self._state = random.getstate()
-            random.setstate(state)
+        random.setstate(state)

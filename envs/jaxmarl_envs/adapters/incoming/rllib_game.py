@@ -57,13 +57,13 @@ class RawEnv:
             ValueError: what comes is no dictionary by agent.
         """
         self._randomness.seed(seed)
-        with self._randomness:
-            if self._takes_seed:
-                found = self.env.reset(seed=seed)
-            else:
-                if callable(getattr(self.env, "seed", None)):
-                    self.env.seed(seed)
-                found = self.env.reset()
+        self._randomness.take_turn()
+        if self._takes_seed:
+            found = self.env.reset(seed=seed)
+        else:
+            if callable(getattr(self.env, "seed", None)):
+                self.env.seed(seed)
+            found = self.env.reset()
         both = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
         seen: Any = both[0]
         infos: Any = both[1]
@@ -79,8 +79,8 @@ class RawEnv:
         Raises:
             ValueError: what comes are not four or five dictionaries by agent.
         """
-        with self._randomness:
-            found = self.env.step(actions)
+        self._randomness.take_turn()
+        found = self.env.step(actions)
         if not isinstance(found, tuple) or len(found) not in (4, 5):
             raise ValueError(
                 f"step returns {_shown(found)}; expected (observations, rewards, terminateds, "
@@ -158,8 +158,10 @@ class MultiAgentGame(SlotGame):
         outcome: Outcome,
     ) -> dict[Hashable, int]:
         """Fill in whose lives end, and return their slots."""
+        ended: dict[Hashable, int] = {}
+        if not any(terminateds.values()) and not any(truncateds.values()):
+            return ended
         all_terminated, all_truncated = _flag(terminateds, ALL), _flag(truncateds, ALL)
-        ended = {}
         for agent, slot in self._slots.items():
             own = _flag(terminateds, agent), _flag(truncateds, agent)
             # What an agent is told itself counts before what all are told.
@@ -180,7 +182,8 @@ class MultiAgentGame(SlotGame):
         # Many list all agents for ever: who is listed and has lived before does not live again.
         listed = [agent for agent in self._listed() if agent not in self._met]
         for agent in (*seen, *listed):
-            if not (_flag(terminateds, agent) or _flag(truncateds, agent)):
+            known = agent in self._slots
+            if not (known or _flag(terminateds, agent) or _flag(truncateds, agent)):
                 self._enter(agent, freed=tuple(ended.values()))
 
     def _listed(self) -> tuple[Any, ...]:
@@ -251,7 +254,7 @@ def _by_time_limit(info: Any) -> bool:
 
 
 def _check_by_agent(call: str, what: str, found: Any) -> None:
-    if not isinstance(found, Mapping):
+    if type(found) is not dict and not isinstance(found, Mapping):
         raise ValueError(
             f"{call} returns {what} that are no dictionary by agent: {_shown(found)}; an "
             'environment of one agent comes in by make("gymnasium", ...)'

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, as_gymnasium, read_spaces
-from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
+from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness, generators_kept
 from jaxmarl_envs.adapters.incoming.rllib_game import ALL, RawEnv, Roster, kind_of
 
 # For how long an environment is tried out: episodes, ticks of them all, and seconds.
@@ -125,9 +125,8 @@ class _Trial:
 
     def play(self, num_episodes: int) -> None:
         """Play some episodes, as far as time allows."""
-        outer = random.getstate()
         until, ticks = time.monotonic() + SECONDS, 0
-        try:
+        with generators_kept():
             for episode in range(num_episodes):
                 random.seed(episode)
                 fresh = random.getstate()
@@ -148,8 +147,6 @@ class _Trial:
                 self.draws_from_random |= random.getstate() != fresh
                 if not over:
                     break
-        finally:
-            random.setstate(outer)
 
     def settled_ids(self) -> tuple[Hashable, ...]:
         """List the ids that appeared, in the order in which they did.

@@ -37,6 +37,10 @@ class SlotGame:
         num_actions = max(s.num_actions for s in self.spaces)
         self._features = np.zeros((len(self.names), *widest), np.float32)
         self._legal = np.zeros((len(self.names), num_actions), bool)
+        self._own_rows = [
+            self._features[(slot, *map(slice, space.observation.shape))]
+            for slot, space in enumerate(self.spaces)
+        ]
         self._alive = np.zeros(len(self.names), bool)
         self._acting = np.zeros(len(self.names), bool)
         # What was seen at the end of lives whose slots hold somebody else by now.
@@ -92,9 +96,7 @@ class SlotGame:
         raise NotImplementedError
 
     def _frame(self) -> Frame:
-        return Frame(
-            self._features.copy(), self._legal.copy(), self._alive.copy(), self._acting.copy()
-        )
+        return Frame(self._features, self._legal, self._alive, self._acting)
 
     def _keep_final(self) -> None:
         """Keep what is seen now, before anyone else takes the slot of one whose life ended."""
@@ -103,7 +105,6 @@ class SlotGame:
     def _show(self, slot: int, seen: Any, info: Mapping[str, Any] | None, acts: bool) -> None:
         """Fill a slot's row in with what its agent observes."""
         spaces = self.spaces[slot]
-        own = (slot, *map(slice, spaces.observation.shape))
-        self._features[own] = spaces.features(seen)
+        self._own_rows[slot][...] = spaces.features(seen)
         legal = spaces.legal(seen, info)
-        self._legal[slot, : legal.size] = legal | (not acts and not legal.any())
+        self._legal[slot, : legal.size] = legal if acts or legal.any() else True
