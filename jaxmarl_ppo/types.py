@@ -158,10 +158,17 @@ class EpisodeSums(struct.PyTreeNode):
     metrics: dict[str, jax.Array]  # [...] each: the environment's own
 
 
-class RunningLives(EpisodeSums):
-    """Sums over the lives that have not ended yet."""
+class RunningSums(EpisodeSums):
+    """Sums over lives, or over whole episodes, that have not ended yet."""
 
-    counted: jax.Array  # [...] bool: False for lives that began before training did
+    counted: jax.Array  # [...] bool: False for what began before training did
+
+
+class Running(struct.PyTreeNode):
+    """What is being lived and earned now."""
+
+    lives: RunningSums  # [E, A]
+    episodes: RunningSums  # [E]: what all agents earn together, and ticks
 
 
 class RunningGames(struct.PyTreeNode):
@@ -218,7 +225,7 @@ class PerEnv(struct.PyTreeNode):
     """Part of a training state that belongs to single environments: spread over devices by `E`."""
 
     rollout: RolloutState
-    lives: RunningLives  # [E, A]
+    running: Running
     games: RunningGames  # [E, A]
     banks: tuple[BankCarry, ...]  # per bank that is trained
 

@@ -22,6 +22,8 @@ class ResumeOptions:
             as many as it had.
         num_envs: what it had; another number needs a run of its own, see `train --load`.
         max_minutes: minutes after which it stops again; None for what it was configured with.
+        until: end once this holds, such as `"all.return_mean > 20"`, instead of what it was
+            configured with; may be given more than once.
         log: as for `train`; a service that logged the run before goes on where it was.
         progress: show progress.
         keep_cores_awake: as for `train`.
@@ -34,6 +36,7 @@ class ResumeOptions:
     num_devices: int | None = None
     num_envs: int | None = None
     max_minutes: float | None = None
+    until: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     log: Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: bool = False
@@ -64,6 +67,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         total_env_steps=options.total_env_steps,
         num_devices=options.num_devices,
         max_minutes=options.max_minutes,
+        until=options.until or None,
         callbacks=make_loggers([name for (name,) in options.log]),
         progress=options.progress,
         keep_cores_awake=options.keep_cores_awake,

@@ -134,9 +134,12 @@ class TrainOptions:
             `num_envs`. None for as many as do and leave each at least 8.
         skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
             not finite, and count it in the log, instead of ending the run.
-        log_interval: iterations per entry of the log; None for about a hundred entries.
+        log_interval: iterations per entry of the log; None for about a hundred entries, and one at
+            least every five seconds.
         max_minutes: minutes of training, after which the run stops and can be resumed; None for no
             limit.
+        until: end the run once this holds for an entry of the log, such as
+            `"shared.return_mean > 20"`; may be given more than once.
         checkpoints: when the state of training is saved, from which `jaxmarl-ppo resume` goes on.
         evaluation: when what was learnt is evaluated meanwhile, and how.
         objective: what the best checkpoint is chosen by, and when that is enough.
@@ -181,6 +184,7 @@ class TrainOptions:
     skip_nonfinite_updates: bool
     log_interval: int | None
     max_minutes: float | None
+    until: Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
     checkpoints: CheckpointOptions
     evaluation: EvaluationOptions
     objective: ObjectiveOptions

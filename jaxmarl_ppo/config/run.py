@@ -18,7 +18,7 @@ from jaxmarl_ppo.config.checks import (
 
 EVERY_MINUTES = 5.0
 # Where a measure of a run is found: in the entries of its log, or in its evaluations.
-MEASURE_ROOTS = ("agents", "policies", "evaluation")
+MEASURE_ROOTS = ("all", "agents", "policies", "evaluation")
 
 
 def _check_measure(name: str, value: Any) -> str:

@@ -18,6 +18,7 @@ from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
+from jaxmarl_ppo.config.until import check_until, parse_condition
 
 AnyPolicy = PolicySpec | Snapshots | Scripted
 
@@ -43,7 +44,8 @@ class TrainConfig:
 
     Attributes:
         total_env_steps: ticks summed over environments; rounded up to whole iterations of
-            `num_envs * num_steps`.
+            `num_envs * num_steps`. A number that is never reached, such as 1e15, leaves the end to
+            `until`, `max_minutes` or a signal.
         num_envs: parallel environments.
         num_steps: ticks per rollout.
         seed: of everything random.
@@ -62,9 +64,12 @@ class TrainConfig:
             another random draw, as with another seed.
         skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
             not finite, and count it in the log, instead of ending the run.
-        log_interval: iterations per entry of the log; None for about a hundred entries.
+        log_interval: iterations per entry of the log; None for about a hundred entries, and one at
+            least every five seconds.
         max_minutes: minutes of training, after which the run stops as at a signal, so that it can
             be resumed; None for no limit.
+        until: conditions on numbers of the log, such as `"shared.return_mean > 20"`; the first that
+            holds for an entry, or for an evaluation, ends the run.
         checkpoints: when the state of training is saved.
         evaluation: when what was learnt is evaluated meanwhile, and how.
         objective: what the best checkpoint is chosen by, and when that is enough.
@@ -84,6 +89,7 @@ class TrainConfig:
     skip_nonfinite_updates: bool = False
     log_interval: Count | None = None
     max_minutes: Positive | None = None
+    until: Annotated[tuple[str, ...], check_until] = ()
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -96,13 +102,15 @@ class TrainConfig:
                 f"objective.measure={measure!r} needs evaluations while training; set "
                 "evaluation.every_env_steps"
             )
-        if self.num_iterations > MAX_INT:
-            raise ValueError(
-                f"total_env_steps={self.total_env_steps} are {self.num_iterations} iterations of "
-                f"num_envs * num_steps, more than {MAX_INT}; raise num_envs or num_steps"
-            )
+        for text in self.until:
+            name = parse_condition(text).name
+            if name.startswith("evaluation") and self.evaluation.every_env_steps is None:
+                raise ValueError(
+                    f"until={text!r} needs evaluations while training; set "
+                    "evaluation.every_env_steps"
+                )
 
     @property
     def num_iterations(self) -> int:
-        """Count the iterations that reach `total_env_steps`."""
-        return -(-self.total_env_steps // (self.num_envs * self.num_steps))
+        """Count the iterations that reach `total_env_steps`, or that can be counted at all."""
+        return min(MAX_INT, -(-self.total_env_steps // (self.num_envs * self.num_steps)))

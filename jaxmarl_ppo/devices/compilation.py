@@ -47,7 +47,8 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
     def start(key: jax.Array) -> tuple[TrainState, Metrics]:
         state = learner.init(key)
         # Copied, since leaves that share a buffer could not be donated.
-        metrics = metrics_lib.empty(learner.players, state.per_env.lives, state.population.league)
+        lives = state.per_env.running.lives
+        metrics = metrics_lib.empty(learner.players, lives, state.population.league)
         return state, jax.tree.map(jnp.copy, metrics)
 
     takes_options = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)

@@ -99,10 +99,11 @@ def evaluate_policies(
         record: a new `.npz` file for the episodes, tick by tick; see `load_trajectories`.
 
     Returns:
-        `{"env", "episodes", "acting": "sample" or "greedy", "seed", "agents": {name: {...}}}` and
-        what `scenario_reports` adds. An agent's entries are `return_mean`, `return_se` (standard
-        error; None for one episode), `return_min`, `return_max`, `length_mean` (ticks alive) and
-        the means of the environment's own metrics, all totals of an episode. They are over the
+        `{"env", "episodes", "acting": "sample" or "greedy", "seed", "all": {...}, "agents": {name:
+        {...}}}` and what `scenario_reports` adds. `all` has the returns of all agents together:
+        `return_mean`, `return_se` (standard error; None for one episode), `return_min` and
+        `return_max`. An agent's entries are these, `length_mean` (ticks alive) and the means of the
+        environment's own metrics, all totals of an episode. They are over the
         episodes in which the slot held an agent: where there were others, `episodes` counts them,
         and there are no means if there were none. `lives_mean` is there if slots were reborn.
         `unfinished` counts episodes that were cut off for want of an end.
@@ -137,6 +138,7 @@ def evaluate_policies(
         "episodes": episodes,
         "acting": "greedy" if greedy else "sample",
         "seed": int(seed),
+        "all": _episode_report(totals),
         "agents": {name: _agent_report(totals, slot) for slot, name in enumerate(env.agents)},
     }
     if not totals.finished.all():
@@ -165,6 +167,18 @@ def _play(
     totals, trajectories = record_episodes(*args, env_params=env_params)
     save_trajectories(record, trajectories)
     return totals
+
+
+def _episode_report(totals: EpisodeTotals) -> dict[str, Any]:
+    # Added up in float64, so that what a game takes and gives is zero to the digit.
+    returns = np.sum(totals.returns, axis=1, dtype=np.float64)
+    stats = mean_and_se(returns)
+    return {
+        "return_mean": stats["mean"],
+        "return_se": stats["se"],
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+    }
 
 
 def _agent_report(totals: EpisodeTotals, slot: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.ppo.bank_learner import BankLearner, UpdateReport
-from jaxmarl_ppo.rollout.episode_stats import no_sums
+from jaxmarl_ppo.rollout.episode_stats import begin_running
 from jaxmarl_ppo.rollout.faults import find_fault
 from jaxmarl_ppo.rollout.rollout import Rollout, rollout
 from jaxmarl_ppo.rollout.start import init_rollout_state, stagger_episodes
@@ -26,7 +26,7 @@ from jaxmarl_ppo.types import (
     Population,
     PyTree,
     RolloutState,
-    RunningLives,
+    Running,
     TrainState,
 )
 
@@ -86,7 +86,7 @@ class Learner:
             training=tuple(training for training, _ in begun),
             per_env=PerEnv(
                 rollout=rollout_state,
-                lives=self._init_lives(rollout_state, counted),
+                running=self._begin_running(rollout_state, counted),
                 games=league_results.no_games(counted),
                 banks=tuple(carry for _, carry in begun),
             ),
@@ -143,7 +143,7 @@ class Learner:
         metrics = metrics_lib.measure(
             self.players, self.bank_learners, played, reports, league, fault, axis_name
         )
-        per_env = learnt.per_env.replace(rollout=after, lives=played.tracker.running)
+        per_env = learnt.per_env.replace(rollout=after, running=played.tracker.running)
         return learnt.replace(per_env=per_env, key=key, iteration=state.iteration + 1), metrics
 
     def train_steps(
@@ -163,7 +163,8 @@ class Learner:
             axis_name: as in `train_step`.
         """
         if metrics is None:
-            metrics = metrics_lib.empty(self.players, state.per_env.lives, state.population.league)
+            lives = state.per_env.running.lives
+            metrics = metrics_lib.empty(self.players, lives, state.population.league)
         last = state.iteration + num_iterations
 
         def goes_on(carry: tuple[TrainState, Metrics]) -> jax.Array:
@@ -184,7 +185,7 @@ class Learner:
             self.players,
             state.population,
             state.per_env.rollout,
-            state.per_env.lives,
+            state.per_env.running,
             key,
             self.num_steps,
         )
@@ -265,11 +266,10 @@ class Learner:
         )
         return state.replace(population=population, per_env=state.per_env.replace(games=running))
 
-    def _init_lives(self, state: RolloutState, counted: jax.Array) -> RunningLives:
+    def _begin_running(self, state: RolloutState, counted: jax.Array) -> Running:
         # Which metrics an environment has is seen from a step, of which shapes are enough.
         keys = split(jax.random.key(0), self.num_envs)
         step = jax.eval_shape(
             self.env.step_batch, keys, state.env_state, state.last_action, self.env_params
         )
-        none = no_sums(state.is_first.shape, step[-1].get("metrics", {}))
-        return RunningLives(none.returns, none.lengths, none.lives, none.metrics, counted=counted)
+        return begin_running(counted, step[-1].get("metrics", {}))

@@ -18,13 +18,13 @@ from jaxmarl_ppo.ppo.bank_learner import BankLearner, UpdateReport
 from jaxmarl_ppo.ppo.update import UpdateStats, no_stats
 from jaxmarl_ppo.rollout.episode_stats import (
     Finished,
-    count_lives,
+    count_finished,
     merge_finished,
     nobody_finished,
 )
 from jaxmarl_ppo.rollout.faults import Fault, no_fault
 from jaxmarl_ppo.rollout.rollout import Rollout
-from jaxmarl_ppo.types import League, RunningLives
+from jaxmarl_ppo.types import League, RunningSums
 
 
 class Sums(struct.PyTreeNode):
@@ -56,6 +56,7 @@ class Metrics(struct.PyTreeNode):
 
     agents: Finished  # [A]: lives by slot
     policies: Finished  # [P]: lives by policy
+    whole: Finished  # (): episodes of all agents together
     sums: Sums
     latest: Latest
     fault: Fault
@@ -83,7 +84,7 @@ def measure(
             those of all.
     """
     num_policies, num_agents = len(players.policies), played.outcomes.reward.shape[-1]
-    lives, episode_over = count_lives(players, played.tracker), played.outcomes.episode_over
+    ended, episode_over = count_finished(players, played.tracker), played.outcomes.episode_over
     counts = {
         "decisions": _count_decisions(players, played),
         "reward": played.tracker.reward.sum(0),
@@ -92,14 +93,15 @@ def measure(
         "ticks": jnp.asarray(episode_over.size, jnp.float32),
     }
     # All sums in one exchange, since each costs a wait for the slowest device.
-    sums, counts = all_sum((tuple(group.sums for group in lives), counts), axis_name)
-    minimum = all_min(tuple(group.minimum for group in lives), axis_name)
-    maximum = all_max(tuple(group.maximum for group in lives), axis_name)
-    agents, policies = map(Finished, sums, minimum, maximum)
+    sums, counts = all_sum((tuple(group.sums for group in ended), counts), axis_name)
+    minimum = all_min(tuple(group.minimum for group in ended), axis_name)
+    maximum = all_max(tuple(group.maximum for group in ended), axis_name)
+    agents, policies, whole = map(Finished, sums, minimum, maximum)
     learnt, latest = _collect_reports(bank_learners, reports, num_policies, num_agents, league)
     return Metrics(
         agents=agents,
         policies=policies,
+        whole=whole,
         sums=Sums(**counts, **learnt),
         latest=latest,
         fault=fault,
@@ -176,7 +178,7 @@ def _no_latest(num_policies: int, league: League) -> Latest:
     return Latest(zeros, zeros, zeros, league)
 
 
-def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
+def empty(players: Players, lives: RunningSums, league: League) -> Metrics:
     """Make metrics of no iteration, the neutral element of `merge`.
 
     Args:
@@ -189,6 +191,7 @@ def empty(players: Players, lives: RunningLives, league: League) -> Metrics:
     return Metrics(
         agents=nobody_finished((num_agents,), lives.metrics),
         policies=nobody_finished((num_policies,), lives.metrics),
+        whole=nobody_finished((), {}),
         sums=Sums(
             update=no_stats(num_policies),
             decisions=by_policy,
@@ -215,6 +218,7 @@ def merge(first: Metrics, second: Metrics) -> Metrics:
     return Metrics(
         agents=merge_finished(first.agents, second.agents),
         policies=merge_finished(first.policies, second.policies),
+        whole=merge_finished(first.whole, second.whole),
         sums=sums.replace(update=update),
         latest=second.latest,
         fault=jax.tree.map(

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.elo import elo_ratings
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
@@ -21,10 +22,11 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
         metrics: of one iteration, or of several that were merged; without an axis of seeds.
 
     Returns:
-        `{"env_steps", "decisions", "decisions_per_tick", "episodes", "agents": {name: {...}},
-        "policies": {name: {...}}}`, counts of this interval alone. A group without finished lives
-        has no return, a policy without trained decisions no losses: the keys are absent. Where
-        results between players are kept also `"league"`, see `summarise_league`.
+        `{"env_steps", "decisions", "decisions_per_tick", "episodes", "all": {...}, "agents": {name:
+        {...}}, "policies": {name: {...}}}`, counts of this interval alone. `all` is of whole
+        episodes, in which all agents together earn a return. A group without finished lives or
+        episodes has no return, a policy without trained decisions no losses: the keys are absent.
+        Where results between players are kept also `"league"`, see `summarise_league`.
 
     Raises:
         ValueError: the metrics of several seeds.
@@ -43,6 +45,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
         "decisions": int(sums.decisions.sum()),
         "decisions_per_tick": float(sums.decisions.sum() / sums.ticks),
         "episodes": int(sums.episodes),
+        "all": _life_summary(metrics.whole, ()),
         "agents": {
             name: _life_summary(metrics.agents, i) for i, name in enumerate(learner.env.agents)
         },
@@ -62,6 +65,21 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
     if learner.rated:
         result["league"] = summarise_league(metrics.latest.league, players)
     return result
+
+
+def full_summary(learner: Learner) -> dict[str, Any]:
+    """Make a summary with every number that `summarise` can give, whose values mean nothing."""
+    shapes = jax.eval_shape(learner.init, jax.random.key(0))
+    league = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), shapes.population.league)
+    none = metrics_lib.empty(learner.players, shapes.per_env.running.lives, league)
+    metrics: Metrics = jax.tree.map(np.ones_like, none)
+    summary = summarise(learner, metrics)
+    trained = {k for bank_learner in learner.bank_learners for k in bank_learner.policy_ids}
+    for k, name in enumerate(learner.players.policies):
+        if k not in trained:
+            for key in _update_summary(metrics, k):
+                del summary["policies"][name][key]
+    return summary
 
 
 def find_divergence(
@@ -136,7 +154,7 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
     }
 
 
-def _life_summary(group: Finished, i: int) -> dict[str, float]:
+def _life_summary(group: Finished, i: int | tuple[()]) -> dict[str, float]:
     sums, lives = group.sums, float(group.sums.lives[i])
     summary: dict[str, float] = {"episodes": int(lives)}
     # Of no lives the extremes are infinite and the means undefined, so their keys are left out.

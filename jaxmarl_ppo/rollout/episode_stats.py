@@ -5,6 +5,7 @@ maxima: a table of every slot on every tick would grow with the agents. Only whe
 over is summed over environments.
 """
 
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,25 +15,26 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.types import EpisodeSums, Outcomes, RunningLives
+from jaxmarl_ppo.types import EpisodeSums, Outcomes, Running, RunningSums
 
 AnySums = TypeVar("AnySums", bound=EpisodeSums)
 
 
 class Finished(struct.PyTreeNode):
-    """Finished lives in groups: all that one agent slot, or one policy, lived."""
+    """Finished lives in groups: all that one agent slot, or one policy, lived; or episodes."""
 
     sums: EpisodeSums  # [...]
-    minimum: jax.Array  # [...]: least return of a life
-    maximum: jax.Array  # [...]: greatest return of a life
+    minimum: jax.Array  # [...]: least return of one
+    maximum: jax.Array  # [...]: greatest return of one
 
 
 class EpisodeTracker(struct.PyTreeNode):
     """Lives and rewards of every slot of every environment, as followed through a rollout."""
 
-    running: RunningLives  # [E, A]
+    running: Running
     agents: Finished  # [E, A]
     policies: Finished | None  # [E, P]; None where the policy of every slot is known
+    episodes: Finished  # [E]
     reward: jax.Array  # [E, A]: all that was paid
     uncredited: jax.Array  # [E, A]: paid before the slot's first decision in a life
 
@@ -78,14 +80,31 @@ def nobody_finished(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Fi
     return Finished(sums, zeros + jnp.inf, zeros - jnp.inf)
 
 
-def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
-    """Make the tracker that a rollout begins with: lives under way `[E, A]`, none finished."""
-    zeros = jnp.zeros(running.returns.shape)
+def begin_running(counted: jax.Array, metrics: dict[str, jax.Array]) -> Running:
+    """Make sums of nothing yet.
+
+    Args:
+        counted: `[E, A]` bool, which lives will count.
+        metrics: which of the environment's own there are.
+    """
+    whole = counted.all(-1)
+    lives, episodes = no_sums(counted.shape, metrics), no_sums(whole.shape, {})
+    return Running(_counted(lives, counted), _counted(episodes, whole))
+
+
+def _counted(sums: EpisodeSums, counted: jax.Array) -> RunningSums:
+    return RunningSums(sums.returns, sums.lengths, sums.lives, sums.metrics, counted=counted)
+
+
+def start_tracking(players: Players, running: Running) -> EpisodeTracker:
+    """Make the tracker that a rollout begins with: what is under way, and nothing finished."""
+    zeros, metrics = jnp.zeros(running.lives.returns.shape), running.lives.metrics
     by_policy = (zeros.shape[0], len(players.policies))
     return EpisodeTracker(
         running=running,
-        agents=nobody_finished(zeros.shape, running.metrics),
-        policies=None if players.is_fixed else nobody_finished(by_policy, running.metrics),
+        agents=nobody_finished(zeros.shape, metrics),
+        policies=None if players.is_fixed else nobody_finished(by_policy, metrics),
+        episodes=nobody_finished(zeros.shape[:1], {}),
         reward=zeros,
         uncredited=zeros,
     )
@@ -93,42 +112,65 @@ def start_tracking(players: Players, running: RunningLives) -> EpisodeTracker:
 
 def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> EpisodeTracker:
     """Advance the tracker by the outcome of one tick, `[E, A]`."""
-    ended = outcome.terminated | outcome.truncated
+    ended, over = outcome.terminated | outcome.truncated, outcome.episode_over
     running = tracker.running
-    lived = add_tick(running, outcome.reward, outcome.alive, ended, outcome.metrics)
+    lived = add_tick(running.lives, outcome.reward, outcome.alive, ended, outcome.metrics)
+    whole = add_tick(
+        running.episodes, _add_up(outcome.reward), jnp.ones_like(over), over, metrics={}
+    )
     finished = ended & lived.counted
 
-    def enter() -> tuple[Finished, Finished | None]:
+    def enter() -> tuple[Finished, Finished | None, Finished]:
         agents = _enter(tracker.agents, lived, finished)
+        episodes = _enter(tracker.episodes, whole, over & whole.counted)
         if tracker.policies is None:
-            return agents, None
+            return agents, None, episodes
         policy = players.policies_at(outcome.player)[..., None] == jnp.arange(len(players.policies))
-        return agents, _enter(tracker.policies, lived, finished[..., None] & policy)
+        policies = _enter(tracker.policies, lived, finished[..., None] & policy)
+        return agents, policies, episodes
 
-    # Few ticks end a life, and entering one compares every slot with every policy.
-    before = (tracker.agents, tracker.policies)
-    agents, policies = jax.lax.cond(finished.any(), enter, lambda: before)
-    new = jax.tree.map(jnp.zeros_like, lived).replace(counted=jnp.ones_like(lived.counted))
+    # Few ticks end a life or an episode, and entering one compares every slot with every policy.
+    before = (tracker.agents, tracker.policies, tracker.episodes)
+    agents, policies, episodes = jax.lax.cond(finished.any() | over.any(), enter, lambda: before)
     return EpisodeTracker(
-        running=jax.tree.map(lambda x, y: jnp.where(ended, x, y), new, lived),
+        running=Running(_begin_anew(lived, ended), _begin_anew(whole, over)),
         agents=agents,
         policies=policies,
+        episodes=episodes,
         reward=tracker.reward + outcome.reward,
         uncredited=tracker.uncredited + jnp.where(outcome.has_decided, 0.0, outcome.reward),
     )
 
 
-def count_lives(players: Players, tracker: EpisodeTracker) -> tuple[Finished, Finished]:
-    """Sum up the lives that ended in any environment: by slot `[A]`, and by policy `[P]`."""
-    agents = _over_axis_0(tracker.agents)
+def _add_up(reward: jax.Array) -> jax.Array:
+    """Add up the rewards `[E, A]` of all agents."""
+    num_agents = reward.shape[-1]
+    if num_agents > 16:
+        return reward.sum(-1)
+    # One by one: of a reduction over a short axis XLA makes a call to a library.
+    return functools.reduce(jnp.add, [reward[:, slot] for slot in range(num_agents)])
+
+
+def _begin_anew(sums: RunningSums, ended: jax.Array) -> RunningSums:
+    """Begin anew what has ended."""
+    new = jax.tree.map(jnp.zeros_like, sums).replace(counted=jnp.ones_like(sums.counted))
+    return jax.tree.map(lambda x, y: jnp.where(ended, x, y), new, sums)
+
+
+def count_finished(
+    players: Players, tracker: EpisodeTracker
+) -> tuple[Finished, Finished, Finished]:
+    """Sum up what ended in any environment: lives by slot `[A]` and by policy `[P]`, episodes."""
+    agents, episodes = _over_axis_0(tracker.agents), _over_axis_0(tracker.episodes)
     if tracker.policies is not None:
-        return agents, _over_axis_0(tracker.policies)
+        return agents, _over_axis_0(tracker.policies), episodes
     # Every slot has one policy in every life, so what its slots lived is what a policy lived.
     only = np.array([policies[0] for policies in players.mapping.candidates])
     own = only[:, None] == np.arange(len(players.policies))  # [A, P]
     by_agent = jax.tree.map(lambda x: x[:, None], agents)
     none = nobody_finished(own.shape, agents.sums.metrics)
-    return agents, _over_axis_0(jax.tree.map(lambda x, y: jnp.where(own, x, y), by_agent, none))
+    policies = _over_axis_0(jax.tree.map(lambda x, y: jnp.where(own, x, y), by_agent, none))
+    return agents, policies, episodes
 
 
 def merge_finished(first: Finished, second: Finished) -> Finished:
@@ -140,8 +182,11 @@ def merge_finished(first: Finished, second: Finished) -> Finished:
     )
 
 
-def _enter(group: Finished, lived: RunningLives, finished: jax.Array) -> Finished:
-    """Add lives `[E, A]` to groups where `finished`: `[E, A]` by slot, `[E, A, P]` by policy."""
+def _enter(group: Finished, lived: RunningSums, finished: jax.Array) -> Finished:
+    """Add lives `[E, A]` to groups where `finished`: `[E, A]` by slot, `[E, A, P]` by policy.
+
+    Episodes `[E]` are one group.
+    """
 
     def total(x: jax.Array, neutral: float, reduce: Callable[..., jax.Array]) -> jax.Array:
         if finished.ndim == x.ndim:

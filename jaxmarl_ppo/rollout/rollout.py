@@ -19,7 +19,7 @@ from jaxmarl_ppo.types import (
     Population,
     PyTree,
     RolloutState,
-    RunningLives,
+    Running,
 )
 
 
@@ -41,7 +41,7 @@ def rollout(
     players: Players,
     population: Population,
     state: RolloutState,
-    lives: RunningLives,
+    running: Running,
     key: jax.Array,
     num_steps: int,
 ) -> tuple[RolloutState, Rollout]:
@@ -53,7 +53,7 @@ def rollout(
         players: who can hold a slot.
         population: their parameters.
         state: where to go on.
-        lives: those that are under way.
+        running: what is under way.
         key: of everything random.
         num_steps: `T`.
 
@@ -90,7 +90,7 @@ def rollout(
     start_hidden = state.hidden
     noise = draw_noise(players, (num_steps, state.is_first.shape[0]), key)
     (state, tracker), (decisions, outcomes, faults) = jax.lax.scan(
-        tick, (state, start_tracking(players, lives)), noise
+        tick, (state, start_tracking(players, running)), noise
     )
     # Only where an agent decides next: a slot that waits leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)

@@ -1,8 +1,9 @@
 """Where the numbers of a run go: files of JSON lines, and TensorBoard's events.
 
 An entry of `metrics.jsonl` has `env_steps`, `decisions` and `iteration` (totals since training
-began), `episodes` and `decisions_per_tick` (of the interval since the entry before), `policies` and
-`agents` (tables by name, of the interval), `league` where results between players are kept (see
+began), `episodes` and `decisions_per_tick` (of the interval since the entry before), `all` (of the
+interval's whole episodes, in which the returns of all agents add up), `policies` and `agents`
+(tables by name, of the interval), `league` where results between players are kept (see
 `summary.summarise_league`), and the wall-clock fields: `wall_s` counts seconds of training,
 compilation included and pauses of the run not; `env_steps_per_s` and `decisions_per_s` are rates of
 the interval, compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or
@@ -190,8 +191,12 @@ class TensorBoardLogger(Callback):
                 self.on_evaluation(report)
 
     def on_log(self, entry: Mapping[str, Any]) -> None:
-        """Write every number of an entry."""
-        self._write(scalars(entry), entry["env_steps"])
+        """Write every number of an entry, and who beats whom as a table."""
+        league = entry.get("league", {})
+        tables = (
+            {"league/win_rate": _matrix(league["players"], league["win_rate"])} if league else {}
+        )
+        self._write(scalars(entry), entry["env_steps"], tables)
 
     def on_evaluation(self, report: Mapping[str, Any]) -> None:
         """Write every number of an evaluation."""
@@ -207,7 +212,9 @@ class TensorBoardLogger(Callback):
             self._events.close()
             self._events = None
 
-    def _write(self, numbers: list[tuple[str, float]], step: int) -> None:
+    def _write(
+        self, numbers: list[tuple[str, float]], step: int, tables: Mapping[str, str] | None = None
+    ) -> None:
         protos = _protos()
         finite = [(name, number) for name, number in numbers if math.isfinite(number)]
         if len(finite) < len(numbers) and not self._warned:
@@ -220,6 +227,8 @@ class TensorBoardLogger(Callback):
                 stacklevel=2,
             )
         values = [protos.Summary.Value(tag=name, simple_value=number) for name, number in finite]
+        for name, table in (tables or {}).items():
+            values += protos.text(name, table).value
         try:
             if self._events is None:
                 self._events = self._open()
@@ -266,8 +275,19 @@ def _protos() -> Any:
         for name in ("event_pb2", "summary_pb2")
     )
     return SimpleNamespace(
-        Event=events.Event, SessionLog=events.SessionLog, Summary=summaries.Summary
+        Event=events.Event,
+        SessionLog=events.SessionLog,
+        Summary=summaries.Summary,
+        text=importlib.import_module("tensorboardX.summary").text,
     )
+
+
+def _matrix(players: list[str], win_rate: list[list[float | None]]) -> str:
+    """Write the win rates of rows against columns as a table of Markdown."""
+    lines = [["", *players], ["---"] * (1 + len(players))]
+    for player, row in zip(players, win_rate, strict=True):
+        lines.append([f"**{player}**", *("" if x is None else f"{x:.0%}" for x in row)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def peak_memory_mb() -> float | None:

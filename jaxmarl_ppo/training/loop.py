@@ -23,10 +23,13 @@ from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.saving import Saver
+from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import Population, TrainState
 
 # A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
 SLICE_S = 0.5
+# Without a log interval of its own a run has an entry at least this often.
+LOG_EVERY_S = 5.0
 # The next slice may have at most this many times the iterations of the last one.
 SLICE_GROWTH = 8
 
@@ -48,6 +51,7 @@ class Surroundings:
         interruption: whether a signal asks for the end.
         saver: of checkpoints.
         objective: what is to be reached.
+        until: what else ends the run.
         evaluator: None where nothing is evaluated.
     """
 
@@ -63,6 +67,7 @@ class Surroundings:
     interruption: Interruption
     saver: Saver
     objective: Objective
+    until: Until
     evaluator: MeanwhileEvaluator | None
 
 
@@ -120,7 +125,7 @@ class Loop:
             self._advance(self._next_target())
             self._check()
             is_best = False
-            if self._falls_on(self.around.log_interval):
+            if self._falls_on(self.around.log_interval) or self._is_entry_late:
                 is_best = self._log()
             if self._every_evaluation is not None and self._falls_on(self._every_evaluation):
                 is_best = self._evaluate() or is_best
@@ -148,7 +153,7 @@ class Loop:
             return around.interruption.requested.name
         if limit is not None and time.perf_counter() - self.began >= 60.0 * limit:
             return f"max_minutes={limit:g} are over"
-        return around.callbacks.stopped_by or around.objective.stopped_by
+        return around.callbacks.stopped_by or around.objective.stopped_by or around.until.stopped_by
 
     def env_steps(self, num_iterations: int) -> int:
         """Count the environment steps of so many iterations."""
@@ -162,6 +167,13 @@ class Loop:
     @property
     def _is_at_end(self) -> bool:
         return self.iteration == self.around.config.num_iterations
+
+    @property
+    def _is_entry_late(self) -> bool:
+        """Whether the newest entry is so old that people would take the run for dead."""
+        if self.around.config.log_interval is not None or self.iteration == self.logged_iteration:
+            return False
+        return time.perf_counter() - self._measured_from[1] >= LOG_EVERY_S
 
     def _next_target(self) -> int:
         """Find the iteration up to which there is nothing to do but train."""
@@ -187,7 +199,8 @@ class Loop:
             self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
             self.iteration = int(self.state.iteration)
             around.progress.advance(self.env_steps(self.iteration), self._rate())
-            if self.metrics.fault.found or around.saver.is_due(self.iteration):
+            due = around.saver.is_due(self.iteration) or self._is_entry_late
+            if self.metrics.fault.found or due:
                 return
 
     def _rate(self) -> float:
@@ -226,6 +239,7 @@ class Loop:
             "decisions_per_s": rate * summary["decisions_per_tick"],
             "decisions_per_tick": summary["decisions_per_tick"],
             "episodes": summary["episodes"],
+            "all": summary["all"],
             "policies": summary["policies"],
             "agents": summary["agents"],
             "peak_memory_mb": peak_memory_mb(),
@@ -237,6 +251,7 @@ class Loop:
         self.history.append(entry)
         around.progress.show_entry(entry)
         around.callbacks.tell("on_log", entry)
+        around.until.see_entry(entry)
         return around.objective.see_entry(entry) is not None
 
     def _evaluate(self) -> bool:
@@ -257,6 +272,7 @@ class Loop:
         self.evaluations.append(report)
         around.progress.set_phase("training")
         around.callbacks.tell("on_evaluation", report)
+        around.until.see_evaluation(report)
         return around.objective.see_evaluation(report) is not None
 
     def _save(self, saved_by: str, is_best: bool) -> None:

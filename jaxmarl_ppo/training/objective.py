@@ -45,6 +45,8 @@ class Objective:
 
     def see_entry(self, entry: Mapping[str, Any]) -> float | None:
         """Look at an entry of the log; return its measure if it is the best so far."""
+        if self._root == "all":
+            return self._see({"all": entry["all"]}, must_be_there="return_mean" in entry["all"])
         if self._root not in ("agents", "policies"):
             return None
         name = self._path.partition("/")[0]

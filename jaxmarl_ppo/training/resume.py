@@ -39,6 +39,7 @@ CHANGEABLE = (
     "num_devices",
     "log_interval",
     "max_minutes",
+    "until",
     "checkpoints",
     "evaluation",
     "objective",

@@ -44,6 +44,7 @@ from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.progress import Progress, make_progress
 from jaxmarl_ppo.training.resume import Resumption
 from jaxmarl_ppo.training.saving import Saver
+from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
 LOG_ENTRIES = 100
@@ -114,6 +115,7 @@ class Trainer:
             else MeanwhileEvaluator(self.learner, config)
         )
         self._objective()
+        self._until()
         self._keep_awake = keep_cores_awake
         self._compiled: CompiledRun | None = None
 
@@ -125,6 +127,7 @@ class Trainer:
         total_env_steps: int | None = None,
         num_devices: int | None = None,
         max_minutes: float | None = None,
+        until: Sequence[str] | None = None,
         env: MultiAgentEnv | str | None = None,
         network: nn.Module | None = None,
         config: TrainConfig | None = None,
@@ -144,11 +147,12 @@ class Trainer:
                 was so long from its beginning.
             num_devices: another number of devices, which is another random draw from here on.
             max_minutes: another limit of time, for this stretch and those after it.
+            until: other conditions to end on; none at all to go on to the whole length.
             env: as in `load_run`, for an environment of one's own.
             network: needed where `default_policy.network` was a module of the user's own.
             config: needed where other parts of it cannot be rebuilt from a file. It may differ in
-                what is not learnt from: length, devices, log, checkpoints, evaluation, objective
-                and time limit.
+                what is not learnt from: length, devices, log, checkpoints, evaluation, objective,
+                conditions to end on and time limit.
             **kwargs: as for a new trainer: `callbacks`, `progress`, `keep_cores_awake`,
                 `check_env`.
 
@@ -159,6 +163,7 @@ class Trainer:
             "total_env_steps": total_env_steps,
             "num_devices": num_devices,
             "max_minutes": max_minutes,
+            "until": until,
         }
         given = {name: value for name, value in changes.items() if value is not None}
         found = resume.find(run_dir, given, env, network, config)
@@ -275,6 +280,7 @@ class Trainer:
                 None if resumption is None else resumption.best,
             ),
             objective=self._objective(),
+            until=self._until(),
             evaluator=self._evaluator,
         )
         if resumption is not None:
@@ -320,6 +326,9 @@ class Trainer:
             return Objective(self.config, self.learner)
         standing = self._resumption.standing
         return Objective(self.config, self.learner, standing.best, standing.num_worse)
+
+    def _until(self) -> Until:
+        return Until(self.config.until, self.learner)
 
     def _record(self) -> dict[str, Any]:
         config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)

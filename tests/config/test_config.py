@@ -111,6 +111,7 @@ EVERYTHING = TrainConfig(
     skip_nonfinite_updates=True,
     log_interval=2,
     max_minutes=1.5,
+    until=("x.return_mean > 0.5", "wall_s>=60"),
     checkpoints=CheckpointConfig(every_minutes=None, every_env_steps=50, keep=3),
     evaluation=EvaluationConfig(
         every_env_steps=100, episodes=4, greedy=True, opponents=("random", "minimax")

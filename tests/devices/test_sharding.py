@@ -48,7 +48,7 @@ def after_play(learner, state, slots, record, axis_name):
     metrics = metrics_lib.measure(
         learner.players, learner.bank_learners, record, reports, league, fault, axis_name
     )
-    per_env = after.per_env.replace(lives=record.tracker.running)
+    per_env = after.per_env.replace(running=record.tracker.running)
     return after.replace(per_env=per_env), metrics
 
 

@@ -16,9 +16,9 @@ from jaxmarl_ppo import Matchups, Scripted
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.ppo import update as ppo
-from jaxmarl_ppo.rollout.episode_stats import count_lives, start_tracking, track
+from jaxmarl_ppo.rollout.episode_stats import count_finished, start_tracking, track
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, check_last, find_fault
-from jaxmarl_ppo.types import Outcomes, RunningLives
+from jaxmarl_ppo.types import Outcomes, Running, RunningSums
 
 TICKS, ENVS = 30, 4
 PROBES = {"random_lives": RandomLives, "few_act": FewAct}
@@ -108,7 +108,7 @@ def compare(learner, state, metrics, done):
         )
         assert sums.trained[a] == sum(len(slot.trained) for slot in slots)
         assert sums.decisions[a] == log.acted[:, :done, a].sum()
-        close(state.per_env.lives.returns[:, a], [slot.running for slot in slots])
+        close(state.per_env.running.lives.returns[:, a], [slot.running for slot in slots])
         for group in (metrics.agents.sums, metrics.policies.sums):
             assert group.lives[a] == len(lives)
             close(group.returns[a], sum(life[0] for life in lives))
@@ -120,10 +120,23 @@ def compare(learner, state, metrics, done):
             close(metrics.policies.maximum[a], max(life[0] for life in lives))
         else:
             assert metrics.agents.minimum[a] == np.inf
+    episodes = [episode for e in range(ENVS) for episode in episodes_of(log, e, done)]
+    assert metrics.whole.sums.lives == sums.episodes == len(episodes)
+    close(metrics.whole.sums.returns, sum(earned for earned, _ in episodes))
+    assert metrics.whole.sums.lengths == sum(ticks for _, ticks in episodes)
+    if episodes:
+        close(metrics.whole.minimum, min(episodes)[0])
+        close(metrics.whole.maximum, max(episodes)[0])
     assert sums.ticks == ENVS * done
     if done == TICKS:
         assert metrics.agents.sums.lives.min() > 0
         assert sums.episodes > 0
+
+
+def episodes_of(log, e, done):
+    """What all agents earned together, and ticks, of every episode that is over."""
+    ends = [0, *(np.flatnonzero(log.over[e, :done]) + 1)]
+    return [(log.reward[e, i:j].sum(), j - i) for i, j in itertools.pairwise(ends)]
 
 
 def outcomes_of(reward, terminated, alive):
@@ -147,7 +160,9 @@ def test_lives_that_began_before_training_are_not_counted():
     ends = np.array([0, 1, 0, 0, 1, 0], bool).reshape(6, 1, 1)
     zeros = jnp.zeros((1, 1))
     none = zeros.astype(int)
-    running = RunningLives(zeros, none, none, {}, counted=zeros > 0)
+    lives = RunningSums(zeros, none, none, {}, counted=zeros > 0)
+    whole = RunningSums(zeros[0], none[0], none[0], {}, counted=zeros[0] > 0)
+    running = Running(lives, whole)
     env, params = jaxmarl_envs.make("basic", num_agents=1)
     players = tiny_learner(env, params).players
     outcomes = outcomes_of(reward, ends, np.ones_like(ends))
@@ -156,8 +171,8 @@ def test_lives_that_began_before_training_are_not_counted():
         start_tracking(players, running),
         outcomes,
     )
-    running = tracker.running
-    for group in count_lives(players, tracker):
+    running = tracker.running.lives
+    for group in count_finished(players, tracker)[:2]:
         assert group.sums.lives.tolist() == [1]
         assert group.sums.returns.tolist() == [3 + 4 + 5]
         assert group.sums.lengths.tolist() == [3]
@@ -179,7 +194,7 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     state = quick_jit(learner.init)(jax.random.key(0))
     record = quick_jit(lambda state: learner.play(state, jax.random.key(1))[1])(state)
     outcomes = jax.device_get(record.outcomes)
-    _, lives = jax.device_get(count_lives(players, record.tracker))
+    _, lives, _ = jax.device_get(count_finished(players, record.tracker))
     decisions = metrics_lib._count_decisions(players, record)
     policy_of = np.array(players.policy_of)
     found = {policy: [] for policy in range(3)}
@@ -291,7 +306,7 @@ def trained():
 
 def no_metrics(learner):
     state = jax.eval_shape(learner.init, jax.random.key(0))
-    return metrics_lib.empty(learner.players, state.per_env.lives, state.population.league)
+    return metrics_lib.empty(learner.players, state.per_env.running.lives, state.population.league)
 
 
 def test_merging_adds_up(trained):

@@ -122,7 +122,7 @@ def play(learner, num_steps, num_rollouts, key=0):
 
     @quick_jit
     def go_on(slots, key):
-        after, record = rollout(*args, slots, state.per_env.lives, key, num_steps)
+        after, record = rollout(*args, slots, state.per_env.running, key, num_steps)
         outcomes = record.outcomes
         ended = outcomes.terminated | outcomes.truncated
         return after, (outcomes.player, outcomes.alive, ended, outcomes.episode_over)
@@ -388,7 +388,7 @@ def test_matchups_with_snapshots_make_the_next_rollout_play_them():
             )
         args = (env, None, learner.players, state.population)
         _, record = rollout(
-            *args, state.per_env.rollout, state.per_env.lives, jax.random.key(iteration), 6
+            *args, state.per_env.rollout, state.per_env.running, jax.random.key(iteration), 6
         )
         assert (record.outcomes.player == pool.first_player + newest).any()
         assert metrics.sums.update.num_steps[2] == 0

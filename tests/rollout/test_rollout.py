@@ -40,7 +40,7 @@ def played(request):
     def play(key):
         state = learner.init(key)
         args = (env, state.env_params, learner.players, state.population)
-        return state, *rollout(*args, state.per_env.rollout, state.per_env.lives, key, TICKS)
+        return state, *rollout(*args, state.per_env.rollout, state.per_env.running, key, TICKS)
 
     with pytest.MonkeyPatch.context() as patch:
         if num_envs > 3:

@@ -129,6 +129,25 @@ def test_tensorboard_leaves_out_what_is_not_finite_and_says_so_once(tmp_path):
     assert curve(tmp_path, "loss") == [(10, 1.0), (20, 2.0)]
 
 
+def test_who_beats_whom_is_a_table_of_tensorboard(tmp_path):
+    logger = TensorBoardLogger()
+    logger.on_start(run_info(tmp_path))
+    league = {"players": ["p1", "p2@3"], "win_rate": [[None, 0.75], [0.25, None]], "elo": {}}
+    logger.on_log({"env_steps": 10, "league": league})
+    logger.close()
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    (table,) = events.Tensors("league/win_rate/text_summary")
+    assert table.step == 10
+    assert table.tensor_proto.string_val[0].decode().splitlines() == [
+        "|  | p1 | p2@3 |",
+        "| --- | --- | --- |",
+        "| **p1** |  | 75% |",
+        "| **p2@3** | 25% |  |",
+    ]
+
+
 def test_a_full_disk_does_not_end_tensorboard(tmp_path):
     logger = TensorBoardLogger()
     logger.on_start(run_info(tmp_path))

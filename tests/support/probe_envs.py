@@ -341,6 +341,7 @@ class Log(NamedTuple):
     terminated: Any
     truncated: Any
     final_features: Any  # [ticks, A, D]
+    over: Any  # [ticks] bool: the episode
 
 
 @struct.dataclass
@@ -381,7 +382,7 @@ class Ledger(MultiAgentEnv[LedgerState, Any]):
         shape = (self.num_ticks, self.num_agents)
         no = jnp.zeros(shape, bool)
         features = jnp.zeros((self.num_ticks, *obs.features.shape))
-        log = Log(no, no, jnp.zeros(shape), no, no, features)
+        log = Log(no, no, jnp.zeros(shape), no, no, features, no[:, 0])
         return obs, LedgerState(inner, obs.agent_mask, obs.alive, log, jnp.zeros((), jnp.int32))
 
     def step_batch(self, keys, state, action, params):
@@ -389,7 +390,8 @@ class Ledger(MultiAgentEnv[LedgerState, Any]):
             keys, state.inner, action, params
         )
         final = info["final_observation"].features
-        entry = Log(state.acts, state.alive, reward, terminated, truncated, final)
+        over = info["episode_over"]
+        entry = Log(state.acts, state.alive, reward, terminated, truncated, final, over)
         write = jax.vmap(lambda log, time, x: log.at[time].set(x))
         log = jax.tree.map(lambda log, x: write(log, state.time, x), state.log, entry)
         state = LedgerState(inner, obs.agent_mask, obs.alive, log, state.time + 1)

@@ -1,0 +1,75 @@
+"""What a run ends on: conditions on numbers of its log, such as `shared.return_mean > 20`."""
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxmarl_ppo.config.checks import MAX_FLOAT, check_sequence, refusal, refuse_repeated
+
+_RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_CONDITION = re.compile(r"\s*(?P<name>\S[^<>=]*?)\s*(?P<relation>[<>]=?)\s*(?P<number>\S+)\s*")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A number of the log that is to be above or below another one.
+
+    Attributes:
+        name: of the number, as it was written.
+        relation: `>`, `>=`, `<` or `<=`.
+        bound: what it is compared with.
+    """
+
+    name: str
+    relation: str
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Tell whether the condition holds for a value."""
+        return _RELATIONS[self.relation](value, self.bound)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.relation} {self.bound:g}"
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition such as `shared.return_mean > 20`, with or without blanks.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = _CONDITION.fullmatch(text)
+    try:
+        bound = float(found["number"]) if found else float("nan")
+    except ValueError:
+        bound = float("nan")
+    if found is None or not abs(bound) <= MAX_FLOAT:
+        raise refusal(
+            "a condition of until",
+            f"a number of the log, one of {', '.join(_RELATIONS)}, and a finite number, such as "
+            "'shared.return_mean > 20'",
+            text,
+        )
+    return Condition(found["name"], found["relation"], bound)
+
+
+def check_until(name: str, value: Any) -> tuple[str, ...]:
+    """Return conditions as they are to be kept; the rule of a field.
+
+    Raises:
+        ValueError: what is no condition, or one twice.
+    """
+    texts = tuple(check_sequence(name, value, "a sequence of conditions"))
+    for text in texts:
+        if not isinstance(text, str):
+            raise refusal(f"an entry of {name}", "a condition such as 'all.return_mean > 20'", text)
+        parse_condition(text)
+    refuse_repeated(name, texts)
+    return texts

@@ -1,0 +1,111 @@
+"""The numbers of a log that a run ends on."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jaxmarl_ppo.config.until import Condition, parse_condition
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.learner.summary import full_summary
+from jaxmarl_ppo.runs.log import scalars
+
+EVALUATION = "evaluation"
+# Of an entry of the log, beside what `summarise` gives.
+_OF_THE_RUN = (
+    "iteration",
+    "wall_s",
+    "env_steps_per_s",
+    "decisions_per_s",
+    "peak_memory_mb",
+)
+
+
+class Until:
+    """Looks for the first condition that holds.
+
+    A number is named by its path in an entry, with `/` or `.` between the parts:
+    `policies/shared/return_mean`, or, for an agent's or a policy's, without the first part. What an
+    evaluation says begins with `evaluation`.
+
+    Args:
+        conditions: as in `TrainConfig.until`.
+        learner: whose agents and policies they may name.
+
+    Raises:
+        ValueError: there is no such number.
+    """
+
+    def __init__(self, conditions: Iterable[str], learner: Learner) -> None:
+        self.stopped_by: str | None = None
+        self._conditions = tuple(map(parse_condition, conditions))
+        # What evaluations say is only known once there is one.
+        of_log = [c for c in self._conditions if not _is_of_evaluation(c)]
+        names = [*dict(scalars(full_summary(learner))), *_OF_THE_RUN] if of_log else []
+        self._paths = {condition: _find(condition.name, names) for condition in of_log}
+
+    def see_entry(self, entry: Mapping[str, Any]) -> None:
+        """Look at an entry of the log."""
+        if not self._paths:
+            return
+        found = dict(scalars(entry))
+        for condition, path in self._paths.items():
+            # Where no life has ended or nothing was trained, the numbers of that are not there.
+            if path in found:
+                self._see(condition, found[path])
+
+    def see_evaluation(self, report: Mapping[str, Any]) -> None:
+        """Look at an evaluation.
+
+        Raises:
+            ValueError: it has no such number.
+        """
+        conditions = [c for c in self._conditions if _is_of_evaluation(c)]
+        found = dict(scalars({EVALUATION: report})) if conditions else {}
+        for condition in conditions:
+            self._see(condition, found[_find(condition.name, sorted(found))])
+
+    def _see(self, condition: Condition, value: float) -> None:
+        if self.stopped_by is None and condition.holds(value):
+            self.stopped_by = f"{condition} holds, it is {value:g}"
+
+
+def _is_of_evaluation(condition: Condition) -> bool:
+    return _dotted(condition.name).partition(".")[0] == EVALUATION
+
+
+def _find(name: str, paths: list[str]) -> str:
+    """Find the path that a name means.
+
+    Raises:
+        ValueError: none.
+    """
+    by_name = {_dotted(path): path for path in paths}
+    # A policy's number before that of an agent of the same name.
+    for root in ("policies.", "agents."):
+        for path in paths:
+            if _dotted(path).startswith(root):
+                by_name.setdefault(_dotted(path).removeprefix(root), path)
+    if _dotted(name) in by_name:
+        return by_name[_dotted(name)]
+    close = difflib.get_close_matches(_dotted(name), by_name, n=1, cutoff=0.5)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    raise ValueError(f"until names {name!r}, which is not in the log; {guess}valid: {_all(paths)}")
+
+
+def _all(paths: list[str]) -> str:
+    """List the numbers of all groups, with what they share said once."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        group, _, key = path.rpartition("/")
+        groups.setdefault(group.replace("/", "."), []).append(key)
+    shared: dict[str, list[str]] = {}
+    for group, keys in groups.items():
+        shared.setdefault(", ".join(keys), []).append(group)
+    return "; ".join(
+        keys if names == [""] else f"of {', '.join(names)}: {keys}"
+        for keys, names in shared.items()
+    )
+
+
+def _dotted(name: str) -> str:
+    return name.replace("/", ".")
