@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -313,3 +314,49 @@ def test_what_is_true_of_several_policies_is_told_once():
     notes = translate_rllib_config({"policies": policies}, mapping=mapping).notes
     assert len([note for note in notes if "{p1, p2}" in note]) == 2
     assert not [note for note in notes if "policies.p1" in note]
+
+
+def test_what_ends_a_run_of_rllib_ends_one_here():
+    config = {"train_batch_size": 1000, "num_workers": 1}
+    stop = {"episode_reward_mean": 150, "timesteps_total": 100000, "training_iteration": 50}
+    told = translate_rllib_config(config, stop=stop).config
+    assert told.until == ("all.return_mean >= 150",)
+    assert told.total_env_steps == 50 * 1000
+    assert told.max_minutes is None
+    present = {
+        "env_runners": {"episode_return_min": -0.5, "module_episode_returns_mean": {"p1": 2.0}},
+        "env_runners/agent_episode_returns_mean/x": 1.0,
+        "num_env_steps_sampled_lifetime": 3000,
+        "time_total_s": 90,
+    }
+    told = translate_rllib_config(config, stop=present).config
+    assert told.until == (
+        "all.return_min >= -0.5",
+        "policies.p1.return_mean >= 2.0",
+        "agents.x.return_mean >= 1.0",
+    )
+    assert (told.total_env_steps, told.max_minutes) == (3000, 1.5)
+
+
+def test_a_run_of_rllib_without_a_length_has_none_here():
+    assert translate_rllib_config({}).config.total_env_steps == 1_000_000
+    for stop in ({}, {"timesteps_total": 1e15}, {"episode_reward_mean": 200}):
+        told = translate_rllib_config({}, stop=stop)
+        assert told.config.total_env_steps == 10**15
+        assert told.lost == {}
+    said = translate_rllib_config({}, stop={"timesteps_total": 9}, total_env_steps=5)
+    assert said.config.total_env_steps == 5
+
+
+def test_what_ends_nothing_here_is_told():
+    lost = translate_rllib_config({}, stop={"episodes_total": 5, "info": {"x": 1}}).lost
+    assert [*lost] == ["stop.episodes_total", "stop.info/x"]
+    cases: Any = (
+        (5, "stop must be a table from a metric to a number, got 5"),
+        ({"timesteps_total": "9"}, "stop.timesteps_total must be a number, got '9'"),
+        ({"training_iteration": 0}, "stop.training_iteration must be a number above 0, got 0"),
+        ({"episode_reward_mean": math.inf}, "a condition of until must be .* finite number"),
+    )
+    for stop, message in cases:
+        with pytest.raises(ValueError, match=message):
+            translate_rllib_config({}, stop=stop)

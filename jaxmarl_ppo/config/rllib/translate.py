@@ -28,6 +28,7 @@ from jaxmarl_ppo.config.rllib.reading import (
     sort_out,
     sort_out_model,
 )
+from jaxmarl_ppo.config.rllib.stop import read_stop
 from jaxmarl_ppo.config.rllib.values import (
     Batch,
     check_grad_clip,
@@ -62,7 +63,8 @@ class Translation:
 def from_rllib_config(
     config: Any,
     *,
-    total_env_steps: int = TrainConfig.total_env_steps,
+    total_env_steps: int | None = None,
+    stop: Mapping[str, Any] | None = None,
     mapping: MappingSpec | None = None,
     decisions_per_step: DecisionsPerStep | None = None,
     num_envs: int | None = None,
@@ -77,7 +79,9 @@ def from_rllib_config(
 
     Args:
         config: a `PPOConfig`, or a dict with any of its keys under their present or former names.
-        total_env_steps: how long to train; RLlib's configuration does not say.
+        total_env_steps: how long to train; RLlib's configuration does not say. None for what `stop`
+            says, or without it for 1,000,000.
+        stop: Tune's `stop={...}`, such as `{"env_runners/episode_return_mean": 150}`.
         mapping: which policy plays which agent, see `jaxmarl_ppo.policies.mapping`; in the place of
             RLlib's `policy_mapping_fn`. Needed where there are several policies.
         decisions_per_step: decisions that each policy takes per environment step, or a table by
@@ -93,6 +97,7 @@ def from_rllib_config(
     translation = translate_rllib_config(
         config,
         total_env_steps=total_env_steps,
+        stop=stop,
         mapping=mapping,
         decisions_per_step=decisions_per_step,
         num_envs=num_envs,
@@ -124,7 +129,8 @@ def from_rllib_config(
 def translate_rllib_config(
     config: Any,
     *,
-    total_env_steps: int = TrainConfig.total_env_steps,
+    total_env_steps: int | None = None,
+    stop: Mapping[str, Any] | None = None,
     mapping: MappingSpec | None = None,
     decisions_per_step: DecisionsPerStep | None = None,
     num_envs: int | None = None,
@@ -164,10 +170,13 @@ def translate_rllib_config(
     trained = [specs.get(name, policy) for name in members]
     if all(spec.ppo for spec in trained if isinstance(spec, PolicySpec) and spec.trainable):
         ppo = PPOConfig()
+    ends = {} if stop is None else read_stop(stop, batch.num_envs * batch.num_steps, findings)
+    if total_env_steps is not None:
+        ends["total_env_steps"] = total_env_steps
     seed = values["seed"]
     return Translation(
         TrainConfig(
-            total_env_steps=total_env_steps,
+            **ends,
             num_envs=batch.num_envs,
             num_steps=batch.num_steps,
             seed=TrainConfig.seed if seed is None else seed,
