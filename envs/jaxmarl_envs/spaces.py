@@ -7,6 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+# As many combinations of what is chosen at once are still one choice.
+MAX_CHOICES = 10_000
+
 
 @dataclass(frozen=True)
 class Discrete:

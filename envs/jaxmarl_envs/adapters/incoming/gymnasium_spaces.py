@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.spaces import Box, Discrete, Space
+from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, join_masks, read_actions
+from jaxmarl_envs.spaces import Box, Space
 
 MASK = "action_mask"
 # What the rest of a dictionary with a mask is called by PettingZoo, and by RLlib.
@@ -23,7 +24,9 @@ class AgentSpaces:
       become numbers from 0 to 1; anything else that Gymnasium can flatten becomes a vector. The
       `action_mask` in a dictionary is not part of it. Where agents differ in the number of axes,
       all see vectors.
-    * An action is a Discrete, counted from 0, or a Box with finite bounds, as a vector.
+    * An action is a Discrete, counted from 0, or a Box with finite bounds, as a vector. Several at
+      once (MultiDiscrete, MultiBinary, Tuple, Dict) are one: the combinations of finite choices are
+      counted in the order of `numpy.ndindex`, Boxes are put side by side.
     """
 
     agent: str
@@ -85,13 +88,23 @@ class AgentSpaces:
         shown = text if len(text) <= 80 else f"{text[:77]}..."
         return ValueError(f"agent {self.agent!r} observes {shown}: {why}")
 
+    @functools.cached_property
+    def _actions(self) -> Actions:
+        return read_actions(self.own_action)
+
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> np.ndarray:
-        """Tell which of the agent's own actions are legal, `[N]` bool; without a mask all."""
+        """Tell which of the agent's own actions are legal, `[N]` bool; without a mask all.
+
+        Of several choices at once a mask may be of the combinations, or of each, one after another.
+        """
         source = seen if self.masked else info
         mask = source.get(MASK) if isinstance(source, Mapping) else None
         if mask is None or isinstance(self.action, Box):
             return self._all_legal
         mask = np.asarray(mask, bool)
+        counts = self._actions.counts
+        if len(counts) > 1 and mask.shape == (sum(counts),):
+            mask = join_masks(np.split(mask, np.cumsum(counts)[:-1]))
         if mask.shape != (self.num_actions,):
             raise ValueError(
                 f"agent {self.agent!r} has an {MASK} of shape {mask.shape}, but its action space "
@@ -101,11 +114,7 @@ class AgentSpaces:
 
     def own(self, action: np.ndarray) -> Any:
         """Turn an action, a number or `[N]` float, into what the environment takes."""
-        if isinstance(self.action, Discrete):
-            return int(action) + int(self.own_action.start)
-        space = self.own_action
-        values = action[: self.action.size].reshape(space.shape).astype(space.dtype)
-        return np.clip(values, space.low, space.high)
+        return self._actions.own(action)
 
 
 def read_spaces(
@@ -173,20 +182,10 @@ def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
 
 
 def _action_space(agent: Hashable, space: Any) -> Space:
-    spaces = _spaces()
-    if isinstance(space, spaces.Discrete):
-        return Discrete(int(space.n))
-    if not _is_box(space):
-        raise ValueError(
-            f"agent {agent!r} has the action space {space}; what can be played is a Discrete, or a "
-            "Box with finite bounds"
-        )
-    if not np.issubdtype(space.dtype, np.floating):
-        raise ValueError(f"agent {agent!r}: the action space {space} must hold floats")
-    low, high = (np.ravel(x).astype(np.float32) for x in (space.low, space.high))
-    if not np.isfinite([low, high]).all():
-        raise ValueError(f"agent {agent!r}: the action space {space} must have finite bounds")
-    return Box(low, high, low.shape)
+    try:
+        return read_actions(space).space
+    except ValueError as error:
+        raise ValueError(f"agent {agent!r} has the action space {space}: {error}") from error
 
 
 def _has_mask(space: Any) -> bool:
