@@ -41,6 +41,7 @@ _COMPOSED: dict[str, str] = {
     "gymnasium": "jaxmarl_envs.adapters.incoming.gymnasium:gymnasium",
     "gymnax": "jaxmarl_envs.adapters.incoming.gymnax:Lifted",
     "jaxmarl": "jaxmarl_envs.adapters.incoming.jaxmarl:JaxMARL",
+    "joined": "jaxmarl_envs.wrappers:joined",
     "pettingzoo": "jaxmarl_envs.adapters.incoming.pettingzoo:pettingzoo",
     "pgx": "jaxmarl_envs.adapters.incoming.pgx:Pgx",
     "rllib": "jaxmarl_envs.adapters.incoming.rllib:rllib",

@@ -109,7 +109,7 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
-    others = {"gymnax", "grouped", "jaxmarl", "pettingzoo", "pgx"}
+    others = {"grouped", "joined", "gymnasium", "gymnax", "jaxmarl", "pettingzoo", "pgx", "rllib"}
     assert set(all_names()) - set(names()) == others
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 

@@ -1,11 +1,13 @@
 """Small environments whose optima are known, each for one thing that agents can do.
 
-`lives` has lives of every kind, `probes` those that ask one thing of a trainer, `small` the rest.
+`lives` has lives of every kind, `probes` those that ask one thing of a trainer, `together`
+one for agents that decide as one, `small` the rest.
 """
 
 from jaxmarl_envs.toy.lives import Basic, EarlyDone, FlexAgents, RoundRobin
 from jaxmarl_envs.toy.probes import DelayedReward, RememberCue, TruncationOnly, ValueOnly
 from jaxmarl_envs.toy.small import MultiSpaces, PressYourLuck, Relay
+from jaxmarl_envs.toy.together import TwoStep
 
 __all__ = [
     "Basic",
@@ -18,5 +20,6 @@ __all__ = [
     "RememberCue",
     "RoundRobin",
     "TruncationOnly",
+    "TwoStep",
     "ValueOnly",
 ]

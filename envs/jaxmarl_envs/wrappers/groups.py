@@ -75,7 +75,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         if reward not in REWARDS:
             raise ValueError(f"reward={reward!r}: valid choices are {', '.join(REWARDS)}")
         self.env, self.reward = env, reward
-        self.groups = _check_groups(env, groups)
+        self.groups = check_groups(env, groups)
         self.name, self.agents = f"{env.name}_grouped", env.agents
         self.steps_on_host = env.steps_on_host
         if env.made_as is not None:
@@ -149,9 +149,14 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         return jnp.where(alive, paid, 0.0)
 
 
-def _check_groups(
+def check_groups(
     env: MultiAgentEnv, groups: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
+    """Return groups as they are to be kept.
+
+    Raises:
+        ValueError: an unknown agent, an empty group, an agent that is named twice, or no group.
+    """
     if not groups:
         raise ValueError(
             f"groups={groups!r}: name at least one group of the agents {', '.join(env.agents)}"

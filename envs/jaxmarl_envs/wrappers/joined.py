@@ -1,0 +1,263 @@
+"""Groups of agents that decide as one: any environment, with a logical agent for each group."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.registry import make
+from jaxmarl_envs.spaces import MAX_CHOICES, Box, Discrete, Space
+from jaxmarl_envs.wrappers.groups import check_groups
+
+
+def joined(
+    env: str,
+    groups: Mapping[str, Sequence[str]],
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> "Joined":
+    """Make an environment by name and put `Joined` around it.
+
+    Args:
+        env: a registered name.
+        groups: the names of each group's agents.
+        env_kwargs: keyword arguments for `make(env, ...)`.
+    """
+    return Joined(make(env, **(env_kwargs or {}))[0], groups)
+
+
+@struct.dataclass
+class JoinedState:
+    """The wrapped environment's state, and what its own agents see."""
+
+    inner: Any
+    seen: Observation
+
+
+class Joined(MultiAgentEnv[JoinedState, Any]):
+    """An environment in which the agents of a group are one agent that decides for all of them.
+
+    In the place of its first member each group has a slot, called by the group's name:
+
+    * It sees what its members see, side by side in their own sizes and flattened, and for each
+      member whether it lives and whether it acts.
+    * Where actions are finite, one action is a combination of its members' actions, counted in the
+      order of `numpy.ndindex` over their numbers; those of members that do not act are 0. So what
+      is learnt is the joint distribution, which may depend on all of it, and not one for each
+      member. Where they are vectors, they are put side by side.
+    * It lives while a member lives, acts when a member acts, and earns what its members earn
+      together. Its life is truncated if on its last tick a member's was, else terminated.
+
+    Agents in no group see and do what they did, flattened. Metrics are summed over members. Scripts
+    of the wrapped environment decide for every member.
+
+    Args:
+        env: the environment to wrap.
+        groups: the names of each group's agents; a group has at least one, and nobody is in two.
+
+    Raises:
+        ValueError: an unknown agent, an empty group, an agent that is named twice, no group at all,
+            or a group that is called as an agent outside it.
+    """
+
+    def __init__(self, env: MultiAgentEnv, groups: Mapping[str, Sequence[str]]) -> None:
+        self.env, self.groups = env, check_groups(env, groups)
+        group_of = {agent: group for group, members in self.groups.items() for agent in members}
+        alone = [agent for agent in env.agents if agent not in group_of]
+        for group in self.groups:
+            if group in alone:
+                raise ValueError(
+                    f"group {group!r} is called as an agent that is not in it; "
+                    f"agents in no group are {', '.join(alone)}"
+                )
+        self.name = f"{env.name}_joined"
+        self.agents = tuple(dict.fromkeys(group_of.get(agent, agent) for agent in env.agents))
+        self.steps_on_host = env.steps_on_host
+        # Of every slot, the slots of its members in the wrapped environment.
+        self._members = tuple(
+            tuple(env.agent_index(agent) for agent in self.groups.get(name, (name,)))
+            for name in self.agents
+        )
+        self._is_member = np.zeros((len(self.agents), env.num_agents), bool)
+        for slot, members in enumerate(self._members):
+            self._is_member[slot, list(members)] = True
+        if env.made_as is not None:
+            name, kwargs = env.made_as
+            self.made_as = ("joined", {"env": name, "groups": self.groups, "env_kwargs": kwargs})
+
+    @property
+    def max_actors(self) -> int:
+        """Bound who can act at one tick, as the wrapped environment does."""
+        return min(self.env.max_actors, self.num_agents)
+
+    @property
+    def baselines(self) -> Mapping[str, Callable[..., Any]]:
+        """Give the wrapped environment's own scripts, which see its own state."""
+
+        def join(script: Callable[..., Any]) -> Callable[..., Any]:
+            def decide(state: JoinedState, obs: Observation, params: Any, key: jax.Array) -> Any:
+                del obs  # of the groups
+                own = script(state.inner, state.seen, params, key)
+                return self._join_actions(own, state.seen.agent_mask, params)
+
+            return decide
+
+        return {name: join(script) for name, script in self.env.baselines.items()}
+
+    @property
+    def default_params(self) -> Any:
+        """Give the wrapped environment's own parameters."""
+        return self.env.default_params
+
+    def horizon(self, params: Any) -> int | jax.Array | None:
+        """Give the wrapped environment's own horizon."""
+        return self.env.horizon(params)
+
+    def observation_space(self, agent: str, params: Any) -> Box:
+        """Give what the members see, and for each whether it lives and whether it acts."""
+        members = self._members[self.agent_index(agent)]
+        spaces = [self.env.observation_space(self.env.agents[i], params) for i in members]
+        flags = [Box(0.0, 1.0, (2 * len(members),))] if agent in self.groups else []
+        return _flat([*spaces, *flags])
+
+    def action_space(self, agent: str, params: Any) -> Space:
+        """Give the combinations of what the members can do.
+
+        Raises:
+            ValueError: there are too many of them.
+        """
+        slot = self.agent_index(agent)
+        if self.env.is_continuous(params):
+            return _flat([self._own_space(i, params) for i in self._members[slot]])
+        size = math.prod(self._counts(slot, params))
+        if size > MAX_CHOICES:
+            raise ValueError(
+                f"group {agent!r} has {size:,} combinations of actions, more than the "
+                f"{MAX_CHOICES:,} that can be; join fewer agents"
+            )
+        return Discrete(size)
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Observation, JoinedState]:
+        """Begin an episode of the wrapped environment."""
+        seen, inner = self.env.reset_env(key, params)
+        return self._join(seen, params), JoinedState(inner, seen)
+
+    def step_env(
+        self, key: jax.Array, state: JoinedState, action: jax.Array, params: Any
+    ) -> StepResult[JoinedState]:
+        """Let every member do its part; `action` is `[A]` int or `[A, N]` float, of the groups."""
+        before = state.seen.alive
+        own = self._part_actions(action, params)
+        seen, inner, reward, terminated, truncated, info = self.env.step_env(
+            key, state.inner, own, params
+        )
+        info = dict(info)
+        if "final_observation" in info:
+            info["final_observation"] = self._join(info["final_observation"], params)
+        if "metrics" in info:
+            info["metrics"] = {name: self._add(x) for name, x in info["metrics"].items()}
+        ended = self._any(before) & ~self._any(seen.alive)
+        # A member whose value goes on makes the group's go on, as far as it is known.
+        cut = ended & self._any(truncated & ~terminated)
+        obs = self._join(seen, params)
+        return obs, JoinedState(inner, seen), self._add(reward), ended & ~cut, cut, info
+
+    def _own_space(self, member: int, params: Any) -> Any:
+        return self.env.action_space(self.env.agents[member], params)
+
+    def _counts(self, slot: int, params: Any) -> tuple[int, ...]:
+        return tuple(self._own_space(i, params).n for i in self._members[slot])
+
+    def _any(self, flags: jax.Array) -> jax.Array:
+        """Tell for every slot whether it is so of a member."""
+        return (self._is_member & flags).any(axis=1)
+
+    def _add(self, x: jax.Array) -> jax.Array:
+        """Add up `x [A]` over the members of every slot."""
+        return jnp.where(self._is_member, x, 0.0).sum(axis=1)
+
+    def _join(self, seen: Observation, params: Any) -> Observation:
+        """Make what the groups see of what the agents do."""
+        rows = [self._row(slot, seen, params) for slot in range(self.num_agents)]
+        width = max(row.size for row in rows)
+        masks = [self._mask(slot, seen, params) for slot in range(self.num_agents)]
+        num_actions = max(mask.size for mask in masks)
+        return Observation(
+            features=jnp.stack([jnp.pad(row, (0, width - row.size)) for row in rows]),
+            action_mask=jnp.stack([jnp.pad(x, (0, num_actions - x.size)) for x in masks]),
+            alive=self._any(seen.alive),
+            agent_mask=self._any(seen.agent_mask),
+            state=seen.state,
+        )
+
+    def _row(self, slot: int, seen: Observation, params: Any) -> jax.Array:
+        members = self._members[slot]
+        parts = []
+        for i in members:
+            shape = self.env.observation_space(self.env.agents[i], params).shape
+            parts.append(seen.features[(i, *map(slice, shape))].ravel())
+        if self.agents[slot] in self.groups:
+            flags = jnp.stack([x[i] for i in members for x in (seen.alive, seen.agent_mask)])
+            parts.append(flags.astype(jnp.float32))
+        return jnp.concatenate(parts)
+
+    def _mask(self, slot: int, seen: Observation, params: Any) -> jax.Array:
+        """Tell which combinations are legal: of members that do not act, action 0 alone."""
+        if self.env.is_continuous(params):
+            return jnp.ones(sum(self._own_space(i, params).size for i in self._members[slot]), bool)
+        joint = jnp.ones(1, bool)
+        for i, count in zip(self._members[slot], self._counts(slot, params), strict=True):
+            own = seen.action_mask[i, :count]
+            if self.agents[slot] in self.groups:
+                own = jnp.where(seen.agent_mask[i], own, jnp.arange(count) == 0)
+            joint = (joint[:, None] & own).ravel()
+        return joint
+
+    def _part_actions(self, action: jax.Array, params: Any) -> jax.Array:
+        """Make the members' own actions of those of the groups."""
+        own: dict[int, jax.Array] = {}
+        continuous = self.env.is_continuous(params)
+        for slot, members in enumerate(self._members):
+            if not continuous:
+                parts = jnp.unravel_index(action[slot], self._counts(slot, params))
+                own |= dict(zip(members, parts, strict=True))
+                continue
+            ends = np.cumsum([0, *(self._own_space(i, params).size for i in members)])
+            width = self.env.action_width(params)
+            for i, start, end in zip(members, ends[:-1], ends[1:], strict=True):
+                own[i] = jnp.pad(action[slot, start:end], (0, width - (end - start)))
+        return jnp.stack([own[i] for i in range(self.env.num_agents)])
+
+    def _join_actions(self, own: jax.Array, acts: jax.Array, params: Any) -> jax.Array:
+        """Make the groups' actions of the members' own, `[A]` or `[A, N]`."""
+        if not self.env.is_continuous(params):
+            own = jnp.where(acts, own, 0)
+            joint = [
+                jnp.ravel_multi_index(
+                    tuple(own[i] for i in members), self._counts(slot, params), mode="clip"
+                )
+                for slot, members in enumerate(self._members)
+            ]
+            return jnp.stack(joint)
+        width = self.action_width(params)
+        rows = [
+            jnp.concatenate([own[i, : self._own_space(i, params).size] for i in members])
+            for members in self._members
+        ]
+        return jnp.stack([jnp.pad(row, (0, width - row.size)) for row in rows])
+
+
+def _flat(spaces: Sequence[Any]) -> Box:
+    """Put Boxes side by side, flattened."""
+
+    def side_by_side(ends: Sequence[Any]) -> np.ndarray:
+        pairs = zip(ends, spaces, strict=True)
+        flat = [np.broadcast_to(end, space.shape).ravel() for end, space in pairs]
+        return np.concatenate(flat).astype(np.float32)
+
+    low = side_by_side([space.low for space in spaces])
+    return Box(low, side_by_side([space.high for space in spaces]), low.shape)
