@@ -210,7 +210,7 @@ def test_objectives_that_there_are_not_are_refused(tmp_path):
     def make(measure, **changes):
         return make_trainer(tmp_path / "run", objective=ObjectiveConfig(measure=measure), **changes)
 
-    with pytest.raises(ValueError, match="must be a path that begins with one of agents, policies"):
+    with pytest.raises(ValueError, match="a path that begins with one of all, agents, policies"):
         make("return_mean")
     with pytest.raises(ValueError, match=r"names 'eve' among the agents; valid: ann_0, bob_0"):
         make("agents/eve/return_mean")
