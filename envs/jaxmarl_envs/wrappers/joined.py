@@ -174,7 +174,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
 
     def _any(self, flags: jax.Array) -> jax.Array:
         """Tell for every slot whether it is so of a member."""
-        return (self._is_member & flags).any(axis=1)
+        return jnp.any(self._is_member & flags, axis=1)
 
     def _add(self, x: jax.Array) -> jax.Array:
         """Add up `x [A]` over the members of every slot."""

@@ -98,18 +98,14 @@ def _join(parts: Sequence[Actions], combine: Callable[[Any], Any]) -> Actions:
     """Make one of several actions at once."""
     if len({type(part.space) for part in parts}) != 1:
         raise ValueError("finite choices and Boxes at once cannot be played")
-    if not isinstance(parts[0].space, Box):
-        sizes = [len(part.counts) for part in parts]
-    else:
-        boxes = [part.space for part in parts if isinstance(part.space, Box)]
-        sizes = [box.size for box in boxes]
-    ends = np.cumsum(sizes)[:-1]
+    boxes = [part.space for part in parts if isinstance(part.space, Box)]
+    ends = np.cumsum([box.size for box in boxes] or [len(part.counts) for part in parts])[:-1]
 
     def build(values: np.ndarray) -> Any:
         own = zip(parts, np.split(values, ends), strict=True)
         return combine([part.build(value) for part, value in own])
 
-    if not isinstance(parts[0].space, Box):
+    if not boxes:
         return _choices(tuple(n for part in parts for n in part.counts), build)
     low, high = (np.concatenate([getattr(box, end) for box in boxes]) for end in ("low", "high"))
     return Actions(Box(low, high, low.shape), (), build)
