@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ray_baseline.picture import draw
 from ray_baseline.processes import run_side
-from ray_baseline.report import NOT_THE_SAME, SIDES, draw, print_report, tuning_table
+from ray_baseline.report import NOT_THE_SAME, RATIOS, SIDES, print_report, tuning_table
 from ray_baseline.scenarios import SCENARIOS
 from ray_baseline.summary import machine, ratios, summarise
 from ray_baseline.tuning import CANDIDATES, changed, fastest
@@ -35,6 +36,7 @@ from jaxmarl_envs.adapters import import_extra
 QUICK_S = 560.0
 SHARES = {"ours": 1.0, "rllib": 1.5}
 TUNING_S = 40.0
+FORMAT = 2  # of what is recorded
 
 
 def compare(
@@ -61,10 +63,15 @@ def compare(
     found = {}
     for name in names:
         sides = {side: summarise(runs[name, side], SCENARIOS[name]) for side in SIDES}
-        compared = ratios(sides["ours"], sides["rllib"])
+        compared = {side: ratios(sides[side], sides["rllib"]) for side in RATIOS}
         settings = {"ours": vars(SCENARIOS[name].ours), "rllib": changed(name, tuned.get(name))}
         found[name] = {**sides, "ratios": compared, "settings": settings}
-    return {"machine": machine(), "not_the_same": list(NOT_THE_SAME), "scenarios": found}
+    return {
+        "format": FORMAT,
+        "machine": machine(),
+        "not_the_same": list(NOT_THE_SAME),
+        "scenarios": found,
+    }
 
 
 def tune(names: Sequence[str], seconds: float, seed: int) -> dict[str, Any]:
@@ -76,10 +83,27 @@ def tune(names: Sequence[str], seconds: float, seed: int) -> dict[str, Any]:
         for changes in CANDIDATES[name]:
             run = run_side("rllib", name, seconds, seed, rllib=changes)
             row = summarise([run], SCENARIOS[name])
-            del row["curves"], row["seconds_to_target"]
-            found.setdefault(name, []).append({"settings": changed(name, changes), **row})
+            found.setdefault(name, []).append(
+                {
+                    "settings": changed(name, changes),
+                    **{key: value and value["median"] for key, value in row["figures"].items()},
+                    "error": row["error"],
+                }
+            )
         Console().print(tuning_table(name, found[name]))
     return {"machine": machine(), "scenarios": found}
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """Read what `--json` wrote.
+
+    Raises:
+        ValueError: it is no such file, or of another version.
+    """
+    result = json.loads(path.read_text())
+    if not isinstance(result, dict) or result.get("format") != FORMAT:
+        raise ValueError(f"{path}: not recorded by this version of compare_ray.py; measure anew")
+    return result
 
 
 def main(args: Sequence[str]) -> None:
@@ -91,7 +115,7 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, help="runs of each side; default 3, quick 1")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="where to record what was measured")
-    parser.add_argument("--plot", type=Path, help="where to draw return against time, as PNG")
+    parser.add_argument("--plot", type=Path, help="where to draw what was learnt, as PNG")
     parser.add_argument("--tune", action="store_true", help="only RLlib, at many settings")
     parser.add_argument("--tuned", type=Path, help="take RLlib's fastest settings from --tune")
     parser.add_argument("--show", type=Path, help="only show what --json recorded earlier")
@@ -103,7 +127,7 @@ def main(args: Sequence[str]) -> None:
         parser.error("--plot and --tuned have no effect with --tune")
     names = options.names or list(SCENARIOS)
     if options.show:
-        result = json.loads(options.show.read_text())
+        result = _recorded(options.show)
     else:
         for module in ("ray", "torch"):
             import_extra(module, "ray")
@@ -126,5 +150,5 @@ def main(args: Sequence[str]) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         sys.exit(f"error: {error}")

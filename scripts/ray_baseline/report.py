@@ -1,20 +1,20 @@
-"""Tables and the picture of what `compare_ray.py` measured."""
+"""Tables of what `compare_ray.py` measured."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from ray_baseline.scenarios import SCENARIOS
+from ray_baseline.scenarios import SCENARIOS, Scenario
 
 ROWS = {
     "env_steps_per_s": ("environment steps/s", "{:,.0f}"),
     "decisions_per_s": ("decisions/s", "{:,.0f}"),
     "env_steps_per_core_s": ("environment steps per second of a core", "{:,.0f}"),
     "cores_kept_busy": ("cores kept busy", "{:.1f}"),
-    "seconds_to_target": ("seconds to {label} of {target:g}", "{:,.1f}"),
+    "sampling_share": ("of its time: sampling", "{:.0%}"),
+    "learning_share": ("of its time: learning", "{:.0%}"),
     "peak_memory_mb": ("peak memory, MB", "{:,.0f}"),
     "trained_rows_per_decision": ("rows trained on per decision", "{:.2f}"),
 }
@@ -39,56 +39,88 @@ NOT_THE_SAME = (
     "torch has it. The frozen policies are such beginnings.",
     "Torch's LSTM has two bias vectors, ours has one, and its forget gates begin open.",
     "RLlib's returns are means over about the episodes of the latest iteration, ours over those of "
-    "the latest second.",
+    "the latest second. A target counts as reached at the end of the iteration, or second, whose "
+    "mean it is, so that environment steps to it are rounded up, ours to many more than RLlib's.",
+    "Crypto is measured by bob, and by what he and alice earn, not by eve's return, which rises "
+    "where she breaks the cipher. Bob's accuracy comes on both sides from the mean returns of eve "
+    "and bob: added up they are -2 for each of his errors. On the first tick nothing was said yet, "
+    "so that he can be right in 98 percent.",
+    "Sampling and learning are what RLlib's own timers say; what is left goes to handing over "
+    "weights and numbers. This package does both in one compiled program.",
     "Steps per second leave out start-up, compilation and each run's first two windows. Seconds to "
-    "a return and the picture count from the start of the process, imports and compilation "
+    "a target and the picture count from the start of the process, imports and compilation "
     "included. Memory is that of all processes of a side together. Where cores are kept less busy "
     "than there are, a side waits for itself, or other programs run beside it.",
 )
 SIDES = {"ours": "jaxmarl_ppo", "rllib": "RLlib"}
+# What the columns of ratios to RLlib are called.
+RATIOS = {"ours": "ratio"}
+ONE_CORE = (
+    "There is one core: all processes of a side take turns on it. RLlib's runners, which elsewhere "
+    "play at the same time, gain nothing here, and neither does this package's second device; "
+    "these figures do not tell how the two compare where there are more cores."
+)
 
 
 def print_report(result: Mapping[str, Any]) -> None:
     """All tables, and what is not the same."""
     console = Console()
+    console.print(f"{caption(result['machine'])}.")
+    if result["machine"]["cores"] == 1:
+        console.print(ONE_CORE)
     for name, found in result["scenarios"].items():
         console.print(comparison_table(name, found))
     for name, found in result["scenarios"].items():
-        for side, title in SIDES.items():
-            settings = ", ".join(f"{k} {v}" for k, v in found["settings"][side].items())
-            console.print(f"{name}, {title}: {settings}")
-    console.print(f"{caption(result['machine'])}. What is not the same:")
+        for side, settings in found["settings"].items():
+            shown = ", ".join(f"{k} {v}" for k, v in settings.items())
+            console.print(f"{name}, {SIDES[side]}: {shown}")
+    console.print("What is not the same:")
     for sentence in result["not_the_same"]:
         console.print(f"- {sentence}")
 
 
 def comparison_table(name: str, found: Mapping[str, Any]) -> Table:
-    """Both sides of a scenario."""
-    scenario = SCENARIOS[name]
-    table = Table(title=scenario.title, title_justify="left")
+    """All sides of a scenario: the median over runs, and the least and the most of several."""
+    table = Table(title=SCENARIOS[name].title, title_justify="left")
     table.add_column("")
-    for title in (*SIDES.values(), "ratio"):
+    sides = [side for side in SIDES if side in found]
+    compared = [side for side in sides if side in found["ratios"]]
+    for title in (*(SIDES[side] for side in sides), *(RATIOS[side] for side in compared)):
         table.add_column(title, justify="right")
-    for key, (label, form) in ROWS.items():
-        if key == "seconds_to_target" and scenario.target is None:
-            continue
-        cells = [_cell(found[side], key, form) for side in SIDES]
-        ratio = found["ratios"].get(key)
-        title = label.format(label=scenario.return_label, target=scenario.target)
-        table.add_row(title, *cells, "" if ratio is None else f"{ratio:,.1f} x")
-    for side, title in SIDES.items():
+    for key, (label, form) in rows(SCENARIOS[name]).items():
+        cells = [_cell(found[side], key, form) for side in sides]
+        better = [found["ratios"][side].get(key) for side in compared]
+        quotients = ["" if ratio is None else f"{ratio:,.1f} x" for ratio in better]
+        table.add_row(label, *cells, *quotients)
+    for side in sides:
         if found[side]["error"]:
-            table.add_row(f"[red]{title} failed[/red]", found[side]["error"])
+            table.add_row(f"[red]{SIDES[side]} failed[/red]", found[side]["error"])
     return table
 
 
+def rows(scenario: Scenario) -> dict[str, tuple[str, str]]:
+    """By figure its label and how it is written."""
+    found = dict(ROWS)
+    for measure in scenario.measures:
+        label = measure.label
+        if measure.target is not None:
+            reached = f"{label} of {measure.target:g}"
+            found[f"seconds_to {label}"] = (f"seconds to {reached}", "{:,.1f}")
+            found[f"steps_to {label}"] = (f"environment steps to {reached}", "{:,.0f}")
+        found[f"last {label}"] = (f"{label}, at the end", "{:,.2f}")
+    return found
+
+
 def _cell(side: Mapping[str, Any], key: str, form: str) -> str:
-    value = side[key]
+    value = side["figures"].get(key)
     if value is not None:
-        return form.format(value)
-    reached = [points[-1][0] for points in side["curves"] if points]
-    if key == "seconds_to_target" and reached:
-        return f"not in {max(reached):,.0f}"
+        median, least, most = (form.format(value[part]) for part in ("median", "least", "most"))
+        return median if value["least"] == value["most"] else f"{median} ({least} to {most})"
+    what, _, label = key.partition(" ")
+    if what in ("seconds_to", "steps_to"):
+        column = 0 if what == "seconds_to" else 1
+        ends = [points[-1][column] for points in side["curves"][label] if points]
+        return f"not always in {max(ends):,.0f}" if ends else "-"
     return "-"
 
 
@@ -109,42 +141,8 @@ def tuning_table(name: str, rows: list[dict[str, Any]]) -> Table:
 def caption(machine: Mapping[str, Any]) -> str:
     """Hardware and versions in a line."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
     return (
-        f"{machine['cores']} cores of {machine['processor']}; "
+        f"{cores} of {machine['processor']}, {machine['date']}; "
         f"Python {machine['python']}, {versions}"
     )
-
-
-def draw(result: Mapping[str, Any], path: Path) -> None:
-    """Return against seconds since the start of the process, both sides, as PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    names = [name for name in result["scenarios"] if SCENARIOS[name].target is not None]
-    figure, panels = plt.subplots(1, len(names), figsize=(4.6 * len(names), 3.8), squeeze=False)
-    for panel, name in zip(panels[0], names, strict=True):
-        scenario, found = SCENARIOS[name], result["scenarios"][name]
-        for (side, title), colour in zip(SIDES.items(), ("tab:blue", "tab:orange"), strict=True):
-            for k, points in enumerate(found[side]["curves"]):
-                if points:
-                    seconds, returns = zip(*points, strict=True)
-                    label = title if k == 0 else None
-                    panel.plot(seconds, returns, color=colour, label=label, marker=".", ms=3)
-        panel.axhline(scenario.target, color="grey", lw=0.8, ls="--")
-        panel.set_xscale("log")
-        panel.set_xlim(left=5.0)
-        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        panel.xaxis.set_major_formatter("{x:g}")
-        panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.set_title(name)
-        panel.set_xlabel("seconds since the start, compilation included")
-        panel.set_ylabel(scenario.return_label)
-        if panel.get_legend_handles_labels()[0]:
-            panel.legend()
-    figure.text(0.5, 0.01, caption(result["machine"]), ha="center", fontsize=7)
-    figure.tight_layout(rect=(0, 0.03, 1, 1))
-    figure.savefig(path, dpi=120)
-    plt.close(figure)

@@ -5,7 +5,9 @@ of a minibatch and the constants of PPO. Each side's own are the number of paral
 the length of a rollout; `compare_ray.py --tune` looks for better ones for RLlib.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from ray_baseline.crypto_twin import MAX_STEPS as CRYPTO_STEPS
 
 Tables = tuple[dict[str, str], ...]
 
@@ -51,6 +53,23 @@ class RllibSettings:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """How good the agents are: a constant and a sum over mean returns of an episode.
+
+    Attributes:
+        label: what it is.
+        returns_of: policies or agents, with the factor that their mean return counts with.
+        constant: what is added.
+        target: a value to be reached; None to only follow it.
+    """
+
+    label: str
+    returns_of: dict[str, float]
+    constant: float = 0.0
+    target: float | None = None
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One workload.
 
@@ -61,9 +80,7 @@ class Scenario:
             `<agent>_0` to `<agent>_2`, of which each agent draws one.
         frozen: policies that are not trained.
         action_mask: whether RLlib's network masks illegal actions.
-        return_of: policies or agents whose mean return is followed, with a factor.
-        return_label: what that is.
-        target: a return to be reached; None where there is nothing to learn.
+        measures: of how good the agents are; none where there is nothing to learn.
         smoothing: episodes that RLlib takes its means over, about an iteration's.
         minibatch_rows: decisions of a policy in a minibatch.
     """
@@ -80,9 +97,7 @@ class Scenario:
     weights: tuple[float, ...] = ()
     frozen: tuple[str, ...] = ()
     action_mask: bool = False
-    return_of: dict[str, float] = field(default_factory=dict)
-    return_label: str = ""
-    target: float | None = None
+    measures: tuple[Measure, ...] = ()
     smoothing: int = 32
     num_epochs: int = 4
     learning_rate: float = 1e-3
@@ -111,9 +126,9 @@ SCENARIOS = {
         weights=(0.6, 0.2, 0.2),
         frozen=("p3", "p4"),
         action_mask=True,
-        return_of={"p3": -0.5, "p4": -0.5},
-        return_label="mean return against the frozen policies",
-        target=0.6,
+        measures=(
+            Measure("return against the frozen policies", {"p3": -0.5, "p4": -0.5}, target=0.6),
+        ),
         smoothing=200,
     ),
     "crypto": Scenario(
@@ -123,9 +138,16 @@ SCENARIOS = {
         ours=OurSettings(num_envs=1024, num_steps=50, num_minibatches=16),
         rllib=RllibSettings(num_envs=32, num_runners=2, batch_steps=8000),
         minibatch_rows=1024,
-        return_of={"eve_0": 1.0},
-        return_label="eve's mean return",
-        target=-28.0,
+        measures=(
+            # Eve earns -2 for each of her errors and bob 2 for it, less 2 for each of his own.
+            Measure(
+                "bob's accuracy",
+                {"eve_0": 0.5 / CRYPTO_STEPS, "bob_0": 0.5 / CRYPTO_STEPS},
+                constant=1.0,
+                target=0.9,
+            ),
+            Measure("return of bob and alice", {"bob_0": 0.5, "alice_0": 0.5}),
+        ),
         smoothing=320,
     ),
     "shuttle_grid": Scenario(
@@ -139,9 +161,7 @@ SCENARIOS = {
         lstm_size=64,
         tables=_alike(_SHUTTLES, "shared"),
         weights=(1.0,),
-        return_of={"shuttle_0": 1.0},
-        return_label="deliveries in 256 ticks",
-        target=6.0,
+        measures=(Measure("deliveries in 256 ticks", {"shuttle_0": 1.0}, target=6.0),),
         smoothing=32,
     ),
     "noise": Scenario(

@@ -22,9 +22,10 @@ from ray_baseline.crypto_twin import CryptoTwin  # noqa: E402
 from ray_baseline.noise import Noise  # noqa: E402
 from ray_baseline.noise_twin import MAX_STEPS, NoiseTwin  # noqa: E402
 from ray_baseline.our_side import make_run, train  # noqa: E402
+from ray_baseline.picture import draw  # noqa: E402
 from ray_baseline.processes import run_side  # noqa: E402
-from ray_baseline.report import comparison_table, draw  # noqa: E402
-from ray_baseline.scenarios import SCENARIOS, OurSettings  # noqa: E402
+from ray_baseline.report import comparison_table, print_report  # noqa: E402
+from ray_baseline.scenarios import SCENARIOS, Measure, OurSettings  # noqa: E402
 from ray_baseline.shuttle_grid_twin import ShuttleGridTwin  # noqa: E402
 from ray_baseline.summary import curve, machine, ratios, summarise  # noqa: E402
 from ray_baseline.tic_tac_toe_twin import TicTacToeTwin  # noqa: E402
@@ -247,38 +248,67 @@ def run(*windows, memory=100.0, error=None):
     return {"windows": list(windows), "peak_memory_mb": memory, "error": error}
 
 
-def test_rates_are_medians_without_the_first_windows():
+def test_figures_are_medians_without_first_windows_and_spread_over_runs():
     runs = [
         run(window(1, 1), window(2, 1), window(3, 600), window(4, 800)),
         run(window(1, 1), window(2, 1), window(3, 1000, seconds=1.0), memory=300.0),
+        run(window(1, 1), window(2, 1), window(3, 1200)),
     ]
-    found = summarise(runs, SCENARIOS["noise"])
-    assert found["env_steps_per_s"] == 400.0
-    assert found["env_steps_per_s_range"] == [300.0, 1000.0]
-    assert found["decisions_per_s"] == 1200.0
-    assert found["env_steps_per_core_s"] == 800 / 3
-    assert found["cores_kept_busy"] == 1.5
-    assert found["trained_rows_per_decision"] == 4.0
-    assert found["peak_memory_mb"] == 200.0
-    assert found["num_windows"] == 3
+    found = summarise(runs, SCENARIOS["noise"])["figures"]
+    assert found["env_steps_per_s"] == {"median": 600.0, "least": 350.0, "most": 1000.0}
+    assert found["decisions_per_s"]["median"] == 1800.0
+    assert found["env_steps_per_core_s"]["median"] == 1000 / 3
+    assert found["cores_kept_busy"]["median"] == 1.5
+    assert found["trained_rows_per_decision"]["median"] == 4.0
+    assert found["peak_memory_mb"] == {"median": 100.0, "least": 100.0, "most": 300.0}
+    assert found["sampling_share"] is None
 
 
-def test_a_return_is_reached_only_if_every_run_reaches_it():
-    scenario = dataclasses.replace(SCENARIOS["tic_tac_toe"], target=0.5)
-    slow = run(window(5, 1, p3=0.0, p4=0.2), window(9, 1, p3=-0.4, p4=-0.8))
-    fast = run(window(1, 1, p3=-0.9), window(3, 1, p3=-0.5, p4=-0.5, x=1.0))
+def test_what_a_side_says_of_its_time_is_shown():
+    told = {**window(3, 600, seconds=4.0), "sampling_s": 3.0, "learning_s": 1.0}
+    found = summarise([run(told)], SCENARIOS["noise"])["figures"]
+    assert (found["sampling_share"]["median"], found["learning_share"]["median"]) == (0.75, 0.25)
+
+
+def test_a_target_is_reached_only_if_every_run_reaches_it():
+    measure = Measure("score", {"p3": -0.5, "p4": -0.5}, target=0.5)
+    scenario = dataclasses.replace(SCENARIOS["tic_tac_toe"], measures=(measure,))
+    slow = run(window(5, 10, p3=0.0, p4=0.2), window(9, 20, p3=-0.4, p4=-0.8))
+    fast = run(window(1, 1, p3=-0.9), window(3, 3, p3=-0.5, p4=-0.5, x=1.0))
     never = run(window(3, 1, p3=0.5, p4=0.5))
-    assert curve(slow["windows"], scenario) == [[5, -0.1], [9, 0.6]]
-    assert curve(fast["windows"], scenario) == [[3, 0.5]]
-    assert summarise([slow, fast], scenario)["seconds_to_target"] == 6.0
-    assert summarise([slow, never], scenario)["seconds_to_target"] is None
+    assert curve(slow["windows"], measure) == [[5, 10, -0.1], [9, 30, 0.6]]
+    assert curve(fast["windows"], measure) == [[3, 4, 0.5]]
+    found = summarise([slow, fast], scenario)["figures"]
+    assert found["seconds_to score"] == {"median": 6.0, "least": 3, "most": 9}
+    assert found["steps_to score"] == {"median": 17.0, "least": 4, "most": 30}
+    assert found["last score"]["median"] == pytest.approx(0.55)
+    found = summarise([slow, never], scenario)["figures"]
+    assert (found["seconds_to score"], found["steps_to score"]) == (None, None)
+
+
+def test_bobs_accuracy_is_what_eve_and_bob_earn_together():
+    accuracy, earned = SCENARIOS["crypto"].measures
+    rng, twin = np.random.default_rng(0), CryptoTwin()
+    twin.reset(rng)
+    right, rewards = [], []
+    while not twin.over:
+        actions = rng.integers(0, 4, 3).tolist()
+        right.append(actions[1] == twin.goal)
+        rewards.append(twin.step(actions))
+    returns = dict(zip(twin.agents, np.sum(rewards, 0), strict=True))
+    assert 0 < sum(right) < len(right)
+    assert curve([window(1, 25, **returns)], accuracy)[0][2] == pytest.approx(np.mean(right))
+    assert curve([window(1, 25, **returns)], earned)[0][2] == returns["alice_0"]
+
+
+CRYPTO = {"eve_0": -20.0, "bob_0": 18.0, "alice_0": 18.0}
 
 
 def test_a_side_that_failed_is_a_row_of_the_table(tmp_path):
-    ours = summarise([run(window(1, 500), window(9, 500, eve_0=-20.0))], SCENARIOS["crypto"])
+    ours = summarise([run(window(1, 500), window(9, 500, **CRYPTO))], SCENARIOS["crypto"])
     theirs = summarise([run(memory=None, error="IndexError: 48")], SCENARIOS["crypto"])
-    found = {"ours": ours, "rllib": theirs, "ratios": ratios(ours, theirs)}
-    assert set(found["ratios"].values()) == {None}
+    found = {"ours": ours, "rllib": theirs, "ratios": {"ours": ratios(ours, theirs)}}
+    assert set(found["ratios"]["ours"].values()) == {None}
     cells = [list(column.cells) for column in comparison_table("crypto", found).columns]
     assert ["RLlib failed" in cells[0][-1], cells[1][-1]] == [True, "IndexError: 48"]
     assert cells[1][0] == "250"
@@ -288,16 +318,31 @@ def test_a_side_that_failed_is_a_row_of_the_table(tmp_path):
 
 
 def machine_of(cores):
-    return {"cores": cores, "processor": "abacus", "python": "3", "versions": {"jax": "0"}}
+    about = {"processor": "abacus", "date": "2026-01-02", "python": "3"}
+    return {"cores": cores, **about, "versions": {"jax": "0"}}
 
 
 def test_ratios_say_how_many_times_better_ours_is():
-    fast = summarise([run(window(2, 400, eve_0=-20.0), memory=50.0)], SCENARIOS["crypto"])
-    slow = summarise([run(window(8, 100, eve_0=-20.0), memory=200.0)], SCENARIOS["crypto"])
+    fast = summarise([run(window(2, 400, **CRYPTO), memory=50.0)], SCENARIOS["crypto"])
+    slow = summarise([run(window(8, 1600, 32.0, **CRYPTO), memory=200.0)], SCENARIOS["crypto"])
     found = ratios(fast, slow)
-    assert found.pop("seconds_to_target") == 4.0
-    assert found.pop("peak_memory_mb") == 4.0
+    costs = {"peak_memory_mb", "seconds_to bob's accuracy", "steps_to bob's accuracy"}
+    assert costs <= set(found)
+    assert {found.pop(name) for name in costs} == {4.0}
+    assert found.pop("env_steps_per_core_s") == 0.25
     assert set(found.values()) == {4.0}
+
+
+def test_a_single_core_is_said_as_such(capsys):
+    result = {"scenarios": {}, "not_the_same": []}
+    print_report({**result, "machine": machine_of(1)})
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 core of abacus, 2026-01-02" in shown
+    assert "gain nothing here" in shown
+    print_report({**result, "machine": machine_of(2)})
+    shown = capsys.readouterr().out
+    assert "2 cores of abacus" in shown
+    assert "gain nothing" not in shown
 
 
 def child(code):
@@ -379,16 +424,22 @@ def test_without_ray_the_comparison_says_what_to_install(tmp_path):
 
 
 def test_recorded_results_can_be_shown_from_any_folder(tmp_path):
-    side = summarise([run(window(1, 500), window(9, 500, eve_0=-20.0))], SCENARIOS["crypto"])
+    side = summarise([run(window(1, 500), window(9, 500, **CRYPTO))], SCENARIOS["crypto"])
     settings = {"ours": {"num_envs": 5}, "rllib": changed("crypto", {"num_envs": 77})}
-    found = {"ours": side, "rllib": side, "ratios": ratios(side, side), "settings": settings}
+    compared = {"ours": ratios(side, side)}
+    found = {"ours": side, "rllib": side, "ratios": compared, "settings": settings}
     result = {"machine": machine_of(7), "not_the_same": ["nothing"], "scenarios": {"crypto": found}}
-    (tmp_path / "result.json").write_text(json.dumps(result))
+    recorded = tmp_path / "result.json"
+    recorded.write_text(json.dumps({"format": 2, **result}))
     command = [sys.executable, str(SCRIPTS / "compare_ray.py"), "--show", "result.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "1.0 x" in done.stdout
     assert "7 cores of abacus" in done.stdout
     assert "crypto, RLlib: num_envs 77" in done.stdout
+    recorded.write_text(json.dumps(result))
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: result.json: not recorded by this version")
 
 
 def test_the_fastest_settings_are_those_that_did_not_fail():

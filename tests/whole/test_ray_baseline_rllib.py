@@ -116,7 +116,9 @@ def test_rllib_trains_an_iteration(name):
     window = found["windows"][0]
     assert window["env_steps"] >= settings["batch_steps"]
     assert window["trained_rows"] >= 4 * 0.4 * window["decisions"]
-    assert set(SCENARIOS[name].return_of) <= set(window["returns"])
+    for measure in SCENARIOS[name].measures:
+        assert set(measure.returns_of) <= set(window["returns"])
+    assert 0 < window["sampling_s"] + window["learning_s"] <= window["seconds"]
 
 
 def one_window():
