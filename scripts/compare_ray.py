@@ -3,12 +3,13 @@
     python scripts/compare_ray.py --quick
     taskset -c 0,1 python scripts/compare_ray.py --json benchmarks/ray-cpu.json --plot docs/ray.png
 
-Both sides train in processes of their own, one after the other on the same cores, for the same kind
+All sides train in processes of their own, one after the other on the same cores, for the same kind
 of work: equal networks, passes over the data, rows per minibatch and constants. RLlib steps plain
-Python games with settings that suit it; which are its fastest here, and a comparison with those, is
+Python games with the settings that were its fastest, of those that `ray_baseline/tuning.json`
+lists: numbers of runners, environments and learners, and both of its API stacks. What is fastest on
+another machine is found there, and entered into that file, by
 
-    python scripts/compare_ray.py --tune --json tuning.json
-    python scripts/compare_ray.py --quick --tuned tuning.json
+    python scripts/compare_ray.py --tune
 
 A side that fails is a row of the table.
 """
@@ -28,14 +29,24 @@ from ray_baseline.processes import run_side
 from ray_baseline.report import NOT_THE_SAME, RATIOS, SIDES, print_report, tuning_table
 from ray_baseline.scenarios import SCENARIOS
 from ray_baseline.summary import machine, ratios, summarise
-from ray_baseline.tuning import CANDIDATES, changed, fastest
+from ray_baseline.tuning import (
+    RECORD,
+    candidates,
+    changed,
+    choose,
+    enter,
+    fastest,
+    read_record,
+)
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_ppo.machine.cores import usable_cores
 
 # Seconds for everything, and how a scenario's share of them is split.
 QUICK_S = 560.0
 SHARES = {"ours": 1.0, "rllib": 1.5}
 TUNING_S = 40.0
+MINUTES, ROUNDS = 60.0, 3
 FORMAT = 2  # of what is recorded
 
 
@@ -44,12 +55,13 @@ def compare(
     rounds: int,
     total_s: float,
     seed: int,
-    tuned: Mapping[str, Mapping[str, Any]],
+    tuning: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Run both sides of the scenarios in turn, so that all end within about `total_s`.
 
-    `tuned` has settings of RLlib to be changed, by scenario.
+    `tuning` is what `tune` found, of which RLlib gets the fastest settings.
     """
+    tuned = fastest(tuning)
     deadline = time.monotonic() + total_s
     plan = [(name, r, side) for name in names for r in range(rounds) for side in SIDES]
     runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -69,6 +81,7 @@ def compare(
     return {
         "format": FORMAT,
         "machine": machine(),
+        "tuned_on": tuning["machine"],
         "not_the_same": list(NOT_THE_SAME),
         "scenarios": found,
     }
@@ -80,7 +93,7 @@ def tune(names: Sequence[str], seconds: float, seed: int) -> dict[str, Any]:
 
     found: dict[str, list[dict[str, Any]]] = {}
     for name in names:
-        for changes in CANDIDATES[name]:
+        for changes in candidates(name, usable_cores()):
             run = run_side("rllib", name, seconds, seed, rllib=changes)
             row = summarise([run], SCENARIOS[name])
             found.setdefault(name, []).append(
@@ -108,43 +121,64 @@ def _recorded(path: Path) -> dict[str, Any]:
 
 def main(args: Sequence[str]) -> None:
     """Measure, print, record and draw."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS)}")
-    parser.add_argument("--quick", action="store_true", help="all in under ten minutes")
-    parser.add_argument("--minutes", type=float, default=60.0, help="for everything; default 60")
-    parser.add_argument("--rounds", type=int, help="runs of each side; default 3, quick 1")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="where to record what was measured")
-    parser.add_argument("--plot", type=Path, help="where to draw what was learnt, as PNG")
-    parser.add_argument("--tune", action="store_true", help="only RLlib, at many settings")
-    parser.add_argument("--tuned", type=Path, help="take RLlib's fastest settings from --tune")
-    parser.add_argument("--show", type=Path, help="only show what --json recorded earlier")
-    options = parser.parse_args(args)
-    for name in options.names:
-        if name not in SCENARIOS:
-            parser.error(f"unknown scenario {name!r}; valid: {', '.join(SCENARIOS)}")
-    if options.tune and (options.plot or options.tuned):
-        parser.error("--plot and --tuned have no effect with --tune")
+    options = _options(args)
     names = options.names or list(SCENARIOS)
     if options.show:
         result = _recorded(options.show)
     else:
         for module in ("ray", "torch"):
             import_extra(module, "ray")
+        record = read_record(options.tuning)
         if options.tune:
-            result = tune(names, TUNING_S, options.seed)
-        else:
-            rounds = options.rounds or (1 if options.quick else 3)
-            total_s = QUICK_S if options.quick else 60.0 * options.minutes
-            tuned = fastest(json.loads(options.tuned.read_text())) if options.tuned else {}
-            result = compare(names, rounds, total_s, options.seed, tuned)
+            found = enter(record, tune(names, TUNING_S, options.seed))
+            options.tuning.write_text(json.dumps(found, indent=1) + "\n")
+            return
+        rounds = options.rounds or (1 if options.quick else ROUNDS)
+        total_s = QUICK_S if options.quick else 60.0 * (options.minutes or MINUTES)
+        result = compare(names, rounds, total_s, options.seed, choose(record, machine()))
         result["command"] = shlex.join(["python", "scripts/compare_ray.py", *args])
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
-    if not options.tune:
-        print_report(result)
+    print_report(result)
     if options.plot:
         draw(result, options.plot)
+
+
+def _options(args: Sequence[str]) -> argparse.Namespace:
+    """Read the command line, and refuse what would have no effect."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("--quick", action="store_true", help="all in under ten minutes")
+    parser.add_argument("--minutes", type=float, help=f"for everything; default {MINUTES:g}")
+    parser.add_argument("--rounds", type=int, help=f"runs of each side; default {ROUNDS}, quick 1")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="where to record what was measured")
+    parser.add_argument("--plot", type=Path, help="where to draw what was learnt, as PNG")
+    parser.add_argument("--tune", action="store_true", help="only RLlib, at many settings")
+    parser.add_argument(
+        "--tuning", type=Path, default=RECORD, help="record of --tune; default the one that ships"
+    )
+    parser.add_argument("--show", type=Path, help="only show what --json recorded earlier")
+    options = parser.parse_args(args)
+    for name in options.names:
+        if name not in SCENARIOS:
+            parser.error(f"unknown scenario {name!r}; valid: {', '.join(SCENARIOS)}")
+    measuring = ("quick", "minutes", "rounds")
+    without_effect = {
+        "tune": (*measuring, "json", "plot", "show"),
+        "show": (*measuring, "names"),
+        "quick": ("minutes",),
+    }
+    for mode, others in without_effect.items():
+        for other in others if getattr(options, mode) else ():
+            if getattr(options, other):
+                shown = "NAME" if other == "names" else f"--{other}"
+                parser.error(f"{shown} has no effect with --{mode}")
+    for option in ("minutes", "rounds"):
+        value = getattr(options, option)
+        if value is not None and not value > 0:
+            parser.error(f"--{option} {value}: give more than 0")
+    return options
 
 
 if __name__ == "__main__":

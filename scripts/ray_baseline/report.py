@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ray_baseline.scenarios import SCENARIOS, Scenario
+from ray_baseline.tuning import is_same
 
 ROWS = {
     "env_steps_per_s": ("environment steps/s", "{:,.0f}"),
@@ -38,6 +39,8 @@ NOT_THE_SAME = (
     "Weights begin otherwise: ours orthogonal with a small last layer of the policy, RLlib's as "
     "torch has it. The frozen policies are such beginnings.",
     "Torch's LSTM has two bias vectors, ours has one, and its forget gates begin open.",
+    "RLlib's rates decide which of its settings are the fastest, and none of what it learns with "
+    "them. Its former API stack leaves out the last, smaller minibatch of a pass.",
     "RLlib's returns are means over about the episodes of the latest iteration, ours over those of "
     "the latest second. A target counts as reached at the end of the iteration, or second, whose "
     "mean it is, so that environment steps to it are rounded up, ours to many more than RLlib's.",
@@ -68,6 +71,10 @@ def print_report(result: Mapping[str, Any]) -> None:
     console.print(f"{caption(result['machine'])}.")
     if result["machine"]["cores"] == 1:
         console.print(ONE_CORE)
+    there = result["tuned_on"]
+    console.print(f"RLlib has the settings that were its fastest on {caption(there)}.")
+    if not is_same(there, result["machine"]):
+        console.print("That is another machine: compare_ray.py --tune finds the fastest on this.")
     for name, found in result["scenarios"].items():
         console.print(comparison_table(name, found))
     for name, found in result["scenarios"].items():
@@ -127,14 +134,13 @@ def _cell(side: Mapping[str, Any], key: str, form: str) -> str:
 def tuning_table(name: str, rows: list[dict[str, Any]]) -> Table:
     """RLlib's rates at all settings that were tried, the fastest first."""
     table = Table(title=SCENARIOS[name].title, title_justify="left")
-    settings = list(rows[0]["settings"])
-    for title in (*settings, "env steps/s", "decisions/s", "memory, MB", "error"):
+    for title in ("settings", "env steps/s", "decisions/s", "memory, MB", "error"):
         table.add_column(title)
     for row in sorted(rows, key=lambda row: -(row["env_steps_per_s"] or 0.0)):
-        values = [str(value) for value in row["settings"].values()]
+        settings = ", ".join(f"{key} {value}" for key, value in row["settings"].items())
         keys = ("env_steps_per_s", "decisions_per_s", "peak_memory_mb")
         numbers = ["-" if row[key] is None else f"{row[key]:,.0f}" for key in keys]
-        table.add_row(*values, *numbers, row["error"] or "")
+        table.add_row(settings, *numbers, row["error"] or "")
     return table
 
 

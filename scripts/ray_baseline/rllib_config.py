@@ -1,4 +1,4 @@
-"""A scenario as a configuration of RLlib's PPO (new API stack, torch)."""
+"""A scenario as a configuration of RLlib's PPO, for torch and either of its API stacks."""
 
 # pyright: reportMissingImports=false
 
@@ -12,7 +12,8 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
-from ray_baseline.rllib_env import TwinEnv
+from ray_baseline.rllib_env import TwinEnv, spaces
+from ray_baseline.rllib_former import note_returns, policy_specs
 from ray_baseline.scenarios import Scenario
 
 DECISIONS = "num_decisions"
@@ -28,12 +29,13 @@ def make_config(scenario: Scenario, seed: int) -> PPOConfig:
         "all_observe": settings.all_observe,
     }
     policies, mapping = _policies(scenario)
+    is_new = settings.api_stack == "new"
     config = PPOConfig()
-    config.api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
+    config.api_stack(enable_rl_module_and_learner=is_new, enable_env_runner_and_connector_v2=is_new)
     config.environment(TwinEnv, env_config=env_config, disable_env_checking=True)
     config.framework("torch")
     config.multi_agent(
-        policies=set(policies),
+        policies=set(policies) if is_new else policy_specs(scenario, policies),
         policy_mapping_fn=mapping,
         policies_to_train=[name for name in policies if name not in scenario.frozen],
     )
@@ -43,14 +45,13 @@ def make_config(scenario: Scenario, seed: int) -> PPOConfig:
         batch_mode=settings.batch_mode,
         rollout_fragment_length="auto",
     )
-    config.callbacks(on_sample_end=_count_decisions)
+    config.learners(num_learners=settings.num_learners)
     config.reporting(metrics_num_episodes_for_smoothing=scenario.smoothing)
     config.debugging(seed=seed, log_level="ERROR")
     config.training(
         lr=scenario.learning_rate,
         gamma=scenario.gamma,
         lambda_=scenario.gae_lambda,
-        train_batch_size_per_learner=settings.batch_steps,
         minibatch_size=scenario.minibatch_rows,
         num_epochs=scenario.num_epochs,
         use_kl_loss=False,
@@ -62,7 +63,13 @@ def make_config(scenario: Scenario, seed: int) -> PPOConfig:
         grad_clip=0.5,
         grad_clip_by="global_norm",
     )
-    config.rl_module(rl_module_spec=_modules(scenario, policies))
+    if is_new:
+        config.training(train_batch_size_per_learner=settings.batch_steps)
+        config.callbacks(on_sample_end=_count_decisions)
+        config.rl_module(rl_module_spec=_modules(scenario, policies))
+    else:
+        config.training(train_batch_size=settings.batch_steps)
+        config.callbacks(on_episode_end=note_returns)
     return config
 
 
@@ -76,17 +83,14 @@ def _modules(scenario: Scenario, policies: dict[str, str]) -> MultiRLModuleSpec:
         lstm_cell_size=scenario.lstm_size or 1,
         max_seq_len=scenario.sequence_length,
     )
-    env = TwinEnv({"game": scenario.game, "action_mask": scenario.action_mask, "all_observe": 0})
-    observed: Any = env.observation_spaces
-    acted: Any = env.action_spaces
     specs = {
         name: RLModuleSpec(
-            observation_space=observed[agent],
-            action_space=acted[agent],
+            observation_space=observation_space,
+            action_space=action_space,
             model_config=vars(model) if scenario.action_mask else model,
             module_class=ActionMaskingTorchRLModule if scenario.action_mask else None,
         )
-        for name, agent in policies.items()
+        for name, (observation_space, action_space) in spaces(scenario, policies).items()
     }
     return MultiRLModuleSpec(rl_module_specs=specs)
 
@@ -97,7 +101,7 @@ def _policies(scenario: Scenario) -> tuple[dict[str, str], Callable[..., str]]:
         names = {f"{agent}_{k}": agent for agent in scenario.agents for k in range(ENSEMBLE)}
 
         def draw_member(agent: str, episode: Any, **_: Any) -> str:
-            return f"{agent}_{random.Random(f'{episode.id_}{agent}').randrange(ENSEMBLE)}"
+            return f"{agent}_{random.Random(f'{_id_of(episode)}{agent}').randrange(ENSEMBLE)}"
 
         return names, draw_member
     tables, weights = scenario.tables, scenario.weights
@@ -105,9 +109,14 @@ def _policies(scenario: Scenario) -> tuple[dict[str, str], Callable[..., str]]:
 
     def draw_table(agent: str, episode: Any, **_: Any) -> str:
         # Asked for one agent at a time: the episode's name makes all answers those of one draw.
-        return random.Random(episode.id_).choices(tables, weights)[0][agent]
+        return random.Random(_id_of(episode)).choices(tables, weights)[0][agent]
 
     return names, draw_table
+
+
+def _id_of(episode: Any) -> Any:
+    """An episode's name, which the former API stack has under another one."""
+    return episode.id_ if hasattr(episode, "id_") else episode.episode_id
 
 
 def _count_decisions(*, metrics_logger: Any, samples: list[Any], **_: Any) -> None:

@@ -2,6 +2,7 @@
 
 # pyright: reportMissingImports=false
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +11,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from ray_baseline.crypto_twin import CryptoTwin
 from ray_baseline.noise_twin import NoiseTwin
+from ray_baseline.scenarios import Scenario
 from ray_baseline.shuttle_grid_twin import ShuttleGridTwin
 from ray_baseline.tic_tac_toe_twin import TicTacToeTwin
 from ray_baseline.twin import Twin
@@ -80,3 +82,11 @@ class TwinEnv(MultiAgentEnv):
             self._names[i]: {"action_mask": twin.action_mask(i), "observations": twin.features(i)}
             for i in who
         }
+
+
+def spaces(scenario: Scenario, policies: Mapping[str, str]) -> dict[str, tuple[Any, Any]]:
+    """By policy the spaces of observations and actions of the agent that it plays."""
+    env = TwinEnv({"game": scenario.game, "action_mask": scenario.action_mask, "all_observe": 0})
+    observed: Any = env.observation_spaces
+    acted: Any = env.action_spaces
+    return {name: (observed[agent], acted[agent]) for name, agent in policies.items()}

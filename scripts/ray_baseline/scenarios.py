@@ -42,6 +42,8 @@ class RllibSettings:
         all_observe: every agent observes and decides at every tick, and the environment ignores who
             is busy.
         torch_threads: of the process that learns.
+        num_learners: processes that learn (`num_learners`); 0 for the one that plans.
+        api_stack: `new`, or `former`: without RLModules, learners and connectors.
     """
 
     num_envs: int
@@ -50,6 +52,8 @@ class RllibSettings:
     batch_mode: str = "truncate_episodes"
     all_observe: bool = False
     torch_threads: int = 2
+    num_learners: int = 0
+    api_stack: str = "new"
 
 
 @dataclass(frozen=True)

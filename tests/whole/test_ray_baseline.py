@@ -18,6 +18,7 @@ import jaxmarl_envs
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
+import compare_ray  # noqa: E402
 from ray_baseline.crypto_twin import CryptoTwin  # noqa: E402
 from ray_baseline.noise import Noise  # noqa: E402
 from ray_baseline.noise_twin import MAX_STEPS, NoiseTwin  # noqa: E402
@@ -29,7 +30,15 @@ from ray_baseline.scenarios import SCENARIOS, Measure, OurSettings  # noqa: E402
 from ray_baseline.shuttle_grid_twin import ShuttleGridTwin  # noqa: E402
 from ray_baseline.summary import curve, machine, ratios, summarise  # noqa: E402
 from ray_baseline.tic_tac_toe_twin import TicTacToeTwin  # noqa: E402
-from ray_baseline.tuning import CANDIDATES, changed, fastest  # noqa: E402
+from ray_baseline.tuning import (  # noqa: E402
+    RECORD,
+    candidates,
+    changed,
+    choose,
+    enter,
+    fastest,
+    read_record,
+)
 
 TWINS = {"tic_tac_toe": TicTacToeTwin, "crypto": CryptoTwin, "shuttle_grid": ShuttleGridTwin}
 
@@ -334,15 +343,18 @@ def test_ratios_say_how_many_times_better_ours_is():
 
 
 def test_a_single_core_is_said_as_such(capsys):
-    result = {"scenarios": {}, "not_the_same": []}
+    result = {"scenarios": {}, "not_the_same": [], "tuned_on": machine_of(2)}
     print_report({**result, "machine": machine_of(1)})
     shown = " ".join(capsys.readouterr().out.split())
     assert "1 core of abacus, 2026-01-02" in shown
     assert "gain nothing here" in shown
+    assert "fastest on 2 cores of abacus" in shown
+    assert "another machine" in shown
     print_report({**result, "machine": machine_of(2)})
     shown = capsys.readouterr().out
     assert "2 cores of abacus" in shown
     assert "gain nothing" not in shown
+    assert "another machine" not in shown
 
 
 def child(code):
@@ -428,9 +440,10 @@ def test_recorded_results_can_be_shown_from_any_folder(tmp_path):
     settings = {"ours": {"num_envs": 5}, "rllib": changed("crypto", {"num_envs": 77})}
     compared = {"ours": ratios(side, side)}
     found = {"ours": side, "rllib": side, "ratios": compared, "settings": settings}
-    result = {"machine": machine_of(7), "not_the_same": ["nothing"], "scenarios": {"crypto": found}}
+    here = machine_of(7)
+    result = {"machine": here, "tuned_on": here, "not_the_same": [], "scenarios": {"crypto": found}}
     recorded = tmp_path / "result.json"
-    recorded.write_text(json.dumps({"format": 2, **result}))
+    recorded.write_text(json.dumps({"format": compare_ray.FORMAT, **result}))
     command = [sys.executable, str(SCRIPTS / "compare_ray.py"), "--show", "result.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "1.0 x" in done.stdout
@@ -453,11 +466,90 @@ def test_the_fastest_settings_are_those_that_did_not_fail():
     assert changed("crypto", fastest(tuning)["crypto"])["num_envs"] == 1
 
 
-def test_all_candidates_are_settings_of_their_scenario():
-    for name, candidates in CANDIDATES.items():
-        for changes in candidates:
-            settings = changed(name, changes)
+@pytest.mark.parametrize("cores", [1, 2, 16])
+def test_all_candidates_are_settings_of_their_scenario(cores):
+    for name in SCENARIOS:
+        tried = [changed(name, changes) for changes in candidates(name, cores)]
+        for settings in tried:
             assert settings["batch_steps"] >= SCENARIOS[name].minibatch_rows
+        assert {s["api_stack"] for s in tried} == {"new", "former"}
+        assert {s["num_learners"] for s in tried} == {0, 1}
+        assert max(s["num_runners"] for s in tried) == max(cores, 2)
+        assert len({tuple(s.values()) for s in tried}) == len(tried)
+
+
+def tried_on(machine, **scenarios):
+    return {"machine": machine, "scenarios": scenarios}
+
+
+def test_settings_are_those_of_the_machine_or_of_one_like_it():
+    here, wide = machine_of(2), machine_of(64)
+    other = {**here, "processor": "quill", "date": "2026-03-04"}
+    record = [tried_on(wide), tried_on(other), tried_on(here)]
+    assert choose(record, here) is record[2]
+    assert choose(record[:2], here) is record[1]
+    assert choose(record, machine_of(8)) is record[1]
+    with pytest.raises(ValueError, match="--tune"):
+        choose([], here)
+
+
+def test_what_was_tried_replaces_the_same_on_the_same_machine():
+    here, wide = machine_of(2), machine_of(64)
+    record = [tried_on(here, crypto=1, noise=2), tried_on(wide, crypto=3)]
+    later = {**here, "date": "2027-01-01"}
+    assert enter(record, tried_on(later, noise=4)) == [
+        tried_on(wide, crypto=3),
+        tried_on(later, crypto=1, noise=4),
+    ]
+    newer = {**later, "versions": {"jax": "1"}}
+    assert enter(record, tried_on(newer, noise=4))[1] == tried_on(newer, noise=4)
+
+
+def test_the_record_that_ships_names_settings_for_every_scenario(tmp_path):
+    for tried in read_record(RECORD):
+        best = fastest(tried)
+        assert set(best) == set(SCENARIOS)
+        for name, settings in best.items():
+            assert settings.items() <= changed(name, settings).items()
+        assert tried["machine"]["versions"]["ray"]
+    assert read_record(tmp_path / "none.json") == []
+    (tmp_path / "other.json").write_text("[{}]")
+    with pytest.raises(ValueError, match=r"other\.json: no record"):
+        read_record(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--tune --quick", "--quick has no effect with --tune"),
+        ("--tune --json x", "--json has no effect with --tune"),
+        ("--quick --minutes 3", "--minutes has no effect with --quick"),
+        ("--show x crypto", "NAME has no effect with --show"),
+        ("--rounds 0", "--rounds 0: give more than 0"),
+        ("chess", "unknown scenario 'chess'; valid: tic_tac_toe, crypto"),
+    ],
+)
+def test_options_without_effect_are_refused(given, said, capsys):
+    with pytest.raises(SystemExit) as refused:
+        compare_ray.main(given.split())
+    assert refused.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_tuning_enters_its_findings(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def fake_side(side, name, seconds, seed, rllib):
+        asked.append((side, name, rllib))
+        return run(window(1, 100 if rllib.get("api_stack") == "former" else 50))
+
+    monkeypatch.setattr(compare_ray, "run_side", fake_side)
+    monkeypatch.setattr(compare_ray, "import_extra", lambda module, extra: None)
+    path = tmp_path / "tuning.json"
+    compare_ray.main(["--tune", "crypto", "--tuning", str(path)])
+    assert asked == [("rllib", "crypto", c) for c in candidates("crypto", machine()["cores"])]
+    assert fastest(choose(read_record(path), machine()))["crypto"]["api_stack"] == "former"
+    assert "former" in capsys.readouterr().out
 
 
 def test_the_machine_is_described():

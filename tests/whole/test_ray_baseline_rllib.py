@@ -13,8 +13,10 @@ pytest.importorskip("torch")
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 from ray_baseline.processes import run_side  # noqa: E402
-from ray_baseline.rllib_config import make_config  # noqa: E402
+from ray_baseline.rllib_config import DECISIONS, make_config  # noqa: E402
 from ray_baseline.rllib_env import TwinEnv  # noqa: E402
+from ray_baseline.rllib_former import note_returns  # noqa: E402
+from ray_baseline.rllib_side import NewResults  # noqa: E402
 from ray_baseline.scenarios import SCENARIOS  # noqa: E402
 
 SMALL = {
@@ -107,10 +109,16 @@ def test_ensembles_are_drawn_per_episode_and_agent():
     assert draw("bob_0", Episode("e1")) == draw("bob_0", Episode("e1"))
 
 
+FORMER, LEARNER = {"api_stack": "former"}, {"num_learners": 1}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_rllib_trains_an_iteration(name):
-    settings = {**SMALL[name], "num_runners": 0, "torch_threads": 1}
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, kind) for name in SCENARIOS for kind in ({}, FORMER)] + [("crypto", LEARNER)],
+)
+def test_rllib_trains_an_iteration(name, kind):
+    settings = {**SMALL[name], "num_runners": 0, "torch_threads": 1, **kind}
     found = run_side("rllib", name, seconds=150.0, rllib=settings, command=one_window())
     assert found["error"] is None
     window = found["windows"][0]
@@ -128,6 +136,42 @@ def one_window():
         "main(json.dumps({**json.loads(sys.argv[1]), 'seconds': 0}))"
     )
     return (sys.executable, "-c", code)
+
+
+@pytest.mark.parametrize("kind", [FORMER, LEARNER], ids=str)
+def test_both_stacks_are_told_the_same(kind):
+    for scenario in SCENARIOS.values():
+        settings = dataclasses.replace(scenario.rllib, **kind)
+        config = make_config(dataclasses.replace(scenario, rllib=settings), 7)
+        usual = make_config(scenario, 7)
+        assert set(config.policies) == set(usual.policies)
+        assert config.enable_rl_module_and_learner == (kind != FORMER)
+        assert config.enable_env_runner_and_connector_v2 == (kind != FORMER)
+        assert config.num_learners == kind.get("num_learners", 0)
+        assert config.total_train_batch_size == usual.total_train_batch_size
+        for key in ("lr", "gamma", "lambda_", "minibatch_size", "num_epochs", "vf_loss_coeff"):
+            assert getattr(config, key) == getattr(usual, key)
+
+
+def test_agents_returns_are_noted_where_rllib_tells_of_policies_only():
+    episode = Episode("e")
+    episode.agent_rewards = {("eve_0", "eve_0_2"): -7.0, ("bob_0", "bob_0_1"): 3.0}
+    episode.custom_metrics = {}
+    note_returns(episode=episode, worker=None)
+    assert episode.custom_metrics == {"eve_0": -7.0, "bob_0": 3.0}
+
+
+def test_the_latest_iteration_is_found_in_moving_averages():
+    results = NewResults()
+    played = {"num_env_steps_sampled": 5, DECISIONS: 5}
+    learners = {"__all_modules__": {"num_module_steps_trained": 5}}
+    average, seen = 8.0, []
+    for sampling in (8.0, 2.0, 3.0):
+        average += 0.01 * (sampling - average)
+        timers = {"env_runner_sampling_timer": average, "learner_update_timer": 1.0}
+        result = {"env_runners": played, "learners": learners, "timers": timers}
+        seen.append(results.read(result)["sampling_s"])
+    assert seen == pytest.approx([8.0, 2.0, 3.0])
 
 
 def test_the_baseline_is_told_all_constants():
