@@ -1,13 +1,18 @@
 """Ray RLlib's PPO against this package's: speed, learning and memory on the same four workloads.
 
     python scripts/compare_ray.py --quick
-    taskset -c 0,1 python scripts/compare_ray.py --json benchmarks/ray-cpu.json --plot docs/ray.png
+    python scripts/compare_ray.py --json benchmarks/ray-cpu.json --plot docs/ray.png
+
+or, workload by workload, each of which is entered into the same file and picture:
+
+    python scripts/compare_ray.py crypto --minutes 20 --json FILE --plot PICTURE
 
 All sides train in processes of their own, one after the other on the same cores, for the same kind
-of work: equal networks, passes over the data, rows per minibatch and constants. RLlib steps plain
-Python games with the settings that were its fastest, of those that `ray_baseline/tuning.json`
-lists: numbers of runners, environments and learners, and both of its API stacks. What is fastest on
-another machine is found there, and entered into that file, by
+of work: equal networks, passes over the data, rows per minibatch and constants. RLlib steps games
+in plain Python; this package trains once on its own compiled environments and once on RLlib's, so
+that environment and trainer are told apart. RLlib has the settings that were its fastest, of those
+that `ray_baseline/tuning.json` lists: numbers of runners, environments and learners, and both of
+its API stacks. What is fastest on another machine is found there, and entered into that file, by
 
     python scripts/compare_ray.py --tune
 
@@ -26,7 +31,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ray_baseline.picture import draw
 from ray_baseline.processes import run_side
-from ray_baseline.report import NOT_THE_SAME, RATIOS, SIDES, print_report, tuning_table
+from ray_baseline.report import (
+    NOT_THE_SAME,
+    RATIOS,
+    SIDES,
+    caption,
+    print_report,
+    tuning_table,
+)
 from ray_baseline.scenarios import SCENARIOS
 from ray_baseline.summary import machine, ratios, summarise
 from ray_baseline.tuning import (
@@ -36,6 +48,7 @@ from ray_baseline.tuning import (
     choose,
     enter,
     fastest,
+    is_same,
     read_record,
 )
 
@@ -44,10 +57,10 @@ from jaxmarl_ppo.machine.cores import usable_cores
 
 # Seconds for everything, and how a scenario's share of them is split.
 QUICK_S = 560.0
-SHARES = {"ours": 1.0, "rllib": 1.5}
+SHARES = {"ours": 1.0, "twins": 1.5, "rllib": 1.5}
 TUNING_S = 40.0
 MINUTES, ROUNDS = 60.0, 3
-FORMAT = 2  # of what is recorded
+FORMAT = 3  # of what is recorded
 
 
 def compare(
@@ -57,7 +70,7 @@ def compare(
     seed: int,
     tuning: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Run both sides of the scenarios in turn, so that all end within about `total_s`.
+    """Run all sides of the scenarios in turn, so that all end within about `total_s`.
 
     `tuning` is what `tune` found, of which RLlib gets the fastest settings.
     """
@@ -76,12 +89,20 @@ def compare(
     for name in names:
         sides = {side: summarise(runs[name, side], SCENARIOS[name]) for side in SIDES}
         compared = {side: ratios(sides[side], sides["rllib"]) for side in RATIOS}
-        settings = {"ours": vars(SCENARIOS[name].ours), "rllib": changed(name, tuned.get(name))}
-        found[name] = {**sides, "ratios": compared, "settings": settings}
+        settings = {
+            "ours": vars(SCENARIOS[name].ours),
+            "twins": vars(SCENARIOS[name].twins),
+            "rllib": changed(name, tuned.get(name)),
+        }
+        found[name] = {
+            **sides,
+            "ratios": compared,
+            "settings": settings,
+            "tuned_on": tuning["machine"],
+        }
     return {
         "format": FORMAT,
         "machine": machine(),
-        "tuned_on": tuning["machine"],
         "not_the_same": list(NOT_THE_SAME),
         "scenarios": found,
     }
@@ -119,13 +140,30 @@ def _recorded(path: Path) -> dict[str, Any]:
     return result
 
 
+def _recorded_before(path: Path | None, here: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the scenarios that `--json` wrote into a file before, on the same kind of machine.
+
+    Raises:
+        ValueError: the file is another machine's, or not one of `--json`'s.
+    """
+    if path is None or not path.exists():
+        return {}
+    earlier = _recorded(path)
+    there = earlier["machine"]
+    if not is_same(there, here) or there["versions"] != here["versions"]:
+        raise ValueError(f"{path}: recorded on {caption(there)}; give another file")
+    return earlier["scenarios"]
+
+
 def main(args: Sequence[str]) -> None:
     """Measure, print, record and draw."""
     options = _options(args)
     names = options.names or list(SCENARIOS)
     if options.show:
         result = _recorded(options.show)
+        before = _recorded_before(options.json, result["machine"])
     else:
+        before = _recorded_before(options.json, machine())
         for module in ("ray", "torch"):
             import_extra(module, "ray")
         record = read_record(options.tuning)
@@ -136,7 +174,10 @@ def main(args: Sequence[str]) -> None:
         rounds = options.rounds or (1 if options.quick else ROUNDS)
         total_s = QUICK_S if options.quick else 60.0 * (options.minutes or MINUTES)
         result = compare(names, rounds, total_s, options.seed, choose(record, machine()))
-        result["command"] = shlex.join(["python", "scripts/compare_ray.py", *args])
+        for found in result["scenarios"].values():
+            found["command"] = shlex.join(["python", "scripts/compare_ray.py", *args])
+    scenarios = {**before, **result["scenarios"]}
+    result["scenarios"] = {name: scenarios[name] for name in SCENARIOS if name in scenarios}
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     print_report(result)
@@ -152,7 +193,7 @@ def _options(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help=f"for everything; default {MINUTES:g}")
     parser.add_argument("--rounds", type=int, help=f"runs of each side; default {ROUNDS}, quick 1")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="where to record what was measured")
+    parser.add_argument("--json", type=Path, help="where to record it; other workloads there stay")
     parser.add_argument("--plot", type=Path, help="where to draw what was learnt, as PNG")
     parser.add_argument("--tune", action="store_true", help="only RLlib, at many settings")
     parser.add_argument(

@@ -16,7 +16,12 @@ from jaxmarl_ppo.machine import awake
 from ray_baseline.processes import session_cpu_s
 from ray_baseline.scenarios import SCENARIOS
 
-MODULES = {"ours": "ray_baseline.our_side", "rllib": "ray_baseline.rllib_side"}
+# By side the module and its function.
+TRAIN = {
+    "ours": ("ray_baseline.our_side", "train"),
+    "twins": ("ray_baseline.our_side", "train_on_twins"),
+    "rllib": ("ray_baseline.rllib_side", "train"),
+}
 
 
 def main(request: str) -> None:
@@ -25,15 +30,16 @@ def main(request: str) -> None:
     scenario = SCENARIOS[asked["scenario"]]
     settings = dataclasses.replace(scenario.rllib, **asked["rllib"])
     scenario = dataclasses.replace(scenario, rllib=settings)
-    is_ours = asked["side"] == "ours"
-    if is_ours:
+    is_compiled = asked["side"] == "ours"
+    if asked["side"] != "rllib":
         from jaxmarl_ppo import use_cpu_cores
 
         use_cpu_cores()
-    train = importlib.import_module(MODULES[asked["side"]]).train
+    module, function = TRAIN[asked["side"]]
+    train = getattr(importlib.import_module(module), function)
     with (
         # Each side as it is fastest: RLlib's many processes are 4 to 11 percent slower with it.
-        awake.cores_awake(is_ours and awake.is_virtual() and not awake.has_cpu_quota()),
+        awake.cores_awake(is_compiled and awake.is_virtual() and not awake.has_cpu_quota()),
         open(asked["record"], "w") as record,
         closing(train(scenario, asked["seed"])) as windows,
     ):

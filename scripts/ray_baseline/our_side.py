@@ -1,5 +1,6 @@
 """A scenario as a configuration of this package, and its training in windows of time."""
 
+import functools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,7 @@ import jax
 import numpy as np
 
 import jaxmarl_envs
+from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo import LSTM, MLP, Ensemble, Matchups, PolicySpec, PPOConfig, TrainConfig
 from jaxmarl_ppo.devices.compilation import compile_run
@@ -22,14 +24,13 @@ WINDOW_S = 1.0
 WINDOW_GROWTH = 4
 
 
-def make_run(scenario: Scenario, seed: int) -> tuple[MultiAgentEnv, Any, TrainConfig]:
+def make_run(
+    scenario: Scenario, seed: int, on_twins: bool = False
+) -> tuple[MultiAgentEnv, Any, TrainConfig]:
     """The environment, its parameters and everything that the trainer is told."""
-    if scenario.game == "noise":
-        env: MultiAgentEnv = Noise()
-        env_params = env.default_params
-    else:
-        env, env_params = jaxmarl_envs.make(scenario.game)
-    settings, lstm_size = scenario.ours, scenario.lstm_size
+    env, env_params = _make_twins(scenario) if on_twins else _make_env(scenario)
+    settings = scenario.twins if on_twins else scenario.ours
+    lstm_size = scenario.lstm_size
     mlp = MLP(hidden_sizes=scenario.hidden_sizes)
     network = LSTM(hidden_sizes=scenario.hidden_sizes, lstm_size=lstm_size) if lstm_size else mlp
     config = TrainConfig(
@@ -55,9 +56,32 @@ def make_run(scenario: Scenario, seed: int) -> tuple[MultiAgentEnv, Any, TrainCo
     return env, env_params, config
 
 
-def train(scenario: Scenario, seed: int) -> Iterator[dict[str, Any]]:
+def _make_env(scenario: Scenario) -> tuple[MultiAgentEnv, Any]:
+    if scenario.game == "noise":
+        return Noise(), ()
+    return jaxmarl_envs.make(scenario.game)
+
+
+def _make_twins(scenario: Scenario) -> tuple[MultiAgentEnv, Any]:
+    """The class that RLlib steps, brought in as anybody's would be."""
+    from ray_baseline.rllib_env import TwinEnv, env_config
+
+    env = from_rllib_env(
+        functools.partial(TwinEnv, env_config(scenario)),
+        max_actors=scenario.max_actors,
+        horizon=scenario.episode_steps,
+    )
+    return env, env.default_params
+
+
+def train_on_twins(scenario: Scenario, seed: int) -> Iterator[dict[str, Any]]:
+    """Train on the environments that RLlib steps, as `train` does."""
+    return train(scenario, seed, on_twins=True)
+
+
+def train(scenario: Scenario, seed: int, on_twins: bool = False) -> Iterator[dict[str, Any]]:
     """Compile, then train window by window for as long as the caller asks for more."""
-    env, env_params, config = make_run(scenario, seed)
+    env, env_params, config = make_run(scenario, seed, on_twins)
     learner = make_learner(env, env_params, config)
     key = jax.random.key(config.seed)
     run = compile_run(learner, Devices(learner.num_devices), key)

@@ -21,11 +21,13 @@ ROWS = {
 }
 NOT_THE_SAME = (
     "RLlib steps plain-Python twins of the games, one environment after the other, and this "
-    "package steps its own compiled ones, all at once.",
+    "package steps its own compiled ones, all at once. Its column on RLlib's environments is of "
+    "the very class that RLlib steps (from_rllib_env), in a process for each core: that ratio is "
+    "what the trainer is worth by itself, the other one what it is with a compiled environment.",
     "Each side has the number of parallel environments and the length of rollout that suit it; "
     "networks, passes, rows of a minibatch and the constants of PPO are the same. Where the "
-    "machine is virtual, its cores are kept awake for ours; RLlib's processes, of which there are "
-    "more than cores, are slower with it.",
+    "machine is virtual, its cores are kept awake for ours on its own environments; RLlib's "
+    "processes, of which there are more than cores, are slower with it.",
     "Ours trains every decision exactly once per pass. RLlib goes on until every policy has had "
     "all its passes, so that one with fewer rows gets more, pads sequences with zeros, and trains "
     "on an extra row at the end of each piece of an episode whose loss is masked; see the rows "
@@ -55,9 +57,13 @@ NOT_THE_SAME = (
     "included. Memory is that of all processes of a side together. Where cores are kept less busy "
     "than there are, a side waits for itself, or other programs run beside it.",
 )
-SIDES = {"ours": "jaxmarl_ppo", "rllib": "RLlib"}
+SIDES = {
+    "ours": "jaxmarl_ppo",
+    "twins": "jaxmarl_ppo on RLlib's environments",
+    "rllib": "RLlib",
+}
 # What the columns of ratios to RLlib are called.
-RATIOS = {"ours": "ratio"}
+RATIOS = {"ours": "ratio", "twins": "ratio, same environments"}
 ONE_CORE = (
     "There is one core: all processes of a side take turns on it. RLlib's runners, which elsewhere "
     "play at the same time, gain nothing here, and neither does this package's second device; "
@@ -71,13 +77,13 @@ def print_report(result: Mapping[str, Any]) -> None:
     console.print(f"{caption(result['machine'])}.")
     if result["machine"]["cores"] == 1:
         console.print(ONE_CORE)
-    there = result["tuned_on"]
-    console.print(f"RLlib has the settings that were its fastest on {caption(there)}.")
-    if not is_same(there, result["machine"]):
-        console.print("That is another machine: compare_ray.py --tune finds the fastest on this.")
     for name, found in result["scenarios"].items():
         console.print(comparison_table(name, found))
     for name, found in result["scenarios"].items():
+        there = found["tuned_on"]
+        console.print(f"{name}: RLlib has the settings that were its fastest on {caption(there)}.")
+        if not is_same(there, result["machine"]):
+            console.print("That is another machine: compare_ray.py --tune finds those of this one.")
         for side, settings in found["settings"].items():
             shown = ", ".join(f"{k} {v}" for k, v in settings.items())
             console.print(f"{name}, {SIDES[side]}: {shown}")

@@ -12,7 +12,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
-from ray_baseline.rllib_env import TwinEnv, spaces
+from ray_baseline.rllib_env import TwinEnv, env_config, spaces
 from ray_baseline.rllib_former import note_returns, policy_specs
 from ray_baseline.scenarios import Scenario
 
@@ -23,16 +23,15 @@ ENSEMBLE = 3
 def make_config(scenario: Scenario, seed: int) -> PPOConfig:
     """Everything that RLlib is told."""
     settings = scenario.rllib
-    env_config = {
-        "game": scenario.game,
-        "action_mask": scenario.action_mask,
-        "all_observe": settings.all_observe,
-    }
     policies, mapping = _policies(scenario)
     is_new = settings.api_stack == "new"
     config = PPOConfig()
     config.api_stack(enable_rl_module_and_learner=is_new, enable_env_runner_and_connector_v2=is_new)
-    config.environment(TwinEnv, env_config=env_config, disable_env_checking=True)
+    config.environment(
+        TwinEnv,
+        env_config=env_config(scenario, settings.all_observe),
+        disable_env_checking=True,
+    )
     config.framework("torch")
     config.multi_agent(
         policies=set(policies) if is_new else policy_specs(scenario, policies),
@@ -48,21 +47,7 @@ def make_config(scenario: Scenario, seed: int) -> PPOConfig:
     config.learners(num_learners=settings.num_learners)
     config.reporting(metrics_num_episodes_for_smoothing=scenario.smoothing)
     config.debugging(seed=seed, log_level="ERROR")
-    config.training(
-        lr=scenario.learning_rate,
-        gamma=scenario.gamma,
-        lambda_=scenario.gae_lambda,
-        minibatch_size=scenario.minibatch_rows,
-        num_epochs=scenario.num_epochs,
-        use_kl_loss=False,
-        kl_coeff=0.0,
-        clip_param=0.2,
-        vf_loss_coeff=0.25,  # of the squared error; the other side halves that and takes 0.5
-        vf_clip_param=float("inf"),
-        entropy_coeff=scenario.entropy_coef,
-        grad_clip=0.5,
-        grad_clip_by="global_norm",
-    )
+    config.training(**_constants(scenario))
     if is_new:
         config.training(train_batch_size_per_learner=settings.batch_steps)
         config.callbacks(on_sample_end=_count_decisions)
@@ -71,6 +56,25 @@ def make_config(scenario: Scenario, seed: int) -> PPOConfig:
         config.training(train_batch_size=settings.batch_steps)
         config.callbacks(on_episode_end=note_returns)
     return config
+
+
+def _constants(scenario: Scenario) -> dict[str, Any]:
+    """PPO's constants, those of the other side."""
+    return {
+        "lr": scenario.learning_rate,
+        "gamma": scenario.gamma,
+        "lambda_": scenario.gae_lambda,
+        "minibatch_size": scenario.minibatch_rows,
+        "num_epochs": scenario.num_epochs,
+        "use_kl_loss": False,
+        "kl_coeff": 0.0,
+        "clip_param": 0.2,
+        "vf_loss_coeff": 0.25,  # of the squared error; the other side halves that and takes 0.5
+        "vf_clip_param": float("inf"),
+        "entropy_coeff": scenario.entropy_coef,
+        "grad_clip": 0.5,
+        "grad_clip_by": "global_norm",
+    }
 
 
 def _modules(scenario: Scenario, policies: dict[str, str]) -> MultiRLModuleSpec:

@@ -84,9 +84,18 @@ class TwinEnv(MultiAgentEnv):
         }
 
 
+def env_config(scenario: Scenario, all_observe: bool = False) -> dict[str, Any]:
+    """What the twin of a scenario is made with."""
+    return {
+        "game": scenario.game,
+        "action_mask": scenario.action_mask,
+        "all_observe": all_observe,
+    }
+
+
 def spaces(scenario: Scenario, policies: Mapping[str, str]) -> dict[str, tuple[Any, Any]]:
     """By policy the spaces of observations and actions of the agent that it plays."""
-    env = TwinEnv({"game": scenario.game, "action_mask": scenario.action_mask, "all_observe": 0})
+    env = TwinEnv(env_config(scenario))
     observed: Any = env.observation_spaces
     acted: Any = env.action_spaces
     return {name: (observed[agent], acted[agent]) for name, agent in policies.items()}

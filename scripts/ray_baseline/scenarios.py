@@ -1,6 +1,6 @@
-"""What is compared: four workloads, the same for both sides, and each side's best way to run them.
+"""What is compared: four workloads, the same for all sides, and each side's best way to run them.
 
-Of both sides alike are the game, who plays whom, the networks, the passes over the data, the rows
+Of all sides alike are the game, who plays whom, the networks, the passes over the data, the rows
 of a minibatch and the constants of PPO. Each side's own are the number of parallel environments and
 the length of a rollout; `compare_ray.py --tune` looks for better ones for RLlib.
 """
@@ -8,6 +8,9 @@ the length of a rollout; `compare_ray.py --tune` looks for better ones for RLlib
 from dataclasses import dataclass
 
 from ray_baseline.crypto_twin import MAX_STEPS as CRYPTO_STEPS
+from ray_baseline.noise_twin import MAX_STEPS as NOISE_STEPS
+from ray_baseline.shuttle_grid_twin import MAX_STEPS as SHUTTLE_STEPS
+from ray_baseline.tic_tac_toe_twin import NUM_CELLS
 
 Tables = tuple[dict[str, str], ...]
 
@@ -80,6 +83,11 @@ class Scenario:
     Attributes:
         game: the environment, and the twin of the same name.
         agents: of the game.
+        episode_steps: the most ticks of an episode.
+        ours: settings of this package on its own environment.
+        twins: those on the twin that RLlib steps.
+        rllib: RLlib's settings, where `tuning.json` has no faster ones.
+        max_actors: the most agents that act on one tick; None for all.
         tables: who plays whom: one is drawn for every episode, with `weights`. Empty for policies
             `<agent>_0` to `<agent>_2`, of which each agent draws one.
         frozen: policies that are not trained.
@@ -92,11 +100,14 @@ class Scenario:
     game: str
     title: str
     agents: tuple[str, ...]
+    episode_steps: int
     ours: OurSettings
+    twins: OurSettings
     rllib: RllibSettings
     minibatch_rows: int
     hidden_sizes: tuple[int, ...] = (64, 64)
     lstm_size: int | None = None
+    max_actors: int | None = None
     tables: Tables = ()
     weights: tuple[float, ...] = ()
     frozen: tuple[str, ...] = ()
@@ -123,9 +134,12 @@ SCENARIOS = {
         game="tic_tac_toe",
         title="tic-tac-toe: action masks, p1 and p2 learn, p3 and p4 stay as they began",
         agents=("x", "o"),
+        episode_steps=NUM_CELLS,
         ours=OurSettings(num_envs=1024, num_steps=64, num_minibatches=26),
+        twins=OurSettings(num_envs=256, num_steps=64, num_minibatches=6),
         rllib=RllibSettings(num_envs=32, num_runners=2, batch_steps=8192),
         minibatch_rows=1024,
+        max_actors=1,
         tables=({"x": "p1", "o": "p2"}, {"x": "p3", "o": "p2"}, {"x": "p1", "o": "p4"}),
         weights=(0.6, 0.2, 0.2),
         frozen=("p3", "p4"),
@@ -139,7 +153,9 @@ SCENARIOS = {
         game="crypto",
         title="crypto: an ensemble of three policies for each agent",
         agents=("eve_0", "bob_0", "alice_0"),
+        episode_steps=CRYPTO_STEPS,
         ours=OurSettings(num_envs=1024, num_steps=50, num_minibatches=16),
+        twins=OurSettings(num_envs=256, num_steps=50, num_minibatches=4),
         rllib=RllibSettings(num_envs=32, num_runners=2, batch_steps=8000),
         minibatch_rows=1024,
         measures=(
@@ -158,7 +174,9 @@ SCENARIOS = {
         game="shuttle_grid",
         title="shuttles: one LSTM drives all six, of which only the idle act",
         agents=_SHUTTLES,
+        episode_steps=SHUTTLE_STEPS,
         ours=OurSettings(num_envs=64, num_steps=256, num_minibatches=29),
+        twins=OurSettings(num_envs=64, num_steps=256, num_minibatches=29),
         rllib=RllibSettings(16, 2, 8192, batch_mode="complete_episodes"),
         minibatch_rows=1024,
         hidden_sizes=(64,),
@@ -172,7 +190,9 @@ SCENARIOS = {
         game="noise",
         title="the shape of the shuttles with noise to see and to earn, same LSTM",
         agents=_NOISE_AGENTS,
+        episode_steps=NOISE_STEPS,
         ours=OurSettings(num_envs=64, num_steps=256, num_minibatches=48),
+        twins=OurSettings(num_envs=64, num_steps=256, num_minibatches=48),
         rllib=RllibSettings(16, 2, 6400, batch_mode="complete_episodes"),
         minibatch_rows=1024,
         hidden_sizes=(64,),

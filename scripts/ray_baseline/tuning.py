@@ -11,7 +11,6 @@ from ray_baseline.scenarios import SCENARIOS
 # A list of what was tried, by machine; what ships was measured on the one that it names.
 RECORD = Path(__file__).with_name("tuning.json")
 SAME = ("processor", "cores")
-EPISODE_STEPS = {"shuttle_grid": 256, "noise": 200}
 # Beside where the environments are played: who learns, and by which code.
 _KINDS: tuple[dict[str, Any], ...] = ({"num_learners": 1}, {"api_stack": "former"})
 
@@ -20,7 +19,7 @@ def candidates(name: str, cores: int) -> list[dict[str, Any]]:
     """Changes to a scenario's settings that are worth a try on so many cores."""
     runners = sorted({2, cores // 2, cores} - {0, 1})
     if SCENARIOS[name].rllib.batch_mode == "complete_episodes":
-        return _whole_episodes(EPISODE_STEPS[name], runners)
+        return _whole_episodes(SCENARIOS[name].episode_steps, runners)
     many = [(n, envs) for n in runners for envs in (8, 32, 64, 128)]
     places = [(0, 1), (0, 32), (0, 128), (1, 32), (1, 128), *many]
     ways = [{"num_envs": envs, "num_runners": n} for n, envs in places]

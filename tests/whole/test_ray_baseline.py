@@ -154,9 +154,13 @@ def _cells(job):
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_has_the_spaces_of_its_environment(name):
-    twin = TWINS[name]()
+    twin, scenario = TWINS[name](), SCENARIOS[name]
     env, params = jaxmarl_envs.make(name)
     assert twin.agents == env.agents
+    assert (env.horizon(params), env.max_actors) == (
+        scenario.episode_steps,
+        scenario.max_actors or len(env.agents),
+    )
     for agent, width in zip(env.agents, twin.feature_widths, strict=True):
         space = env.observation_space(agent, params)
         assert (width,) == space.shape
@@ -316,11 +320,12 @@ CRYPTO = {"eve_0": -20.0, "bob_0": 18.0, "alice_0": 18.0}
 def test_a_side_that_failed_is_a_row_of_the_table(tmp_path):
     ours = summarise([run(window(1, 500), window(9, 500, **CRYPTO))], SCENARIOS["crypto"])
     theirs = summarise([run(memory=None, error="IndexError: 48")], SCENARIOS["crypto"])
-    found = {"ours": ours, "rllib": theirs, "ratios": {"ours": ratios(ours, theirs)}}
+    compared = {side: ratios(ours, theirs) for side in ("ours", "twins")}
+    found = {"ours": ours, "twins": ours, "rllib": theirs, "ratios": compared}
     assert set(found["ratios"]["ours"].values()) == {None}
     cells = [list(column.cells) for column in comparison_table("crypto", found).columns]
     assert ["RLlib failed" in cells[0][-1], cells[1][-1]] == [True, "IndexError: 48"]
-    assert cells[1][0] == "250"
+    assert [cells[1][0], cells[2][0], cells[3][0]] == ["250", "250", "-"]
     picture = tmp_path / "curves.png"
     draw({"scenarios": {"crypto": found}, "machine": machine_of(1)}, picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -342,15 +347,27 @@ def test_ratios_say_how_many_times_better_ours_is():
     assert set(found.values()) == {4.0}
 
 
+def recorded(here, name="crypto"):
+    """What `compare` finds of one scenario, tuned on two cores."""
+    side = summarise([run(window(1, 500), window(9, 500, **CRYPTO))], SCENARIOS[name])
+    found = {
+        **dict.fromkeys(("ours", "twins", "rllib"), side),
+        "ratios": dict.fromkeys(("ours", "twins"), ratios(side, side)),
+        "settings": {"ours": {"num_envs": 5}, "rllib": changed(name, {"num_envs": 77})},
+        "tuned_on": machine_of(2),
+    }
+    result = {"machine": here, "not_the_same": [], "scenarios": {name: found}}
+    return {"format": compare_ray.FORMAT, **result}
+
+
 def test_a_single_core_is_said_as_such(capsys):
-    result = {"scenarios": {}, "not_the_same": [], "tuned_on": machine_of(2)}
-    print_report({**result, "machine": machine_of(1)})
+    print_report(recorded(machine_of(1)))
     shown = " ".join(capsys.readouterr().out.split())
     assert "1 core of abacus, 2026-01-02" in shown
     assert "gain nothing here" in shown
     assert "fastest on 2 cores of abacus" in shown
     assert "another machine" in shown
-    print_report({**result, "machine": machine_of(2)})
+    print_report(recorded(machine_of(2)))
     shown = capsys.readouterr().out
     assert "2 cores of abacus" in shown
     assert "gain nothing" not in shown
@@ -436,23 +453,56 @@ def test_without_ray_the_comparison_says_what_to_install(tmp_path):
 
 
 def test_recorded_results_can_be_shown_from_any_folder(tmp_path):
-    side = summarise([run(window(1, 500), window(9, 500, **CRYPTO))], SCENARIOS["crypto"])
-    settings = {"ours": {"num_envs": 5}, "rllib": changed("crypto", {"num_envs": 77})}
-    compared = {"ours": ratios(side, side)}
-    found = {"ours": side, "rllib": side, "ratios": compared, "settings": settings}
-    here = machine_of(7)
-    result = {"machine": here, "tuned_on": here, "not_the_same": [], "scenarios": {"crypto": found}}
-    recorded = tmp_path / "result.json"
-    recorded.write_text(json.dumps({"format": compare_ray.FORMAT, **result}))
+    result = recorded(machine_of(7))
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(result))
     command = [sys.executable, str(SCRIPTS / "compare_ray.py"), "--show", "result.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "1.0 x" in done.stdout
     assert "7 cores of abacus" in done.stdout
     assert "crypto, RLlib: num_envs 77" in done.stdout
-    recorded.write_text(json.dumps(result))
+    path.write_text(json.dumps({**result, "format": 1}))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("error: result.json: not recorded by this version")
+
+
+def test_workloads_are_entered_into_one_record(tmp_path, capsys):
+    first, second, whole = (tmp_path / name for name in ("crypto", "noise", "whole"))
+    first.write_text(json.dumps(recorded(machine_of(2))))
+    second.write_text(json.dumps(recorded({**machine_of(2), "date": "2026-03-04"}, "noise")))
+    for path in (second, first):
+        compare_ray.main(["--show", str(path), "--json", str(whole)])
+    entered = json.loads(whole.read_text())
+    assert list(entered["scenarios"]) == ["crypto", "noise"]
+    assert entered["scenarios"]["noise"] == json.loads(second.read_text())["scenarios"]["noise"]
+    assert "noise, RLlib: num_envs 77" in capsys.readouterr().out
+    second.write_text(json.dumps(recorded(machine_of(8), "noise")))
+    with pytest.raises(ValueError, match="recorded on 2 cores of abacus"):
+        compare_ray.main(["--show", str(second), "--json", str(whole)])
+    assert json.loads(whole.read_text()) == entered
+
+
+def test_all_sides_train_in_turn_and_share_the_time(monkeypatch):
+    asked = []
+
+    def fake_side(side, name, seconds, seed, rllib):
+        asked.append((side, seed, seconds, rllib))
+        return run(window(1, 100, **CRYPTO))
+
+    monkeypatch.setattr(compare_ray, "run_side", fake_side)
+    tuned = {"env_steps_per_s": 1.0, "error": None, "settings": {"num_envs": 77}}
+    tuning = tried_on(machine_of(2), crypto=[tuned])
+    found = compare_ray.compare(["crypto"], 2, 80.0, 5, tuning)["scenarios"]["crypto"]
+    assert [row[:2] for row in asked] == [
+        (s, k) for k in (5, 6) for s in ("ours", "twins", "rllib")
+    ]
+    assert asked[0][2] == pytest.approx(10.0, rel=0.1)
+    assert all(row[3] == {"num_envs": 77} for row in asked)
+    assert set(found["ratios"]) == {"ours", "twins"}
+    assert found["settings"]["twins"] == vars(SCENARIOS["crypto"].twins)
+    assert found["settings"]["rllib"]["num_envs"] == 77
+    assert found["tuned_on"] == machine_of(2)
 
 
 def test_the_fastest_settings_are_those_that_did_not_fail():

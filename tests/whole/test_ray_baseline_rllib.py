@@ -1,6 +1,7 @@
 """The Ray baseline itself: RLlib trains on the twins, and gets from them what it needs."""
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ pytest.importorskip("torch")
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
+import compare_ray  # noqa: E402
+from ray_baseline.our_side import make_run  # noqa: E402
 from ray_baseline.processes import run_side  # noqa: E402
 from ray_baseline.rllib_config import DECISIONS, make_config  # noqa: E402
 from ray_baseline.rllib_env import TwinEnv  # noqa: E402
@@ -107,6 +110,53 @@ def test_ensembles_are_drawn_per_episode_and_agent():
     assert len(set(drawn)) == 27
     assert all(abs(drawn.count(triple) - 200) < 75 for triple in set(drawn))
     assert draw("bob_0", Episode("e1")) == draw("bob_0", Episode("e1"))
+
+
+@pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_ours_trains_on_the_class_that_rllib_steps(name):
+    scenario = SCENARIOS[name]
+    env, params, config = make_run(scenario, seed=3, on_twins=True)
+    own, own_params, usual = make_run(scenario, seed=3)
+    assert env.agents == own.agents
+    assert env.horizon(params) == own.horizon(own_params) == scenario.episode_steps
+    assert env.max_actors == own.max_actors
+    for agent in env.agents:
+        seen, shown = env.observation_space(agent, params), own.observation_space(agent, own_params)
+        assert seen.shape == shown.shape
+        assert (np.all(seen.low == shown.low), np.all(seen.high == shown.high)) == (True, True)
+        assert env.action_space(agent, params) == own.action_space(agent, own_params)
+    equal = dataclasses.replace(config.default_ppo, num_minibatches=scenario.ours.num_minibatches)
+    assert equal == usual.default_ppo
+    assert (config.default_policy, config.mapping) == (usual.default_policy, usual.mapping)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_ours_trains_a_window_on_the_twins(name):
+    found = run_side("twins", name, seconds=200.0, command=one_window())
+    assert found["error"] is None
+    window, settings = found["windows"][0], SCENARIOS[name].twins
+    assert window["env_steps"] == settings.num_envs * settings.num_steps
+    rows = window["trained_rows"] / window["optimiser_steps"]
+    assert 0.85 < rows / SCENARIOS[name].minibatch_rows < 1.6  # untrained shuttles act more often
+
+
+@pytest.mark.slow
+def test_the_comparison_is_measured_recorded_and_drawn(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ray_baseline.processes.GRACE_S", 120.0)
+    paths = tmp_path / "found.json", tmp_path / "curves.png"
+    recorded = ["--json", str(paths[0]), "--plot", str(paths[1])]
+    compare_ray.main(["crypto", "--rounds", "1", "--minutes", "0.5", *recorded])
+    found = json.loads(paths[0].read_text())["scenarios"]["crypto"]
+    for side in ("ours", "twins", "rllib"):
+        assert found[side]["error"] is None
+        assert found[side]["figures"]["env_steps_per_s"]["median"] > 0
+        assert found[side]["figures"]["last bob's accuracy"]["median"] > 0
+    shares = [found["rllib"]["figures"][f"{part}_share"] for part in ("sampling", "learning")]
+    assert 0.5 < sum(share["median"] for share in shares) <= 1.0
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    assert "of its time: sampling" in capsys.readouterr().out
 
 
 FORMER, LEARNER = {"api_stack": "former"}, {"num_learners": 1}
