@@ -118,6 +118,7 @@ def test_ours_trains_on_the_class_that_rllib_steps(name):
     scenario = SCENARIOS[name]
     env, params, config = make_run(scenario, seed=3, on_twins=True)
     own, own_params, usual = make_run(scenario, seed=3)
+    assert (env.name, env.steps_on_host, own.steps_on_host) == (TwinEnv.__name__, True, False)
     assert env.agents == own.agents
     assert env.horizon(params) == own.horizon(own_params) == scenario.episode_steps
     assert env.max_actors == own.max_actors
