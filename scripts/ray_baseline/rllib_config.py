@@ -13,7 +13,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
 from ray_baseline.rllib_env import TwinEnv, env_config, spaces
-from ray_baseline.rllib_former import note_returns, policy_specs
+from ray_baseline.rllib_former import NoteReturns, policy_specs
 from ray_baseline.scenarios import Scenario
 
 DECISIONS = "num_decisions"
@@ -54,7 +54,7 @@ def make_config(scenario: Scenario, seed: int) -> PPOConfig:
         config.rl_module(rl_module_spec=_modules(scenario, policies))
     else:
         config.training(train_batch_size=settings.batch_steps)
-        config.callbacks(on_episode_end=note_returns)
+        config.callbacks(NoteReturns)
     return config
 
 

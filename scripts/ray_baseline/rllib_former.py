@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.examples._old_api_stack.models.action_mask_model import TorchActionMaskModel
 from ray.rllib.policy.policy import PolicySpec
 
@@ -30,10 +31,13 @@ def policy_specs(scenario: Scenario, policies: Mapping[str, str]) -> dict[str, P
     }
 
 
-def note_returns(*, episode: Any, **_: Any) -> None:
-    """Note what every agent earned; by itself this stack tells of policies only."""
-    for (agent, _policy), earned in episode.agent_rewards.items():
-        episode.custom_metrics[agent] = earned
+class NoteReturns(RLlibCallback):
+    """Notes what every agent earned; by itself this stack tells of policies only."""
+
+    def on_episode_end(self, *, episode: Any, **_: Any) -> None:
+        """Note it in the episode's own metrics."""
+        for (agent, _policy), earned in episode.agent_rewards.items():
+            episode.custom_metrics[agent] = earned
 
 
 class FormerResults:

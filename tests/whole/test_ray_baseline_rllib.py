@@ -18,7 +18,7 @@ from ray_baseline.our_side import make_run  # noqa: E402
 from ray_baseline.processes import run_side  # noqa: E402
 from ray_baseline.rllib_config import DECISIONS, make_config  # noqa: E402
 from ray_baseline.rllib_env import TwinEnv  # noqa: E402
-from ray_baseline.rllib_former import note_returns  # noqa: E402
+from ray_baseline.rllib_former import NoteReturns  # noqa: E402
 from ray_baseline.rllib_side import NewResults  # noqa: E402
 from ray_baseline.scenarios import SCENARIOS  # noqa: E402
 
@@ -146,6 +146,7 @@ def test_ours_trains_a_window_on_the_twins(name):
 @pytest.mark.slow
 def test_the_comparison_is_measured_recorded_and_drawn(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("ray_baseline.processes.GRACE_S", 120.0)
+    monkeypatch.setenv("COLUMNS", "200")
     paths = tmp_path / "found.json", tmp_path / "curves.png"
     recorded = ["--json", str(paths[0]), "--plot", str(paths[1])]
     compare_ray.main(["crypto", "--rounds", "1", "--minutes", "0.5", *recorded])
@@ -208,7 +209,7 @@ def test_agents_returns_are_noted_where_rllib_tells_of_policies_only():
     episode = Episode("e")
     episode.agent_rewards = {("eve_0", "eve_0_2"): -7.0, ("bob_0", "bob_0_1"): 3.0}
     episode.custom_metrics = {}
-    note_returns(episode=episode, worker=None)
+    NoteReturns().on_episode_end(episode=episode, worker=None)
     assert episode.custom_metrics == {"eve_0": -7.0, "bob_0": 3.0}
 
 
