@@ -27,14 +27,14 @@ def format_report(report: Report) -> str:
     # Wide enough never to fold a column; rich pads no further than the table needs.
     console = Console(file=io.StringIO(), width=1000, color_system=None)
     with console.capture() as capture:
-        console.print(_agents_table(report["agents"]))
+        console.print(_agents_table(report["agents"], report["all"]))
     table = [line.rstrip() for line in capture.get().splitlines()]
     if "cross_play" in report:
         table += ["", *format_cross_play(report["cross_play"]).splitlines()]
     return "\n".join([*lines, *(line for line in table if line)])
 
 
-def _agents_table(agents: dict[str, dict[str, Any]]) -> Table:
+def _agents_table(agents: dict[str, dict[str, Any]], together: dict[str, Any]) -> Table:
     shown = ("return_mean", "return_se", "return_min", "return_max", "length_mean")
     extras = list(dict.fromkeys(name for row in agents.values() for name in row))
     extras = [name for name in extras if name not in shown]
@@ -50,6 +50,10 @@ def _agents_table(agents: dict[str, dict[str, Any]]) -> Table:
         numbers = [row.get(key) for key in extras]
         cells += ["-" if number is None else f"{number:.4g}" for number in numbers]
         table.add_row(name, *cells)
+    if len(agents) > 1:
+        cells = [plus_minus(together["return_mean"], together["return_se"], 3)]
+        cells += [f"{together[key]:.3g}" for key in shown[2:4]]
+        table.add_row("together", *cells, *["-"] * (1 + len(extras)))
     return table
 
 

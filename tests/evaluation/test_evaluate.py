@@ -620,6 +620,19 @@ def test_agents_are_counted_in_the_episodes_that_they_live_in(timetable_report):
     assert "unfinished" not in timetable_report
 
 
+def test_all_agents_of_an_episode_earn_a_return_together(shared, timetable_report):
+    agents = timetable_report["agents"].values()
+    episodes = timetable_report["episodes"]
+    expected = sum(
+        row["return_mean"] * row.get("episodes", episodes) / episodes
+        for row in agents
+        if "return_mean" in row
+    )
+    assert timetable_report["all"]["return_mean"] == pytest.approx(expected)
+    board = evaluate_player(shared, episodes=GAMES)["all"]
+    assert set(board.values()) == {0}  # to the digit
+
+
 def test_episodes_without_an_end_are_cut_off_and_flagged(timetable, monkeypatch):
     env = Timetable(endless=True)
     cut = functools.partial(play_episodes, max_ticks=7)
@@ -721,7 +734,9 @@ def test_a_report_in_words(shared, timetable_report):
     x = next(line for line in text.splitlines() if line.split()[:1] == ["x"])
     stats = report["agents"]["x"]
     assert x.split()[1:4] == [f"{stats['return_mean']:.3f}", "±", f"{stats['return_se']:.3f}"]
-    never = format_report(timetable_report).splitlines()[-1].split()
+    *_, never, together = (line.split() for line in format_report(timetable_report).splitlines())
+    stats = timetable_report["all"]
+    assert together[:2] == ["together", f"{stats['return_mean']:.3f}"]
     assert never[0] == "never"
     assert set(never[1:]) == {"-", "0"}
 
