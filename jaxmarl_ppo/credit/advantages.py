@@ -7,6 +7,7 @@ textbook GAE.
 
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -169,6 +170,10 @@ def estimate_credit(
         Credit of the rows `[R]` of a `DecisionTable`, and the row that each slot leaves open,
         `[E, S]` int; -1 where there is none.
     """
+    chex.assert_equal_shape([decisions.acted, decisions.value, decisions.member])
+    chex.assert_equal_shape([outcomes.reward, outcomes.terminated, outcomes.truncated])
+    chex.assert_equal_shape_prefix([decisions.acted, outcomes.reward], 2)
+    chex.assert_equal_shape([pending.reward, pending.decisions.value, end.value])
     num_pending, size = end.value.size, decisions.acted.size
     row = num_pending + jnp.arange(size, dtype=jnp.int32).reshape(decisions.acted.shape)
 
