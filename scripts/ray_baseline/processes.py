@@ -17,7 +17,7 @@ from typing import Any
 SCRIPTS = Path(__file__).resolve().parent.parent
 CHILD = (sys.executable, "-m", "ray_baseline.child")
 # After its time is up a side may finish its iteration and close down.
-GRACE_S = 20.0
+GRACE_S = 60.0
 MEMORY_INTERVAL_S = 0.5
 MAX_ERROR_CHARS = 300
 
