@@ -24,6 +24,9 @@ from jaxmarl_ppo.types import PyTree
 
 OpponentDraw = Literal["uniform", "latest", "prioritised"]
 RANDOM = "random"
+# Of pools that do not lie on the device as a whole, unless they say otherwise.
+EXCHANGES_PER_SNAPSHOT = 8
+EXCHANGE_EVERY = 10
 # Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
 # `[A, N]` float within the bounds.
 ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
@@ -98,9 +101,15 @@ class Snapshots:
     oldest entry makes way; one that a running life plays is not drawn any more, and replaced when
     that life has ended.
 
+    With `on_device` all snapshots are files in the run's folder, and so many of them play. In turn
+    each of those makes way, either for a new snapshot or for one that is drawn among all others by
+    `draw`; among those that play opponents are drawn evenly. This is `Trainer`'s work: compiled
+    functions by themselves have the pool of those on the device.
+
     Attributes:
         of: the policy that snapshots are taken of.
-        size: entries that the pool can hold, at least 2: one plays while another is replaced.
+        size: entries that the pool can hold, at least 2: one plays while another is replaced. None
+            for no bound, with `on_device`.
         add_every: iterations from one snapshot to the next; None to go by `add_at_win_rate`.
         add_at_win_rate: take one when the policy's score (a win counts 1, a draw 1/2) against all
             snapshots of the run, since the last was taken and over at least 100 games, reaches
@@ -109,14 +118,21 @@ class Snapshots:
             opponents that it is drawn against, the more often it is drawn (prioritised fictitious
             self-play, Vinyals et al. 2019).
         priority: exponent of the priority.
+        on_device: how many of the entries lie on the device at a time, at least 2; None for all.
+        exchange_every: iterations from one exchange of an entry on the device to the next, with
+            `on_device`; at most half of `add_every`, so that there are more exchanges than new
+            snapshots. None for an eighth of `add_every`, or 10 with `add_at_win_rate`, by which
+            snapshots are then at least twice that far apart.
     """
 
     of: Name
-    size: Annotated[int, whole_number(2, MAX_INT)] = 8
+    size: Annotated[int, whole_number(2, MAX_INT)] | None = 8
     add_every: Count | None = None
     add_at_win_rate: Positive | None = None
     draw: OpponentDraw = "uniform"
     priority: Positive | None = None
+    on_device: Annotated[int, whole_number(2, MAX_INT)] | None = None
+    exchange_every: Count | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "of snapshots")
@@ -133,6 +149,53 @@ class Snapshots:
             raise ValueError(
                 f"priority={self.priority} has no effect with draw={self.draw!r}; "
                 "set draw='prioritised' or drop it"
+            )
+        self._check_on_device()
+
+    @property
+    def num_places(self) -> int:
+        """Entries that lie on the device."""
+        places = self.size if self.on_device is None else self.on_device
+        assert places is not None  # an unbounded pool has `on_device`
+        return places
+
+    @property
+    def exchange_interval(self) -> int:
+        """Iterations from one exchange to the next, with `on_device`."""
+        if self.exchange_every is not None:
+            return self.exchange_every
+        if self.add_every is not None:
+            return max(1, self.add_every // EXCHANGES_PER_SNAPSHOT)
+        return EXCHANGE_EVERY
+
+    def _check_on_device(self) -> None:
+        """Refuse what does not go with where entries lie."""
+        if self.on_device is None:
+            if self.size is None:
+                raise ValueError(
+                    "size=None, no bound, needs on_device: what is to lie on the device"
+                )
+            if self.exchange_every is not None:
+                raise ValueError(
+                    f"exchange_every={self.exchange_every} has no effect without on_device; "
+                    "drop it or set on_device"
+                )
+            return
+        if self.size is not None and self.on_device >= self.size:
+            raise ValueError(
+                f"on_device={self.on_device} has no effect on a pool of size={self.size}, all of "
+                "which it holds; drop it or make it smaller"
+            )
+        if self.draw == "latest":
+            raise ValueError(
+                f"on_device={self.on_device} has no effect with draw='latest', by which only the "
+                "newest snapshot plays; drop it and set size=2"
+            )
+        if self.add_every is not None and 2 * self.exchange_interval > self.add_every:
+            raise ValueError(
+                "with on_device an entry is exchanged at least twice as often as one is added, got "
+                f"add_every={self.add_every} and exchange_every={self.exchange_interval}; valid: "
+                "an add_every of 2 or more, and an exchange_every of at most half of it"
             )
 
 

@@ -28,6 +28,8 @@ from jaxmarl_ppo.deploy.exported import ExportedPolicy
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.distributions import squash
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, space_width
+from jaxmarl_ppo.policies.population_file import load_player
+from jaxmarl_ppo.policies.snapshot_files import find_snapshot, parse_name
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.types import PolicyStack, Population, PyTree
@@ -66,8 +68,8 @@ class Policy(Actor):
 
         Args:
             run_dir: the run's folder.
-            policy: its name, `past@3` for a snapshot; None where there is only one, or where only
-                one plays `agent`.
+            policy: its name, `past@3` for a snapshot, `past@it150` for one that has a file of its
+                own; None where there is only one, or where only one plays `agent`.
             agent: the agent that it is to play, in whose widths it then takes and returns
                 everything; None for all that it can play.
             env: as `load_run` needs it, like all that follow.
@@ -79,7 +81,16 @@ class Policy(Actor):
             ValueError: no such run, policy or agent, or more than one policy to choose from.
         """
         run = load_run(run_dir, env=env, env_params=env_params, network=network, config=config)
-        return cls.of(run.learner, run.population, policy, agent)
+        path = find_snapshot(Path(run_dir), policy or "")
+        parsed = parse_name(policy or "")
+        if policy is None or path is None or parsed is None:
+            return cls.of(run.learner, run.population, policy, agent)
+        # In the place of another snapshot, from which it differs in nothing but its parameters.
+        found = cls.of(run.learner, run.population, f"{parsed[0]}@0", agent)
+        own = load_player(path, policy, jax.tree.map(lambda x: x[0], found.params))
+        signature = dataclasses.replace(found.signature, policy=policy)
+        params = jax.tree.map(lambda x: x[None], own)
+        return dataclasses.replace(found, signature=signature, params=params)
 
     @classmethod
     def of(

@@ -85,7 +85,8 @@ def cross_play(
         for slot, agent in enumerate(env.agents)
     }
     ahead = np.sign(returns[..., sides[0][0]] - returns[..., sides[1][0]])
-    names = [[_lineup_name(learner, lineup) for lineup in side] for side in lineups]
+    called = learner.players.names_now(population.league)
+    names = [[_lineup_name(called, lineup) for lineup in side] for side in lineups]
     return {
         "episodes": episodes,
         "acting": "greedy" if greedy else "sample",
@@ -123,8 +124,8 @@ def _lineups(learner: Learner, population: Population, side: list[int]) -> list[
     ]
 
 
-def _lineup_name(learner: Learner, lineup: Lineup) -> str:
-    return " + ".join(dict.fromkeys(learner.players.names[player] for player in lineup))
+def _lineup_name(names: tuple[str, ...], lineup: Lineup) -> str:
+    return " + ".join(dict.fromkeys(names[player] for player in lineup))
 
 
 def _play_pairs(

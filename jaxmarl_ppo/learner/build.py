@@ -26,7 +26,8 @@ from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.plan import AnySpec, BankPlan, plan_players
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.policies.population_file import POLICIES_FILE, load_player
+from jaxmarl_ppo.policies.population_file import load_player
+from jaxmarl_ppo.policies.snapshot_files import path_of_player
 from jaxmarl_ppo.ppo.bank_learner import BankLearner
 from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
@@ -140,7 +141,7 @@ def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember
             expected = jax.eval_shape(
                 lambda network=network: network.select(network.init(jax.random.key(0)), 0)
             )
-            path = Path(run_dir) / POLICIES_FILE
+            path = path_of_player(Path(run_dir), name)
             loaded.append(LoadedMember(index, place, load_player(path, name, expected)))
     return tuple(loaded)
 

@@ -31,7 +31,7 @@ def init_league(num_players: int, pools: tuple[SnapshotPool, ...]) -> League:
                 count=jnp.ones((), jnp.int32),
                 oldest=none,
                 waiting=jnp.zeros((), bool),
-                added_at=jnp.zeros(pool.spec.size, jnp.int32),
+                added_at=jnp.zeros(pool.spec.num_places, jnp.int32),
                 last_added=none,
                 wins=zero,
                 games=zero,
@@ -164,9 +164,12 @@ def add_snapshots(
             due = iteration - pool.last_added >= spec.add_every
         else:
             due = pool.games >= MIN_GAMES
+            if spec.on_device is not None:
+                # One at most between two exchanges, when what is new is written to a file.
+                due &= iteration - pool.last_added >= 2 * spec.exchange_interval
         if spec.add_at_win_rate is not None:
             due &= pool.wins >= spec.add_at_win_rate * pool.games
-        full = pool.count == spec.size
+        full = pool.count == spec.num_places
         entry = jnp.where(full, pool.oldest, pool.count)
         player = place.first_player + entry
         # Whoever plays it began with its parameters, and is to end its life with them.
@@ -184,9 +187,11 @@ def add_snapshots(
         )
         states[index] = Pool(
             count=pool.count + (adds & ~full),
-            oldest=jnp.where(adds & full, (pool.oldest + 1) % spec.size, pool.oldest),
+            oldest=jnp.where(adds & full, (pool.oldest + 1) % spec.num_places, pool.oldest),
             waiting=(pool.waiting | due) & ~adds,
-            added_at=jnp.where(adds & (jnp.arange(spec.size) == entry), iteration, pool.added_at),
+            added_at=jnp.where(
+                adds & (jnp.arange(spec.num_places) == entry), iteration, pool.added_at
+            ),
             last_added=jnp.where(adds, iteration, pool.last_added),
             wins=jnp.where(adds, 0.0, pool.wins),
             games=jnp.where(adds, 0.0, pool.games),

@@ -115,7 +115,7 @@ class Learner:
         # Entries that are not in use yet are never drawn; they hold something of the right shape.
         # After loading, so that the first snapshot is of what its origin really starts from.
         for pool in self.players.pools:
-            entries = slice(pool.first_member, pool.first_member + pool.spec.size)
+            entries = slice(pool.first_member, pool.first_member + pool.spec.num_places)
             stacks[pool.bank] = jax.tree.map(
                 lambda x, entries=entries, origin=pool.origin_member: x.at[entries].set(x[origin]),
                 stacks[pool.bank],

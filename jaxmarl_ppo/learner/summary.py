@@ -128,6 +128,7 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
     score, payoff, counts = (np.asarray(x) for x in (league.score, league.payoff, league.games))
     # Entries of a pool that are not in use yet have no place in a report.
     met = np.nonzero(counts.sum(1))[0]
+    names = players.names_now(league)
     elo = elo_ratings(score, counts)
     block = np.ix_(met, met)
     games = counts[block]
@@ -139,8 +140,8 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
         return [[float(x) if np.isfinite(x) else None for x in row] for row in mean]
 
     return {
-        "elo": {players.names[q]: float(elo[q]) for q in met},
-        "players": [players.names[q] for q in met],
+        "elo": {names[q]: float(elo[q]) for q in met},
+        "players": [names[q] for q in met],
         "win_rate": per_game(score),
         "payoff": per_game(payoff),
         "games": games.tolist(),

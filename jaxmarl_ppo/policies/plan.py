@@ -92,7 +92,7 @@ def plan_players(
         names += [
             f"{mapping.names[pool.policy]}@{entry}"
             for pool in own_pools
-            for entry in range(pool.spec.size)
+            for entry in range(pool.spec.num_places)
         ]
         interface = _make_interface(env, env_params, plan)
         network = _stack_network(env, plan, interface, len(names) - first_player, envs_per_device)
@@ -161,7 +161,7 @@ def _place_pools(
                     first_player=first_player + first_member,
                 )
             )
-            first_member += spec.size
+            first_member += spec.num_places
     return pools
 
 
@@ -170,7 +170,9 @@ def _policies_of_players(
 ) -> tuple[int, ...]:
     """Look up which policy every player belongs to: a snapshot to that of its pool."""
     owner = {
-        pool.first_player + entry: pool.policy for pool in pools for entry in range(pool.spec.size)
+        pool.first_player + entry: pool.policy
+        for pool in pools
+        for entry in range(pool.spec.num_places)
     }
     return tuple(
         owner[player] if player in owner else mapping.names.index(name)

@@ -18,6 +18,7 @@ from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import ScriptFn
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.mapping import PolicyMapping
+from jaxmarl_ppo.policies.snapshot_files import snapshot_name
 from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, draw_entries
 from jaxmarl_ppo.types import League, PyTree, RolloutState
 
@@ -44,6 +45,17 @@ class Players:
     def num_players(self) -> int:
         """Number of players, `Q`."""
         return len(self.names)
+
+    def names_now(self, league: League) -> tuple[str, ...]:
+        """Name the players by who they are: `past@it150` in a place that snapshots take in turn."""
+        names = list(self.names)
+        for place, pool in zip(self.pools, league.pools, strict=True):
+            if place.spec.on_device is not None:
+                taken = [
+                    snapshot_name(self.policies[place.policy], k) for k in pool.added_at.tolist()
+                ]
+                names[place.players] = taken
+        return tuple(names)
 
     @property
     def first_script(self) -> int:

@@ -29,7 +29,7 @@ class SnapshotPool:
     @property
     def players(self) -> slice:
         """Slice of the players that are the entries of the pool."""
-        return slice(self.first_player, self.first_player + self.spec.size)
+        return slice(self.first_player, self.first_player + self.spec.num_places)
 
 
 def win_rate(league: League) -> jax.Array:
@@ -56,16 +56,18 @@ def draw_entries(
         alive: `[A]` bool, the slots that hold an agent; the others are nobody's opponents.
     """
     pool, spec = league.pools[index], place.spec
-    entries = jnp.arange(spec.size)
+    size = spec.num_places
+    entries = jnp.arange(size)
     available = entries < pool.count
-    # What is to be replaced is not drawn any more.
-    retires = pool.waiting & (pool.count == spec.size) & (entries == pool.oldest)
-    available &= ~retires
+    # What is to be replaced is not drawn any more; where others wait off the device one always is.
+    is_next = (pool.count == size) & (entries == pool.oldest)
+    available &= ~(is_next if spec.on_device is not None else is_next & pool.waiting)
     if spec.draw == "latest":
         newest = jnp.argmax(jnp.where(available, pool.added_at, -1))
         return jnp.full(player.shape, newest)
-    weight = jnp.ones((player.shape[0], spec.size))
-    if spec.draw == "prioritised":
+    weight = jnp.ones((player.shape[0], size))
+    # Those that lie on the device for a while have been drawn by their priority already.
+    if spec.draw == "prioritised" and spec.on_device is None:
         beats = win_rate(league)[place.players, :][:, player].T  # [A, size]: against each slot
         others = ~np.eye(player.shape[0], dtype=bool) & alive
         weight = (others @ beats) / jnp.maximum(others.sum(1, keepdims=True), 1)

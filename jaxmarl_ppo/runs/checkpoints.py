@@ -24,11 +24,13 @@ from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.machine.files import sync_folder
 from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.policies.snapshot_files import sha256_of, snapshot_path
 from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
     CONFIG_FILE,
     MANIFEST_FILE,
     POLICIES_FILE,
+    SNAPSHOTS_FILE,
     STATE_FOLDER,
 )
 from jaxmarl_ppo.types import Population, PyTree
@@ -81,6 +83,8 @@ class Snapshot:
         names: of the players.
         record: the content of `config.json`.
         standing: where the run stands.
+        archive: pools of which a part lies in files of the run, by policy: lists of
+            `{"iteration", "sha256", ...}`; None where there is no such pool.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -88,6 +92,7 @@ class Snapshot:
     names: tuple[str, ...]
     record: Mapping[str, Any]
     standing: Standing
+    archive: Mapping[str, Any] | None = None
 
 
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
@@ -142,6 +147,8 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
         write_json(temporary / CONFIG_FILE, snapshot.record)
         save_population(temporary / POLICIES_FILE, snapshot.names, snapshot.population)
         _write_arrays(temporary / STATE_FOLDER, snapshot.arrays)
+        if snapshot.archive is not None:
+            write_json(temporary / SNAPSHOTS_FILE, snapshot.archive)
         manifest = {
             "format": FORMAT,
             **asdict(snapshot.standing),
@@ -191,7 +198,37 @@ def read_standing(folder: Path) -> Standing:
         if found.get(name) != digest:
             what = "is missing" if name not in found else "differs from its checksum"
             raise ValueError(f"{folder / name} {what}")
+    for path, sha256 in _files_of_archive(folder):
+        if not path.is_file():
+            raise ValueError(f"{path}, on which {folder} stands, is missing")
+        if sha256_of(path) != sha256:
+            raise ValueError(f"{path}, on which {folder} stands, differs from its checksum")
     return Standing(**{field.name: manifest[field.name] for field in fields(Standing)})
+
+
+def read_archive(folder: Path) -> Mapping[str, Any] | None:
+    """Read what `Snapshot.archive` was of a checkpoint; None if it has none."""
+    path = folder / SNAPSHOTS_FILE
+    return json.loads(path.read_bytes()) if path.is_file() else None
+
+
+def archived_files(run_dir: Path) -> set[Path]:
+    """Collect the files of snapshots that the checkpoints of a run stand on."""
+    found = set()
+    for folder in checkpoints_of(run_dir):
+        with contextlib.suppress(OSError, ValueError):
+            found |= {path for path, _ in _files_of_archive(folder)}
+    return found
+
+
+def _files_of_archive(folder: Path) -> list[tuple[Path, str]]:
+    """List the files of snapshots that a checkpoint stands on, with their checksums."""
+    run_dir = folder.parent.parent
+    return [
+        (snapshot_path(run_dir, policy, taken["iteration"]), taken["sha256"])
+        for policy, archived in (read_archive(folder) or {}).items()
+        for taken in archived
+    ]
 
 
 def read_arrays(folder: Path) -> dict[str, np.ndarray]:

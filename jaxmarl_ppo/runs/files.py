@@ -1,6 +1,7 @@
 """Names of the files in a run's folder."""
 
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE
+from jaxmarl_ppo.policies.snapshot_files import CHECKPOINTS, SNAPSHOTS
 
 __all__ = [
     "CHECKPOINTS",
@@ -13,6 +14,8 @@ __all__ = [
     "MANIFEST_FILE",
     "METRICS_FILE",
     "POLICIES_FILE",
+    "SNAPSHOTS",
+    "SNAPSHOTS_FILE",
     "STATE_FOLDER",
 ]
 
@@ -23,7 +26,7 @@ CURVE_FILE = "curve.png"
 CROSS_PLAY_FILE = "cross_play.png"  # once `evaluate` has been asked for it
 LOGGERS_FILE = "loggers.json"  # which runs of other services log it
 LOCK_FILE = ".lock"  # held by the process that trains
-CHECKPOINTS = "checkpoints"  # one folder for each, called after its iteration
 # In the folder of a checkpoint, beside the record and the policies, which are called as in a run's.
 MANIFEST_FILE = "manifest.json"
 STATE_FOLDER = "state"
+SNAPSHOTS_FILE = "snapshots.json"  # which files of the run's snapshots it stands on

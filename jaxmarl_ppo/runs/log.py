@@ -27,6 +27,7 @@ from typing import Any
 import jax
 
 from jaxmarl_ppo.config.as_json import dump_json
+from jaxmarl_ppo.policies.snapshot_files import parse_name
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
 
@@ -307,9 +308,14 @@ def peak_memory_mb() -> float | None:
 
 
 def scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """List every number of an entry, named by its path, such as `policies/shared/entropy`."""
+    """List the numbers of an entry, named by their paths, such as `policies/shared/entropy`.
+
+    Without those of snapshots that play in turn: each would have a curve of a few points.
+    """
     found = []
     for key, value in entry.items():
+        if parse_name(key) is not None:
+            continue
         if isinstance(value, Mapping):
             found += [(f"{key}/{name}", number) for name, number in scalars(value)]
         elif isinstance(value, int | float):

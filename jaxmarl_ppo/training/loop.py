@@ -23,6 +23,7 @@ from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.saving import Saver
+from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
 from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import Population, TrainState
 
@@ -53,6 +54,7 @@ class Surroundings:
         objective: what is to be reached.
         until: what else ends the run.
         evaluator: None where nothing is evaluated.
+        archive: of snapshots that do not all lie on the device; None where they do.
     """
 
     learner: Learner
@@ -69,6 +71,7 @@ class Surroundings:
     objective: Objective
     until: Until
     evaluator: MeanwhileEvaluator | None
+    archive: SnapshotArchive | None
 
 
 @dataclass
@@ -120,18 +123,20 @@ class Loop:
             CallbackError: a callback failed.
             ValueError: the objective's measure is not among the numbers of an entry.
         """
-        total = self.around.config.num_iterations
+        around, total = self.around, self.around.config.num_iterations
         while self.iteration < total and self.stopped_by is None:
             self._advance(self._next_target())
             self._check()
+            if around.archive is not None:
+                self.state = around.archive.exchange(self.state, self.good, self.iteration)
             is_best = False
-            if self._falls_on(self.around.log_interval) or self._is_entry_late:
+            if self._falls_on(around.log_interval) or self._is_entry_late:
                 is_best = self._log()
             if self._every_evaluation is not None and self._falls_on(self._every_evaluation):
                 is_best = self._evaluate() or is_best
-            if is_best or self.iteration == total or self.around.saver.is_due(self.iteration):
+            if is_best or self.iteration == total or around.saver.is_due(self.iteration):
                 self._save("end" if self.iteration == total else "interval", is_best)
-            self._tell_checkpoint(self.around.saver.poll())
+            self._tell_checkpoint(around.saver.poll())
 
     def leave(self) -> None:
         """Save where the run stands, and log the interval that was cut short."""
@@ -178,7 +183,9 @@ class Loop:
     def _next_target(self) -> int:
         """Find the iteration up to which there is nothing to do but train."""
         around = self.around
-        intervals = (around.log_interval, self._every_evaluation, around.saver.every_iterations)
+        intervals = [around.log_interval, self._every_evaluation, around.saver.every_iterations]
+        if around.archive is not None:
+            intervals += around.archive.intervals
         ends = [(self.iteration // every + 1) * every for every in intervals if every]
         return min(around.config.num_iterations, *ends)
 
@@ -246,6 +253,9 @@ class Loop:
         }
         if "league" in summary:
             entry["league"] = summary["league"]
+            if around.archive is not None:
+                for policy, described in around.archive.describe().items():
+                    entry["league"]["pools"][policy] |= described
         self.metrics, self.logged_iteration = around.no_metrics, self.iteration
         self._measured_from = (self.iteration, time.perf_counter())
         self.history.append(entry)
@@ -297,12 +307,15 @@ class Loop:
         )
         arrays = to_arrays({"state": self.state, "metrics": self.metrics})
         names = around.learner.players.names
-        around.saver.begin(Snapshot(arrays, self.good, names, around.record, standing))
+        archive = None if around.archive is None else around.archive.as_json()
+        around.saver.begin(Snapshot(arrays, self.good, names, around.record, standing, archive))
         # Of the newest checkpoint; a run that begins has none.
         self._saved_iteration = self.iteration or None
 
     def _tell_checkpoint(self, path: Path | None) -> None:
         if path is not None:
+            if self.around.archive is not None:
+                self.around.archive.remove_unused()
             self.around.callbacks.tell("on_checkpoint", path)
 
     @property

@@ -33,6 +33,7 @@ from jaxmarl_ppo.runs.callbacks import (
     TrainResult,
     as_callbacks,
 )
+from jaxmarl_ppo.runs.checkpoints import read_archive
 from jaxmarl_ppo.runs.curve import plot_curve
 from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOCK_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.lock import check_free, locked
@@ -44,6 +45,7 @@ from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.progress import Progress, make_progress
 from jaxmarl_ppo.training.resume import Resumption
 from jaxmarl_ppo.training.saving import Saver
+from jaxmarl_ppo.training.snapshot_archive import make_archive
 from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
@@ -282,6 +284,11 @@ class Trainer:
             objective=self._objective(),
             until=self._until(),
             evaluator=self._evaluator,
+            archive=make_archive(
+                self.learner.players,
+                folder,
+                None if resumption is None else read_archive(resumption.checkpoint),
+            ),
         )
         if resumption is not None:
             return resume.make_loop(resumption, around, state, devices, began)

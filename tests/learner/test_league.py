@@ -273,6 +273,13 @@ def test_elo_stays_finite_and_leaves_out_who_has_not_played():
         ({"add_every": 1, "draw": "best"}, ["'best'", "uniform, latest, prioritised"]),
         ({"add_every": 1, "priority": 2.0}, ["no effect", "prioritised"]),
         ({"add_every": 1, "draw": "prioritised", "priority": 0.0}, ["positive"]),
+        ({"add_every": 8, "size": None}, ["size=None", "needs on_device"]),
+        ({"add_every": 8, "exchange_every": 1}, ["exchange_every=1", "without on_device"]),
+        ({"add_every": 8, "on_device": 8}, ["on_device=8 has no effect", "size=8"]),
+        ({"add_every": 8, "on_device": 1}, ["on_device", "at least 2", "got 1"]),
+        ({"add_every": 8, "on_device": 2, "draw": "latest"}, ["on_device=2", "draw='latest'"]),
+        ({"add_every": 1, "on_device": 2}, ["add_every=1", "exchange_every=1", "2 or more"]),
+        ({"add_every": 8, "on_device": 2, "exchange_every": 5}, ["exchange_every=5", "half"]),
     ],
 )
 def test_bad_pools_are_refused(fields, words):

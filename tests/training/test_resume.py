@@ -187,14 +187,14 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
     assert len(read_entries(tmp_path / "run")) == 4
 
 
-def league(num_devices):
+def league(num_devices, **pool):
     mapping = Matchups(({"x": "main", "o": "main"}, {"x": "main", "o": "past"}))
     return (
         "tic_tac_toe",
         {},
         {
             "mapping": mapping,
-            "policies": {"past": Snapshots("main", size=2, add_every=3)},
+            "policies": {"past": Snapshots("main", **{"size": 2, "add_every": 3, **pool})},
             "num_devices": num_devices,
         },
     )
@@ -211,6 +211,7 @@ def network(env, network, num_devices, **kwargs):
 
 RUNS = {
     "league-2": league(2),
+    "archive-2": league(2, size=None, on_device=2, add_every=2),
     "shuttle-lstm-2": network("shuttle_grid", LSTM(hidden_sizes=(8,), lstm_size=8), 2),
     "tic-tac-toe-cnn-1": network(
         "tic_tac_toe", CNN(hidden_sizes=(8,), channels=(2,)), 1, planes=True

@@ -1,0 +1,93 @@
+"""Snapshots in files of their own, which are written once and never change.
+
+Such a snapshot is called `past@it150`: of the pool `past`, taken after 150 iterations.
+"""
+
+import functools
+import hashlib
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import jax.numpy as jnp
+
+from jaxmarl_ppo.policies.population_file import POLICIES_FILE, load_player, save_population
+from jaxmarl_ppo.types import League, PolicyStack, Population
+
+SNAPSHOTS = "snapshots"  # in the folder of a run; a folder for each pool
+CHECKPOINTS = "checkpoints"  # one folder for each, called after its iteration
+_NAME = re.compile(r"(.+)@it(\d+)")
+
+
+def snapshot_name(pool: str, iteration: int) -> str:
+    """Name the snapshot that a pool took after so many iterations."""
+    return f"{pool}@it{iteration}"
+
+
+def parse_name(name: str) -> tuple[str, int] | None:
+    """Split what `snapshot_name` made into pool and iteration; None if it made something else."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]))
+
+
+def snapshot_path(run_dir: Path, pool: str, iteration: int) -> Path:
+    """Name the file of a snapshot."""
+    # A policy may be called like an agent of somebody else's, with a slash in it.
+    return run_dir / SNAPSHOTS / quote(pool, safe="") / f"{iteration:09}.msgpack"
+
+
+def find_snapshot(folder: Path, name: str) -> Path | None:
+    """Find the file of a snapshot by its name; None if it names none that is there.
+
+    Args:
+        folder: of a run, or of one of its checkpoints.
+        name: such as `past@it150`.
+    """
+    parsed = parse_name(name)
+    if parsed is None:
+        return None
+    run_dir = folder.parent.parent if folder.parent.name == CHECKPOINTS else folder
+    path = snapshot_path(run_dir, *parsed)
+    return path if path.is_file() else None
+
+
+def path_of_player(folder: Path, name: str) -> Path:
+    """Find the file that holds a player of a run: a snapshot's own, or that of all."""
+    return find_snapshot(folder, name) or folder / POLICIES_FILE
+
+
+def write_snapshot(run_dir: Path, pool: str, iteration: int, stack: PolicyStack) -> str:
+    """Write a snapshot, `[1, ...]` leaves, atomically; return the SHA-256 of the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = snapshot_path(run_dir, pool, iteration)
+    nobody_met = jnp.zeros((1, 1))
+    league = League(score=nobody_met, payoff=nobody_met, games=nobody_met, pools=())
+    save_population(path, (snapshot_name(pool, iteration),), Population((stack,), league))
+    return sha256_of(path)
+
+
+def read_snapshot(run_dir: Path, pool: str, iteration: int, expected: PolicyStack) -> PolicyStack:
+    """Read a snapshot, one policy of the shapes that `expected` has.
+
+    Raises:
+        ValueError: the file is missing or damaged, or does not fit.
+    """
+    path = snapshot_path(run_dir, pool, iteration)
+    return load_player(path, snapshot_name(pool, iteration), expected)
+
+
+def sha256_of(path: Path) -> str:
+    """Compute the SHA-256 of a file."""
+    stat = path.stat()
+    return _sha256(path, stat.st_mtime_ns, stat.st_size)
+
+
+# A league may have thousands, and several checkpoints that stand on all of them.
+@functools.cache
+def _sha256(path: Path, mtime_ns: int, size: int) -> str:
+    del mtime_ns, size  # of which a change is another file
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,280 @@
+"""Snapshots that do not all lie on the device: their files, and who of them plays when.
+
+Compiled iterations know the places of a pool alone. Between them, at iterations that its interval
+divides, `exchange` writes what is new in a place to a file, and puts another snapshot into the one
+that makes way. That place is not drawn any more (`draw_entries`), and taken once nobody plays it.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.policies.snapshot_files import (
+    read_snapshot,
+    snapshot_path,
+    write_snapshot,
+)
+from jaxmarl_ppo.policies.snapshot_pools import PRIOR_GAMES
+from jaxmarl_ppo.runs.checkpoints import archived_files
+from jaxmarl_ppo.types import League, PolicyStack, Population, TrainState
+
+# Of the past selves that a policy does worst against so many are told.
+NUM_HARDEST = 3
+_TABLES = ("score", "payoff", "games")
+
+
+@dataclass
+class Archived:
+    """A snapshot in a file, and what is known of it.
+
+    Attributes:
+        sha256: of the file.
+        results: `[3, 2, F]`, of score, payoff and games: as the row and as the column against every
+            player that is no snapshot; as they stood when it last lay on the device.
+    """
+
+    sha256: str
+    results: np.ndarray
+
+    @property
+    def win_rate(self) -> float:
+        """Its score per game against all that it met; few games mean 1/2."""
+        (score, _), _, (games, _) = self.results
+        return float((score.sum() + 0.5 * PRIOR_GAMES) / (games.sum() + PRIOR_GAMES))
+
+
+class SnapshotArchive:
+    """The snapshots of all pools of which a part lies on the device.
+
+    Args:
+        players: of the run.
+        run_dir: the folder of the run.
+        recorded: what `as_json` made of an archive that this one goes on from.
+    """
+
+    def __init__(
+        self, players: Players, run_dir: Path, recorded: Mapping[str, Any] | None = None
+    ) -> None:
+        self._players, self._run_dir = players, run_dir
+        self._pools = {
+            players.policies[pool.policy]: (index, pool)
+            for index, pool in enumerate(players.pools)
+            if pool.spec.on_device is not None
+        }
+        numbers = np.arange(players.num_players)
+        snapshots = [numbers[pool.players] for pool in players.pools]
+        # Whose number stands for the same player at all times.
+        self._others = np.setdiff1d(numbers, np.concatenate(snapshots)).tolist()
+        # By pool and iteration, in the order in which they were taken.
+        self._archived: dict[str, dict[int, Archived]] = {
+            name: {
+                int(taken["iteration"]): Archived(
+                    taken["sha256"], np.array(taken["results"], np.float32)
+                )
+                for taken in (recorded or {}).get(name, ())
+            }
+            for name in self._pools
+        }
+        self._put = jax.jit(_put_member, donate_argnums=0)
+
+    @property
+    def intervals(self) -> tuple[int, ...]:
+        """The iterations from exchange to exchange, of every pool."""
+        return tuple(pool.spec.exchange_interval for _, pool in self._pools.values())
+
+    def exchange(self, state: TrainState, population: Population, iteration: int) -> TrainState:
+        """Write new snapshots to files, and exchange those on the device that are due.
+
+        Args:
+            state: between two iterations, whose memory is reused.
+            population: a copy of the players on the host, in which the same is exchanged.
+            iteration: how many have been done.
+
+        Returns:
+            The state, the same wherever nothing was exchanged.
+        """
+        due = {
+            name: (index, pool)
+            for name, (index, pool) in self._pools.items()
+            if iteration % pool.spec.exchange_interval == 0
+        }
+        if not due:
+            return state
+        rollout = state.per_env.rollout
+        alive, player = jax.device_get((rollout.obs.alive, rollout.player))
+        playing = set(np.unique(player[alive]).tolist())
+        words = np.asarray(jax.random.key_data(state.key)).ravel().tolist()
+        for name, (index, place) in due.items():
+            self._archive(name, index, population)
+            pool = population.league.pools[index]
+            entry = int(pool.oldest)
+            is_full = int(pool.count) == place.spec.num_places
+            if not is_full or place.first_player + entry in playing:
+                continue
+            drawn = self._draw(name, np.asarray(pool.added_at), [*words, index])
+            if drawn is not None:
+                state = self._bring(state, population, name, entry, drawn)
+        return state
+
+    def as_json(self) -> dict[str, Any]:
+        """Give what a checkpoint keeps of it: which files there are, and results."""
+        return {
+            name: [
+                {"iteration": k, "sha256": one.sha256, "results": one.results.tolist()}
+                for k, one in archived.items()
+            ]
+            for name, archived in self._archived.items()
+        }
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """Sum up every pool: number of snapshots, and which beat the policies most.
+
+        Returns:
+            `{policy: {"snapshots", "win_rate", "hardest": [{"iteration", "win_rate", "games"}]}}`;
+            win rates are the snapshots' own, against all that is no snapshot.
+        """
+        found = {}
+        for name, archived in self._archived.items():
+            met = {k: one for k, one in archived.items() if one.results[2, 0].sum()}
+            rates = {k: one.win_rate for k, one in met.items()}
+            found[name] = {
+                "snapshots": len(archived),
+                "win_rate": float(np.mean(list(rates.values()))) if rates else None,
+                "hardest": [
+                    {
+                        "iteration": k,
+                        "win_rate": rates[k],
+                        "games": float(met[k].results[2, 0].sum()),
+                    }
+                    for k in sorted(rates, key=lambda k: -rates[k])[:NUM_HARDEST]
+                ],
+            }
+        return found
+
+    def remove_unused(self) -> None:
+        """Remove the files of snapshots that neither this archive nor a checkpoint has any more.
+
+        Not while a checkpoint is being written.
+        """
+        bounded = [name for name, (_, pool) in self._pools.items() if pool.spec.size is not None]
+        if not bounded:
+            return
+        used = archived_files(self._run_dir)
+        for name in bounded:
+            used |= {snapshot_path(self._run_dir, name, k) for k in self._archived[name]}
+            for path in snapshot_path(self._run_dir, name, 0).parent.glob("*.msgpack"):
+                if path not in used:
+                    path.unlink(missing_ok=True)
+
+    def _archive(self, name: str, index: int, population: Population) -> None:
+        """Write what is new on the device, and note the results of all that lie there."""
+        place, archived = self._pools[name][1], self._archived[name]
+        pool, league = population.league.pools[index], population.league
+        size = place.spec.size
+        for entry in range(int(pool.count)):
+            iteration = int(pool.added_at[entry])
+            if iteration not in archived:
+                # One that has made way for newer ones may still lie on the device.
+                if size is not None and len(archived) >= size and iteration < min(archived):
+                    continue
+                written = self._write(name, iteration, population.banks[place.bank], entry)
+                if written is None:
+                    continue
+                archived[iteration] = Archived(written, np.zeros(0, np.float32))
+            player = place.first_player + entry
+            archived[iteration].results = _results(league, player, self._others)
+        kept = sorted(archived.items())
+        self._archived[name] = dict(kept if size is None else kept[-size:])
+
+    def _write(self, name: str, iteration: int, bank: PolicyStack, entry: int) -> str | None:
+        member = self._pools[name][1].first_member + entry
+        own = jax.tree.map(lambda x: x[member : member + 1], bank)
+        try:
+            return write_snapshot(self._run_dir, name, iteration, own)
+        except OSError as error:
+            path = snapshot_path(self._run_dir, name, iteration)
+            _warn(f"{path} could not be written ({error}); it is tried again while it plays")
+            return None
+
+    def _draw(self, name: str, resident: np.ndarray, seed: Sequence[int]) -> int | None:
+        """Draw which snapshot comes onto the device; None if there is no other."""
+        spec = self._pools[name][1].spec
+        others = {k: one for k, one in self._archived[name].items() if k not in resident}
+        if not others:
+            return None
+        exponent = 0.0
+        if spec.draw == "prioritised":
+            exponent = 1.0 if spec.priority is None else spec.priority
+        weights = np.array([one.win_rate**exponent for one in others.values()])
+        rng = np.random.default_rng(seed)
+        return int(rng.choice(list(others), p=weights / weights.sum()))
+
+    def _bring(
+        self, state: TrainState, population: Population, name: str, entry: int, iteration: int
+    ) -> TrainState:
+        """Put a snapshot from a file into a place, with its results."""
+        index, place = self._pools[name]
+        member = place.first_member + entry
+        bank, league = population.banks[place.bank], population.league
+        try:
+            own = read_snapshot(
+                self._run_dir, name, iteration, jax.tree.map(lambda x: x[member], bank)
+            )
+        except ValueError as error:
+            _warn(f"{error}; training goes on without this snapshot")
+            del self._archived[name][iteration]
+            return state
+        jax.tree.map(lambda rows, row: rows.__setitem__(member, row), bank, own)
+        player = place.first_player + entry
+        _enter(league, player, self._others, self._archived[name][iteration].results)
+        pool = league.pools[index]
+        pool.added_at[entry] = iteration
+        pool.oldest[...] = (entry + 1) % place.spec.num_places
+        stacks = list(state.population.banks)
+        stacks[place.bank] = self._put(stacks[place.bank], own, np.int32(member))
+        return state.replace(
+            population=Population(tuple(stacks), _like(league, state.population.league))
+        )
+
+
+def make_archive(
+    players: Players, run_dir: Path, recorded: Mapping[str, Any] | None = None
+) -> SnapshotArchive | None:
+    """Make the archive of a run; None if all snapshots lie on the device."""
+    if all(pool.spec.on_device is None for pool in players.pools):
+        return None
+    return SnapshotArchive(players, run_dir, recorded)
+
+
+def _results(league: League, player: int, others: Sequence[int]) -> np.ndarray:
+    """Copy a player's results against others, `[3, 2, F]`."""
+    tables = [getattr(league, name) for name in _TABLES]
+    return np.array([[table[player, others], table[others, player]] for table in tables])
+
+
+def _enter(league: League, player: int, others: Sequence[int], results: np.ndarray) -> None:
+    """Give a place the results of the player that comes into it; against snapshots it has none."""
+    for name, (as_row, as_column) in zip(_TABLES, results, strict=True):
+        table = getattr(league, name)
+        table[player, :] = table[:, player] = 0.0
+        table[player, others], table[others, player] = as_row, as_column
+
+
+def _put_member(stack: PolicyStack, own: PolicyStack, member: jax.Array) -> PolicyStack:
+    return jax.tree.map(lambda rows, row: rows.at[member].set(row), stack, own)
+
+
+def _like(league: League, there: League) -> League:
+    """Put a league from the host where another one lies."""
+    # Copied, since memory that something else owns could not be donated.
+    return jax.tree.map(lambda x, y: jax.device_put(x, y.sharding, may_alias=False), league, there)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
