@@ -176,7 +176,7 @@ def test_a_snapshot_that_is_lost_does_not_end_a_run(tmp_path):
         if entry["iteration"] == 12:
             shutil.rmtree(tmp_path / "run" / "snapshots")
 
-    trainer = make_trainer(tmp_path / "run", callbacks=[lose], keep=0)
+    trainer = make_trainer(tmp_path / "run", callbacks=[lose], keep=1)
     with pytest.warns(RuntimeWarning, match="does not exist.*training goes on without this snap"):
         result = trainer.train()
     assert result.env_steps == ITERATIONS * STEPS
