@@ -102,6 +102,7 @@ EVERYTHING = TrainConfig(
         "green": Snapshots(
             of="red", size=3, add_at_win_rate=0.75, draw="prioritised", priority=2.0
         ),
+        "brown": Snapshots(of="red", size=None, add_every=9, on_device=2, exchange_every=3),
         "grey": Snapshots(of="red", size=2, add_every=4, draw="latest"),
         "white": Scripted("random"),
     },
