@@ -7,6 +7,7 @@ rooms, doors and lamps that is akin to the one of its Mazebase experiments.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.drawing.rooms import draw_rooms
 from jaxmarl_envs.spaces import Box, Discrete
 
 ALICE, BOB = range(2)
@@ -101,6 +103,35 @@ class Rooms:
         if wanted not in worlds:
             raise ValueError(f"row={row}, col={col}, switched={switched}: no such world")
         return worlds.index(wanted)
+
+    def draw(self, world: int, goal: int | None, slot: int, letter: str, caption: str) -> str:
+        """Draw a world, who walks in it, and what in it is other than in the world `goal`."""
+        doors, lamps = self._split(world)
+        wanted = None if goal is None else self._split(goal)
+        return draw_rooms(
+            self.layout,
+            doors,
+            lamps,
+            walker=(slot, letter, self._standing(world)),
+            wanted={} if wanted is None else wanted[0] | wanted[1],
+            target=None if goal is None else self._standing(goal),
+            caption=caption,
+        )
+
+    def _standing(self, world: int) -> tuple[int, int]:
+        row, col = self.positions[self.place[world]].tolist()
+        return row, col
+
+    def _split(self, world: int) -> tuple[dict[tuple[int, int], bool], dict[tuple[int, int], bool]]:
+        """Tell which doors are open and which lamps lit in a world, by where they are drawn."""
+        switched = self.switched[world].tolist()
+        doors = {place: switched[index] for place, index in self._doors.items()}
+        lamps = {
+            place: switched[index]
+            for place, index in self._switches.items()
+            if index >= len(self._doors)
+        }
+        return doors, lamps
 
     def _explore(self, home: _World) -> tuple[list[_World], np.ndarray]:
         """List all worlds that come about from one, and compute `next_world [S, 6]`."""
@@ -277,6 +308,26 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
         reward = jnp.where(terminated, earned, 0.0)
         obs = self._observe(state, params)
         return obs, state, reward, terminated, jnp.zeros(2, bool), {"metrics": metrics}
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Name the six actions."""
+        return ("up", "down", "left", "right", "toggle", "stop")
+
+    def render(
+        self, state: PlayState, params: PlayParams | None = None, last_action: Any = None
+    ) -> str:
+        """Draw the rooms, who walks, and what is other than it is to be at the end."""
+        del params, last_action
+        bobs_turn, time = bool(state.bobs_turn), int(state.alice_time) + int(state.bob_time)
+        # What Alice is to leave is up to her: only Bob has a task.
+        goal = int(state.goal) if bobs_turn else None
+        slot = BOB if bobs_turn else ALICE
+        caption = f"tick {time}, {self.agents[slot]}'s turn"
+        if bool(state.over):
+            solved = int(state.world) == int(state.goal)
+            caption = f"tick {time}, bob {'is done' if solved else 'was too late'}"
+        return self.rooms.draw(int(state.world), goal, slot, self.agents[slot][0].upper(), caption)
 
     def _act(
         self, state: PlayState, action: jax.Array, params: PlayParams

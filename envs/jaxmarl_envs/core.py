@@ -6,11 +6,12 @@ joining need no dynamic shapes. Letters: `A` agent slots, `N` actions (or action
 `G` numbers of a state for critics, `E` parallel environments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxmarl_envs.spaces import Box, Discrete, Space
@@ -76,6 +77,11 @@ class MultiAgentEnv(Generic[State, Params]):
         return {}
 
     @property
+    def action_names(self) -> Sequence[str] | None:
+        """Say what the discrete actions are called, `[N]`; None where they have but numbers."""
+        return None
+
+    @property
     def default_params(self) -> Params:
         """Give default numeric parameters, leaves of a pytree: changing them never recompiles."""
         raise NotImplementedError
@@ -109,6 +115,39 @@ class MultiAgentEnv(Generic[State, Params]):
 
     def horizon(self, params: Params) -> int | jax.Array | None:
         """Give the most ticks that an episode can last, or None where there is no bound."""
+        return None
+
+    def render(
+        self, state: State, params: Params | None = None, last_action: Any = None
+    ) -> str | None:
+        """Draw a state of one environment as SVG, on the host; None where there is no picture.
+
+        Optional. What is drawn is told apart by shape as well as by colour, in colours that suit
+        light and dark pages: `jaxmarl_envs.drawing.Canvas` does so.
+
+        Args:
+            state: of which every array is, or can be made, NumPy's.
+            params: None for `default_params`.
+            last_action: every slot's action on the tick before; None at the start.
+        """
+        del state, params, last_action
+        return None
+
+    def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
+        """Find the actions that perfect play allows, `[A, N]` bool, on the host; None if unknown.
+
+        Optional. Rows of agents that do not act mean nothing.
+        """
+        del state, params
+        return None
+
+    def cells(self, state: State) -> jax.Array | None:
+        """Give a board's cells, `[rows, cols]` int32: whose stone lies there, by slot; -1 for none.
+
+        Optional, for games of stones on a board, whose actions are all its cells or all its columns
+        in order. It is compiled, so that a page can draw the board without this package.
+        """
+        del state
         return None
 
     def reset(self, key: jax.Array, params: Params | None = None) -> tuple[Observation, State]:

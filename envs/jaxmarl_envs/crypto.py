@@ -5,11 +5,15 @@ Lowe et al. 2017, "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive En
 Mordatch & Abbeel 2018, "Emergence of Grounded Compositional Language in Multi-Agent Populations".
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.drawing.crypto import draw_talk
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_envs.threefry import unrolled
 
@@ -118,6 +122,17 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
         truncated = jnp.broadcast_to(over, (self.num_agents,))
         obs = _observe(state, ~over)
         return obs, state, reward, jnp.zeros_like(truncated), truncated, {"metrics": metrics}
+
+    def render(
+        self, state: CryptoState, params: CryptoParams | None = None, last_action: Any = None
+    ) -> str:
+        """Draw what Alice said to whom, and what Bob and Eve guessed."""
+        del params
+        spoken = None if last_action is None else np.asarray(last_action, np.float32)
+        if spoken is not None and not self.continuous_actions:
+            spoken = np.eye(NUM_SYMBOLS)[spoken.astype(int)]
+        goal, secret = (int(np.argmax(np.asarray(x))) for x in (state.goal, state.secret))
+        return draw_talk(goal, secret, spoken, np.asarray(state.message), int(state.time))
 
 
 def _observe(state: CryptoState, alive: jax.Array) -> Observation:

@@ -10,12 +10,14 @@ of them takes its other exit. The clock never waits: a shuttle acts only while i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.core import Info, MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS, Dispatcher
+from jaxmarl_envs.shuttle_grid.drawing import draw_shift
 from jaxmarl_envs.shuttle_grid.observation import feature_width, features, held_by_another
 from jaxmarl_envs.shuttle_grid.routes import (
     COLUMN,
@@ -122,6 +124,11 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return DISPATCHERS
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        """Name the three actions."""
+        return ("hold", "by the row", "by the column")
+
+    @property
     def default_params(self) -> ShuttleParams:
         """Set the length of a shift to `max_steps` ticks."""
         return ShuttleParams(max_steps=self.max_steps)
@@ -183,6 +190,13 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         reward = team if self.reward == "team" else own
         obs = self._observe(state, params)
         return obs, state, reward, terminated, jnp.zeros_like(terminated), info
+
+    def render(
+        self, state: ShuttleState, params: ShuttleParams | None = None, last_action: Any = None
+    ) -> str:
+        """Draw streets, ports, shuttles with their loads and targets, and the cells they hold."""
+        del params, last_action
+        return draw_shift(self.guidepath, state)
 
     def exit_times(self, state: ShuttleState) -> jax.Array:
         """Compute the ticks until targets are served via row and column exit, `[A, 2]` int32.

@@ -23,8 +23,22 @@ def scripts(board: Board) -> Mapping[str, Script]:
     """
     if board.num_cells > MAX_CELLS:
         return {}
-    build = cache(partial(_tables, board))
+    build = partial(_cached_tables, board)
     return {name: partial(_play, board, build, name) for name in ("minimax", "win_block")}
+
+
+def best_moves(board: Board, state: State) -> np.ndarray | None:
+    """Find the moves that keep the value of a position, `[2, N]` bool; None on larger boards."""
+    if board.num_cells > MAX_CELLS:
+        return None
+    tables = _cached_tables(board)
+    row = tables["rows"][int(np.asarray(board.cells(state)).astype(int).ravel() @ _powers(board))]
+    return np.broadcast_to(tables["minimax"][row] > 0, (2, board.num_cells))
+
+
+@cache
+def _cached_tables(board: Board) -> Mapping[str, Any]:
+    return _tables(board)
 
 
 def _tables(board: Board) -> Mapping[str, Any]:

@@ -1,14 +1,17 @@
 """Tic-tac-toe and its relatives: k in a row on a board of any size, two players taking turns."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_envs.tic_tac_toe.baselines import Script, scripts
+from jaxmarl_envs.tic_tac_toe.baselines import Script, best_moves, scripts
 from jaxmarl_envs.tic_tac_toe.board import AGENTS, Board, Params, State, is_int
+from jaxmarl_envs.tic_tac_toe.drawing import cell_name, draw_board
 
 ILLEGAL_MODES = ("lose", "random")
 
@@ -110,6 +113,27 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         info = {"metrics": {name: value.astype(jnp.float32) for name, value in metrics.items()}}
         obs = self.observe(next_state)
         return obs, next_state, reward, terminated, jnp.zeros(2, bool), info
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Name the cells as on a chess board, the first row at the top."""
+        return tuple(cell_name(self.board, cell) for cell in range(self.board.num_cells))
+
+    def render(self, state: State, params: Params | None = None, last_action: Any = None) -> str:
+        """Draw the board, with the last move and the line that has won."""
+        del params
+        return draw_board(self.board, state, last_action)
+
+    def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
+        """Find the moves that keep the position's value, on boards that can be solved."""
+        del params
+        return best_moves(self.board, state)
+
+    def cells(self, state: State) -> jax.Array:
+        """Give the board, 0 where x has a stone and 1 where o has one."""
+        held = (state.stones[:, :, None] >> jnp.arange(32, dtype=jnp.uint32)) & 1  # [2, W, 32]
+        x_has, o_has = held.reshape(2, -1)[:, : self.board.num_cells].astype(jnp.int32)
+        return (x_has + 2 * o_has - 1).reshape(self.board.rows, self.board.cols)
 
     def observe(self, state: State) -> Observation:
         """Show a position to both players; see `Board.observe`."""

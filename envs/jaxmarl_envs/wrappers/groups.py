@@ -140,6 +140,17 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         reward = self._share(own, state.alive)
         return obs, GroupedState(inner, obs.alive), reward, terminated, truncated, info
 
+    @property
+    def action_names(self) -> Sequence[str] | None:
+        """Give the wrapped environment's own names."""
+        return self.env.action_names
+
+    def render(
+        self, state: GroupedState, params: Any = None, last_action: Any = None
+    ) -> str | None:
+        """Draw what the wrapped environment draws."""
+        return self.env.render(state.inner, params, last_action)
+
     def _share(self, own: jax.Array, alive: jax.Array) -> jax.Array:
         """Compute what everyone is paid, `[A]`, from rewards `own [A]` and `alive [A]` bool."""
         members = self._together & alive

@@ -166,6 +166,14 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         obs = self._join(seen, params)
         return obs, JoinedState(inner, seen), self._add(reward), ended & ~cut, cut, info
 
+    def render(self, state: JoinedState, params: Any = None, last_action: Any = None) -> str | None:
+        """Draw what the wrapped environment draws."""
+        params = self.default_params if params is None else params
+        own = None
+        if last_action is not None:
+            own = self._part_actions(jnp.asarray(last_action), params)
+        return self.env.render(state.inner, params, own)
+
     def _own_space(self, member: int, params: Any) -> Any:
         return self.env.action_space(self.env.agents[member], params)
 

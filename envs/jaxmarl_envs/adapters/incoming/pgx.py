@@ -8,6 +8,8 @@ pgx is imported when the first such environment is built.
 import difflib
 import inspect
 import math
+import re
+from html import escape
 from typing import Any
 
 import jax
@@ -88,6 +90,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
             raise ValueError(f"planes={planes!r}: planes must be True or False")
         if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
             raise ValueError(f"max_steps={max_steps!r}: give an integer of at least 1, or None")
+        self.env_id = env_id
         self.game = _make_game(env_id, options)
         self.name = self.game.id
         self.agents = tuple(f"player_{i}" for i in range(self.game.num_players))
@@ -148,6 +151,45 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
                 for name, outcome in outcomes.items()
             }
         return self.observe(state), state, reward, terminated, truncated, info
+
+    @property
+    def action_names(self) -> tuple[str, ...] | None:
+        """Name the columns of connect four; pgx has no names of actions."""
+        if self.env_id != "connect_four":
+            return None
+        return tuple(f"column {k + 1}" for k in range(7))
+
+    def render(
+        self, state: Any, params: PgxParams | None = None, last_action: Any = None
+    ) -> str | None:
+        """Draw a state as pgx does; None of a game that pgx has no picture of."""
+        del params, last_action
+        try:
+            drawing = state.to_svg(color_theme="light")
+        except (AssertionError, AttributeError, KeyError, NotImplementedError):
+            return None
+        # In units of its own, so that it is scaled to wherever it is shown.
+        head, size = (
+            r'<svg([^>]*?) height="([\d.]+)"([^>]*?) width="([\d.]+)"',
+            r'viewBox="0 0 \4 \2"',
+        )
+        title = f"<title>{escape(self._describe(state))}</title>"
+        drawing = re.sub(head, rf'<svg role="img" {size}\1\3', drawing, count=1)
+        return drawing.replace("<defs", f"{title}<defs", 1)
+
+    def cells(self, state: Any) -> jax.Array | None:
+        """Give the board of connect four and of pgx's tic-tac-toe."""
+        if self.env_id not in ("connect_four", "tic_tac_toe"):
+            return None
+        # Stones are by colour, and who has which is drawn at the beginning.
+        board, mover = state._x.board, state.current_player
+        slot = jnp.where(board == state._x.color, mover, 1 - mover)
+        return jnp.where(board < 0, -1, slot).reshape(*((6, 7) if board.size == 42 else (3, 3)))
+
+    def _describe(self, state: Any) -> str:
+        if bool(state.terminated | state.truncated):
+            return f"{self.name}, the game is over"
+        return f"{self.name}, {self.agents[int(state.current_player)]} to move"
 
     def observe(self, state: Any) -> Observation:
         """Show a pgx state to all players."""
