@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: train test slow ray loggers lint clean
+.PHONY: train test slow ray loggers pages lint clean
 
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
 	$(BIN)/jaxmarl-ppo evaluate $(RUN_DIR)
+	$(BIN)/jaxmarl-ppo report $(RUN_DIR)
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile
@@ -23,6 +24,10 @@ ray: $(VENV)/.installed-ray
 # Likewise what logs to Weights & Biases and to MLflow.
 loggers: $(VENV)/.installed-loggers
 	$(BIN)/python -m pytest -q tests/runs/test_loggers.py
+
+# Pages are tried in a browser: chromium and chromedriver, such as Debian's packages of these names.
+pages: $(VENV)/.installed-pages
+	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/pages
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -49,4 +54,8 @@ $(VENV)/.installed-ray: $(VENV)/.installed-dev
 
 $(VENV)/.installed-loggers: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[wandb,mlflow]'
+	touch $@
+
+$(VENV)/.installed-pages: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[pages]'
 	touch $@

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+    from jaxmarl_ppo.pages.watch import WatchedRun, watch_run
     from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
     from jaxmarl_ppo.runs.loggers import MLflowLogger, WandbLogger
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
@@ -71,6 +72,7 @@ _MODULES = {
     "Trainer": "training.trainer",
     "TrainingDiverged": "training.errors",
     "WandbLogger": "runs.loggers",
+    "WatchedRun": "pages.watch",
     "cross_play": "evaluation.cross_play",
     "evaluate_policies": "evaluation.evaluate",
     "evaluate_run": "evaluation.evaluate",
@@ -81,6 +83,7 @@ _MODULES = {
     "summarise": "learner.summary",
     "use_compilation_cache": "machine.compilation_cache",
     "use_cpu_cores": "machine.cores",
+    "watch_run": "pages.watch",
 }
 
 __all__ = [
@@ -117,6 +120,7 @@ __all__ = [
     "Trainer",
     "TrainingDiverged",
     "WandbLogger",
+    "WatchedRun",
     "__version__",
     "cross_play",
     "evaluate_policies",
@@ -128,6 +132,7 @@ __all__ = [
     "summarise",
     "use_compilation_cache",
     "use_cpu_cores",
+    "watch_run",
 ]
 
 

@@ -21,6 +21,9 @@ commands:
   train ENV         train on an environment; its own options: train ENV --help
   resume RUN_DIR    go on with a run from its newest checkpoint
   evaluate RUN_DIR  evaluate what a run has learnt
+  report RUN_DIR... write a page that says what runs came to, or serve it while they go on
+  watch RUN_DIR     write a page on which its policies are watched, tick by tick
+  play RUN_DIR      open a page on which you play against what a run has learnt
   export RUN_DIR    write one of its policies into a file that acts with JAX alone
   config ENV        print the configuration of an environment's preset as a file to go on from
   envs              list the environments
@@ -36,6 +39,9 @@ COMMANDS = {
     "train": "jaxmarl_ppo.cli.train",
     "resume": "jaxmarl_ppo.cli.resume",
     "evaluate": "jaxmarl_ppo.cli.evaluate",
+    "report": "jaxmarl_ppo.cli.report",
+    "watch": "jaxmarl_ppo.cli.watch",
+    "play": "jaxmarl_ppo.cli.play",
     "export": "jaxmarl_ppo.cli.export",
     "config": "jaxmarl_ppo.cli.config",
     "envs": "jaxmarl_ppo.cli.envs",

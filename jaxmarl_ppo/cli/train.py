@@ -333,6 +333,7 @@ def tell_end(result: "TrainResult", config: TrainConfig, env: str) -> int:
     again = f" --env {shlex.quote(env)}" if is_own(env) else ""
     if result.interrupted and config.checkpoints.keep:
         print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
+    print(f"watch it: jaxmarl-ppo watch {result.run_dir}{again}")
     print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
     ended_by = getattr(signal, result.stopped_by or "", None)
     return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0

@@ -23,6 +23,7 @@ from jaxmarl_ppo.learner.build import check_arguments, make_learner
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.cores import MIN_ENVS_PER_DEVICE
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly
+from jaxmarl_ppo.pages.report import REPORT_FILE, describe_runs, report_page
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.callbacks import (
@@ -296,13 +297,16 @@ class Trainer:
         return Loop(around, state, no_metrics, good, began)
 
     def _save(self, loop: Loop, error: Exception | None) -> TrainResult:
-        """Save the newest policies that are sound, and the curve."""
+        """Save the newest policies that are sound, the curve and the report."""
         around, total = loop.around, self.config.num_iterations
         around.progress.set_phase("saving")
         names = self.learner.players.names
         save_population(around.run_dir / POLICIES_FILE, names, loop.good)
         title = f"{self._name}, seed {self.config.seed}"
         plot_curve(loop.history, self.env.agents, title, around.run_dir / CURVE_FILE)
+        logged = [(loop.history, loop.evaluations)]
+        described = describe_runs([str(around.run_dir)], [around.record], logged)
+        report_page(described).save(around.run_dir / REPORT_FILE)
         interrupted = loop.iteration < total
         around.progress.set_phase("stopped" if interrupted else "done")
         stopped_by = None if error is None else f"{type(error).__name__}: {error}"

@@ -66,7 +66,8 @@ def test_record_of_a_run(result):
     assert entries == result.history
     assert [entry["iteration"] for entry in entries] == [3, 6, 9, 10]
     names = {path.name.split(".")[0] for path in result.run_dir.iterdir()}
-    assert names - {""} == {"config", "metrics", "events", "params", "curve", "checkpoints"}
+    kept = {"config", "metrics", "events", "params", "curve", "report", "checkpoints"}
+    assert names - {""} == kept
     assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads((result.run_dir / "config.json").read_text())
     assert record["env"]["name"] == "lamps"

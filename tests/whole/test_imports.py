@@ -28,6 +28,7 @@ FLOORS = (
     "runs",
     "evaluation",
     "deploy",
+    "pages",
     "training",
     "bench",
     "cli",

@@ -90,3 +90,14 @@ def test_python_blocks_run(tmp_path, monkeypatch):
 def test_callbacks_are_told_as_the_document_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_blocks(ROOT / "docs" / "runs.md")["result"].env_steps == 4096
+
+
+def test_an_environment_is_drawn_as_the_document_says():
+    namespace = run_blocks(ROOT / "docs" / "your-own-environment.md")
+    env = namespace["Circle"](num_agents=3)
+    _, state = env.reset(jax.random.key(0))
+    picture = env.render(jax.device_get(state))
+    assert picture.count("<text") >= 3
+    assert "<title>tick 0</title>" in picture
+    assert len(env.action_names) == env.action_width(env.default_params)
+    assert env.best_actions(jax.device_get(state)).sum(1).tolist() == [1, 1, 1]

@@ -1,0 +1,111 @@
+"""`jaxmarl-ppo play`: a page on which people play against what was trained."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from tyro.conf import Positional
+
+from jaxmarl_ppo.cli import session
+
+if TYPE_CHECKING:
+    from jaxmarl_ppo.pages.table import Table
+
+Words = Annotated[
+    Positional[tuple[str, ...]],
+    tyro.conf.arg(metavar="[ENV] RUN_DIR", help_behavior_hint="(required)"),
+]
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """Open a page on this machine on which a person plays against what a run has learnt.
+
+    Attributes:
+        run: the run's folder; before it, if you like, the environment. It has to be there where it
+            is code of your own, as it was trained: `package.module:Class` or
+            `path/to/file.py:Class`.
+        checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
+            None for what was saved at its end.
+        opponent: who plays the sides that no person holds: a policy or a snapshot of the run,
+            `random`, or a scripted policy of the environment; None for whoever plays in training.
+        greedy: policies take their most probable action instead of drawing one.
+        seed: of the games.
+        port: of this machine that the page is served on; 0 for any that is free.
+        export: instead of serving it, write a page that needs no server into this file.
+    """
+
+    run: Words = ()
+    checkpoint: str | None = None
+    opponent: str | None = None
+    greedy: bool = False
+    seed: int = 0
+    port: int = 0
+    export: Path | None = None
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
+    """Serve a page until somebody interrupts, or write one.
+
+    Raises:
+        ValueError: options that do not fit together, or a run that cannot be played.
+    """
+    options = session.parse(PlayOptions, args, prog)
+    if len(options.run) > 2:
+        raise ValueError(f"unexpected argument {options.run[2]!r}; see {prog} --help")
+    env, folder = (None, *options.run)[-2:] if options.run else (None, None)
+    if options.export is not None and options.port:
+        raise ValueError("--port has no effect with --export; drop one of them")
+    if not 0 <= options.port < 2**16:
+        raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
+    run_dir = session.existing_run(Path(folder) if folder else None, prog, options.checkpoint)
+    session.find_modules_here(env)
+    session.enable_compilation_cache()
+    from jaxmarl_ppo.config.checks import check_seed
+    from jaxmarl_ppo.pages.play import table_of_run
+    from jaxmarl_ppo.pages.play_server import serve
+
+    make_table = table_of_run(
+        run_dir,
+        seed=check_seed("seed", options.seed),
+        greedy=options.greedy,
+        opponent=options.opponent,
+        env=_own_env(run_dir, env),
+    )
+    if options.export is not None:
+        return _export(make_table(), str(folder), options.export)
+
+    def tell(address: str) -> None:
+        print(f"play at {address}", "Ctrl-C ends it.", sep="\n", flush=True)
+
+    serve(make_table, str(folder), options.port, tell)
+    return 0
+
+
+def _export(table: "Table", title: str, path: Path) -> int:
+    from jaxmarl_ppo.pages.play_page import play_page
+
+    play_page(table, f"{table.env.name}: {title}").save(path)
+    size = f"{path.stat().st_size / 1000:,.0f} kB"
+    print(f"saved in {path} ({size}); open it in a browser")
+    return 0
+
+
+def _own_env(run_dir: Path, env: str | None) -> str | None:
+    """Give the name of a run's environment where it is the user's own code.
+
+    Raises:
+        ValueError: the run is of another one.
+    """
+    from jaxmarl_envs.own_names import is_own
+    from jaxmarl_ppo.runs.run_folder import read_record
+
+    if env is None or is_own(env):
+        return env
+    record = read_record(run_dir)["env"]
+    known = record["make"]["name"] if record["make"] else record["name"]
+    if env != known:
+        raise ValueError(f"the run in {str(run_dir)!r} is of {known!r}, not of {env!r}")
+    return None

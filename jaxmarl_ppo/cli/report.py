@@ -1,0 +1,81 @@
+"""`jaxmarl-ppo report`: a page that says what runs came to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional
+
+from jaxmarl_ppo.cli import session
+
+RunDirs = Annotated[
+    Positional[tuple[Path, ...]],
+    tyro.conf.arg(metavar="RUN_DIR [RUN_DIR ...]", help_behavior_hint="(required)"),
+]
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Write a page that says what a run came to, or that compares several.
+
+    Attributes:
+        run_dirs: the folders of the runs.
+        plays: evaluate a single run, and show episodes of it.
+        seed: of evaluation and episodes.
+        env: where the run's environment is code of your own, its name once more, as it was trained:
+            `package.module:Class` or `path/to/file.py:Class`.
+        out: the file; None for `report.html` in a single run's folder, or in the present one.
+        live: instead of writing it, serve the page on this machine, and read the runs' logs anew
+            every few seconds.
+        port: with `--live`, of this machine; 0 for any that is free.
+    """
+
+    run_dirs: RunDirs = ()
+    plays: bool = True
+    seed: int = 0
+    env: str | None = None
+    out: Path | None = None
+    live: bool = False
+    port: int = 0
+
+
+def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
+    """Write a page and say where it is, or serve it.
+
+    Raises:
+        ValueError: options that do not fit together, or a run that cannot be read.
+    """
+    options = session.parse(ReportOptions, args, prog)
+    folders = [session.existing_run(folder, prog) for folder in options.run_dirs or (None,)]
+    if not 0 <= options.port < 2**16:
+        raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
+    if options.live:
+        return _serve(folders, options)
+    if options.port:
+        raise ValueError("--port has no effect without --live; drop it")
+    session.find_modules_here(options.env)
+    session.enable_compilation_cache()
+    from jaxmarl_ppo.config.checks import check_seed
+    from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
+
+    seed = check_seed("seed", options.seed)
+    page = report_runs(folders, options.plays, seed, options.env)
+    beside = folders[0] if len(folders) == 1 else Path()
+    path = page.save(beside / REPORT_FILE if options.out is None else options.out)
+    size = f"{path.stat().st_size / 1000:,.0f} kB"
+    print(f"saved in {path} ({size}); open it in a browser")
+    return 0
+
+
+def _serve(folders: Sequence[Path], options: ReportOptions) -> int:
+    if options.out is not None:
+        raise ValueError("--out has no effect with --live; drop one of them")
+    from jaxmarl_ppo.pages.report_server import serve_report
+
+    def tell(address: str) -> None:
+        print(f"report at {address}", "Ctrl-C ends it.", sep="\n", flush=True)
+
+    serve_report(folders, options.port, tell)
+    return 0

@@ -1,0 +1,56 @@
+"""Seats for a chosen opponent, against whom something is watched or played."""
+
+import numpy as np
+
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.types import Population
+
+
+def find_player(learner: Learner, population: Population, name: str) -> int:
+    """Find a policy, a snapshot or a script by its name, as it stands now.
+
+    Raises:
+        ValueError: there is none.
+    """
+    names = learner.players.names_now(population.league)
+    if name not in names:
+        raise ValueError(f"unknown opponent {name!r}; valid: {', '.join(names)}")
+    return names.index(name)
+
+
+def seat_opponent(learner: Learner, population: Population, opponent: str) -> np.ndarray:
+    """Seat an opponent where it can play, and a slot's own policy elsewhere, `[A]` int.
+
+    Raises:
+        ValueError: there is no such player.
+    """
+    player, players = find_player(learner, population, opponent), learner.players
+    slots = range(learner.env.num_agents)
+    return np.array(
+        [player if player in players.able(s) else players.learners(s)[0] for s in slots]
+    )
+
+
+def seat_against(
+    learner: Learner, population: Population, opponent: str, episodes: int
+) -> np.ndarray:
+    """Seat one slot's own policy against an opponent in all others, `[episodes, A]` int.
+
+    The slot is another one from episode to episode.
+
+    Raises:
+        ValueError: there is no such player, or nobody that it could be against.
+    """
+    seats = seat_opponent(learner, population, opponent)
+    players, num_agents = learner.players, learner.env.num_agents
+    against = seats == find_player(learner, population, opponent)
+    slots = [s for s in range(num_agents) if np.delete(against, s).any()]
+    if not slots:
+        raise ValueError(
+            f"opponent {opponent!r} is alone: there is nobody that it could be against"
+        )
+    found = np.tile(seats, (episodes, 1))
+    for e in range(episodes):
+        slot = slots[e % len(slots)]
+        found[e, slot] = players.learners(slot)[0]
+    return found.astype(np.int32)

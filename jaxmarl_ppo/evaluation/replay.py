@@ -1,0 +1,291 @@
+"""Episodes with all that is worth seeing of them: pictures, probabilities, values, good advice."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_envs.drawing.lives import draw_lives
+from jaxmarl_envs.threefry import fold_in, split
+from jaxmarl_envs.user_code import host_errors
+from jaxmarl_ppo.evaluation.episodes import Play, Progress, make_play
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.networks.distributions import MaskedCategorical
+from jaxmarl_ppo.policies.ask import ask
+from jaxmarl_ppo.rollout.noise import draw_noise
+from jaxmarl_ppo.types import Population, PyTree
+
+INTERESTS = ("best", "worst", "longest", "most surprising")
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """Holds one episode of `T` ticks, in NumPy's arrays; observations are from before the tick.
+
+    Attributes:
+        interest: what it was chosen for, of `INTERESTS`; nothing where it was not chosen.
+        drawings: `T + 1` pictures as SVG, from before the first tick to after the last one.
+        players: names of who held each slot, as an index into `names`; -1 for nobody.
+        names: of the players, as they stand now.
+        alive: which slots held an agent.
+        acts: who had to act.
+        is_first: the decision is the first of a life, so memory is empty.
+        action: as the environment took it.
+        action_mask: legal actions.
+        probs: of the actions, NaN where no network decided; None where actions are continuous.
+        entropy: of the action distribution in nats, NaN where no network decided.
+        log_prob: of the action, likewise.
+        value: the critic's, likewise.
+        reward: earned on the tick.
+        terminated: the life ended on the tick.
+        truncated: the life was cut off on the tick.
+        best: the actions that a solver finds best; None where there is none.
+        suggested: what scripts of the environment would do, by their names.
+    """
+
+    interest: tuple[str, ...]
+    drawings: tuple[str, ...]
+    names: tuple[str, ...]
+    players: np.ndarray  # [T, A] int
+    alive: np.ndarray  # [T, A] bool
+    acts: np.ndarray  # [T, A] bool
+    is_first: np.ndarray  # [T, A] bool
+    action: np.ndarray  # [T, A] or [T, A, N]
+    action_mask: np.ndarray  # [T, A, N] bool
+    probs: np.ndarray | None  # [T, A, N]
+    entropy: np.ndarray  # [T, A]
+    log_prob: np.ndarray  # [T, A]
+    value: np.ndarray  # [T, A]
+    reward: np.ndarray  # [T, A]
+    terminated: np.ndarray  # [T, A] bool
+    truncated: np.ndarray  # [T, A] bool
+    best: np.ndarray | None  # [T, A, N] bool
+    suggested: Mapping[str, np.ndarray]  # [T, A] each
+
+    @property
+    def num_ticks(self) -> int:
+        """Ticks of the episode, `T`."""
+        return len(self.acts)
+
+
+@host_errors()
+def replay_episodes(
+    learner: Learner,
+    population: Population,
+    episodes: int,
+    key: jax.Array,
+    greedy: bool = False,
+    *,
+    players: np.ndarray | None = None,
+    num_candidates: int | None = None,
+    max_ticks: int = 1_000,
+) -> list[Replay]:
+    """Play episodes and keep the most interesting ones with all that is worth seeing.
+
+    The best and the worst are those of the first agent's return; the most surprising is the one in
+    which the networks took the least likely actions on average.
+
+    Args:
+        learner: gives the environment and who can play.
+        population: the players.
+        episodes: how many to keep.
+        key: of everything random; the same key plays what `play_episodes` plays.
+        greedy: networks take the most likely actions instead of samples.
+        players: as for `play_episodes`.
+        num_candidates: how many to play; None for as many as are kept, in order.
+        max_ticks: where an environment without a horizon is cut off.
+
+    Raises:
+        ValueError: as `play_episodes`.
+    """
+    count = max(episodes, num_candidates or episodes)
+    play = make_play(learner, population, count, key, greedy, None, players, max_ticks)
+    now, ticks = jax.jit(Play.begin)(play), []
+    advance = jax.jit(_advance)
+    while bool(play.goes_on(now)):
+        now, tick = advance(play, now)
+        ticks.append(jax.device_get(tick))
+    lengths = np.sum([tick["valid"] for tick in ticks], axis=0)
+    chosen = _choose(ticks, lengths, episodes, num_candidates is not None)
+    names = learner.players.names_now(population.league)
+    return [
+        _make_replay(learner, names, ticks[: lengths[e]], e, interest)
+        for e, interest in chosen.items()
+    ]
+
+
+def _advance(play: Play, now: Progress) -> tuple[Progress, dict[str, Any]]:
+    """Play a tick and gather what is kept of it, `[E, A, ...]`."""
+    after, act_output, step_output = play.advance(now)
+    state, obs, env = now.state, now.state.obs, play.learner.env
+    answers = ask_everybody(play, now)
+    tick = {
+        "valid": ~now.totals.finished,
+        "env_state": state.env_state,
+        "features": obs.features,
+        "action_mask": obs.action_mask,
+        "alive": obs.alive,
+        "acts": obs.agent_mask,
+        "is_first": state.is_first & obs.alive,
+        "player": jnp.where(obs.alive, state.player, -1),
+        "action": act_output.env_action,
+        "reward": step_output.reward,
+        "terminated": step_output.terminated,
+        "truncated": step_output.truncated & ~step_output.terminated,
+        "last_seen": step_output.info["final_observation"],
+        "suggested": _suggestions(play, now),
+        **answers,
+    }
+    if not env.steps_on_host:
+        # Stepped once more, since what is over has begun anew in the state that goes on.
+        keys = draw_noise(play.players, (play.num_episodes,), _key_of_tick(now)).env
+        step = jax.vmap(env.step_env, in_axes=(0, 0, 0, None))
+        own = jax.vmap(split)(keys)[:, 0]
+        tick["next_state"] = step(own, state.env_state, act_output.env_action, play.env_params)[1]
+    return after, tick
+
+
+def _key_of_tick(now: Progress) -> jax.Array:
+    return fold_in(now.key, now.totals.num_ticks)
+
+
+def ask_everybody(play: Play, now: Progress) -> dict[str, jax.Array]:
+    """Ask all networks for their whole answer, `[E, A, ...]`; NaN where none is asked."""
+    state = now.state
+    mask = state.obs.action_mask
+    none = jnp.full(state.obs.alive.shape, jnp.nan)
+    found = {"probs": jnp.full(mask.shape, jnp.nan), "entropy": none, "value": none}
+    for bank, stack, hidden in zip(
+        play.players.banks, play.population.banks, state.hidden, strict=True
+    ):
+        response = ask(bank, stack, hidden, state, state.obs, state.obs.agent_mask)
+        distribution, outputs = bank.network.distribution, response.outputs
+        own = {
+            "entropy": distribution.entropy(outputs, response.action_mask),
+            "value": response.value,
+        }
+        if isinstance(distribution, MaskedCategorical):
+            logits = jnp.where(response.action_mask, outputs, -jnp.inf)
+            probs = jax.nn.softmax(logits)
+            width = mask.shape[-1] - probs.shape[-1]
+            own["probs"] = jnp.pad(probs, [(0, 0)] * (probs.ndim - 1) + [(0, width)])
+        slots = np.array(bank.interface.slots)
+        for name, x in own.items():
+            asked = response.asked.reshape(response.asked.shape + (1,) * (x.ndim - 2))
+            found[name] = found[name].at[:, slots].set(jnp.where(asked, x, found[name][:, slots]))
+    if play.players.action_dims is not None:
+        del found["probs"]
+    return found
+
+
+def _suggestions(play: Play, now: Progress) -> dict[str, jax.Array]:
+    """Ask the environment's scripts what they would do, `[E, A]` each."""
+    keys = split(_key_of_tick(now), play.num_episodes)
+    return {
+        name: jax.vmap(script, in_axes=(0, 0, None, 0))(
+            now.state.env_state, now.state.obs, play.env_params, keys
+        )
+        for name, script in play.learner.env.baselines.items()
+    }
+
+
+def _choose(
+    ticks: Sequence[Mapping[str, Any]], lengths: np.ndarray, episodes: int, by_interest: bool
+) -> dict[int, tuple[str, ...]]:
+    """Choose which episodes to keep, and say what for."""
+    if not by_interest:
+        return dict.fromkeys(range(episodes), ())
+    valid = np.array([tick["valid"] for tick in ticks])  # [T, E]
+    returns = sum(np.where(tick["valid"], tick["reward"][:, 0], 0.0) for tick in ticks)
+    surprise = np.array([_surprise(tick) for tick in ticks])  # [T, E, A]
+    surprise = np.where(valid[..., None], surprise, np.nan)
+    counts = np.maximum(np.isfinite(surprise).sum((0, 2)), 1)
+    surprise = np.nansum(surprise, axis=(0, 2)) / counts
+    measures = (returns, -np.asarray(returns), lengths, surprise)
+    chosen: dict[int, tuple[str, ...]] = {}
+    for name, measure in zip(INTERESTS, measures, strict=True):
+        best = int(np.argmax(measure))
+        chosen[best] = (*chosen.get(best, ()), name)
+    for e in range(len(lengths)):
+        chosen.setdefault(e, ())
+    return dict(list(chosen.items())[:episodes])
+
+
+def _surprise(tick: Mapping[str, Any]) -> np.ndarray:
+    """Compute how unlikely the actions were, `[E, A]` in nats; NaN where no network decided."""
+    if "probs" not in tick:
+        return np.full(tick["acts"].shape, np.nan)
+    taken = np.take_along_axis(tick["probs"], tick["action"][..., None], -1)[..., 0]
+    return np.where(tick["acts"], -np.log(np.maximum(taken, 1e-30)), np.nan)
+
+
+def _make_replay(
+    learner: Learner,
+    names: tuple[str, ...],
+    ticks: Sequence[Mapping[str, Any]],
+    e: int,
+    interest: tuple[str, ...],
+) -> Replay:
+    """Put the ticks of one episode together, and have them drawn."""
+
+    def stacked(name: str) -> np.ndarray:
+        return np.array([tick[name][e] for tick in ticks])
+
+    best = [_best_actions(learner, tick["env_state"], e) for tick in ticks]
+    probs = stacked("probs") if "probs" in ticks[0] else None
+    return Replay(
+        interest=interest,
+        drawings=tuple(_draw(learner, ticks, e)),
+        names=names,
+        players=stacked("player"),
+        alive=stacked("alive"),
+        acts=stacked("acts"),
+        is_first=stacked("is_first"),
+        action=stacked("action"),
+        action_mask=stacked("action_mask"),
+        probs=probs,
+        entropy=stacked("entropy"),
+        log_prob=-np.array([_surprise(tick)[e] for tick in ticks]),
+        value=stacked("value"),
+        reward=stacked("reward"),
+        terminated=stacked("terminated"),
+        truncated=stacked("truncated"),
+        best=None if best[0] is None else np.array(best),
+        suggested={
+            name: np.array([tick["suggested"][name][e] for tick in ticks])
+            for name in ticks[0]["suggested"]
+        },
+    )
+
+
+def _best_actions(learner: Learner, env_state: PyTree, e: int) -> np.ndarray | None:
+    own = jax.tree.map(lambda x: x[e], env_state)
+    return learner.env.best_actions(own, learner.env_params)
+
+
+def _draw(learner: Learner, ticks: Sequence[Mapping[str, Any]], e: int) -> list[str]:
+    """Draw every state, by the environment itself or as a table of its slots."""
+    env, env_params = learner.env, learner.env_params
+    drawings: list[str] = []
+    draws_itself = not env.steps_on_host
+    for t in range(len(ticks) + 1):
+        last_action = ticks[t - 1]["action"][e] if t else None
+        at_end = t == len(ticks)
+        if draws_itself:
+            states = ticks[t - 1]["next_state"] if at_end else ticks[t]["env_state"]
+            state = jax.tree.map(lambda x: x[e], states)
+            drawing = env.render(state, env_params, last_action)
+            if drawing is not None:
+                drawings.append(drawing)
+                continue
+            draws_itself = False
+        if at_end:
+            seen = jax.tree.map(lambda x: x[e], ticks[t - 1]["last_seen"])
+            now = (seen.alive, seen.agent_mask, seen.features)
+        else:
+            now = tuple(ticks[t][name][e] for name in ("alive", "acts", "features"))
+        drawings.append(draw_lives(env.agents, *now, caption=f"tick {t}"))
+    return drawings

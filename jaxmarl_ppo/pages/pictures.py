@@ -1,0 +1,69 @@
+"""Episodes as animations and as pictures, for slides and pages of others."""
+
+import io
+from pathlib import Path
+
+from jaxmarl_envs.drawing.svg import fixed_colours
+from jaxmarl_ppo.evaluation.replay import Replay
+from jaxmarl_ppo.machine.files import write_atomically
+
+WIDTH = 480  # of an animation, in pixels
+TICKS_PER_SECOND = 3
+
+
+def write_svgs(folder: str | Path, replay: Replay) -> None:
+    """Write every picture of an episode as an SVG file of its own into a new folder.
+
+    Raises:
+        ValueError: there is such a folder.
+    """
+    folder = Path(folder)
+    if folder.exists():
+        raise ValueError(f"{str(folder)!r} exists; choose a new folder for the pictures")
+    folder.mkdir(parents=True)
+    for tick, drawing in enumerate(replay.drawings):
+        (folder / f"{tick:04d}.svg").write_text(fixed_colours(drawing), "utf-8")
+
+
+def check_can_animate() -> None:
+    """Refuse where the packages are missing that an animation needs.
+
+    Raises:
+        ValueError: they are.
+    """
+    try:
+        import PIL  # noqa: F401
+        import resvg_py  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"an animation needs {error.name}: pip install 'jaxmarl-ppo[gif]'"
+        ) from None
+
+
+def write_gif(path: str | Path, replay: Replay) -> None:
+    """Write an episode as an animation, which stays at its last picture for a while.
+
+    Raises:
+        ValueError: a package is missing.
+    """
+    check_can_animate()
+    import resvg_py
+    from PIL import Image
+
+    frames = []
+    for drawing in replay.drawings:
+        png = resvg_py.svg_to_bytes(
+            fixed_colours(drawing), width=WIDTH, background="#ffffff", font_family="DejaVu Sans"
+        )
+        frames.append(Image.open(io.BytesIO(bytes(png))).convert("RGB"))
+    pause = 1000 // TICKS_PER_SECOND
+    buffer = io.BytesIO()
+    frames[0].save(
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=[pause] * (len(frames) - 1) + [5 * pause],
+        loop=0,
+    )
+    write_atomically(Path(path), buffer.getvalue())

@@ -1,0 +1,39 @@
+"""From a run to a table at which its policies are played."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.evaluation.cross_play import with_baselines
+from jaxmarl_ppo.evaluation.opponents import seat_opponent
+from jaxmarl_ppo.pages.table import Table
+from jaxmarl_ppo.runs.run_folder import load_run
+
+
+def table_of_run(
+    run_dir: str | Path,
+    seed: int = 0,
+    greedy: bool = False,
+    opponent: str | None = None,
+    env: MultiAgentEnv | str | None = None,
+) -> Callable[[], Table]:
+    """Load a run; return what makes tables at which people play its policies.
+
+    Args:
+        run_dir: the run's folder, or that of one of its checkpoints.
+        seed: of all games at a table.
+        greedy: policies take the most likely actions instead of samples.
+        opponent: who plays the slots that no person holds, where it can: a policy or snapshot of
+            the run, `random`, or a script of the environment; None for whoever plays in training.
+        env: as `load_run` needs it.
+
+    Raises:
+        ValueError: there is no such run or opponent.
+    """
+    run = load_run(run_dir, env=env)
+    learner, population = run.learner, run.population
+    players = None
+    if opponent is not None:
+        learner = with_baselines(learner)
+        players = seat_opponent(learner, population, opponent)
+    return lambda: Table(learner, population, players, greedy, seed)

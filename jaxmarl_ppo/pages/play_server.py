@@ -1,0 +1,229 @@
+"""A page on this machine on which people play against policies, and against each other.
+
+Whoever knows the address, in which there is a secret, can open a table, and join another by its
+name; of other tables nobody learns anything. What is not exactly a message of this page ends the
+connection that it came over.
+"""
+
+import contextlib
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jaxmarl_ppo.pages.page import describe_env, make_page, read_static
+from jaxmarl_ppo.pages.server import HEADERS, HOSTS, serve_app
+from jaxmarl_ppo.pages.table import Table
+
+STATIC = ("base.css", "play.css", "base.js", "play_socket.js", "play.js")
+MAX_TABLES = 32
+MAX_AT_TABLE = 16
+# What may be asked of a table, and the whole numbers that come with it.
+MESSAGES = {"begin": ("seats",), "act": ("slot", "action"), "undo": ("slot",), "hint": ("slot",)}
+POLICY_VIOLATION = 1008  # of RFC 6455
+
+
+class RefusedError(Exception):
+    """What came is no message of the page, or is not for its sender to say."""
+
+
+class Room:
+    """A table with the people at it."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.lock = threading.Lock()  # games are played in threads
+        self.sockets: list[Any] = []
+        # Who holds which slot; a slot that nobody holds any more may be taken.
+        self.holders: dict[int, Any] = {}
+
+    def answer(self, socket: Any, message: dict[str, Any]) -> dict[str, Any]:
+        """Do what a message says; return what its sender alone is told.
+
+        Raises:
+            RefusedError: it is not the sender's to say.
+            ValueError: it cannot be done now.
+        """
+        with self.lock:
+            if message["do"] == "begin":
+                self._begin(socket, message["seats"])
+                return {}
+            slot = message["slot"]
+            if self.holders.get(slot) is not socket:
+                raise ValueError("that side is not yours")
+            if message["do"] == "hint":
+                return {"hints": self.table.hints(slot), "slot": slot}
+            if message["do"] == "act":
+                self.table.act(slot, message["action"])
+            else:
+                self.table.undo(slot)
+        return {}
+
+    def view(self, socket: Any) -> dict[str, Any]:
+        """Give what one person sees."""
+        with self.lock:
+            view = self.table.view()
+        mine = [slot for slot, holder in self.holders.items() if holder is socket]
+        view["mine"] = mine
+        view["legal"] = {k: v for k, v in view["legal"].items() if int(k) in mine}
+        view["people"] = len(self.sockets)
+        return view
+
+    def _begin(self, socket: Any, seats: list[int]) -> None:
+        held = {slot: s for slot, s in self.holders.items() if s is not socket}
+        if any(slot in held for slot in seats):
+            raise ValueError("somebody else holds that side")
+        if not held and not seats:
+            raise ValueError("choose a side to play")
+        self.holders = {**held, **dict.fromkeys(seats, socket)}
+        self.table.begin(self.holders)
+
+    def leave(self, socket: Any) -> None:
+        """Take a person from the table; a policy goes on in what slots it held at the next game."""
+        self.sockets.remove(socket)
+        self.holders = {slot: s for slot, s in self.holders.items() if s is not socket}
+
+
+def read_message(text: str, num_agents: int) -> dict[str, Any]:
+    """Read what the page sent.
+
+    Raises:
+        RefusedError: it is anything else.
+    """
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        raise RefusedError("no JSON") from None
+    wanted = MESSAGES.get(message.get("do")) if _is_table(message) else None
+    if wanted is None or message.keys() != {"do", *wanted}:
+        raise RefusedError("no message of the page")
+    for name in wanted:
+        numbers = message[name] if name == "seats" else [message[name]]
+        if not isinstance(numbers, list) or not all(type(x) is int for x in numbers):
+            raise RefusedError(f"{name} is no whole number")
+        if name != "action" and not all(0 <= x < num_agents for x in numbers):
+            raise RefusedError(f"{name} is no slot")
+    return message
+
+
+def _is_table(message: Any) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("do"), str)
+
+
+def make_app(make_table: Callable[[], Table], title: str, secret: str, port: int) -> Any:
+    """Make the ASGI application.
+
+    Args:
+        make_table: gives a table of its own to everybody who does not join another's.
+        title: what is played against, for the page's own title.
+        secret: the first part of every path.
+        port: that it is served on.
+    """
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse
+    from starlette.routing import Route, WebSocketRoute
+    from starlette.websockets import WebSocket, WebSocketDisconnect
+
+    rooms: dict[str, Room] = {}
+    spare: list[Table] = [make_table()]
+    env = spare[0].env
+    title = f"{env.name}: {title}"
+    page = make_page(
+        title,
+        read_static("play.html"),
+        STATIC,
+        {"title": title, **describe_env(env)},
+        connects=True,
+    )
+    origins = {f"http://{host}:{port}" for host in HOSTS}
+
+    async def index(request: Request) -> HTMLResponse:
+        del request
+        return HTMLResponse(page.html, headers=HEADERS)
+
+    async def tell_all(room: Room) -> None:
+        for socket in list(room.sockets):
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                await socket.send_json(await run_in_threadpool(room.view, socket))
+
+    def enter(name: str | None) -> tuple[str, Room]:
+        if name is not None:
+            room = rooms.get(name)
+            if room is None or len(room.sockets) >= MAX_AT_TABLE:
+                raise RefusedError("no such table, or it is full")
+            return name, room
+        if len(rooms) >= MAX_TABLES:
+            raise RefusedError("all tables are taken")
+        name = secrets.token_urlsafe(9)
+        rooms[name] = Room(spare.pop() if spare else make_table())
+        return name, rooms[name]
+
+    async def play(socket: WebSocket) -> None:
+        if socket.headers.get("origin") not in origins:
+            await socket.close(POLICY_VIOLATION)
+            return
+        await socket.accept()
+        try:
+            name, room = await run_in_threadpool(enter, socket.query_params.get("table"))
+        except RefusedError as error:
+            await socket.send_json({"error": str(error)})
+            await socket.close(POLICY_VIOLATION)
+            return
+        room.sockets.append(socket)
+        try:
+            await socket.send_json({"table": name})
+            await tell_all(room)
+            while True:
+                message = read_message(await socket.receive_text(), env.num_agents)
+                try:
+                    answer = await run_in_threadpool(room.answer, socket, message)
+                except ValueError as error:
+                    await socket.send_json({"error": str(error)})
+                    continue
+                if answer:
+                    await socket.send_json(answer)
+                else:
+                    await tell_all(room)
+        except (WebSocketDisconnect, KeyError):
+            pass
+        except RefusedError as error:
+            with contextlib.suppress(RuntimeError):
+                await socket.close(POLICY_VIOLATION, str(error))
+        finally:
+            room.leave(socket)
+            if not room.sockets:
+                del rooms[name]
+            else:
+                await tell_all(room)
+
+    return Starlette(
+        routes=[Route(f"/{secret}/", index), WebSocketRoute(f"/{secret}/ws", play)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))],
+    )
+
+
+def serve(
+    make_table: Callable[[], Table],
+    title: str,
+    port: int,
+    tell: Callable[[str], None],
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve the page until somebody interrupts; see `serve_app`.
+
+    Args:
+        make_table: gives a table of its own to everybody who does not join another's.
+        title: what is played against, for the page's own title.
+        port: of this machine; 0 for any that is free.
+        tell: gets the address once it can be opened.
+        stop: ends it as well.
+
+    Raises:
+        ValueError: the port is taken, or this cannot be played.
+    """
+    serve_app(lambda secret, port: make_app(make_table, title, secret, port), port, tell, stop)

@@ -1,0 +1,272 @@
+"""Functions of JAX as plain data, which a page's script computes step by step.
+
+A function is traced, its calls are inlined, and what is left are primitives of JAX on arrays of a
+few types. What the script computes is therefore the very function, rules and random numbers and
+all, and no second copy of it.
+"""
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+# How JAX's primitives are called that the script computes, with what it has to know of each.
+_SAME = (
+    "add and clamp concatenate cos div dot_general eq exp expm1 floor ge gt le le_to log "
+    "log1p logistic lt lt_to max min mul ne neg not or population_count pow rem round rsqrt "
+    "select_n sign sin sqrt square sub tan tanh xor abs ceil exp2 is_finite shift_left "
+    "shift_right_logical shift_right_arithmetic clz"
+)
+_KNOWN: dict[str, tuple[str, ...]] = dict.fromkeys(_SAME.split(), ()) | {
+    "argmax": ("axes",),
+    "argmin": ("axes",),
+    "bitcast_convert_type": (),
+    "broadcast_in_dim": ("broadcast_dimensions",),
+    "concatenate": ("dimension",),
+    "conv_general_dilated": (
+        "window_strides",
+        "padding",
+        "lhs_dilation",
+        "rhs_dilation",
+        "feature_group_count",
+        "dimension_numbers",
+    ),
+    "convert_element_type": (),
+    "cummax": ("axis", "reverse"),
+    "cummin": ("axis", "reverse"),
+    "cumprod": ("axis", "reverse"),
+    "cumsum": ("axis", "reverse"),
+    "dot_general": ("dimension_numbers",),
+    "dynamic_slice": ("slice_sizes",),
+    "dynamic_update_slice": (),
+    "gather": ("dimension_numbers", "slice_sizes", "mode"),
+    "integer_pow": ("y",),
+    "iota": ("dimension",),
+    "pad": ("padding_config",),
+    "random_bits": ("bit_width", "shape"),
+    "random_fold_in": (),
+    "random_split": ("shape",),
+    "random_unwrap": (),
+    "random_wrap": (),
+    "reduce_and": ("axes",),
+    "reduce_max": ("axes",),
+    "reduce_min": ("axes",),
+    "reduce_or": ("axes",),
+    "reduce_prod": ("axes",),
+    "reduce_sum": ("axes",),
+    "reshape": (),
+    "rev": ("dimensions",),
+    "scatter": ("dimension_numbers", "mode"),
+    "scatter-add": ("dimension_numbers", "mode"),
+    "slice": ("start_indices", "strides"),
+    "sort": ("dimension", "num_keys"),
+    "split": ("axis",),
+    "stack": ("axis",),
+    "tile": (),
+    "transpose": ("permutation",),
+    "unstack": ("axis",),
+}
+# These change nothing that a script would notice.
+_IDENTITIES = {"copy", "copy_p", "device_put", "optimization_barrier", "stop_gradient"}
+_RENAMED = {"squeeze": "reshape", "expand_dims": "reshape", "scatter-add": "scatter_add"}
+# Calls, with the name of the argument that holds what is called.
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+_DTYPES = {"float32", "int32", "uint32", "bool", "int8", "uint8", "int16", "uint16"}
+_THREEFRY = {"key<fry>", "key<unrolled>"}
+
+
+def portable_program(fn: Callable[..., Any], *examples: Any) -> dict[str, Any]:
+    """Trace a function and write it down.
+
+    Args:
+        fn: takes and returns pytrees of arrays.
+        examples: arguments of the shapes and types that it is to take.
+
+    Returns:
+        What the script's `compute` reads: flat inputs, flat outputs, constants and steps.
+
+    Raises:
+        ValueError: it uses what the script cannot compute.
+    """
+    closed = jax.make_jaxpr(fn)(*examples)
+    writer = _Writer()
+    body = writer.body(closed.jaxpr, writer.add_consts(closed.jaxpr.constvars, closed.consts))
+    return {
+        "constants": writer.constants,
+        "inputs": [_kind(var.aval) for var in closed.jaxpr.invars],
+        **body,
+    }
+
+
+def portable_array(array: Any) -> dict[str, Any]:
+    """Write an array down: its type, its shape and its bytes, little end first."""
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        words = np.asarray(jax.random.key_data(array))
+        found = {"kind": "key", "shape": list(words.shape[:-1])}
+    else:
+        words = np.asarray(array)
+        if str(words.dtype) not in _DTYPES:
+            raise ValueError(f"a page cannot compute with numbers of type {words.dtype}")
+        found = {"kind": str(words.dtype), "shape": list(words.shape)}
+    data = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).tobytes()
+    return {**found, "data": base64.b64encode(data).decode()}
+
+
+def _kind(aval: Any) -> list[Any]:
+    name = str(aval.dtype)
+    if name not in _DTYPES and name not in _THREEFRY:
+        raise ValueError(f"a page cannot compute with numbers of type {name}")
+    return ["key" if name in _THREEFRY else name, [int(size) for size in aval.shape]]
+
+
+class _Writer:
+    """Writes a traced function down, with one number for every value in it."""
+
+    def __init__(self) -> None:
+        self.constants: list[list[Any]] = []  # number, array
+        self._count = 0
+        self._literals: dict[Any, int] = {}
+
+    def add_consts(self, variables: Sequence[Any], values: Sequence[Any]) -> dict[Any, int]:
+        return {var: self._add(value) for var, value in zip(variables, values, strict=True)}
+
+    def body(self, jaxpr: Any, known: dict[Any, int]) -> dict[str, Any]:
+        """Write what a function does, given the numbers of its constants."""
+        numbers = {**known, **{var: self._number() for var in jaxpr.invars}}
+        steps: list[list[Any]] = []
+        out = self._write(jaxpr, numbers, steps)
+        inputs = [numbers[var] for var in jaxpr.invars]
+        return {"in": inputs, "out": out, "steps": _needed(steps, out)}
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def _add(self, value: Any) -> int:
+        number = self._number()
+        self.constants.append([number, portable_array(value)])
+        return number
+
+    def _read(self, atom: Any, numbers: dict[Any, int]) -> int:
+        if not isinstance(atom, core.Literal):
+            return numbers[atom]
+        aval: Any = atom.aval
+        value = np.asarray(atom.val, aval.dtype)
+        key = (str(value.dtype), value.shape, value.tobytes())
+        if key not in self._literals:
+            self._literals[key] = self._add(value)
+        return self._literals[key]
+
+    def _write(self, jaxpr: Any, numbers: dict[Any, int], steps: list[list[Any]]) -> list[int]:
+        for eqn in jaxpr.eqns:
+            name, inputs = eqn.primitive.name, [self._read(x, numbers) for x in eqn.invars]
+            if name in _CALLS:
+                numbers.update(zip(eqn.outvars, self._inline(eqn, inputs, steps), strict=True))
+            elif name in _IDENTITIES:
+                numbers.update(zip(eqn.outvars, inputs, strict=True))
+            else:
+                if name == "reshape" and eqn.params["dimensions"] is not None:
+                    inputs = [self._turn(eqn, inputs[0], steps)]
+                out = [self._number() for _ in eqn.outvars]
+                numbers.update(zip(eqn.outvars, out, strict=True))
+                kinds = [_kind(var.aval) for var in eqn.outvars]
+                steps.append([_RENAMED.get(name, name), inputs, out, kinds, self._params(eqn)])
+        return [self._read(x, numbers) for x in jaxpr.outvars]
+
+    def _turn(self, eqn: Any, number: int, steps: list[list[Any]]) -> int:
+        """Write a transposition that goes before a reshape of the axes in another order."""
+        order, (kind, shape) = _plain(eqn.params["dimensions"]), _kind(eqn.invars[0].aval)
+        turned, kinds = self._number(), [[kind, [shape[d] for d in order]]]
+        steps.append(["transpose", [number], [turned], kinds, {"permutation": order}])
+        return turned
+
+    def _inline(self, eqn: Any, inputs: list[int], steps: list[list[Any]]) -> list[int]:
+        called = eqn.params[_CALLS[eqn.primitive.name]]
+        called = called if isinstance(called, core.ClosedJaxpr) else core.ClosedJaxpr(called, [])
+        known = self.add_consts(called.jaxpr.constvars, called.consts)
+        known.update(zip(called.jaxpr.invars, inputs, strict=True))
+        return self._write(called.jaxpr, known, steps)
+
+    def _params(self, eqn: Any) -> dict[str, Any]:
+        name, params = eqn.primitive.name, eqn.params
+        if name == "cond":
+            return {"branches": [self._closed(branch) for branch in params["branches"]]}
+        if name == "while":
+            return {
+                "cond": self._closed(params["cond_jaxpr"]),
+                "body": self._closed(params["body_jaxpr"]),
+                "consts": [params["cond_nconsts"], params["body_nconsts"]],
+            }
+        if name == "scan":
+            return {
+                "body": self._closed(params["jaxpr"]),
+                "reverse": params["reverse"],
+                "length": int(params["length"]),
+                **_scan_sizes(eqn),
+            }
+        if name in ("squeeze", "expand_dims"):
+            return {}
+        if name not in _KNOWN:
+            raise ValueError(f"a page cannot compute `{name}`, which this function uses")
+        return {key: _plain(params[key]) for key in _KNOWN[name]}
+
+    def _closed(self, closed: Any) -> dict[str, Any]:
+        return self.body(closed.jaxpr, self.add_consts(closed.jaxpr.constvars, closed.consts))
+
+
+def _scan_sizes(eqn: Any) -> dict[str, int]:
+    """Count a scan's constants and what it carries on; versions of JAX name the counts otherwise.
+
+    What is scanned over has one axis more without than within.
+    """
+    body = eqn.params["jaxpr"].jaxpr
+    scanned = [
+        len(outer.aval.shape) > len(inner.aval.shape)
+        for outer, inner in zip(eqn.invars, body.invars, strict=True)
+    ]
+    num_carry = sum(
+        len(outer.aval.shape) == len(inner.aval.shape)
+        for outer, inner in zip(eqn.outvars, body.outvars, strict=True)
+    )
+    return {"num_consts": len(scanned) - sum(scanned) - num_carry, "num_carry": num_carry}
+
+
+def _plain(value: Any) -> Any:
+    """Turn an argument of a primitive into what JSON holds."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, tuple | list):
+        if hasattr(value, "_fields"):
+            return {key: _plain(getattr(value, key)) for key in value._fields}  # pyright: ignore[reportAttributeAccessIssue]
+        return [_plain(child) for child in value]
+    if hasattr(value, "name"):  # an enumeration
+        return str(value.name).lower()
+    if hasattr(value, "__dataclass_fields__") or hasattr(value, "__dict__"):
+        return {key: _plain(child) for key, child in vars(value).items()}
+    raise ValueError(f"a page cannot read {value!r}")
+
+
+def _needed(steps: list[list[Any]], out: Sequence[int]) -> list[list[Any]]:
+    """Keep the steps whose results are used."""
+    used, kept = set(out), []
+    for step in reversed(steps):
+        if used.isdisjoint(step[2]):
+            continue
+        kept.append(step)
+        used.update(step[1])
+    return kept[::-1]

@@ -1,0 +1,115 @@
+"""A page on which episodes are watched tick by tick."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.evaluation.replay import Replay
+from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
+
+# Of an agent's actions as many are shown with their probabilities.
+MAX_ACTIONS = 9
+STATIC = ("base.css", "replay.css", "base.js", "chart.js", "replay.js")
+
+
+def replay_page(
+    replays: Sequence[Replay],
+    env: MultiAgentEnv,
+    title: str,
+    facts: Sequence[tuple[str, str]] = (),
+    elo: Mapping[str, float] | None = None,
+) -> Page:
+    """Make a page of episodes.
+
+    Args:
+        replays: the episodes.
+        env: that they were played in.
+        title: of the page.
+        facts: what else is to be said: pairs of what it is and what is so.
+        elo: ratings of players by name, where there are any.
+    """
+    data = {
+        "title": title,
+        "facts": [list(pair) for pair in facts],
+        **replay_data(replays, env, elo),
+    }
+    body = f"{read_static('head.html')}<main>{read_static('replay.html')}</main>"
+    return make_page(title, body, (*STATIC, "replay_page.js"), data)
+
+
+def replay_data(
+    replays: Sequence[Replay], env: MultiAgentEnv, elo: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Give episodes as plain data, as the page's script reads it."""
+    return {
+        **describe_env(env),
+        "elo": {name: round(rating) for name, rating in (elo or {}).items()},
+        "episodes": [_episode(replay) for replay in replays],
+    }
+
+
+def _episode(replay: Replay) -> dict[str, Any]:
+    # Most of a picture is what it was a tick before: every line is kept once.
+    lines: dict[str, int] = {}
+    frames = [
+        [lines.setdefault(line, len(lines)) for line in drawing.split("\n")]
+        for drawing in replay.drawings
+    ]
+    return {
+        "interest": list(replay.interest),
+        "names": list(replay.names),
+        "lines": list(lines),
+        "frames": frames,
+        "ticks": [
+            [_slot(replay, t, slot) for slot in range(replay.players.shape[1])]
+            for t in range(replay.num_ticks)
+        ],
+    }
+
+
+def _slot(replay: Replay, t: int, slot: int) -> dict[str, Any] | None:
+    """Say what one agent did on a tick; None where the slot held nobody."""
+    if not replay.alive[t, slot]:
+        return None
+    found: dict[str, Any] = {
+        "player": int(replay.players[t, slot]),
+        "reward": _round(replay.reward[t, slot]),
+    }
+    if replay.terminated[t, slot] or replay.truncated[t, slot]:
+        found["end"] = "terminated" if replay.terminated[t, slot] else "truncated"
+    if not replay.acts[t, slot]:
+        return found
+    found["first"] = bool(replay.is_first[t, slot])
+    action = replay.action[t, slot]
+    found["action"] = [_round(x) for x in action] if np.ndim(action) else int(action)
+    for name in ("value", "entropy"):
+        number = getattr(replay, name)[t, slot]
+        if np.isfinite(number):
+            found[name] = _round(number)
+    best = None if replay.best is None else replay.best[t, slot]
+    if replay.probs is not None and np.isfinite(replay.probs[t, slot]).any():
+        found["probs"] = _top(replay.probs[t, slot], replay.action_mask[t, slot], int(action), best)
+    if best is not None and best.any():
+        found["mistake"] = not bool(best[int(action)])
+        found["best"] = np.nonzero(best)[0][:MAX_ACTIONS].tolist()
+    suggested = {name: int(x[t, slot]) for name, x in replay.suggested.items() if x.ndim == 2}
+    if suggested and best is None:
+        found["scripts"] = suggested
+    return found
+
+
+def _top(
+    probs: np.ndarray, mask: np.ndarray, action: int, best: np.ndarray | None
+) -> list[list[Any]]:
+    """List the most likely legal actions, and the one taken: action, probability, is it best."""
+    legal = np.nonzero(mask)[0]
+    order = legal[np.argsort(-probs[legal], kind="stable")][:MAX_ACTIONS].tolist()
+    if action not in order:
+        order[-1] = action
+    return [[k, _round(probs[k]), *([bool(best[k])] if best is not None else [])] for k in order]
+
+
+def _round(number: Any) -> float:
+    return float(f"{float(number):.3g}")

@@ -1,0 +1,183 @@
+"""A page that says what runs came to."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.pages.page import Page, make_page, read_static
+from jaxmarl_ppo.pages.replay_page import STATIC as REPLAY_STATIC
+from jaxmarl_ppo.pages.replay_page import replay_data
+from jaxmarl_ppo.pages.watch import watch_run
+from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
+from jaxmarl_ppo.runs.log import read_lines, scalars
+from jaxmarl_ppo.runs.run_folder import load_run, read_record
+
+REPORT_FILE = "report.html"
+STATIC = ("report.css", *REPLAY_STATIC, "report.js")
+# Of a longer log so many entries are drawn, evenly.
+MAX_ENTRIES = 400
+FIRST_MEASURE = "agents/*/return_mean"
+
+
+def report_runs(
+    run_dirs: Sequence[str | Path],
+    plays: bool = True,
+    seed: int = 0,
+    env: MultiAgentEnv | str | None = None,
+) -> Page:
+    """Make a page of one run, or of several in comparison.
+
+    Args:
+        run_dirs: folders of runs.
+        plays: also evaluate what a single run has learnt, and show episodes of it.
+        seed: of both.
+        env: as `load_run` needs it.
+
+    Raises:
+        ValueError: no run, or one that cannot be read.
+    """
+    if not run_dirs:
+        raise ValueError("give the folder of at least one run")
+    data = report_data(run_dirs)
+    if plays and len(run_dirs) == 1:
+        data |= _played(run_dirs[0], seed, env)
+    return report_page(data)
+
+
+def report_page(data: Mapping[str, Any], connects: bool = False) -> Page:
+    """Make the page of what `report_data` gives."""
+    body = read_static("head.html") + read_static("report.html").replace(
+        '<section id="episodes" aria-label="Episodes" hidden><h2>Episodes</h2></section>',
+        '<section id="episodes" aria-label="Episodes" hidden><h2>Episodes</h2>'
+        f"{read_static('replay.html')}</section>",
+    )
+    return make_page(str(data["title"]), body, STATIC, data, connects)
+
+
+def report_data(run_dirs: Sequence[str | Path]) -> dict[str, Any]:
+    """Read what the folders of runs hold, as plain data.
+
+    Raises:
+        ValueError: one of them holds no run.
+    """
+    folders = [Path(folder) for folder in run_dirs]
+    records = [read_record(folder) for folder in folders]
+    logs = [(_entries(f / METRICS_FILE), _entries(f / EVALUATIONS_FILE)) for f in folders]
+    return describe_runs([str(folder) for folder in folders], records, logs)
+
+
+def describe_runs(
+    names: Sequence[str],
+    records: Sequence[Mapping[str, Any]],
+    logs: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]],
+) -> dict[str, Any]:
+    """Describe runs by their records, the entries of their logs, and their evaluations."""
+    runs = [
+        {
+            "name": name,
+            "series": _series(entries) | _series(evaluations, "evaluation/"),
+            "config": _flat({key: record[key] for key in ("env", "config")})
+            | _flat({key: record[key] for key in ("versions", "platform") if key in record}),
+            "league": _league(entries),
+        }
+        for name, record, (entries, evaluations) in zip(names, records, logs, strict=True)
+    ]
+    environments = dict.fromkeys(record["env"]["name"] for record in records)
+    facts = []
+    if len(runs) == 1 and logs[0][0]:
+        last = logs[0][0][-1]
+        facts = [
+            ["run", names[0]],
+            ["environment steps", f"{last['env_steps']:,}"],
+            ["decisions", f"{last['decisions']:,}"],
+            ["time", f"{last['wall_s']:,.0f} s"],
+        ]
+    elif len(runs) > 1:
+        facts = [["runs", str(len(runs))]]
+    return {
+        "title": ", ".join(environments),
+        "facts": facts,
+        "measure": FIRST_MEASURE,
+        "runs": runs,
+        "times": _times([entries for entries, _ in logs]),
+    }
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    count = path.read_bytes().count(b"\n") if path.is_file() else 0
+    return read_lines(path, count)
+
+
+def _series(entries: Sequence[Mapping[str, Any]], prefix: str = "") -> dict[str, Any]:
+    """List the values of every number of the log; None where it is missing or not finite."""
+    stride = max(1, -(-len(entries) // MAX_ENTRIES))
+    kept = list(entries[::-1][::stride])[::-1]  # the newest is always there
+    steps = [entry["env_steps"] for entry in kept]
+    found: dict[str, Any] = {}
+    for k, entry in enumerate(kept):
+        for name, value in scalars(entry):
+            if name in ("env_steps", "iteration", "wall_s"):
+                continue
+            column = found.setdefault(prefix + name, {"steps": steps, "values": [None] * len(kept)})
+            if math.isfinite(value):
+                column["values"][k] = float(f"{value:.5g}")
+    return found
+
+
+def _league(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    league = entries[-1].get("league") if entries else None
+    if not league:
+        return None
+    return {key: league[key] for key in ("players", "win_rate")}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Name every leaf by its path, `config.default_ppo.gamma`."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            found |= _flat(value, f"{name}.")
+        else:
+            found[name] = value
+    return found
+
+
+def _times(logs: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Any]]:
+    """Tabulate how long the runs took and how fast they were, a column for each."""
+
+    def of_last(key: str) -> list[Any]:
+        last = [entries[-1][key] if entries else None for entries in logs]
+        return [None if number is None else round(number, 1) for number in last]
+
+    rates = [sorted(entry["env_steps_per_s"] for entry in entries) for entries in logs]
+    medians = [own[len(own) // 2] if own else None for own in rates]
+    return [
+        ["seconds in all", *of_last("wall_s")],
+        ["environment steps per second, median", *medians],
+        ["peak memory, MB", *of_last("peak_memory_mb")],
+    ]
+
+
+def _played(run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None) -> dict[str, Any]:
+    """Evaluate a run and play some of its episodes."""
+    run = load_run(run_dir, env=env)
+    report = evaluate_policies(run.learner, run.population, seed=seed)
+    watched = watch_run(run_dir, seed=seed, env=run.env)
+    columns = list(dict.fromkeys(key for row in report["agents"].values() for key in row))
+    rows = [
+        [name, *(row.get(column) for column in columns)] for name, row in report["agents"].items()
+    ]
+    heads = ["agent", *(column.replace("_", " ") for column in columns)]
+    episodes = f"{report['episodes']:,} fresh episodes, actions drawn, seed {seed}"
+    return {
+        "evaluation": {
+            "headline": [*report.get("headline", ()), episodes],
+            "columns": heads,
+            "rows": rows,
+        },
+        "replay": replay_data(watched.replays, watched.env, watched.elo),
+    }

@@ -1,0 +1,140 @@
+// Playing at a table.
+
+// `send` is how the table is told; `connect` of another script sets it.
+const game = { view: null, send: null, agents: [], hints: null, wantsHints: false };
+
+const say = (message) => game.send(message);
+const mySlot = () => (game.view ? game.view.turn.find((slot) => game.view.mine.includes(slot)) : undefined);
+
+function showPicture() {
+  const picture = parsePicture(game.view.picture);
+  byId("picture").replaceChildren(picture);
+  const slot = mySlot();
+  const legal = slot === undefined ? [] : game.view.legal[slot] || [];
+  const places = new Map();
+  for (const place of picture.querySelectorAll("[data-action]")) {
+    const action = Number(place.dataset.action);
+    const isFirst = !places.has(action);
+    if (isFirst) places.set(action, place);
+    if (!legal.includes(action)) continue;
+    if (isBest(action)) place.classList.add("best");
+    const act = () => say({ do: "act", slot, action });
+    place.addEventListener("click", act);
+    // A picture that is played on is no single picture any more.
+    picture.removeAttribute("role");
+    place.classList.add("legal");
+    // Of several places of an action one is enough for keys.
+    if (!isFirst) continue;
+    place.setAttribute("role", "button");
+    place.setAttribute("tabindex", "0");
+    place.setAttribute("aria-label", `play ${nameOf(action)}${thought(action)}`);
+    place.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      act();
+    });
+  }
+  byId("actions").replaceChildren(
+    ...legal.filter((action) => !places.has(action)).map((action) => {
+      const button = make("button", { type: "button" }, `${nameOf(action)}${thought(action)}`);
+      if (isBest(action)) button.classList.add("best");
+      button.addEventListener("click", () => say({ do: "act", slot, action }));
+      return button;
+    }),
+  );
+}
+
+const isBest = (action) => Boolean(game.hints && game.hints.best && game.hints.best.includes(action));
+
+function thought(action) {
+  if (!game.hints || !game.hints.probs) return "";
+  return ` (${(100 * (game.hints.probs[action] || 0)).toFixed(0)} %)`;
+}
+
+function statusWords() {
+  const { over, turn, mine, agents } = game.view;
+  if (over) {
+    const earned = mine.map((slot) => agents[slot].return);
+    const mean = earned.reduce((sum, x) => sum + x, 0) / Math.max(earned.length, 1);
+    if (mine.length !== 1) return "The game is over.";
+    return mean > 0 ? "You have won." : mean < 0 ? "You have lost." : "A draw.";
+  }
+  const names = turn.map((slot) => agents[slot].name).join(", ");
+  if (!mine.length) return `${names} to move; begin a game to play.`;
+  return mySlot() === undefined ? `${names} to move.` : `Your move, as ${agents[mySlot()].name}.`;
+}
+
+function showAgents() {
+  byId("agents").replaceChildren(
+    ...game.view.agents.map((agent, slot) => {
+      const who = !agent.person ? agent.player : game.view.mine.includes(slot) ? "you" : "somebody";
+      const row = make(
+        "div", { className: "row" }, parsePicture(game.agents[slot].sign), make("b", {}, agent.name),
+        make("span", { className: "soft" }, who),
+      );
+      const card = make("div", { className: `card agent ${game.view.turn.includes(slot) ? "turn" : ""}` }, row);
+      card.append(make("span", { className: "soft" }, `return ${agent.return}`));
+      if (game.hints && game.hintSlot === slot) {
+        const value = game.hints.value === undefined ? "" : `its policy expects ${game.hints.value.toFixed(2)}`;
+        const best = game.hints.best ? `best: ${game.hints.best.map(nameOf).join(", ")}` : "";
+        for (const words of [value, best]) if (words) card.append(make("span", {}, words));
+      }
+      return card;
+    }),
+  );
+}
+
+const nameOf = (action) => (game.actions ? game.actions[action] : String(action));
+
+function show() {
+  showPicture();
+  showAgents();
+  byId("status").textContent = statusWords();
+  byId("undo").disabled = !game.view.mine.length;
+}
+
+function see(view) {
+  game.view = view;
+  game.hints = null;
+  byId("error").textContent = "";
+  show();
+  if (game.wantsHints && mySlot() !== undefined) say({ do: "hint", slot: mySlot() });
+}
+
+function chosenSides() {
+  return [...document.querySelectorAll("#sides input:checked")].map((box) => Number(box.value));
+}
+
+// What the table says, whether it is on a server or in this page.
+function hear(message) {
+  if (message.address) byId("address").value = message.address;
+  else if (message.error) byId("error").textContent = message.error;
+  else if (message.hints) {
+    game.hints = message.hints;
+    game.hintSlot = message.slot;
+    show();
+  } else see(message);
+}
+
+async function start() {
+  const data = await readData();
+  game.agents = data.agents;
+  game.actions = data.actions;
+  setUpTheme(byId("theme"));
+  byId("title").textContent = data.title;
+  data.agents.forEach((agent, slot) => {
+    const box = make("input", { type: "checkbox", value: String(slot), checked: slot === 0 });
+    byId("sides").append(make("label", {}, box, agent.name));
+  });
+  byId("begin").addEventListener("click", () => say({ do: "begin", seats: chosenSides() }));
+  byId("undo").addEventListener("click", () => say({ do: "undo", slot: game.view.mine[0] }));
+  byId("hint").addEventListener("click", () => {
+    game.wantsHints = !game.wantsHints;
+    byId("hint").setAttribute("aria-pressed", String(game.wantsHints));
+    see(game.view);
+  });
+  byId("address").addEventListener("focus", (event) => event.target.select());
+  connect(data);
+}
+
+start();

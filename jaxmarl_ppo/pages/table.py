@@ -1,0 +1,237 @@
+"""A table at which people and policies play one game after the other."""
+
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_envs.threefry import fold_in, split
+from jaxmarl_ppo.evaluation.episodes import Play, Progress, make_play
+from jaxmarl_ppo.evaluation.replay import ask_everybody
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.rollout.act import act
+from jaxmarl_ppo.rollout.lives import begin_lives
+from jaxmarl_ppo.rollout.noise import draw_noise
+from jaxmarl_ppo.rollout.step import step
+from jaxmarl_ppo.types import Population, RolloutState
+
+# Ticks on which nobody at the table is asked; beyond them a game is taken to go on without end.
+MAX_QUIET_TICKS = 10_000
+
+
+class Table:
+    """One game at a time between people and policies.
+
+    Every decision that people do not make is made as in evaluation, memory and all. Undoing goes
+    back to the last decision of the person who asks for it.
+
+    Args:
+        learner: gives the environment and who can play.
+        population: the players.
+        players: `[A]` int, who plays the slots that no person holds, and gives hints to those who
+            do; None to draw as in training.
+        greedy: policies take the most likely actions instead of samples.
+        seed: of all games.
+
+    Raises:
+        ValueError: the environment does not draw itself, or its actions are no list.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        population: Population,
+        players: np.ndarray | None = None,
+        greedy: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.env, self.env_params = learner.env, learner.env_params
+        if self.env.is_continuous(self.env_params):
+            raise ValueError(
+                f"environment {self.env.name!r} has continuous actions, which nobody can point at"
+            )
+        if self.env.steps_on_host:
+            raise ValueError(
+                f"environment {self.env.name!r} is stepped in Python and has no picture"
+            )
+        self._learner, self._population = learner, population
+        self._players, self._greedy = players, greedy
+        self.names = learner.players.names_now(population.league)  # of everybody who can play
+        self._key = jax.random.key(seed)
+        self._num_games = 0
+        self._begin = jax.jit(Play.begin)
+        self._tick = jax.jit(play_tick)
+        self._ask = jax.jit(ask_everybody)
+        self.begin(())
+
+    def begin(self, persons: Collection[int]) -> None:
+        """Begin a new game, in which persons hold these slots, until one of them is to act."""
+        self.persons = frozenset(persons)
+        key = fold_in(self._key, self._num_games)
+        self._num_games += 1
+        self._choices: dict[int, int] = {}  # of those who need not wait for the others to choose
+        self.play = make_play(
+            self._learner, self._population, 1, key, self._greedy, None, self._players
+        )
+        self._past: list[tuple[Progress, Any]] = []
+        self._now: Progress = self._begin(self.play)
+        self._last_action: np.ndarray | None = None
+        self._earned = np.zeros(self.env.num_agents)
+        self._end: Any = None  # the last state, once the game is over
+        if self.env.render(self.state, self.env_params) is None:
+            raise ValueError(
+                f"environment {self.env.name!r} has no picture (`render`), which playing needs"
+            )
+        self._go_on()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the game is over."""
+        return self._end is not None
+
+    @property
+    def waits_for(self) -> list[int]:
+        """The slots of persons who have still to act."""
+        if self.is_over:
+            return []
+        acts = np.asarray(self._now.state.obs.agent_mask[0])
+        return [slot for slot in sorted(self.persons) if acts[slot] and slot not in self._choices]
+
+    def act(self, slot: int, action: int) -> None:
+        """Take a person's action; go on once all persons who are to act on this tick have chosen.
+
+        Raises:
+            ValueError: somebody else is to act, or the action is not legal.
+        """
+        if self.is_over:
+            raise ValueError("the game is over; begin a new one")
+        if slot not in self.waits_for:
+            waited = ", ".join(self.env.agents[other] for other in self.waits_for)
+            raise ValueError(f"it is the turn of {waited}")
+        if action not in self.legal(slot):
+            raise ValueError(
+                f"action {action} is not legal; valid: {', '.join(map(str, self.legal(slot)))}"
+            )
+        self._choices[slot] = action
+        if not self.waits_for:
+            self._step(self._choices)
+            self._choices = {}
+            self._go_on()
+
+    def undo(self, slot: int) -> None:
+        """Go back to before the last decision of a person.
+
+        Raises:
+            ValueError: there is none.
+        """
+        for index in range(len(self._past) - 1, -1, -1):
+            before, kept = self._past[index]
+            if slot in self.persons and bool(before.state.obs.agent_mask[0, slot]):
+                del self._past[index:]
+                self._now, self._end, self._choices = before, None, {}
+                self._last_action, self._earned = kept
+                return
+        raise ValueError("there is nothing to undo")
+
+    def legal(self, slot: int) -> list[int]:
+        """List the legal actions of a slot that is to act."""
+        mask = np.asarray(self._now.state.obs.action_mask[0, slot])
+        return np.nonzero(mask)[0].tolist()
+
+    def view(self) -> dict[str, Any]:
+        """Give what everybody at the table sees, as plain data."""
+        state = self.state
+        acts = np.asarray(self._now.state.obs.agent_mask[0]) & (not self.is_over)
+        acts = [bool(acts[slot]) and slot not in self._choices for slot in range(len(acts))]
+        holders = np.asarray(self._now.state.player[0])
+        return {
+            "picture": self.env.render(state, self.env_params, self._last_action),
+            "over": self.is_over,
+            "turn": [slot for slot in range(self.env.num_agents) if acts[slot]],
+            "agents": [
+                {
+                    "name": agent,
+                    "person": slot in self.persons,
+                    "player": self.names[holders[slot]],
+                    "return": float(self._earned[slot]),
+                }
+                for slot, agent in enumerate(self.env.agents)
+            ],
+            "legal": {str(slot): self.legal(slot) for slot in self.waits_for},
+        }
+
+    def hints(self, slot: int) -> dict[str, Any]:
+        """Say what the policy of a slot thinks of its next decision, and what is best if known.
+
+        Returns:
+            `{"probs": {action: probability}, "value": expected return, "best": [actions]}`, each
+            where it is known.
+        """
+        answers = jax.device_get(self._ask(self.play, self._now))
+        found: dict[str, Any] = {}
+        probs = answers["probs"][0, slot]
+        if np.isfinite(probs).any():
+            found["probs"] = {str(k): float(probs[k]) for k in self.legal(slot)}
+            found["value"] = float(answers["value"][0, slot])
+        best = self.env.best_actions(self.state, self.env_params)
+        if best is not None:
+            found["best"] = np.nonzero(best[slot])[0].tolist()
+        return found
+
+    @property
+    def state(self) -> Any:
+        """The environment's state, the last one once the game is over."""
+        if self._end is not None:
+            return self._end
+        return jax.tree.map(lambda x: x[0], jax.device_get(self._now.state.env_state))
+
+    def _go_on(self) -> None:
+        """Play on until a person is to act or the game is over."""
+        for _ in range(MAX_QUIET_TICKS):
+            if self.is_over or self.waits_for or not self.persons:
+                return
+            self._step({})
+        raise ValueError(f"nobody had to act for {MAX_QUIET_TICKS:,} ticks")
+
+    def _step(self, actions: dict[int, int]) -> None:
+        num_agents = self.env.num_agents
+        chosen, by_person = np.zeros(num_agents, np.int32), np.zeros(num_agents, bool)
+        for slot, action in actions.items():
+            chosen[slot], by_person[slot] = action, True
+        after, taken, reward, over, end = self._tick(self.play, self._now, chosen, by_person)
+        self._past.append((self._now, (self._last_action, self._earned)))
+        self._now = after
+        self._last_action = np.asarray(taken[0])
+        self._earned = self._earned + np.asarray(reward[0])
+        if bool(over[0]):
+            self._end = jax.tree.map(lambda x: x[0], jax.device_get(end))
+
+
+def play_tick(
+    play: Play, now: Progress, chosen: jax.Array, by_person: jax.Array
+) -> tuple[Progress, jax.Array, jax.Array, jax.Array, Any]:
+    """Play a tick as `Play.advance` does, but for the actions of persons.
+
+    Returns:
+        The state to go on from, actions and rewards `[1, A]`, whether the game is over `[1]`, and
+        the environment's state at its end.
+    """
+    key = fold_in(now.key, now.totals.num_ticks)
+    players, env, state = play.players, play.learner.env, now.state
+    noise = draw_noise(players, (1,), key)
+    output = act(players, play.population, state, play.env_params, noise, play.greedy)
+    action = jnp.where(by_person, chosen, output.env_action)
+    # What a policy remembers of its last action is what was done in its place.
+    output = output._replace(env_action=action, action=jnp.where(by_person, chosen, output.action))
+    after, stepped = step(env, play.env_params, state, output, noise)
+    after = begin_lives(players, play.population.league, state.obs.alive, after, stepped, noise)
+    after: RolloutState = after if play.chosen is None else after.replace(player=play.chosen)
+    own = jax.vmap(split)(noise.env)[:, 0]
+    end = jax.vmap(env.step_env, in_axes=(0, 0, 0, None))(
+        own, state.env_state, action, play.env_params
+    )[1]
+    totals = now.totals.replace(num_ticks=now.totals.num_ticks + 1)
+    over = stepped.info["episode_over"]
+    return Progress(after, totals, now.key), action, stepped.reward, over, end

@@ -1,0 +1,152 @@
+"""`watch`, `play` and `report`: what they write, say and refuse."""
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import jax
+import pytest
+
+import jaxmarl_envs
+from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
+from jaxmarl_ppo.cli.main import main
+from jaxmarl_ppo.config.as_json import dump_json
+from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.run_folder import run_record
+
+
+def make_run(folder, env, **kwargs):
+    env, params = jaxmarl_envs.make(env, **kwargs)
+    policy = PolicySpec(network=MLP(hidden_sizes=(4,)))
+    config = TrainConfig(num_envs=2, num_steps=8, mapping="shared", default_policy=policy)
+    learner = make_learner(env, params, config)
+    population = jax.jit(learner.init_population)(jax.random.key(0))
+    save_population(folder / POLICIES_FILE, learner.players.names, population)
+    (folder / CONFIG_FILE).write_text(dump_json(run_record(env, params, config)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("runs") / "board", "tic_tac_toe")
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("runs") / "lives", "flex_agents")
+
+
+def call(capsys, *args):
+    with pytest.raises(SystemExit) as stop:
+        main([str(arg) for arg in args])
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
+
+
+def test_watch_writes_a_page_into_the_run(run, capsys):
+    status, out, _ = call(capsys, "watch", run, "--episodes", "2")
+    assert status == 0
+    assert out.startswith(f"saved in {run / 'watch.html'} (")
+    first = (run / "watch.html").read_text()
+    assert first.startswith("<!doctype html>")
+    call(capsys, "watch", run, "--episodes", "2")
+    assert (run / "watch.html").read_text() == first
+    call(capsys, "watch", run, "--episodes", "2", "--seed", "1")
+    assert (run / "watch.html").read_text() != first
+
+
+def test_watch_writes_pictures_too(run, tmp_path, capsys):
+    page, pictures = tmp_path / "page.html", tmp_path / "pictures"
+    args = ("--episodes", "1", "--opponent", "minimax", "--out", page, "--svg", pictures)
+    status, out, _ = call(capsys, "watch", run, *args)
+    assert status == 0
+    assert page.is_file()
+    assert f"{pictures}: {len(list(pictures.iterdir()))} pictures" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "takes the folder of a run"),
+        (("RUN", "--episodes", "0"), "episodes must be a whole number of at least 1, got 0"),
+        (("RUN", "--opponent", "nobody"), "unknown opponent 'nobody'; valid: shared, random"),
+        (("RUN", "--checkpoint", "best"), "checkpoint"),
+        (("nowhere",), "does not exist"),
+    ],
+)
+def test_watch_refuses(run, capsys, args, message):
+    args = [run if arg == "RUN" else arg for arg in args]
+    status, _, err = call(capsys, "watch", *args)
+    assert status == 2
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "takes the folder of a run"),
+        (("tic_tac_toe", "RUN", "more"), "unexpected argument 'more'"),
+        (("crypto", "RUN"), "is of 'tic_tac_toe', not of 'crypto'"),
+        (("RUN", "--opponent", "nobody"), "unknown opponent 'nobody'"),
+        (("RUN", "--port", "70000"), "--port must be from 0 to 65535, got 70000"),
+        (("RUN", "--port", "80", "--export", "x.html"), "--port has no effect with --export"),
+        (("LIVES",), "'flex_agents' has no picture"),
+        (("LIVES", "--export", "x.html"), "'flex_agents' has no picture"),
+    ],
+)
+def test_play_refuses(run, lives, capsys, args, message):
+    args = [{"RUN": run, "LIVES": lives}.get(arg, arg) for arg in args]
+    status, _, err = call(capsys, "play", *args)
+    assert status == 2
+    assert message in err
+
+
+def test_play_writes_a_page(run, tmp_path, capsys):
+    path = tmp_path / "game.html"
+    status, out, _ = call(capsys, "play", "tic_tac_toe", run, "--export", path)
+    assert status == 0
+    assert out.startswith(f"saved in {path} (")
+    assert "readProgram" in path.read_text()
+
+
+def test_play_serves_until_it_is_interrupted(run):
+    command = [sys.executable, "-m", "jaxmarl_ppo", "play", str(run)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            address = re.fullmatch(r"play at (http://127\.0\.0\.1:\d+/\S+/)\n", line)[1]
+            with urllib.request.urlopen(address, timeout=30) as response:
+                assert "tic_tac_toe" in response.read().decode()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) in (0, 130)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "takes the folder of a run"),
+        (("RUN", "nowhere"), "run folder 'nowhere' does not exist"),
+        (("RUN", "--port", "80"), "--port has no effect without --live"),
+        (("RUN", "--live", "--out", "x.html"), "--out has no effect with --live"),
+        (("RUN", "--live", "--port", "-1"), "--port must be from 0 to 65535, got -1"),
+    ],
+)
+def test_report_refuses(run, capsys, args, message):
+    status, _, err = call(capsys, "report", *[run if arg == "RUN" else arg for arg in args])
+    assert status == 2
+    assert message in err
+
+
+def test_report_is_written_into_a_single_runs_folder(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = call(capsys, "report", run)
+    assert status == 0
+    assert out.startswith(f"saved in {run / 'report.html'} (")
+    status, out, _ = call(capsys, "report", run, run)
+    assert status == 0
+    assert (tmp_path / "report.html").is_file()

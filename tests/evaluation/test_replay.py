@@ -1,0 +1,173 @@
+"""Replays: the very episodes that are played elsewhere, with pictures and what networks answer."""
+
+import dataclasses
+from xml.etree import ElementTree
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmarl_envs
+from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.evaluation.cross_play import with_baselines
+from jaxmarl_ppo.evaluation.episodes import play_episodes
+from jaxmarl_ppo.evaluation.recording import record_episodes
+from jaxmarl_ppo.evaluation.replay import replay_episodes
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+
+EPISODES = 6
+KEY = jax.random.key(3)
+
+
+def make(env, network=None, mapping="per_agent", policies=None, **kwargs):
+    env, params = jaxmarl_envs.make(env, **kwargs)
+    network = MLP(hidden_sizes=(4,)) if network is None else network
+    config = TrainConfig(
+        num_envs=4,
+        num_steps=8,
+        mapping=mapping,
+        policies=policies or {},
+        default_policy=PolicySpec(network=network),
+    )
+    learner = make_learner(env, params, config)
+    return learner, jax.jit(learner.init_population)(jax.random.key(1))
+
+
+@pytest.fixture(scope="module")
+def board():
+    return make("tic_tac_toe")
+
+
+@pytest.fixture(scope="module")
+def replays(board):
+    return replay_episodes(*board, EPISODES, KEY)
+
+
+def titles(replay):
+    find = "{http://www.w3.org/2000/svg}title"
+    return [ElementTree.fromstring(drawing).find(find).text for drawing in replay.drawings]
+
+
+def test_a_replay_is_the_episode_that_is_recorded(board, replays):
+    _, recorded = record_episodes(*board, EPISODES, KEY)
+    assert [replay.num_ticks for replay in replays] == recorded.length.tolist()
+    for e, replay in enumerate(replays):
+        of = slice(0, replay.num_ticks)
+        acts = recorded.agent_mask[e, of]
+        for name, other in (
+            ("players", "player"),
+            ("alive", "alive"),
+            ("acts", "agent_mask"),
+            ("is_first", "is_first"),
+            ("action_mask", "action_mask"),
+            ("reward", "reward"),
+            ("terminated", "terminated"),
+            ("truncated", "truncated"),
+        ):
+            np.testing.assert_array_equal(
+                getattr(replay, name), getattr(recorded, other)[e, of], err_msg=name
+            )
+        np.testing.assert_array_equal(replay.action[acts], recorded.action[e, of][acts])
+        for name in ("value", "log_prob"):
+            np.testing.assert_allclose(
+                getattr(replay, name), getattr(recorded, name)[e, of], rtol=1e-5, atol=1e-6
+            )
+
+
+def test_probabilities_are_of_legal_actions(replays):
+    for replay in replays:
+        own = replay.probs[replay.acts]
+        np.testing.assert_allclose(own.sum(-1), 1.0, rtol=1e-5)
+        assert (own[~replay.action_mask[replay.acts]] == 0).all()
+        assert np.isnan(replay.probs[~replay.acts]).all()
+        entropy = -np.sum(own * np.log(np.where(own > 0, own, 1.0)), axis=-1)
+        np.testing.assert_allclose(replay.entropy[replay.acts], entropy, rtol=1e-4)
+
+
+def test_pictures_go_from_the_first_state_to_the_last(replays):
+    for replay in replays:
+        told = titles(replay)
+        assert len(told) == replay.num_ticks + 1
+        for t, words in enumerate(told):
+            assert words.startswith(f"Board after {t} moves")
+        # Not of the next game, which began on the same tick.
+        assert "has won" in told[-1] or "a draw" in told[-1]
+        assert not any("has won" in words for words in told[:-1])
+
+
+def test_mistakes_are_seen(replays):
+    """A solver allows every first move; and who plays badly makes a mistake sooner or later."""
+    mistakes = 0
+    for replay in replays:
+        assert replay.best[0, 0].all()
+        slots = np.argmax(replay.acts, axis=1)
+        ticks = np.arange(replay.num_ticks)
+        mistakes += (~replay.best[ticks, slots, replay.action[ticks, slots]]).sum()
+
+    assert mistakes > 0
+    assert replays[0].suggested.keys() == {"minimax", "win_block"}
+
+
+def test_the_interesting_ones_are_chosen(board):
+    totals = play_episodes(*board, 20, KEY)
+    lengths = record_episodes(*board, 20, KEY)[1].length
+    chosen = replay_episodes(*board, 4, KEY, num_candidates=20)
+    found = {name: replay for replay in chosen for name in replay.interest}
+    returns = totals.returns[:, 0]
+    assert found["best"].reward[:, 0].sum() == returns.max()
+    assert found["worst"].reward[:, 0].sum() == returns.min()
+    assert found["longest"].num_ticks == lengths.max()
+    surprise = [-np.nanmean(replay.log_prob) for replay in chosen]
+    assert -np.nanmean(found["most surprising"].log_prob) == max(surprise)
+    assert len(chosen) == 4
+
+
+def test_greedy_players_take_the_most_likely_action(board):
+    for replay in replay_episodes(*board, 2, KEY, greedy=True):
+        best = np.argmax(replay.probs, axis=-1)
+        np.testing.assert_array_equal(replay.action[replay.acts], best[replay.acts])
+
+
+def test_scripts_and_snapshots_are_named(board):
+    learner = with_baselines(board[0])
+    random = learner.players.names.index("random")
+    replay = replay_episodes(learner, board[1], 1, KEY, players=np.array([0, random]))[0]
+    assert [replay.names[q] for q in replay.players[0]] == ["x", "random"]
+    by_script = replay.acts & (replay.players == random)
+    assert np.isnan(replay.value[by_script]).all()
+    assert np.isnan(replay.probs[by_script]).all()
+    assert np.isfinite(replay.value[replay.acts & ~by_script]).all()
+    pool = {"past": Snapshots("main", size=4, add_every=8, on_device=2)}
+    played = make("tic_tac_toe", mapping={"x": "main", "o": "past"}, policies=pool)
+    replay = replay_episodes(*played, 1, KEY)[0]
+    assert replay.names[replay.players[0, 1]] == "past@it0"
+
+
+def test_memory_and_waiting_agents():
+    """Only idle shuttles act, and a network with memory answers as it did in play."""
+    played = make("shuttle_grid", LSTM(hidden_sizes=(4,), lstm_size=4), "shared", max_steps=20)
+    replay = replay_episodes(*played, 1, KEY)[0]
+    recorded = record_episodes(*played, 1, KEY)[1]
+    assert 0 < replay.acts.mean() < 1
+    np.testing.assert_allclose(replay.value, recorded.value[0], rtol=1e-4, atol=1e-5)
+    assert titles(replay)[-1].startswith("tick 20, ")
+    assert replay.best is None
+    assert len(replay.suggested) >= 2
+
+
+def test_continuous_actions_have_no_table_of_probabilities():
+    played = make("crypto", mapping="per_agent", continuous_actions=True)
+    replay = replay_episodes(*played, 1, KEY)[0]
+    assert replay.probs is None
+    assert replay.action.shape[1:] == (3, 4)
+    assert np.isfinite(replay.entropy).all()
+
+
+def test_environments_that_do_not_draw_themselves():
+    played = make("flex_agents")
+    replay = replay_episodes(*played, 1, KEY, max_ticks=12)[0]
+    assert titles(replay)[0].startswith("tick 0; ")
+    assert titles(replay)[-1].startswith(f"tick {replay.num_ticks}; ")
+    assert dataclasses.replace(replay, interest=("best",)).num_ticks == replay.num_ticks

@@ -1,0 +1,240 @@
+"""Games by clicks and keys, alone and in two browsers."""
+
+import pytest
+
+pytest.importorskip("selenium")
+from browser import (
+    complaints,
+    keep_picture,
+    open_browser,
+    requests,
+    set_scheme,
+    set_width,
+    violations,
+)
+from playing import served, tables_of
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+EVIL = "<img src=x onerror=document.title='owned'>"
+
+
+@pytest.fixture(scope="module")
+def minimax():
+    with served(tables_of("tic_tac_toe", "minimax"), EVIL) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def uniform():
+    with served(tables_of("tic_tac_toe", "random")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def drivers():
+    browsers = [open_browser(), open_browser()]
+    yield browsers
+    for browser in browsers:
+        browser.quit()
+
+
+@pytest.fixture
+def page(drivers, minimax):
+    return show(drivers[0], minimax)
+
+
+def show(driver, address):
+    requests(driver), complaints(driver)
+    set_width(driver, 1280)
+    driver.get("about:blank")
+    driver.get(address)
+    WebDriverWait(driver, 20).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#picture svg"))
+    return driver
+
+
+def status(driver):
+    return driver.find_element(By.ID, "status").text
+
+
+def waits(driver, words):
+    WebDriverWait(driver, 20).until(
+        lambda d: words in status(d), f"{words!r} in {status(driver)!r}"
+    )
+
+
+def choose(driver, *sides):
+    for box in driver.find_elements(By.CSS_SELECTOR, "#sides input"):
+        if box.is_selected() != (int(box.get_attribute("value")) in sides):
+            box.click()
+    driver.find_element(By.ID, "begin").click()
+
+
+def cells(driver, kind="legal"):
+    return driver.find_elements(By.CSS_SELECTOR, f"#picture .{kind}")
+
+
+def play_cell(driver, cell):
+    """Click a cell, and wait for what comes of it."""
+    before = driver.execute_script(TITLE)
+    cell.click()
+    WebDriverWait(driver, 20).until(lambda d: d.execute_script(TITLE) != before)
+
+
+TITLE = "return document.querySelector('#picture title').textContent"
+
+
+def play_out(driver, best):
+    """Play to the end by clicks alone: best moves as the hints show them, or others."""
+    while "Your move" in status(driver):
+        WebDriverWait(driver, 20).until(lambda d: cells(d, "best"))
+        good = cells(driver, "best")
+        others = [cell for cell in cells(driver) if "best" not in cell.get_attribute("class")]
+        play_cell(driver, good[0] if best or not others else others[0])
+    return status(driver)
+
+
+def test_games_are_won_drawn_and_lost_by_clicks(drivers, minimax, uniform):
+    page = show(drivers[0], minimax)
+    page.find_element(By.ID, "hint").click()
+    for side in (0, 1):
+        choose(page, side)
+        waits(page, "Your move")
+        assert play_out(page, best=True) == "A draw."
+        choose(page, side)
+        waits(page, "Your move")
+        assert play_out(page, best=False) == "You have lost."
+    assert complaints(page) == []
+    page = show(drivers[0], uniform)
+    page.find_element(By.ID, "hint").click()
+    for _ in range(10):
+        choose(page, 0)
+        waits(page, "Your move")
+        if play_out(page, best=True) == "You have won.":
+            break
+    assert status(page) == "You have won."
+    assert "x has won" in page.execute_script(TITLE)
+    keep_picture(page, "play-won")
+
+
+def test_a_game_by_keys_alone(page):
+    choose(page, 0)
+    waits(page, "Your move")
+    while "Your move" in status(page):
+        before = page.execute_script(TITLE)
+        cell = cells(page)[0]
+        page.execute_script("arguments[0].focus()", cell)
+        assert cell.get_attribute("role") == "button"
+        assert cell.get_attribute("aria-label").startswith("play ")
+        cell.send_keys(Keys.ENTER)
+        WebDriverWait(page, 20).until(lambda d, b=before: d.execute_script(TITLE) != b)
+    assert status(page) in ("You have lost.", "A draw.")
+
+
+def test_undo_takes_back_and_hints_are_said(page):
+    choose(page, 0)
+    waits(page, "Your move")
+    assert len(cells(page)) == 9
+    play_cell(page, cells(page)[4])
+    assert len(cells(page)) == 7
+    page.find_element(By.ID, "undo").click()
+    WebDriverWait(page, 20).until(lambda d: len(cells(d)) == 9)
+    page.find_element(By.ID, "undo").click()
+    WebDriverWait(page, 20).until(
+        lambda d: "nothing to undo" in d.find_element(By.ID, "error").text
+    )
+    assert not cells(page, "best")
+    page.find_element(By.ID, "hint").click()
+    WebDriverWait(page, 20).until(lambda d: len(cells(d, "best")) == 9)
+    assert "best: a1, b1" in page.find_element(By.ID, "agents").text
+    page.find_element(By.ID, "hint").click()
+    WebDriverWait(page, 20).until(lambda d: not cells(d, "best"))
+
+
+def test_what_the_policy_thinks_is_shown(drivers):
+    with served(tables_of("tic_tac_toe")) as address:
+        page = show(drivers[0], address)
+        choose(page, 1)
+        waits(page, "Your move, as o")
+        page.find_element(By.ID, "hint").click()
+        WebDriverWait(page, 20).until(
+            lambda d: "its policy expects" in d.find_element(By.ID, "agents").text
+        )
+        assert all("%" in cell.get_attribute("aria-label") for cell in cells(page))
+
+
+def test_two_browsers_play_each_other(drivers, minimax):
+    one = show(drivers[0], minimax)
+    address = one.find_element(By.ID, "address").get_attribute("value")
+    assert address.startswith(f"{minimax}#table=")
+    two = show(drivers[1], address)
+    choose(one, 0)
+    waits(one, "Your move, as x")
+    choose(two, 0)
+    WebDriverWait(two, 20).until(lambda d: "somebody else" in d.find_element(By.ID, "error").text)
+    choose(two, 1)
+    waits(one, "Your move, as x")
+    for page, other, cell in ((one, two, 0), (two, one, 3), (one, two, 1), (two, one, 4)):
+        waits(page, "Your move")
+        assert not cells(other)
+        page.find_element(By.CSS_SELECTOR, f'#picture [data-action="{cell}"]').click()
+    waits(one, "Your move")
+    one.find_element(By.CSS_SELECTOR, '#picture [data-action="2"]').click()
+    waits(one, "You have won.")
+    waits(two, "You have lost.")
+    assert "somebody" in two.find_element(By.ID, "agents").text
+    for page in (one, two):
+        assert complaints(page) == []
+
+
+def test_actions_without_a_place_in_the_picture_are_buttons(drivers):
+    with served(tables_of("pgx", "random", env_id="connect_four")) as address:
+        page = show(drivers[0], address)
+        choose(page, 0)
+        waits(page, "Your move")
+        buttons = page.find_elements(By.CSS_SELECTOR, "#actions button")
+        assert [button.text for button in buttons] == [f"column {k}" for k in range(1, 8)]
+        before = page.find_element(By.ID, "picture").get_attribute("innerHTML")
+        buttons[3].click()
+        WebDriverWait(page, 20).until(
+            lambda d: d.find_element(By.ID, "picture").get_attribute("innerHTML") != before
+        )
+        keep_picture(page, "play-connect-four")
+        while "Your move" in status(page):
+            shown = page.find_element(By.ID, "picture").get_attribute("innerHTML")
+            page.find_elements(By.CSS_SELECTOR, "#actions button")[0].click()
+            WebDriverWait(page, 20).until(
+                lambda d, s=shown: d.find_element(By.ID, "picture").get_attribute("innerHTML") != s
+            )
+        assert status(page) in ("You have won.", "You have lost.", "A draw.")
+        assert violations(page) == []
+        assert complaints(page) == []
+
+
+def test_only_the_page_itself_is_asked_and_no_name_runs(page, minimax):
+    assert page.find_element(By.TAG_NAME, "h1").text == f"tic_tac_toe: {EVIL}"
+    assert page.title == f"tic_tac_toe: {EVIL}"
+    assert page.find_elements(By.TAG_NAME, "img") == []
+    assert set(requests(page)) <= {"about:blank", minimax}
+    assert complaints(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_read_everywhere_by_everybody(page, scheme):
+    set_scheme(page, scheme)
+    page.find_element(By.ID, "hint").click()
+    choose(page, 0)
+    WebDriverWait(page, 20).until(lambda d: cells(d, "best"))
+    play_cell(page, cells(page)[0])
+    for width in (375, 1280):
+        set_width(page, width)
+        assert page.execute_script("return document.documentElement.scrollWidth") <= width
+        keep_picture(page, f"play-{scheme}-{width}")
+        assert violations(page) == []
+
+
+def test_the_end_of_the_server_is_said(drivers):
+    with served(tables_of("tic_tac_toe")) as address:
+        page = show(drivers[0], address)
+    WebDriverWait(page, 20).until(lambda d: "ended" in d.find_element(By.ID, "error").text)

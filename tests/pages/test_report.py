@@ -1,0 +1,136 @@
+"""The report: what it reads, what it says of it, and where it is written."""
+
+import base64
+import gzip
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+import jaxmarl_envs
+from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, Trainer
+from jaxmarl_ppo.pages.report import MAX_ENTRIES, describe_runs, report_data, report_runs
+from jaxmarl_ppo.pages.report_server import serve_report
+from jaxmarl_ppo.runs.files import METRICS_FILE
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two short runs that differ in one number."""
+    found = []
+    for gamma in (0.9, 0.99):
+        env, params = jaxmarl_envs.make("tic_tac_toe", size=2, k=2)
+        config = TrainConfig(
+            total_env_steps=256,
+            num_envs=4,
+            num_steps=16,
+            mapping="shared",
+            default_policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
+            default_ppo=PPOConfig(gamma=gamma, num_minibatches=1),
+            log_interval=1,
+        )
+        run_dir = tmp_path_factory.mktemp("runs") / f"gamma-{gamma}"
+        found.append(Trainer(env, params, config, run_dir, progress=False).train())
+    return found
+
+
+def read(html):
+    packed = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', html)[1]
+    return unpack(packed)
+
+
+def unpack(packed):
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def test_every_run_ends_with_one(runs):
+    for result in runs:
+        data = read((result.run_dir / "report.html").read_text())
+        (run,) = data["runs"]
+        series = run["series"]["agents/x/return_mean"]
+        assert series["steps"] == [entry["env_steps"] for entry in result.history]
+        assert series["values"] == pytest.approx(
+            [entry["agents"]["x"]["return_mean"] for entry in result.history], rel=1e-4
+        )
+        assert data["measure"] == "agents/*/return_mean"
+
+
+def test_one_run_is_evaluated_and_shown(runs):
+    page = report_runs([runs[0].run_dir])
+    data = read(page.html)
+    assert [row[0] for row in data["evaluation"]["rows"]] == ["x", "o"]
+    assert any("exploitability" in line for line in data["evaluation"]["headline"])
+    assert len(data["replay"]["episodes"]) == 4
+    assert "replay" not in read(report_runs([runs[0].run_dir], plays=False).html)
+
+
+def test_what_differs_between_runs_is_there(runs):
+    data = report_data([result.run_dir for result in runs])
+    gammas = [run["config"]["config.default_ppo.gamma"] for run in data["runs"]]
+    assert gammas == [0.9, 0.99]
+    assert data["times"][0][0] == "seconds in all"
+    assert len(data["times"][0]) == 3
+
+
+def test_numbers_that_are_not_finite_and_long_logs_are_thinned():
+    record = {"env": {"name": "game"}, "config": {}}
+    entries = [
+        {
+            "env_steps": k,
+            "decisions": k,
+            "wall_s": 1.0,
+            "env_steps_per_s": 1.0,
+            "peak_memory_mb": None,
+            "agents": {"x": {"return_mean": float("nan") if k == 999 else 1.0}},
+        }
+        for k in range(1000)
+    ]
+    data = describe_runs(["run"], [record], [(entries, [])])
+    series = data["runs"][0]["series"]["agents/x/return_mean"]
+    assert len(series["steps"]) <= MAX_ENTRIES
+    assert series["steps"][-1] == 999
+    assert series["values"][-1] is None
+    assert set(series["values"][:-1]) == {1.0}
+
+
+def test_no_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="at least one run"):
+        report_runs([])
+    with pytest.raises(ValueError, match="does not exist"):
+        report_runs([tmp_path / "nothing"])
+
+
+def test_a_run_that_goes_on_is_read_anew(runs, tmp_path):
+    folder = tmp_path / "going-on"
+    folder.mkdir()
+    for name in ("config.json", METRICS_FILE):
+        (folder / name).write_bytes((runs[0].run_dir / name).read_bytes())
+    lines = (folder / METRICS_FILE).read_text().splitlines(keepends=True)
+    (folder / METRICS_FILE).write_text(lines[0])
+    addresses, ready, stop = [], threading.Event(), threading.Event()
+
+    def tell(address):
+        addresses.append(address)
+        ready.set()
+
+    thread = threading.Thread(target=serve_report, args=([folder], 0, tell, stop))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        (address,) = addresses
+        with urllib.request.urlopen(address, timeout=30) as response:
+            data = read(response.read().decode())
+        assert data["refresh_s"] > 0
+        assert len(data["runs"][0]["series"]["agents/x/return_mean"]["steps"]) == 1
+        (folder / METRICS_FILE).write_text("".join(lines[:3]) + lines[3][:20])  # half a line
+        with urllib.request.urlopen(address + "data", timeout=30) as response:
+            data = unpack(response.read().decode())
+        assert len(data["runs"][0]["series"]["agents/x/return_mean"]["steps"]) == 3
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(address.rsplit("/", 2)[0] + "/data", timeout=30)
+    finally:
+        stop.set()
+        thread.join(20)

@@ -1,0 +1,185 @@
+"""The report in a browser: every control, every width, everybody."""
+
+import copy
+import json
+import threading
+
+import pytest
+
+pytest.importorskip("selenium")
+from browser import (
+    complaints,
+    keep_picture,
+    open_browser,
+    requests,
+    set_scheme,
+    set_width,
+    violations,
+)
+from playing import tables_of
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.ui import WebDriverWait
+
+from jaxmarl_ppo.config.as_json import dump_json
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.pages import report_server
+from jaxmarl_ppo.pages.report import describe_runs, report_page
+from jaxmarl_ppo.pages.report_server import serve_report
+from jaxmarl_ppo.runs.run_folder import run_record
+
+EVIL = "<img src=x onerror=document.title='owned'>"
+
+
+def entry(k, shift=0.0):
+    lives = {"return_mean": k / 10 + shift, "return_min": -1.0, "return_max": 1.0, "episodes": 5}
+    players = ["main", "past@0", EVIL]
+    return {
+        "env_steps": 1000 * (k + 1),
+        "decisions": 2000 * (k + 1),
+        "iteration": k,
+        "wall_s": 1.0 + k,
+        "env_steps_per_s": 100.0 + k,
+        "peak_memory_mb": 500.0,
+        "agents": {"x": lives, EVIL: lives},
+        "policies": {"shared": {"entropy": 2.0 - k / 10}},
+        "league": {
+            "players": players,
+            "win_rate": [[None, 0.75, None], [0.25, None, 0.5], [None, 0.5, None]],
+            "elo": {"main": 1000.0 + k, "past@0": 1000.0 - k, EVIL: 990.0},
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def record():
+    env = tables_of("tic_tac_toe")().env
+    return run_record(env, env.default_params, TrainConfig())
+
+
+@pytest.fixture(scope="module")
+def pages(record, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reports")
+    other = copy.deepcopy(record)
+    other["config"]["default_ppo"]["gamma"] = 0.5
+    logs = [([entry(k, shift) for k in range(10)], []) for shift in (0.0, 1.0)]
+    one = report_page(describe_runs([EVIL], [record], logs[:1]))
+    two = report_page(describe_runs(["first", "second"], [record, other], logs))
+    return {"one": one.save(folder / "one.html"), "two": two.save(folder / "two.html")}
+
+
+@pytest.fixture(scope="module")
+def driver():
+    browser = open_browser()
+    yield browser
+    browser.quit()
+
+
+def show(driver, address):
+    requests(driver), complaints(driver)
+    set_width(driver, 1280)
+    driver.get(address)
+    WebDriverWait(driver, 20).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#curves svg"))
+    return driver
+
+
+def rows(driver, table):
+    return [
+        [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th,td")]
+        for row in driver.find_elements(By.CSS_SELECTOR, f"#{table} tbody tr")
+    ]
+
+
+def paths(driver):
+    return driver.find_elements(By.CSS_SELECTOR, "#curves path.line")
+
+
+def test_curves_are_chosen_by_measure(driver, pages):
+    page = show(driver, pages["one"].as_uri())
+    curve = Select(page.find_element(By.ID, "curve"))
+    assert curve.first_selected_option.text == "agents: return mean"
+    assert len(paths(page)) == 2
+    seen = set()
+    for option in [option.text for option in curve.options]:
+        curve.select_by_visible_text(option)
+        chart = page.find_element(By.CSS_SELECTOR, "#curves svg")
+        assert option in chart.get_attribute("aria-label")
+        seen.add(tuple(path.get_attribute("d") for path in paths(page)))
+    assert len(seen) >= 5
+    curve.select_by_visible_text("league: elo")
+    assert len(paths(page)) == 3
+    assert "main 1009" in page.find_element(By.ID, "lines").text
+    assert not page.find_element(By.ID, "mean").is_displayed()
+
+
+def test_leagues_and_configurations_are_tabulated(driver, pages):
+    page = show(driver, pages["one"].as_uri())
+    assert rows(page, "wins")[0] == ["main", "", "75 %", ""]
+    assert not page.find_element(By.ID, "differences").is_displayed()
+    page.find_element(By.TAG_NAME, "summary").click()
+    assert ["config.default_ppo.gamma", "0.99"] in rows(page, "configuration")
+    assert rows(page, "times")[0] == ["seconds in all", "10"]
+
+
+def test_runs_are_laid_over_each_other(driver, pages):
+    page = show(driver, pages["two"].as_uri())
+    assert len(paths(page)) == 4
+    assert "first, x" in page.find_element(By.ID, "lines").text
+    assert rows(page, "differing") == [["config.default_ppo.gamma", "0.99", "0.5"]]
+    page.find_element(By.ID, "mean").click()
+    assert len(paths(page)) == 2
+    assert len(page.find_elements(By.CSS_SELECTOR, "#curves path.band")) == 2
+    # 0.9 and 1.9 at the end.
+    assert "x 1.4" in page.find_element(By.ID, "lines").text
+
+
+def test_no_name_runs_as_script_and_nothing_is_asked_for(driver, pages):
+    page = show(driver, pages["one"].as_uri())
+    assert page.find_elements(By.TAG_NAME, "img") == []
+    assert page.title == "tic_tac_toe"
+    assert EVIL in page.find_element(By.ID, "facts").text
+    assert [url for url in requests(page) if url != pages["one"].as_uri()] == []
+    assert complaints(page) == []
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_read_everywhere_by_everybody(driver, pages, name, scheme):
+    set_scheme(driver, scheme)
+    page = show(driver, pages[name].as_uri())
+    page.find_element(By.TAG_NAME, "summary").click()
+    for width in (375, 1280):
+        set_width(page, width, 1400)
+        assert page.execute_script("return document.documentElement.scrollWidth") <= width
+        keep_picture(page, f"report-{name}-{scheme}-{width}")
+        assert violations(page) == []
+
+
+def test_a_page_of_a_run_that_goes_on_keeps_up(driver, record, tmp_path, monkeypatch):
+    monkeypatch.setattr(report_server, "REFRESH_S", 0.5)
+    (tmp_path / "config.json").write_text(dump_json(record))
+    log = tmp_path / "metrics.jsonl"
+    log.write_text(json.dumps(entry(0)) + "\n")
+    addresses, ready, stop = [], threading.Event(), threading.Event()
+
+    def tell(address):
+        addresses.append(address)
+        ready.set()
+
+    thread = threading.Thread(target=serve_report, args=([tmp_path], 0, tell, stop))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        page = show(driver, addresses[0])
+        Select(page.find_element(By.ID, "curve")).select_by_visible_text("policies: entropy")
+        assert "shared 2" in page.find_element(By.ID, "lines").text
+        log.write_text("".join(json.dumps(entry(k)) + "\n" for k in range(6)))
+        WebDriverWait(page, 20).until(lambda d: "shared 1.5" in d.find_element(By.ID, "lines").text)
+        chosen = Select(page.find_element(By.ID, "curve")).first_selected_option.text
+        assert chosen == "policies: entropy"
+        assert all(url.startswith(addresses[0]) for url in requests(page))
+        assert complaints(page) == []
+    finally:
+        page.get("about:blank")
+        stop.set()
+        thread.join(20)

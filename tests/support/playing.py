@@ -1,0 +1,45 @@
+"""A page to play on, served for a test."""
+
+import contextlib
+import threading
+
+import jax
+
+import jaxmarl_envs
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.evaluation.cross_play import with_baselines
+from jaxmarl_ppo.evaluation.opponents import seat_opponent
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.pages.play_server import serve
+from jaxmarl_ppo.pages.table import Table
+
+
+def tables_of(env, opponent=None, network=None, **kwargs):
+    """Make tables with an untrained policy, or a script in its place."""
+    env, params = jaxmarl_envs.make(env, **kwargs)
+    policy = PolicySpec(network=network or MLP(hidden_sizes=(4,)))
+    config = TrainConfig(num_envs=4, num_steps=8, mapping="shared", default_policy=policy)
+    learner = with_baselines(make_learner(env, params, config))
+    population = jax.jit(learner.init_population)(jax.random.key(1))
+    seats = None if opponent is None else seat_opponent(learner, population, opponent)
+    return lambda: Table(learner, population, seats)
+
+
+@contextlib.contextmanager
+def served(make_table, title="a run"):
+    """Serve tables in a thread; give the page's address."""
+    addresses, ready, stop = [], threading.Event(), threading.Event()
+
+    def tell(address):
+        addresses.append(address)
+        ready.set()
+
+    thread = threading.Thread(target=serve, args=(make_table, title, 0, tell, stop), daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    yield addresses[0]
+    stop.set()
+    thread.join(20)
+    assert not thread.is_alive()
