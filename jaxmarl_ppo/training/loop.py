@@ -280,6 +280,7 @@ class Loop:
         iteration, moment = self._measured_from
         self._measured_from = (iteration, moment + time.perf_counter() - began)
         self.evaluations.append(report)
+        around.progress.show_evaluation(report)
         around.progress.set_phase("training")
         around.callbacks.tell("on_evaluation", report)
         around.until.see_evaluation(report)
@@ -314,6 +315,7 @@ class Loop:
 
     def _tell_checkpoint(self, path: Path | None) -> None:
         if path is not None:
+            self.around.progress.show_checkpoint()
             if self.around.archive is not None:
                 self.around.archive.remove_unused()
             self.around.callbacks.tell("on_checkpoint", path)

@@ -1,5 +1,6 @@
 """The command line, as a person uses it."""
 
+import copy
 import io
 import json
 import os
@@ -482,6 +483,71 @@ def test_live_progress_shows_tables():
         "1.25",
     ):
         assert word in text, word
+
+
+LONG = {
+    "agents": {
+        f"agent_{k}": {"episodes": 12_345, "return_mean": 0.5, "return_min": -1.0,
+                       "return_max": 1.0, "length_mean": 107.5, "win": 0.75, "draw": 0.1,
+                       "loss": 0.15}
+        for k in range(3)
+    },
+    "policies": {
+        "shared": {"entropy": 1.234, "kl": 1.23e-05, "clip_fraction": 0.0123, "value_loss": 0.0123,
+                   "explained_variance": 0.456, "learning_rate": 1.23e-05}
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_live_progress_leaves_out_what_there_is_no_room_for(width):
+    """Nothing is cut: no number without its last digits, and returns are always there."""
+    now = [0.0]
+    out = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    shown = progress.LiveProgress(out, 16_000_000, "title", clock=lambda: now[0])
+    with shown:
+        shown.set_phase("compiling")
+        now[0] = 30.0
+        shown.set_phase("training")
+        now[0] = 90.0
+        for k in range(30):
+            shown.advance(400_000 * k, 123_456.0)
+            entry = copy.deepcopy(LONG)
+            entry["agents"]["agent_0"]["return_mean"] = k / 10
+            shown.show_entry(entry)
+        shown.show_evaluation({"env_steps": 8_000_000, "agents": {"x": {"return_mean": 0.25}}})
+        shown.show_checkpoint()
+        now[0] = 122.0
+        page = Console(file=io.StringIO(), width=width, color_system=None)
+        page.print(shown.render())
+    lines = page.file.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= width
+    text = "\n".join(lines)
+    assert "…" not in text
+    assert "+2.900" in text
+    assert "1.23" in text
+    assert "72%" in text
+    assert "evaluated at 8M: x +0.250" in text.replace("\n", " ")
+    assert "training 75%" in " ".join(text.split())
+    assert "saved 0:32 ago" in " ".join(text.split())
+    if width >= 80:
+        assert "▁▂▃▃▄▅▆▆▇█" in text
+        assert "left 0:36" in text
+
+
+def test_trends_are_short_and_true():
+    assert progress.trend([]) == ""
+    assert progress.trend([1.0, 1.0]) == "▁▁"
+    assert progress.trend([0.0, float("nan"), 7.0]) == "▁█"
+    assert progress.trend(list(range(1000))) == "▁▂▃▃▄▅▆▆▇█"
+    assert progress.trend(list(range(1000))[::-1]) == "█▇▆▆▅▄▃▃▂▁"
+
+
+def test_a_file_gets_a_line_of_every_evaluation():
+    out = console()
+    with progress.PlainProgress(out, 1000, ("x", "o"), ("shared",)) as shown:
+        shown.show_evaluation({"env_steps": 500, "agents": {"x": {"return_mean": 0.25}, "o": {}}})
+    assert out.file.getvalue() == "evaluated at 500: x +0.250\n"
 
 
 @pytest.mark.parametrize(
