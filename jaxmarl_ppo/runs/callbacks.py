@@ -57,6 +57,12 @@ class TrainResult:
     interrupted: bool
     stopped_by: str | None
 
+    def __repr__(self) -> str:
+        stopped = f", stopped by {self.stopped_by}" if self.interrupted else ""
+        return (
+            f"TrainResult({self.env_steps:,} environment steps in {str(self.run_dir)!r}{stopped})"
+        )
+
 
 class Callback:
     """Is told what happens in a run; a subclass has those methods that it needs.

@@ -66,6 +66,7 @@ def test_record_of_a_run(result):
     assert entries == result.history
     assert [entry["iteration"] for entry in entries] == [3, 6, 9, 10]
     names = {path.name.split(".")[0] for path in result.run_dir.iterdir()}
+    assert len(repr(result)) < 300  # as a notebook shows it
     kept = {"config", "metrics", "events", "params", "curve", "report", "checkpoints"}
     assert names - {""} == kept
     assert (result.run_dir / "curve.png").read_bytes().startswith(b"\x89PNG")

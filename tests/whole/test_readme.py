@@ -101,3 +101,16 @@ def test_an_environment_is_drawn_as_the_document_says():
     assert "<title>tick 0</title>" in picture
     assert len(env.action_names) == env.action_width(env.default_params)
     assert env.best_actions(jax.device_get(state)).sum(1).tolist() == [1, 1, 1]
+
+
+def test_every_page_of_the_site_is_there_and_every_link_within_the_documents_holds():
+    if not (ROOT / "mkdocs.yml").exists():
+        pytest.skip("the site is part of the repository, and of no installed package")
+    listed = set(re.findall(r"[\w-]+\.(?:md|ipynb)", (ROOT / "mkdocs.yml").read_text()))
+    documents = [*sorted((ROOT / "docs").glob("*.md")), README]
+    assert {path.name for path in documents if path != README} <= listed | {"index.md"}
+    for path in documents:
+        text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[\w-]*)?\)", text):
+            if "://" not in target:
+                assert (path.parent / target).exists(), (path.name, target)
