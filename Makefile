@@ -1,15 +1,25 @@
-# `make train` trains tic-tac-toe to perfect play; `make test` runs the tests. Both set up .venv first.
+# `make train` trains tic-tac-toe to perfect play, `make watch` and `make play` show it, `make test`
+# runs the tests. All set up .venv first.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: train test slow ray loggers pages docs lint clean
+.PHONY: train watch play test slow ray loggers pages docs lint clean
 
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
 	$(BIN)/jaxmarl-ppo evaluate $(RUN_DIR)
 	$(BIN)/jaxmarl-ppo report $(RUN_DIR)
+
+# What `make train` trained last.
+NEWEST_RUN = $$(ls -dt runs/tic_tac_toe-* | head -n 1)
+
+watch: $(VENV)/.installed
+	$(BIN)/jaxmarl-ppo watch $(NEWEST_RUN)
+
+play: $(VENV)/.installed
+	$(BIN)/jaxmarl-ppo play $(NEWEST_RUN)
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile

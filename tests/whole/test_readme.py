@@ -80,11 +80,9 @@ def test_python_blocks_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # By now JAX has started, and has the devices that tests have.
     monkeypatch.setattr(jaxmarl_ppo, "use_cpu_cores", lambda: None)
-    monkeypatch.setattr(registry, "_ENTRY_POINTS", dict(registry._ENTRY_POINTS))
     namespace = run_blocks(README)
     assert (namespace["result"].run_dir / "curve.png").is_file()
     assert namespace["metrics"].sums.ticks.shape == (3,)
-    assert jaxmarl_envs.make("whisper")[0].agents == ("speaker", "listener")
 
 
 def test_callbacks_are_told_as_the_document_says(tmp_path, monkeypatch):
@@ -92,8 +90,10 @@ def test_callbacks_are_told_as_the_document_says(tmp_path, monkeypatch):
     assert run_blocks(ROOT / "docs" / "runs.md")["result"].env_steps == 4096
 
 
-def test_an_environment_is_drawn_as_the_document_says():
+def test_environments_are_written_and_drawn_as_the_document_says(monkeypatch):
+    monkeypatch.setattr(registry, "_ENTRY_POINTS", dict(registry._ENTRY_POINTS))
     namespace = run_blocks(ROOT / "docs" / "your-own-environment.md")
+    assert jaxmarl_envs.make("whisper")[0].agents == ("speaker", "listener")
     env = namespace["Circle"](num_agents=3)
     _, state = env.reset(jax.random.key(0))
     picture = env.render(jax.device_get(state))

@@ -1,0 +1,66 @@
+"""Every command that the documents show is one: its words, its options, its values."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from jaxmarl_ppo.cli import bench, session
+from jaxmarl_ppo.cli.main import COMMANDS, main
+from jaxmarl_ppo.runs import loggers
+from jaxmarl_ppo.training import trainer
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(path):
+    """List the words of every line of a shell block that calls our command."""
+    blocks = re.findall(r"```bash\n(.*?)```", path.read_text(), flags=re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [line[1:] for line in words if line[:1] == ["jaxmarl-ppo"]]
+
+
+SHOWN = [path for path in DOCUMENTS if commands(path)]
+
+
+class ReachedError(Exception):
+    """The command knew what to do, and would have begun."""
+
+
+def reached(*args, **kwargs):
+    raise ReachedError
+
+
+@pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
+def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("JAXMARL_PPO_TRACEBACK", "1")
+    monkeypatch.chdir(tmp_path)
+    # Runs that are named need not be there, loggers' packages neither, and nothing is trained or
+    # measured.
+    monkeypatch.setattr(session, "existing_run", reached)
+    monkeypatch.setattr(session, "use_cpu_cores", lambda *args: None)
+    monkeypatch.setattr(session, "enable_compilation_cache", lambda: None)
+    monkeypatch.setattr(loggers, "make_loggers", lambda names: names)
+    monkeypatch.setattr(trainer.Trainer, "__init__", reached)
+    for name in ("measure", "compare", "scaling"):
+        monkeypatch.setattr(bench, name, reached)
+    for words in commands(path):
+        assert words[0] in COMMANDS, words
+        typed, file = words, None
+        if ">" in words:
+            typed, file = words[: words.index(">")], tmp_path / words[-1]
+        with pytest.raises((ReachedError, SystemExit)) as stop:
+            main(typed)
+        assert isinstance(stop.value, ReachedError) or stop.value.code in (0, None), words
+        out = capsys.readouterr().out
+        if file is not None:
+            file.write_text(out)
+
+
+def test_the_documents_show_commands():
+    shown = {words[0] for path in SHOWN for words in commands(path)}
+    assert shown == set(COMMANDS)
