@@ -1,5 +1,6 @@
 """The learning curve of a run as a picture."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,13 @@ def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: 
     axes = figure.add_subplot()
     curves = _curves(history, agents)
     for label, points in list(curves.items())[:_MAX_LINES]:
-        axes.plot(*zip(*points, strict=True), label=label, linewidth=1.8, solid_capstyle="round",
-                  marker="o" if len(points) == 1 else None)  # fmt: skip
+        steps, means = zip(*points, strict=True)
+        values = [math.nan if mean is None else mean for mean in means]
+        axes.plot(
+            steps, values, label=label, linewidth=1.8, solid_capstyle="round", marker="o",
+            markersize=4,
+            markevery=_alone(means),
+        )  # fmt: skip
     if not curves:
         axes.text(0.5, 0.5, "no episode has ended", ha="center", transform=axes.transAxes)
     else:
@@ -37,7 +43,7 @@ def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: 
     hidden = len(curves) - _MAX_LINES
     axes.set_title(title + (f" ({hidden} more agents not shown)" if hidden > 0 else ""))
     axes.set_xlabel("environment steps")
-    axes.set_ylabel("mean return per episode")
+    axes.set_ylabel("mean return per life")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3, linewidth=0.6)
@@ -47,18 +53,27 @@ def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: 
 
 def _curves(
     history: Sequence[dict[str, Any]], agents: Sequence[str]
-) -> dict[str, tuple[tuple[float, float], ...]]:
-    """List points (environment step, mean return) by label."""
-    together: dict[tuple[tuple[float, float], ...], list[str]] = {}
+) -> dict[str, tuple[tuple[float, float | None], ...]]:
+    """List points (environment step, mean return or None) by label."""
+    together: dict[tuple[tuple[float, float | None], ...], list[str]] = {}
     for agent in agents:
+        # A line ends where no life of the agent did, and goes on after it.
         points = tuple(
-            (entry["env_steps"], entry["agents"][agent]["return_mean"])
-            for entry in history
-            if "return_mean" in entry["agents"][agent]
+            (entry["env_steps"], entry["agents"][agent].get("return_mean")) for entry in history
         )
-        if points:
+        if any(mean is not None for _, mean in points):
             together.setdefault(points, []).append(agent)
     return {_label(names): points for points, names in together.items()}
+
+
+def _alone(means: Sequence[float | None]) -> list[int]:
+    """Find the points without a neighbour, of which there is no line."""
+    around = (None, *means, None)
+    return [
+        k
+        for k, mean in enumerate(means)
+        if mean is not None and around[k] is None and around[k + 2] is None
+    ]
 
 
 def _label(names: list[str]) -> str:

@@ -302,12 +302,12 @@ class Trainer:
         around.progress.set_phase("saving")
         names = self.learner.players.names
         save_population(around.run_dir / POLICIES_FILE, names, loop.good)
-        title = f"{self._name}, seed {self.config.seed}"
+        interrupted = loop.iteration < total
+        title = f"{self._name}, seed {self.config.seed}" + (", stopped" if interrupted else "")
         plot_curve(loop.history, self.env.agents, title, around.run_dir / CURVE_FILE)
         logged = [(loop.history, loop.evaluations)]
         described = describe_runs([str(around.run_dir)], [around.record], logged)
         report_page(described).save(around.run_dir / REPORT_FILE)
-        interrupted = loop.iteration < total
         around.progress.set_phase("stopped" if interrupted else "done")
         stopped_by = None if error is None else f"{type(error).__name__}: {error}"
         return TrainResult(
