@@ -36,6 +36,14 @@ CURVES = {
         ("alice", "shortest", "shortest solution"),
     ],
 }
+# What the curves count, other than returns; and which of them are shares, from 0 to 1.
+UNITS = {
+    "games drawn": "share of games",
+    "bob's success": "share of tasks solved",
+    "alice's ticks": "ticks",
+    "deliveries per shift": "deliveries in 256 ticks",
+}
+SHARES = {"games drawn", "bob's success"}
 # Pictures under docs/, as panels of a scenario and some of its curves.
 PICTURES = {
     "learning_curves.png": [
@@ -125,6 +133,9 @@ def draw_curves(path: Path, panels: Sequence[tuple[str, Sequence[str]]]) -> None
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.margins(x=0.01, y=0.12)
+        axes.set_ylabel(UNITS.get(labels[0], "mean return per life"))
+        if labels[0] in SHARES:
+            axes.set_ylim(0.0, 1.1)
         axes.legend(frameon=False, fontsize=8, loc="best")
     figure.savefig(path)
 

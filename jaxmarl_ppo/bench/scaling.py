@@ -220,7 +220,7 @@ def _draw_panel(axes: Any, sweep: dict[str, Any], per_flop: bool) -> None:
     margin = max(1.4, (_MIN_SPAN * low / high) ** 0.5)
     axes.set_ylim(low / margin, high * margin)
     ratio = sweep["growth_per_flop" if per_flop else "growth"]
-    axes.set_title(f"{sweep['label']}\ndearest over cheapest: {ratio:.2f}", fontsize=10)
+    axes.set_title(f"dearest over cheapest: {ratio:.2f}", fontsize=10)
     axes.set_xlabel(sweep["label"])
     axes.set_ylabel(
         "picoseconds per floating-point operation" if per_flop else "nanoseconds per decision"
