@@ -54,6 +54,9 @@ DRAWN = {
     "asymmetric_play-repeat": {"mode": "repeat"},
     "grouped": {"env": "crypto", "groups": {"good": ["bob_0", "alice_0"]}},
     "joined": {"env": "crypto", "groups": {"good": ["bob_0", "alice_0"]}},
+    "jaxmarl-mpe": {"env_id": "MPE_simple_spread_v3"},
+    "jaxmarl-smax": {"env_id": "HeuristicEnemySMAX", "scenario": "3m"},
+    "jaxmarl-overcooked": {"env_id": "overcooked"},
 }
 
 
@@ -213,3 +216,24 @@ def test_agents_differ_by_shape_as_well():
         canvas.agent(index, 10, 10, 5)
         shapes.add(re.sub(r'style="[^"]*"', "", canvas.to_svg("").split("\n")[2]))
     assert len(shapes) == 6
+
+
+def test_a_kitchen_is_what_its_state_says():
+    _, svg, state = play("jaxmarl", 0, env_id="overcooked")
+    assert title(svg) == "Tick 0: agent_0 holds nothing; agent_1 holds nothing"
+    game = state.game.replace(agent_inv=np.array([9, 5]), step=np.int32(7))
+    picture = jaxmarl_envs.make("jaxmarl", env_id="overcooked")[0].render(
+        jax.device_get(state.replace(game=game))
+    )
+    assert title(picture) == "Tick 7: agent_0 holds soup; agent_1 holds plate"
+    words = [text.text for text in parts(picture).iter(f"{SVG}text")]
+    assert {"pot", "0 of 3", "onions", "plates", "serve"} <= set(words)
+
+
+def test_those_who_have_fallen_are_not_drawn():
+    _, svg, state = play("jaxmarl", 0, env_id="HeuristicEnemySMAX", scenario="3m")
+    assert title(svg) == "Tick 0: 3 of ours, 3 of theirs"
+    battle = state.game.state.replace(unit_alive=np.array([True, False, True, False, False, True]))
+    fallen = state.replace(game=state.game.replace(state=battle))
+    env, _ = jaxmarl_envs.make("jaxmarl", env_id="HeuristicEnemySMAX", scenario="3m")
+    assert title(env.render(jax.device_get(fallen))) == "Tick 0: 2 of ours, 1 of theirs"

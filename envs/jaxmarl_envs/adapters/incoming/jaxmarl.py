@@ -162,6 +162,13 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         obs = self._observe(seen, state)
         return obs, state, reward, terminated, truncated, {"metrics": metrics}
 
+    def render(
+        self, state: JaxMARLState, params: JaxMARLParams | None = None, last_action: Any = None
+    ) -> str | None:
+        """Draw particles, battles and kitchens; JaxMARL's own pictures are of matplotlib."""
+        del params, last_action
+        return self._rules.render(state.game)
+
     def _chosen(self, state: JaxMARLState, action: jax.Array) -> list[jax.Array]:
         """Give each agent's action in its own space; the idle one where it does not act."""
         acts = self._rules.acting(state.game)  # [A]

@@ -9,6 +9,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_envs.drawing.jaxmarl import draw_battle, draw_kitchen, draw_particles
 
 _SOUP = 20.0  # what a delivery pays in both versions of Overcooked
 
@@ -66,6 +69,11 @@ class Rules:
         """List what each agent earned, `[]` float each."""
         return [reward[agent] for agent in self.game.agents]
 
+    def render(self, state: Any) -> str | None:
+        """Draw a state on the host; None where there is no picture."""
+        del state
+        return None
+
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
         """Measure a tick, with `[A]` float for each metric; a trainer sums them over lives.
 
@@ -88,6 +96,11 @@ class MPE(TimeLimited):
     def horizon(self) -> int:
         """Give one tick more than `max_steps`, as JaxMARL compares the clock before the tick."""
         return self.game.max_steps + 1
+
+    def render(self, state: Any) -> str:
+        """Draw where everybody is."""
+        positions, radii = np.asarray(state.p_pos), np.asarray(self.game.rad)
+        return draw_particles(positions, radii, self.game.agents, int(state.step))
 
 
 class SMAX(Rules):
@@ -135,6 +148,16 @@ class SMAX(Rules):
         """Find the battle in a state, where a script's own memory may stand beside it."""
         return getattr(state, "state", state)
 
+    def render(self, state: Any) -> str:
+        """Draw the battle."""
+        world = getattr(self.game, "_env", self.game)
+        return draw_battle(
+            self._battle(state),
+            float(world.map_width),
+            float(world.map_height),
+            np.asarray(world.unit_type_health),
+        )
+
 
 class Overcooked(TimeLimited):
     """Both versions of Overcooked, which nothing but the time limit ends."""
@@ -148,6 +171,10 @@ class Overcooked(TimeLimited):
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
         """Measure the `deliveries` of the whole kitchen."""
         return {"deliveries": jnp.maximum(reward, 0.0) / _SOUP}
+
+    def render(self, state: Any) -> str:
+        """Draw the kitchen."""
+        return draw_kitchen(state, self.game.agent_view_size - 1, self.game.agents)
 
 
 class Hanabi(Rules):
