@@ -10,6 +10,7 @@ from browser import (
     requests,
     set_scheme,
     set_width,
+    try_again,
     violations,
 )
 from playing import served, tables_of
@@ -75,11 +76,16 @@ def cells(driver, kind="legal"):
     return driver.find_elements(By.CSS_SELECTOR, f"#picture .{kind}")
 
 
-def play_cell(driver, cell):
-    """Click a cell, and wait for what comes of it."""
+def play_cell(driver, find):
+    """Click the cell that a function finds, and wait for what comes of it."""
     before = driver.execute_script(TITLE)
-    cell.click()
+    try_again(lambda: find().click())
     WebDriverWait(driver, 20).until(lambda d: d.execute_script(TITLE) != before)
+
+
+def click_place(driver, action):
+    place = f'#picture [data-action="{action}"]'
+    try_again(lambda: driver.find_element(By.CSS_SELECTOR, place).click())
 
 
 TITLE = "return document.querySelector('#picture title').textContent"
@@ -89,9 +95,11 @@ def play_out(driver, best):
     """Play to the end by clicks alone: best moves as the hints show them, or others."""
     while "Your move" in status(driver):
         WebDriverWait(driver, 20).until(lambda d: cells(d, "best"))
-        good = cells(driver, "best")
-        others = [cell for cell in cells(driver) if "best" not in cell.get_attribute("class")]
-        play_cell(driver, good[0] if best or not others else others[0])
+        others = "#picture .legal:not(.best)"
+        wanted = others
+        if best or not driver.find_elements(By.CSS_SELECTOR, others):
+            wanted = "#picture .best"
+        play_cell(driver, lambda wanted=wanted: driver.find_element(By.CSS_SELECTOR, wanted))
     return status(driver)
 
 
@@ -123,11 +131,15 @@ def test_a_game_by_keys_alone(page):
     waits(page, "Your move")
     while "Your move" in status(page):
         before = page.execute_script(TITLE)
-        cell = cells(page)[0]
-        page.execute_script("arguments[0].focus()", cell)
-        assert cell.get_attribute("role") == "button"
-        assert cell.get_attribute("aria-label").startswith("play ")
-        cell.send_keys(Keys.ENTER)
+
+        def press():
+            cell = cells(page)[0]
+            page.execute_script("arguments[0].focus()", cell)
+            assert cell.get_attribute("role") == "button"
+            assert cell.get_attribute("aria-label").startswith("play ")
+            cell.send_keys(Keys.ENTER)
+
+        try_again(press)
         WebDriverWait(page, 20).until(lambda d, b=before: d.execute_script(TITLE) != b)
     assert status(page) in ("You have lost.", "A draw.")
 
@@ -136,7 +148,7 @@ def test_undo_takes_back_and_hints_are_said(page):
     choose(page, 0)
     waits(page, "Your move")
     assert len(cells(page)) == 9
-    play_cell(page, cells(page)[4])
+    play_cell(page, lambda: cells(page)[4])
     assert len(cells(page)) == 7
     page.find_element(By.ID, "undo").click()
     WebDriverWait(page, 20).until(lambda d: len(cells(d)) == 9)
@@ -161,7 +173,9 @@ def test_what_the_policy_thinks_is_shown(drivers):
         WebDriverWait(page, 20).until(
             lambda d: "its policy expects" in d.find_element(By.ID, "agents").text
         )
-        assert all("%" in cell.get_attribute("aria-label") for cell in cells(page))
+        assert try_again(
+            lambda: all("%" in cell.get_attribute("aria-label") for cell in cells(page))
+        )
 
 
 def test_two_browsers_play_each_other(drivers, minimax):
@@ -178,9 +192,9 @@ def test_two_browsers_play_each_other(drivers, minimax):
     for page, other, cell in ((one, two, 0), (two, one, 3), (one, two, 1), (two, one, 4)):
         waits(page, "Your move")
         assert not cells(other)
-        page.find_element(By.CSS_SELECTOR, f'#picture [data-action="{cell}"]').click()
+        click_place(page, cell)
     waits(one, "Your move")
-    one.find_element(By.CSS_SELECTOR, '#picture [data-action="2"]').click()
+    click_place(one, 2)
     waits(one, "You have won.")
     waits(two, "You have lost.")
     assert "somebody" in two.find_element(By.ID, "agents").text
@@ -193,17 +207,21 @@ def test_actions_without_a_place_in_the_picture_are_buttons(drivers):
         page = show(drivers[0], address)
         choose(page, 0)
         waits(page, "Your move")
-        buttons = page.find_elements(By.CSS_SELECTOR, "#actions button")
-        assert [button.text for button in buttons] == [f"column {k}" for k in range(1, 8)]
+
+        def buttons():
+            return page.find_elements(By.CSS_SELECTOR, "#actions button")
+
+        names = try_again(lambda: [button.text for button in buttons()])
+        assert names == [f"column {k}" for k in range(1, 8)]
         before = page.find_element(By.ID, "picture").get_attribute("innerHTML")
-        buttons[3].click()
+        try_again(lambda: buttons()[3].click())
         WebDriverWait(page, 20).until(
             lambda d: d.find_element(By.ID, "picture").get_attribute("innerHTML") != before
         )
         keep_picture(page, "play-connect-four")
         while "Your move" in status(page):
             shown = page.find_element(By.ID, "picture").get_attribute("innerHTML")
-            page.find_elements(By.CSS_SELECTOR, "#actions button")[0].click()
+            try_again(lambda: buttons()[0].click())
             WebDriverWait(page, 20).until(
                 lambda d, s=shown: d.find_element(By.ID, "picture").get_attribute("innerHTML") != s
             )
@@ -226,7 +244,7 @@ def test_it_can_be_read_everywhere_by_everybody(page, scheme):
     page.find_element(By.ID, "hint").click()
     choose(page, 0)
     WebDriverWait(page, 20).until(lambda d: cells(d, "best"))
-    play_cell(page, cells(page)[0])
+    play_cell(page, lambda: cells(page)[0])
     for width in (375, 1280):
         set_width(page, width)
         assert page.execute_script("return document.documentElement.scrollWidth") <= width

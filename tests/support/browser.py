@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 
 # Violations of these kinds keep people from using a page.
@@ -71,6 +73,16 @@ def violations(driver):
         if found["impact"] in GRAVE
         for node in found["nodes"]
     ]
+
+
+def try_again(what):
+    """Do what looks for an element and uses it, again where the page has replaced it meanwhile."""
+    for _ in range(50):
+        try:
+            return what()
+        except StaleElementReferenceException:
+            time.sleep(0.05)
+    return what()
 
 
 def keep_picture(driver, name):
