@@ -1,12 +1,13 @@
 """`jaxmarl-ppo resume`: go on with a run from its newest checkpoint."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import tyro
 
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.processes import JobOptions, launch, prepare
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class ResumeOptions:
         progress: show progress.
         keep_cores_awake: as for `train`.
         check_env: as for `train`.
+        job: as for `train`; with another number of processes, random numbers are others from here
+            on unless the number of devices stays the same.
     """
 
     run_dir: session.RunDir = None
@@ -41,6 +44,7 @@ class ResumeOptions:
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
+    job: Annotated[JobOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=JobOptions)
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
@@ -51,10 +55,13 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     """
     options = session.parse(ResumeOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog)
-    session.use_cpu_cores(options.num_devices)
+    if options.job.processes is not None:
+        return launch(options.job, "resume", args)
+    prepare(options.job, options.num_devices)
     session.find_modules_here(options.env)
     session.enable_compilation_cache()
     from jaxmarl_ppo.cli.train import tell_end
+    from jaxmarl_ppo.devices.joining import current
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.resume import check_num_envs
     from jaxmarl_ppo.training.trainer import Trainer
@@ -73,4 +80,5 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    return tell_end(trainer.train(), trainer.config, options.env or trainer.env.name)
+    result, env = trainer.train(), options.env or trainer.env.name
+    return tell_end(result, trainer.config, env, tells=current().is_first)

@@ -174,8 +174,10 @@ def _values(options: Any, prefix: str = "") -> Iterator[tuple[list[str], Any]]:
         if tyro.conf.Suppress in get_args(field.type):
             continue
         value = getattr(options, field.name)
-        if dataclasses.is_dataclass(field.type):
-            yield from _values(value, f"{prefix}{field.name}.")
+        # Of an annotated type, the type.
+        if dataclasses.is_dataclass(getattr(field.type, "__origin__", field.type)):
+            is_plain = tyro.conf.OmitArgPrefixes in get_args(field.type)
+            yield from _values(value, prefix if is_plain else f"{prefix}{field.name}.")
             continue
         names = [field.name, f"no_{field.name}"] if field.type in (bool, Switch) else [field.name]
         yield [flag(prefix + name) for name in names], value

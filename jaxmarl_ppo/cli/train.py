@@ -5,7 +5,7 @@ import dataclasses
 import shlex
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ import jaxmarl_envs
 from jaxmarl_envs.own import importing_only
 from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.processes import JobOptions, launch, prepare
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
 from jaxmarl_ppo.config.as_json import network_kind
@@ -153,6 +154,7 @@ class TrainOptions:
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; on virtual machines a quarter more speed.
         check_env: look for what is wrong with the environment before anything is compiled.
+        job: several processes that train the run together.
     """
 
     env: Annotated[
@@ -197,6 +199,7 @@ class TrainOptions:
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
+    job: Annotated[JobOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=JobOptions)
 
     def to_config(self) -> TrainConfig:
         """Make the configuration that these options describe.
@@ -284,7 +287,9 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     options = parse_train(args, prog)
     config = options.to_config()
     env_kwargs = options.to_env_kwargs()
-    session.use_cpu_cores(config.num_devices)
+    if options.job.processes is not None:
+        return launch(options.job, "train", args)
+    prepare(options.job, config.num_devices)
     session.find_modules_here(options.env)
     # A file that is read does not get to say which code runs: that does the command line.
     only_named = importing_only(str(options.env) if is_own(options.env) else None)
@@ -292,6 +297,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
     env_params = options.to_env_params(env_params)
     session.enable_compilation_cache()
+    from jaxmarl_ppo.devices.joining import current
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
 
@@ -305,21 +311,27 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    return tell_end(trainer.train(), config, str(options.env))
+    result = trainer.train()
+    return tell_end(result, config, str(options.env), tells=current().is_first)
 
 
-def tell_end(result: "TrainResult", config: TrainConfig, env: str) -> int:
+def tell_end(result: "TrainResult", config: TrainConfig, env: str, tells: bool = True) -> int:
     """Say what a run came to and what can be done next.
 
     Args:
         result: what it came to.
         config: its configuration.
         env: what its environment is made by.
+        tells: False to say nothing, as all processes of a job but the first.
 
     Returns:
         The exit status: 0 where the run came to its end or to one that it was asked for, and 128
         and the number of the signal, as a shell reports it, where a signal ended it.
     """
+    ended_by = getattr(signal, result.stopped_by or "", None)
+    status = 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
+    if not tells:
+        return status
     total = config.num_iterations * config.num_envs * config.num_steps
     if result.interrupted:
         print(
@@ -335,8 +347,7 @@ def tell_end(result: "TrainResult", config: TrainConfig, env: str) -> int:
         print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
     print(f"watch it: jaxmarl-ppo watch {result.run_dir}{again}")
     print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
-    ended_by = getattr(signal, result.stopped_by or "", None)
-    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
+    return status
 
 
 def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:

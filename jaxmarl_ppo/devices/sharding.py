@@ -33,12 +33,13 @@ class Devices:
     """The devices of a run: what of it lies where, and functions that run on all.
 
     Args:
-        num_devices: how many, the first that JAX sees.
+        num_devices: how many: the first that JAX sees, as many of every process of the job, or one
+            of this process.
     """
 
     def __init__(self, num_devices: int) -> None:
         self.num_devices = num_devices
-        self._mesh = Mesh(np.array(jax.local_devices()[:num_devices]), (AXIS,))
+        self._mesh = Mesh(np.array(_first_devices(num_devices)), (AXIS,))
 
     def place(self, state: TrainState) -> TrainState:
         """Spread a state that lies on one device over all of them."""
@@ -50,6 +51,8 @@ class Devices:
             state,
             is_leaf=lambda x: isinstance(x, PartitionSpec),
         )
+        if jax.process_count() > 1:
+            return jax.tree.map(_own_part, state, shardings)
         # By way of the host, since each shape that a device slices is a program to compile. Copied,
         # since memory that something else owns could not be donated.
         return jax.device_put(jax.tree.map(_to_host, state), shardings, may_alias=False)
@@ -84,6 +87,35 @@ class Devices:
         if options is not None:
             options = options | ONE_CORE_EACH
         return jax.jit(spread, donate_argnums=donate, compiler_options=options)
+
+
+def _first_devices(num_devices: int) -> list[Any]:
+    if num_devices == 1:
+        return jax.local_devices()[:1]
+    # By process, so that each holds a row of environments without gaps.
+    count = jax.process_count()
+    share = num_devices // count
+    return [d for index in range(count) for d in jax.local_devices(process_index=index)[:share]]
+
+
+def _own_part(x: jax.Array, sharding: NamedSharding) -> jax.Array:
+    """Place what the devices of this process hold of an array that every process has whole."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        words = _own_part(jax.random.key_data(x), sharding)
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(x))
+    whole = np.asarray(x)
+    own = sharding.addressable_devices_indices_map(x.shape)
+    # Copied, as above.
+    parts = [jax.device_put(whole[rows], device, may_alias=False) for device, rows in own.items()]
+    return jax.make_array_from_single_device_arrays(x.shape, sharding, parts)
+
+
+def own_rows(x: Any) -> Any:
+    """Return the rows of an array that this process's devices hold, or all where all have all."""
+    if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
+        return x
+    shards = sorted(x.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return np.concatenate([np.asarray(shard.data) for shard in shards])
 
 
 def _to_host(x: jax.Array) -> jax.Array | np.ndarray:

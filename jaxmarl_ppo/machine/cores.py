@@ -43,6 +43,9 @@ def even_share(num_envs: int, most: int) -> int:
 def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = False) -> int:
     """Choose how many devices a run is spread over; one where environments are stepped on the host.
 
+    In a job of several processes as many of each, or a single one for what every process does for
+    itself.
+
     Args:
         num_envs: parallel environments.
         wanted: what the user says; None for as many as share `num_envs` evenly and leave each at
@@ -60,9 +63,21 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
                 "device; use num_devices=1"
             )
         return 1
-    available = jax.local_device_count()
+    processes = jax.process_count()
+    available = processes * jax.local_device_count()
     if wanted is None:
-        return even_share(num_envs, max(1, min(available, num_envs // MIN_ENVS_PER_DEVICE)))
+        if num_envs % processes:
+            raise ValueError(
+                f"num_envs={num_envs} cannot be shared out evenly over {processes} processes; make "
+                "it a multiple"
+            )
+        most = min(available, num_envs // MIN_ENVS_PER_DEVICE) // processes
+        return processes * even_share(num_envs // processes, max(1, most))
+    if wanted > 1 and wanted % processes:
+        raise ValueError(
+            f"num_devices={wanted} cannot be shared out evenly over {processes} processes; make it "
+            "a multiple, or leave it out"
+        )
     if wanted > available:
         is_cpu = jax.default_backend() == "cpu"
         raise ValueError(

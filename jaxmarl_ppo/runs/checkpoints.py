@@ -3,7 +3,8 @@
 A checkpoint is a folder `checkpoints/<iteration>`. It has the record and the policies of a run, so
 that it evaluates, exports and is loaded from as a run is; `state`, every array of the training
 state as orbax writes it; and `manifest.json`, where the run stood and the SHA-256 of every other
-file. Nothing read here executes.
+file. Where several processes train, each writes its environments' part of the state, see
+`checkpoint_parts`. Nothing read here executes.
 """
 
 import contextlib
@@ -22,9 +23,18 @@ import numpy as np
 
 from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.devices.processes import ALONE, Processes
+from jaxmarl_ppo.devices.sharding import own_rows
 from jaxmarl_ppo.machine.files import sync_folder
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.policies.snapshot_files import sha256_of, snapshot_path
+from jaxmarl_ppo.runs.checkpoint_parts import (
+    await_parts,
+    remove_parts,
+    take_parts,
+    write_arrays,
+    write_part,
+)
 from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -78,7 +88,7 @@ class Snapshot:
     """Holds all that a checkpoint is made of, on the host.
 
     Attributes:
-        arrays: by name, see `to_arrays`.
+        arrays: by name, see `to_arrays`; of what is spread over processes, this one's rows.
         population: the players.
         names: of the players.
         record: the content of `config.json`.
@@ -96,9 +106,12 @@ class Snapshot:
 
 
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
-    """Copy the leaves of a tree to the host, by their paths in it; keys as their words."""
+    """Copy the leaves of a tree to the host, by their paths in it; keys as their words.
+
+    Of those that are spread over processes, the rows of this one.
+    """
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
-    leaves = jax.device_get([_words(leaf) for _, leaf in flat])
+    leaves = jax.device_get([own_rows(_words(leaf)) for _, leaf in flat])
     # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
     return {_name(path): np.array(leaf) for (path, _), leaf in zip(flat, leaves, strict=True)}
 
@@ -133,27 +146,31 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
     return jax.tree.unflatten(structure, leaves)
 
 
-def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
-    """Write a checkpoint; until it is whole nothing has its name.
+def write_checkpoint(run_dir: Path, snapshot: Snapshot, processes: Processes = ALONE) -> Path:
+    """Write a checkpoint, or this process's part of it; until it is whole nothing has its name.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or not all of its parts can.
     """
     folder = run_dir / CHECKPOINTS / f"{snapshot.standing.iteration:0{_DIGITS}}"
+    if not processes.is_first:
+        write_part(folder, snapshot.arrays, processes)
+        return folder
+    digests = await_parts(folder, processes)
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
         write_json(temporary / CONFIG_FILE, snapshot.record)
         save_population(temporary / POLICIES_FILE, snapshot.names, snapshot.population)
-        _write_arrays(temporary / STATE_FOLDER, snapshot.arrays)
+        write_arrays(temporary / STATE_FOLDER, snapshot.arrays)
         if snapshot.archive is not None:
             write_json(temporary / SNAPSHOTS_FILE, snapshot.archive)
         manifest = {
             "format": FORMAT,
             **asdict(snapshot.standing),
             "versions": snapshot.record.get("versions"),
-            "sha256": _digests(temporary),
+            "sha256": _digests(temporary) | take_parts(folder, temporary, digests),
         }
         manifest["sha256_of_manifest"] = _digest_of_manifest(manifest)
         write_json(temporary / MANIFEST_FILE, manifest)
@@ -163,6 +180,7 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
         sync_folder(folder.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        remove_parts(folder, processes)
         raise
     return folder
 
@@ -229,15 +247,6 @@ def _files_of_archive(folder: Path) -> list[tuple[Path, str]]:
         for policy, archived in (read_archive(folder) or {}).items()
         for taken in archived
     ]
-
-
-def read_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of a checkpoint that `read_standing` found sound."""
-    import orbax.checkpoint as ocp
-
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        restored = checkpointer.restore((folder / STATE_FOLDER).absolute())
-    return {name: np.asarray(array) for name, array in restored.items()}
 
 
 def newest_sound(run_dir: Path, set_aside: bool = True) -> tuple[Path, Standing]:
@@ -318,15 +327,10 @@ def prune(run_dir: Path, keep: int, best: Path | None) -> None:
 def remove_unfinished(run_dir: Path) -> None:
     """Remove what a process that died while saving has left."""
     for path in (run_dir / CHECKPOINTS).glob(".*.tmp"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as orbax does, which refuses those without a number."""
-    import orbax.checkpoint as ocp
-
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        checkpointer.save(folder.absolute(), {k: x for k, x in arrays.items() if x.size})
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -296,7 +296,7 @@ def peak_memory_mb() -> float | None:
 
     None where neither is known.
     """
-    stats = jax.devices()[0].memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in stats:
         return stats["peak_bytes_in_use"] / 1e6
     try:

@@ -169,6 +169,7 @@ def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> d
             "backend": jax.default_backend(),
             "device": jax.devices()[0].device_kind,
             "num_devices": jax.device_count(),
+            "num_processes": jax.process_count(),
             "python": platform.python_version(),
             "system": platform.platform(),
         },

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn
+from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.learner.summary import find_divergence, summarise
@@ -55,6 +56,8 @@ class Surroundings:
         until: what else ends the run.
         evaluator: None where nothing is evaluated.
         archive: of snapshots that do not all lie on the device; None where they do.
+        processes: of the job, which all run the same loop: what depends on clocks, signals or
+            callbacks the first one decides for all.
     """
 
     learner: Learner
@@ -72,6 +75,7 @@ class Surroundings:
     until: Until
     evaluator: MeanwhileEvaluator | None
     archive: SnapshotArchive | None
+    processes: Processes
 
 
 @dataclass
@@ -130,11 +134,11 @@ class Loop:
             if around.archive is not None:
                 self.state = around.archive.exchange(self.state, self.good, self.iteration)
             is_best = False
-            if self._falls_on(around.log_interval) or self._is_entry_late:
+            if self._falls_on(around.log_interval) or self._is_entry_late():
                 is_best = self._log()
             if self._every_evaluation is not None and self._falls_on(self._every_evaluation):
                 is_best = self._evaluate() or is_best
-            if is_best or self.iteration == total or around.saver.is_due(self.iteration):
+            if is_best or self.iteration == total or self._is_save_due():
                 self._save("end" if self.iteration == total else "interval", is_best)
             self._tell_checkpoint(around.saver.poll())
 
@@ -153,9 +157,12 @@ class Loop:
     @property
     def stopped_by(self) -> str | None:
         """What asks for the end: a signal's name, or a sentence; None for nothing."""
+        around, signal = self.around, self.around.interruption.requested
+        asked = around.processes.asked_to_stop(None if signal is None else signal.name)
+        return around.processes.agree("stop", lambda: asked or self._stopped_here_by())
+
+    def _stopped_here_by(self) -> str | None:
         around, limit = self.around, self.around.config.max_minutes
-        if around.interruption.requested is not None:
-            return around.interruption.requested.name
         if limit is not None and time.perf_counter() - self.began >= 60.0 * limit:
             return f"max_minutes={limit:g} are over"
         return around.callbacks.stopped_by or around.objective.stopped_by or around.until.stopped_by
@@ -173,12 +180,16 @@ class Loop:
     def _is_at_end(self) -> bool:
         return self.iteration == self.around.config.num_iterations
 
-    @property
     def _is_entry_late(self) -> bool:
-        """Whether the newest entry is so old that people would take the run for dead."""
+        """Tell whether the newest entry is so old that people would take the run for dead."""
         if self.around.config.log_interval is not None or self.iteration == self.logged_iteration:
             return False
-        return time.perf_counter() - self._measured_from[1] >= LOG_EVERY_S
+        seconds = time.perf_counter() - self._measured_from[1]
+        return self.around.processes.agree("log", lambda: seconds >= LOG_EVERY_S)
+
+    def _is_save_due(self) -> bool:
+        around = self.around
+        return around.processes.agree("save", lambda: around.saver.is_due(self.iteration))
 
     def _next_target(self) -> int:
         """Find the iteration up to which there is nothing to do but train."""
@@ -197,7 +208,7 @@ class Loop:
         """
         around = self.around
         while self.iteration < target and self.stopped_by is None:
-            count = min(self._slice_iterations, target - self.iteration)
+            count = min(self._agreed_slice(), target - self.iteration)
             started = time.perf_counter()
             self.state, self.metrics = around.train(self.state, np.int32(count), self.metrics)
             wait_until_ready(self.metrics.sums.ticks)
@@ -206,9 +217,12 @@ class Loop:
             self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
             self.iteration = int(self.state.iteration)
             around.progress.advance(self.env_steps(self.iteration), self._rate())
-            due = around.saver.is_due(self.iteration) or self._is_entry_late
+            due = self._is_save_due() or self._is_entry_late()
             if self.metrics.fault.found or due:
                 return
+
+    def _agreed_slice(self) -> int:
+        return self.around.processes.agree("slice", lambda: self._slice_iterations)
 
     def _rate(self) -> float:
         """Measure environment steps per second since the newest entry, or the start."""
@@ -270,11 +284,13 @@ class Loop:
         assert around.evaluator is not None
         around.progress.set_phase("evaluating")
         began = time.perf_counter()
+        evaluate = around.evaluator.evaluate
+        found = around.processes.agree("evaluation", lambda: evaluate(self.good, self.iteration))
         report = {
             "env_steps": self.env_steps(self.iteration),
             "iteration": self.iteration,
             "wall_s": self._wall_s,
-            **around.evaluator.evaluate(self.good, self.iteration),
+            **found,
         }
         # Not a part of training's rate.
         iteration, moment = self._measured_from
@@ -292,6 +308,8 @@ class Loop:
         if not around.saver.saves:
             return
         self.finish_saving()
+        # Where a callback has failed in that, no other process begins either.
+        around.processes.agree("begin to save", lambda: None)
         standing = Standing(
             iteration=self.iteration,
             logged_iteration=self.logged_iteration,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,16 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_path, show
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import without_loads
 from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.checkpoints import (
     Standing,
     best_checkpoint,
     from_arrays,
     newest_sound,
-    read_arrays,
     remove_unfinished,
 )
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE, POLICIES_FILE
@@ -98,13 +100,17 @@ def find(
     folder = Path(run_dir)
     if not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} does not exist")
-    check_free(folder)
-    checkpoint, standing = newest_sound(folder)
+    is_first = current().is_first
+    if is_first:
+        check_free(folder)
+    checkpoint, standing = newest_sound(folder, set_aside=is_first)
     # The checkpoint's own record, which its checksums cover.
     recorded = run_folder.read_run(checkpoint, env=env, network=network, config=config)
-    was = run_folder.read_record(checkpoint)["config"]
+    record = run_folder.read_record(checkpoint)
+    was = record["config"]
     if config is not None:
         _check_changes(config, was)
+    changes = {**_on_other_processes(record), **changes}
     chosen = without_loads(dataclasses.replace(recorded.config, **changes))
     if chosen.num_iterations < standing.iteration:
         raise ValueError(
@@ -171,6 +177,21 @@ def clear(run_dir: Path) -> None:
     remove_unfinished(run_dir)
     # Its parameters are in a checkpoint; were this run killed, they would not be the newest.
     shutil.rmtree((run_dir / POLICIES_FILE).parent, ignore_errors=True)
+
+
+def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave the number of devices open where the job has another number of processes."""
+    was, now = record.get("platform", {}).get("num_processes", 1), jax.process_count()
+    if was == now:
+        return {}
+    if current().is_first:
+        warnings.warn(
+            f"the run goes on in another number of processes, {now} instead of {was}; with another "
+            "number of devices, random numbers are others from here on",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return {"num_devices": None}
 
 
 def check_num_envs(run_dir: Path, num_envs: int) -> None:

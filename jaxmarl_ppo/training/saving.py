@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from jaxmarl_ppo.config.run import CheckpointConfig
+from jaxmarl_ppo.devices.processes import ALONE, Processes
 from jaxmarl_ppo.runs.checkpoints import Snapshot, prune, write_checkpoint
 
 # After a save that failed the next try comes no later than this, in seconds.
@@ -21,6 +22,7 @@ class Saver:
         config: when to save and what to keep.
         iteration_steps: environment steps of an iteration.
         best: the checkpoint with the best value of the objective so far.
+        processes: of the job; each writes its part, and the first removes old ones.
         clock: seconds, for tests.
     """
 
@@ -30,9 +32,11 @@ class Saver:
         config: CheckpointConfig,
         iteration_steps: int,
         best: Path | None = None,
+        processes: Processes = ALONE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run_dir, self._config, self._clock = run_dir, config, clock
+        self._processes = processes
         steps = config.every_env_steps
         self.every_iterations = None if steps is None else -(-steps // iteration_steps)
         self._every_s = None if config.every_minutes is None else 60.0 * config.every_minutes
@@ -61,7 +65,9 @@ class Saver:
         assert self._writing is None
         self._is_best = snapshot.standing.objective is not None
         self._due_at = self._next_due()
-        self._writing = self._thread.submit(write_checkpoint, self._run_dir, snapshot)
+        self._writing = self._thread.submit(
+            write_checkpoint, self._run_dir, snapshot, self._processes
+        )
 
     def poll(self) -> Path | None:
         """Return the checkpoint that has been written since the last call, if one has."""
@@ -87,7 +93,8 @@ class Saver:
             return None
         if self._is_best:
             self._best = path
-        prune(self._run_dir, self._config.keep, self._best)
+        if self._processes.is_first:
+            prune(self._run_dir, self._config.keep, self._best)
         return path
 
     def close(self) -> None:

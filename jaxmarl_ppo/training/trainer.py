@@ -18,6 +18,8 @@ from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import CompiledRun, compile_run
+from jaxmarl_ppo.devices.joining import current
+from jaxmarl_ppo.devices.processes import FirstFailed, ProcessesDiffer
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import check_arguments, make_learner
 from jaxmarl_ppo.machine import awake
@@ -39,7 +41,8 @@ from jaxmarl_ppo.runs.curve import plot_curve
 from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOCK_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.lock import check_free, locked
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
-from jaxmarl_ppo.training import resume
+from jaxmarl_ppo.training import jobs, resume
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.training.objective import Objective
@@ -51,6 +54,8 @@ from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
 LOG_ENTRIES = 100
+# The errors that all processes of a job have at the same moment.
+_IN_STEP = (EnvironmentFault, TrainingDiverged, CallbackError, FirstFailed, ProcessesDiffer)
 
 
 class Trainer:
@@ -108,10 +113,13 @@ class Trainer:
         self.config = config
         self._run_dir = run_dir
         self._resumption = _resumption
-        self._show_progress = progress
-        self._choose_run_dir()
+        self._processes = current()
+        self._show_progress = progress and self._processes.is_first
+        if self._processes.is_first:
+            self._choose_run_dir()
         # A recorded run may have options without effect: of another version, or of another length.
         self.learner = make_learner(env, env_params, config, strict=_resumption is None)
+        jobs.check_able(self._processes, self.learner)
         self._evaluator = (
             None
             if config.evaluation.every_env_steps is None
@@ -196,8 +204,9 @@ class Trainer:
             ValueError: the run folder has come into use meanwhile.
         """
         began = time.perf_counter()
-        folder = self._choose_run_dir()
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self._processes.ending_together(*_IN_STEP))
+            folder = self._agreed_run_dir()
             stack.enter_context(self._claimed(folder))
             progress = self._make_progress(folder)
             stack.enter_context(awake.cores_awake(self._keep_awake))
@@ -211,6 +220,7 @@ class Trainer:
                 self._compiled = call_interruptibly(
                     lambda: compile_run(self.learner, devices, key), interruption
                 )
+            self._processes.where_saved = f"; what was saved before stays in {folder}"
             with host_errors():
                 loop = self._make_loop(
                     self._compiled, devices, folder, progress, interruption, began
@@ -221,10 +231,11 @@ class Trainer:
         """Run the loop, and save whatever it ends by."""
         around = loop.around
         stack.callback(around.saver.close)
-        loggers = [JsonLinesLogger(), TensorBoardLogger()]
-        for logger in loggers:
-            stack.callback(logger.close)
-        around.callbacks.add(*loggers, *self._callbacks)
+        if self._processes.is_first:
+            loggers = [JsonLinesLogger(), TensorBoardLogger()]
+            for logger in loggers:
+                stack.callback(logger.close)
+            around.callbacks.add(*loggers, *self._callbacks)
         around.progress.set_phase("training")
         error: Exception | None = None
         try:
@@ -239,18 +250,25 @@ class Trainer:
             error = HostEnvironmentError(sentence, raised.trace)
         except Exception as raised:
             error = raised
-            if isinstance(error, CallbackError):
-                self._leave_in_spite_of(loop)
+            if isinstance(error, CallbackError | FirstFailed):
+                self._leave_in_spite_of(loop, error)
         result = self._save(loop, error)
         around.callbacks.tell("on_end", result)
         if error is not None:
             raise error
+        # The others are not to go on before all is there.
+        self._processes.agree("end", lambda: None)
         return result
 
-    def _leave_in_spite_of(self, loop: Loop) -> None:
+    def _leave_in_spite_of(self, loop: Loop, error: Exception) -> None:
         """Save where a run stands that a callback has ended; a second failure adds nothing."""
-        with contextlib.suppress(CallbackError):
+        self._processes.fail_in_step(error)
+        try:
             loop.leave()
+        except CallbackError as second:
+            self._processes.fail_in_step(second)
+        except FirstFailed:
+            pass
 
     def _make_loop(
         self,
@@ -281,6 +299,7 @@ class Trainer:
                 self.config.checkpoints,
                 self._env_steps(1),
                 None if resumption is None else resumption.best,
+                self._processes,
             ),
             objective=self._objective(),
             until=self._until(),
@@ -290,6 +309,7 @@ class Trainer:
                 folder,
                 None if resumption is None else read_archive(resumption.checkpoint),
             ),
+            processes=self._processes,
         )
         if resumption is not None:
             return resume.make_loop(resumption, around, state, devices, began)
@@ -300,14 +320,9 @@ class Trainer:
         """Save the newest policies that are sound, the curve and the report."""
         around, total = loop.around, self.config.num_iterations
         around.progress.set_phase("saving")
-        names = self.learner.players.names
-        save_population(around.run_dir / POLICIES_FILE, names, loop.good)
         interrupted = loop.iteration < total
-        title = f"{self._name}, seed {self.config.seed}" + (", stopped" if interrupted else "")
-        plot_curve(loop.history, self.env.agents, title, around.run_dir / CURVE_FILE)
-        logged = [(loop.history, loop.evaluations)]
-        described = describe_runs([str(around.run_dir)], [around.record], logged)
-        report_page(described).save(around.run_dir / REPORT_FILE)
+        if self._processes.is_first:
+            self._save_files(loop, interrupted)
         around.progress.set_phase("stopped" if interrupted else "done")
         stopped_by = None if error is None else f"{type(error).__name__}: {error}"
         return TrainResult(
@@ -320,6 +335,15 @@ class Trainer:
             interrupted=interrupted,
             stopped_by=stopped_by or (loop.stopped_by if interrupted else None),
         )
+
+    def _save_files(self, loop: Loop, interrupted: bool) -> None:
+        run_dir = loop.around.run_dir
+        save_population(run_dir / POLICIES_FILE, self.learner.players.names, loop.good)
+        title = f"{self._name}, seed {self.config.seed}" + (", stopped" if interrupted else "")
+        plot_curve(loop.history, self.env.agents, title, run_dir / CURVE_FILE)
+        logged = [(loop.history, loop.evaluations)]
+        described = describe_runs([str(run_dir)], [loop.around.record], logged)
+        report_page(described).save(run_dir / REPORT_FILE)
 
     def _run_info(self, loop: Loop) -> RunInfo:
         return RunInfo(
@@ -345,9 +369,18 @@ class Trainer:
         config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
         return run_folder.run_record(self.env, self.env_params, config)
 
+    def _agreed_run_dir(self) -> Path:
+        """Find that all processes are to do the same, and choose the folder for all."""
+        if self._processes.count > 1:
+            jobs.check_alike(self._processes, self._record(), self._run_dir, self._resumption)
+        return Path(self._processes.agree("run folder", lambda: str(self._choose_run_dir())))
+
     @contextlib.contextmanager
     def _claimed(self, folder: Path) -> Iterator[None]:
         """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
+        if not self._processes.is_first:
+            yield
+            return
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             if self._resumption is None:
@@ -380,8 +413,10 @@ class Trainer:
 
     def _devices_in_words(self) -> str:
         """Say how many devices of which kind train, and why not all that there are."""
-        used, there = self.learner.num_devices, jax.local_device_count()
+        used, there = self.learner.num_devices, jax.device_count()
         words = f"{used} {jax.default_backend()} device" + ("s" if used > 1 else "")
+        if self._processes.count > 1:
+            words += f" in {self._processes.count} processes"
         if used == there:
             return words
         why = f"each takes an equal share of {self.config.num_envs} envs, at least "

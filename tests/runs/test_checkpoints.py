@@ -14,6 +14,7 @@ import pytest
 
 import jaxmarl_ppo
 from jaxmarl_ppo.runs import checkpoints
+from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.checkpoints import (
     Snapshot,
     Standing,
@@ -22,7 +23,6 @@ from jaxmarl_ppo.runs.checkpoints import (
     from_arrays,
     newest_sound,
     prune,
-    read_arrays,
     read_standing,
     remove_unfinished,
     to_arrays,

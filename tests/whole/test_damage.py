@@ -12,7 +12,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import MLP
-from jaxmarl_ppo.runs.checkpoints import read_arrays
+from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.files import METRICS_FILE
 from jaxmarl_ppo.runs.log import read_lines
 from jaxmarl_ppo.runs.run_folder import load_run

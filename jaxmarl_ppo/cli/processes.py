@@ -1,0 +1,205 @@
+"""One command in several processes: joined to others' job, or a job started on this machine."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.machine.cores import usable_cores
+from jaxmarl_ppo.machine.interruption import SIGNALS
+
+_POLL_S = 0.05
+# Those who are left when a process has died end by themselves within so many seconds, or are ended.
+_PATIENCE_S = 15.0
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Options of commands that several processes can run together.
+
+    Attributes:
+        processes: start so many processes on this machine, which share its cores and train the run
+            together.
+        distributed: join a job of several processes, started alike on all its machines. Under
+            SLURM, Open MPI and Kubernetes the next three are found.
+        coordinator: HOST:PORT at which the first process of the job is to be found.
+        num_processes: processes of the job.
+        process_id: which of them this is, from 0.
+    """
+
+    processes: int | None = None
+    distributed: bool = False
+    coordinator: str | None = None
+    num_processes: int | None = None
+    process_id: int | None = None
+
+
+def prepare(options: JobOptions, num_devices: int | None) -> None:
+    """Make devices of this process's cores, and join the job that the options name.
+
+    Args:
+        options: what the command line says.
+        num_devices: how many the whole job is to have; None for one on each core.
+
+    Raises:
+        ValueError: options without effect, or a job that cannot be joined.
+    """
+    named = ("coordinator", "num_processes", "process_id")
+    if not options.distributed:
+        for name in named:
+            if getattr(options, name) is not None:
+                raise ValueError(f"{session.flag(name)} has no effect without --distributed")
+        session.use_cpu_cores(num_devices)
+        return
+    from jaxmarl_ppo.devices.joining import join_processes
+
+    job = join_processes(*(getattr(options, name) for name in named))
+    session.use_cpu_cores(None if num_devices is None else -(-num_devices // job.count))
+
+
+def launch(options: JobOptions, command: str, args: Sequence[str]) -> int:
+    """Run a command in several processes on this machine, and end when they have.
+
+    The first one's output is shown, and what the others write to standard error.
+
+    Args:
+        options: with `processes`.
+        command: such as `train`.
+        args: what was typed after it.
+
+    Returns:
+        The exit status: of the first process that did not end well, else 0.
+
+    Raises:
+        ValueError: options that do not go together.
+    """
+    count = options.processes
+    assert count is not None
+    if count < 1:
+        raise ValueError(f"--processes must be at least 1, got {count}")
+    if options.distributed:
+        raise ValueError("--processes starts a job and --distributed joins one; drop one of them")
+    common = [sys.executable, "-m", "jaxmarl_ppo", command, *_without_processes(args)]
+    common += ["--distributed", "--coordinator", f"127.0.0.1:{_free_port()}"]
+    common += ["--num-processes", str(count)]
+    children = []
+    for index, cores in enumerate(shares(usable_cores(), count)):
+        with _on_cores(cores):
+            children.append(_start(common, index))
+    tellers = [
+        threading.Thread(target=_tell, args=(index, child), daemon=True)
+        for index, child in enumerate(children)
+        if index
+    ]
+    for teller in tellers:
+        teller.start()
+    with _passing_on(children[0]):
+        status = _wait(children)
+    for teller in tellers:
+        teller.join(timeout=1.0)
+    return status
+
+
+def shares(num_cores: int, count: int) -> list[range]:
+    """Share cores out to processes: each has its own, or they take turns where there are fewer."""
+    if count > num_cores:
+        return [range(index % num_cores, index % num_cores + 1) for index in range(count)]
+    ends = [index * num_cores // count for index in range(count + 1)]
+    return [range(ends[index], ends[index + 1]) for index in range(count)]
+
+
+def _start(common: Sequence[str], index: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [*common, "--process-id", str(index)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if index else None,
+        stderr=subprocess.PIPE if index else None,
+        # Of their own, so that Ctrl-C in the terminal reaches them once, by way of this process.
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def _on_cores(cores: range) -> Iterator[None]:
+    """Let processes that are started meanwhile run on some of the usable cores only."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(own)[core] for core in cores})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+@contextlib.contextmanager
+def _passing_on(first: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Pass signals to end on to the first process, which tells the others."""
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):
+            first.send_signal(signum)
+
+    previous = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _wait(children: "Sequence[subprocess.Popen[bytes]]") -> int:
+    """Wait for all processes; where one does not end well, the others have little time left."""
+    worst: tuple[int, int] | None = None
+    deadline = float("inf")
+    while any(child.poll() is None for child in children):
+        failed = [(index, child.poll()) for index, child in enumerate(children) if child.poll()]
+        if failed and worst is None:
+            index, code = failed[0]
+            assert code is not None
+            worst, deadline = (index, code), time.monotonic() + _PATIENCE_S
+            if code < 0:
+                _say(f"error: process {index} was ended by {signal.Signals(-code).name}")
+        if time.monotonic() > deadline:
+            for child in children:
+                child.kill()
+        time.sleep(_POLL_S)
+    codes = [child.returncode for child in children]
+    code = worst[1] if worst is not None else next((code for code in codes if code), 0)
+    return 128 - code if code < 0 else code
+
+
+def _tell(index: int, child: "subprocess.Popen[bytes]") -> None:
+    """Write what a process says on standard error, with its number."""
+    assert child.stderr is not None
+    for line in child.stderr:
+        _say(f"process {index}: {line.decode(errors='replace').rstrip()}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def _without_processes(args: Sequence[str]) -> list[str]:
+    """Leave out the option that starts processes."""
+    rest, words = [], iter(args)
+    for word in words:
+        if word == "--processes":
+            next(words, None)
+        elif not word.startswith("--processes="):
+            rest.append(word)
+    return rest

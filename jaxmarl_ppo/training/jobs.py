@@ -1,0 +1,61 @@
+"""What a run needs to be trained by several processes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxmarl_ppo.devices.processes import Processes
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.training.resume import Resumption
+
+# What of a record may differ from process to process: the rest of `platform` says only where.
+_ALIKE = ("env", "config", "versions")
+
+
+def check_able(processes: Processes, learner: Learner) -> None:
+    """Refuse a run that several processes cannot train together.
+
+    Raises:
+        ValueError: some part of it would be on one of them alone.
+    """
+    if processes.count == 1:
+        return
+    together = f"{processes.count} processes"
+    if learner.env.steps_on_host:
+        raise ValueError(
+            f"environment {learner.env.name!r} is stepped in Python, which {together} cannot train "
+            "on together; train in one"
+        )
+    for pool in learner.players.pools:
+        if pool.spec.on_device is not None:
+            raise ValueError(
+                f"snapshots of {learner.players.policies[pool.policy]!r} with "
+                f"on_device={pool.spec.on_device} lie in files, which {together} cannot exchange "
+                "together; train in one, or leave out on_device"
+            )
+    if learner.num_devices % processes.count:
+        raise ValueError(
+            f"num_devices={learner.num_devices} leaves some of {together} without one; make it a "
+            "multiple, or leave it out"
+        )
+
+
+def check_alike(
+    processes: Processes,
+    record: Mapping[str, Any],
+    run_dir: str | Path | None,
+    resumption: Resumption | None,
+) -> None:
+    """Refuse a job whose processes are to train different runs.
+
+    Raises:
+        ProcessesDiffer: on all of them, with the first difference.
+    """
+    facts = {name: record[name] for name in _ALIKE}
+    facts["backend"] = jax.default_backend()
+    facts["devices of the process"] = jax.local_device_count()
+    facts["run_dir"] = None if run_dir is None else str(run_dir)
+    facts["checkpoint"] = None if resumption is None else resumption.checkpoint.name
+    processes.check_alike(facts)
