@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.config.train import TrainConfig
     from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
     from jaxmarl_ppo.deploy.policy import Policy
+    from jaxmarl_ppo.devices.joining import join_processes
     from jaxmarl_ppo.evaluation.cross_play import cross_play
     from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, evaluate_run
     from jaxmarl_ppo.learner.build import make_learner
@@ -76,6 +77,7 @@ _MODULES = {
     "cross_play": "evaluation.cross_play",
     "evaluate_policies": "evaluation.evaluate",
     "evaluate_run": "evaluation.evaluate",
+    "join_processes": "devices.joining",
     "load_exported": "deploy.exported",
     "load_run": "runs.run_folder",
     "make_learner": "learner.build",
@@ -125,6 +127,7 @@ __all__ = [
     "cross_play",
     "evaluate_policies",
     "evaluate_run",
+    "join_processes",
     "load_exported",
     "load_run",
     "make_learner",
