@@ -180,14 +180,15 @@ def clear(run_dir: Path) -> None:
 
 
 def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave the number of devices open where the job has another number of processes."""
+    """Leave the number of devices open where other processes go on which do not have as many."""
     was, now = record.get("platform", {}).get("num_processes", 1), jax.process_count()
-    if was == now:
+    num_devices = record["config"].get("num_devices") or 1
+    if was == now or (num_devices % now == 0 and num_devices <= jax.device_count()):
         return {}
     if current().is_first:
         warnings.warn(
-            f"the run goes on in another number of processes, {now} instead of {was}; with another "
-            "number of devices, random numbers are others from here on",
+            f"the run goes on in another number of processes, {now} instead of {was}, which do not "
+            f"have its {num_devices} devices; random numbers are others from here on",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -94,11 +94,17 @@ def test_each_process_writes_its_part_of_a_checkpoint(copy):
 def test_one_process_goes_on_with_what_two_began(one, copy, tmp_path):
     expected = shutil.copytree(one, tmp_path / "expected")
     total = 2 * NUM_ITERATIONS * job.NUM_ENVS * job.NUM_STEPS
-    with pytest.warns(RuntimeWarning, match="another number of processes, 1 instead of 2"):
-        found = Trainer.resume(copy, total_env_steps=total, progress=False).train()
+    found = Trainer.resume(copy, total_env_steps=total, progress=False).train()
     # As many devices as before, so the same draw too.
     whole = Trainer.resume(expected, total_env_steps=total, progress=False).train()
     jax.tree.map(np.testing.assert_array_equal, found.population, whole.population)
+
+
+def test_fewer_devices_go_on_with_another_draw_and_say_so(copy, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    with pytest.warns(RuntimeWarning, match=r"processes, 1 instead of 2, .* its 2 devices"):
+        trainer = Trainer.resume(copy, total_env_steps=10**4, progress=False)
+    assert trainer.learner.num_devices == 1
 
 
 def test_a_signal_to_one_process_stops_all_with_a_checkpoint(copy, tmp_path):
