@@ -4,9 +4,9 @@
 
 A run is trained once in peace and once with `kill -9` of a random process at random moments: while
 the processes find each other or compile, while they train, while a checkpoint is being written.
-Each time all others have to end soon, with the dead one's number in what they say, and the next
-start goes on from the newest checkpoint. What both come to is compared to the bit. Exit status 1
-says that a process hung, that one ended well or without a word, or that the run became another one.
+Each time the whole command has to end soon, with the dead one's number in what it says, and the
+next start goes on from the newest checkpoint. What both come to is compared to the bit. Exit status
+1 says that a process hung, that an end was without a word, or that the run became another one.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -43,13 +42,11 @@ OPTIONS = [
 # No process may take longer than that to end after another has died.
 HANGS_S = 60.0
 
-Job = list["subprocess.Popen[bytes]"]
+Job = subprocess.Popen
 
 
-def start(folder: Path, count: int, said: Path) -> Job:
+def start(folder: Path, count: int, said: Path) -> "Job[bytes]":
     """Start the processes of a job that begins a run or goes on with it."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
     if checkpoints_of(folder):
         what = ["resume", str(folder)]
     else:
@@ -59,67 +56,71 @@ def start(folder: Path, count: int, said: Path) -> Job:
         what += ["--total-env-steps", str(NUM_ITERATIONS * num_envs * 8), *OPTIONS]
         what += ["--log-interval", "50", "--num-devices", str(count)]
         what += ["--checkpoints.every-minutes", str(EVERY_MINUTES)]
-    command = [sys.executable, "-m", "jaxmarl_ppo", *what, "--distributed"]
-    command += ["--coordinator", f"127.0.0.1:{port}", "--num-processes", str(count)]
-    job = []
-    for index in range(count):
-        with (said / f"{index}.txt").open("wb") as file:
-            own = [*command, "--process-id", str(index)]
-            job.append(subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=file))
-    return job
+    command = [sys.executable, "-m", "jaxmarl_ppo", *what, "--processes", str(count)]
+    with said.open("wb") as file:
+        return Job(command, stdout=subprocess.DEVNULL, stderr=file)
 
 
-def wait_for_moment(job: Job, folder: Path, rng: random.Random) -> str | None:
+def processes_of(job: "Job[bytes]", count: int) -> list[int]:
+    """Find the processes that a job has started, in their order."""
+    found: list[int] = []
+    while len(found) < count and job.poll() is None:
+        listed = subprocess.run(
+            ["ps", "--ppid", str(job.pid), "-o", "pid="], capture_output=True, text=True
+        )
+        found = sorted(map(int, listed.stdout.split()))
+    return found
+
+
+def wait_for_moment(job: "Job[bytes]", folder: Path, rng: random.Random) -> str | None:
     """Wait for the moment of a kill; tell which it is, None if the run has ended before."""
     if rng.random() < 0.25:
-        time.sleep(rng.uniform(0.0, 8.0))
-        return "start" if job[0].poll() is None else None
+        time.sleep(rng.uniform(0.0, 15.0))
+        return "start" if job.poll() is None else None
     before = {path.name for path in checkpoints_of(folder)}
     while not {path.name for path in checkpoints_of(folder)} - before:
-        if job[0].poll() is not None:
+        if job.poll() is not None:
             return None
         time.sleep(0.002)
     if rng.random() < 0.5:
         time.sleep(rng.uniform(0.0, 1.0))
-        return "training" if job[0].poll() is None else None
+        return "training" if job.poll() is None else None
     while not any((folder / CHECKPOINTS).glob(".*.tmp")):
-        if job[0].poll() is not None:
+        if job.poll() is not None:
             return None
     time.sleep(rng.uniform(0.0, 0.02))
     return "saving"
 
 
-def kill(job: Job, victim: int, said: Path) -> dict[str, Any]:
+def kill(job: "Job[bytes]", pids: list[int], victim: int, said: Path) -> dict[str, Any]:
     """Kill a process, and see how the others end."""
     began = time.monotonic()
-    job[victim].send_signal(signal.SIGKILL)
-    hung = False
-    for process in job:
-        try:
-            process.wait(max(0.0, began + HANGS_S - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            hung = True
-            process.kill()
-            process.wait()
+    os.kill(pids[victim], signal.SIGKILL)
+    try:
+        job.wait(HANGS_S)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        job.wait()
     seconds = time.monotonic() - began
-    others = [index for index in range(len(job)) if index != victim]
-    name = f"process {victim} of {len(job)}"
-    named = [name in (said / f"{index}.txt").read_text(errors="replace") for index in others]
+    alive = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+    words = said.read_text(errors="replace")
     return {
         "victim": victim,
-        "hung": hung,
+        "hung": bool(alive),
         "seconds": seconds,
-        "statuses": [job[index].returncode for index in others],
-        "named_by": sum(named),
+        "status": job.returncode,
+        # By the others themselves, who may not know each other yet; and by what started them.
+        "named_by_others": words.count(f"process {victim} of {len(pids)} ("),
+        "named": f"process {victim} was ended by SIGKILL" in words,
     }
 
 
 def train_in_peace(folder: Path, count: int, said: Path) -> None:
     """Train a run to its end, or go on with it to there."""
-    job = start(folder, count, said)
-    statuses = [process.wait() for process in job]
-    if any(statuses):
-        raise RuntimeError((said / "0.txt").read_text())
+    if start(folder, count, said).wait():
+        raise RuntimeError(said.read_text())
 
 
 def come_to(folder: Path) -> dict[str, Any]:
@@ -134,23 +135,24 @@ def come_to(folder: Path) -> dict[str, Any]:
 def compare(count: int, num_kills: int, seed: int, place: Path) -> dict[str, Any]:
     """Train a run in peace and with kills."""
     rng = random.Random(seed)
-    whole, torn = place / "whole", place / "torn"
-    train_in_peace(whole, count, place)
+    whole, torn, said = place / "whole", place / "torn", place / "said.txt"
+    train_in_peace(whole, count, said)
     kills: list[dict[str, Any]] = []
     resumes = 0
     while len(kills) < num_kills:
         goes_on = bool(checkpoints_of(torn))
-        job = start(torn, count, place)
+        job = start(torn, count, said)
+        pids = processes_of(job, count)
         moment = wait_for_moment(job, torn, rng)
         if moment is None:
-            for process in job:
-                process.wait()
+            if job.wait():
+                raise RuntimeError(said.read_text())
             shutil.rmtree(torn)  # at its end; once more from the beginning
             continue
         resumes += goes_on
-        kills.append({"moment": moment, **kill(job, rng.randrange(count), place)})
+        kills.append({"moment": moment, **kill(job, pids, rng.randrange(count), said)})
         print(kills[-1], flush=True)
-    train_in_peace(torn, count, place)
+    train_in_peace(torn, count, said)
     return {"kills": kills, "resumes": resumes + 1, "same": come_to(whole) == come_to(torn)}
 
 
@@ -168,11 +170,11 @@ def main() -> int:
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         result = compare(options.processes, options.kills, options.seed, Path(place))
     kills = result["kills"]
-    unclean = [k for k in kills if 0 in k["statuses"] or k["named_by"] < options.processes - 1]
+    unclean = [k for k in kills if k["status"] != 128 + signal.SIGKILL or not k["named"]]
     print(
         f"{len(kills)} kills, {sum(k['hung'] for k in kills)} hangs, "
         f"{len(kills) - len(unclean)} clean ends, {result['resumes']} resumes; "
-        f"at most {max(k['seconds'] for k in kills):.1f} s to the last end; "
+        f"{max(k['seconds'] for k in kills):.1f} s at most to the last end; "
         f"{'the same' if result['same'] else 'ANOTHER'} result as in peace"
     )
     if options.out:

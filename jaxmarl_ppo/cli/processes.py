@@ -18,7 +18,7 @@ from jaxmarl_ppo.machine.interruption import SIGNALS
 
 _POLL_S = 0.05
 # Those who are left when a process has died end by themselves within so many seconds, or are ended.
-_PATIENCE_S = 15.0
+_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -181,8 +181,9 @@ def _wait(children: "Sequence[subprocess.Popen[bytes]]") -> int:
 def _tell(index: int, child: "subprocess.Popen[bytes]") -> None:
     """Write what a process says on standard error, with its number."""
     assert child.stderr is not None
-    for line in child.stderr:
-        _say(f"process {index}: {line.decode(errors='replace').rstrip()}")
+    with child.stderr:
+        for line in child.stderr:
+            _say(f"process {index}: {line.decode(errors='replace').rstrip()}")
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,132 @@
+"""`--processes N`: what the processes get, and what becomes of them."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from jaxmarl_ppo.cli import main, processes
+from jaxmarl_ppo.cli.processes import JobOptions, launch, shares
+
+
+@pytest.mark.parametrize(
+    ("num_cores", "count", "expected"),
+    [
+        (4, 2, [[0, 1], [2, 3]]),
+        (5, 2, [[0, 1], [2, 3, 4]]),
+        (2, 2, [[0], [1]]),
+        (2, 3, [[0], [1], [0]]),
+        (3, 1, [[0, 1, 2]]),
+    ],
+)
+def test_cores_are_shared_out(num_cores, count, expected):
+    assert [list(share) for share in shares(num_cores, count)] == expected
+
+
+def started(code):
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+def end(children):
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        (["pass", "pass"], 0),
+        (["raise SystemExit(143)", "raise SystemExit(143)"], 143),
+        (["import time; time.sleep(60)", "raise SystemExit(2)"], 2),
+        (["import time; time.sleep(60)", "import os; os.kill(os.getpid(), 9)"], 137),
+    ],
+    ids=["well", "alike", "one_fails", "one_is_killed"],
+)
+def test_the_status_is_that_of_the_first_that_does_not_end_well(
+    monkeypatch, capsys, codes, expected
+):
+    monkeypatch.setattr(processes, "_PATIENCE_S", 0.3)
+    children = [started(code) for code in codes]
+    try:
+        began = time.monotonic()
+        assert processes._wait(children) == expected
+        assert time.monotonic() - began < 30.0
+        assert all(child.poll() is not None for child in children)
+    finally:
+        end(children)
+    told = "error: process 1 was ended by SIGKILL\n" if expected == 137 else ""
+    assert capsys.readouterr().err == told
+
+
+def test_what_others_say_is_told_with_their_number(capsys):
+    child = started("import sys; print('warning: no room', file=sys.stderr)")
+    processes._tell(3, child)
+    child.wait()
+    assert capsys.readouterr().err == "process 3: warning: no room\n"
+
+
+def test_signals_are_passed_on_to_the_first_process():
+    code = "import signal; signal.signal(15, lambda *_: exit(7)); print(1, flush=True)\n"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code + "while True: signal.pause()"], stdout=subprocess.PIPE
+    )
+    try:
+        child.stdout.read(1)
+        with processes._passing_on(child):
+            signal.raise_signal(signal.SIGTERM)
+            assert child.wait(10.0) == 7
+            signal.raise_signal(signal.SIGTERM)  # there is nobody any more
+    finally:
+        end([child])
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_processes_are_started_on_their_cores_with_their_numbers(monkeypatch):
+    commands = []
+
+    def start(common, index):
+        commands.append([*common[3:], index, processes.usable_cores()])
+        child = started("pass")
+        if not index:
+            child.stderr.close()
+        return child
+
+    monkeypatch.setattr(processes, "_start", start)
+    cores = processes.usable_cores()
+    args = ["crypto", "--processes", "2", "--seed", "3", "--processes=2"]
+    assert launch(JobOptions(processes=2), "train", args) == 0
+    port = commands[0][commands[0].index("--coordinator") + 1]
+    assert port.startswith("127.0.0.1:")
+    job = ["--distributed", "--coordinator", port, "--num-processes", "2"]
+    assert commands == [
+        ["train", "crypto", "--seed", "3", *job, index, max(1, cores // 2)] for index in range(2)
+    ]
+    assert processes.usable_cores() == cores
+    assert threading.active_count() < 20
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--processes", "0"], "--processes must be at least 1, got 0"),
+        (["--processes", "2", "--distributed"], "drop one of them"),
+        (["--num-processes", "2"], "--num-processes has no effect without --distributed"),
+        (["--process-id", "0"], "--process-id has no effect without --distributed"),
+        (["--coordinator", "a:1"], "--coordinator has no effect without --distributed"),
+        (["--process-id", "x"], "--process-id: 'x' is not a whole number"),
+        (["--num-proceses", "2"], "did you mean --num-processes?"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "resume"])
+def test_options_that_do_not_go_together(capsys, tmp_path, command, args, message):
+    what = {"train": "crypto", "resume": str(tmp_path)}[command]
+    with pytest.raises(SystemExit) as ended:
+        main.main([command, what, *args])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
