@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.devices.processes import ENDED_FOR_ANOTHER
 from jaxmarl_ppo.machine.cores import usable_cores
 from jaxmarl_ppo.machine.interruption import SIGNALS
 
@@ -159,23 +160,31 @@ def _passing_on(first: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 def _wait(children: "Sequence[subprocess.Popen[bytes]]") -> int:
     """Wait for all processes; where one does not end well, the others have little time left."""
-    worst: tuple[int, int] | None = None
-    deadline = float("inf")
-    while any(child.poll() is None for child in children):
-        failed = [(index, child.poll()) for index, child in enumerate(children) if child.poll()]
-        if failed and worst is None:
-            index, code = failed[0]
-            assert code is not None
-            worst, deadline = (index, code), time.monotonic() + _PATIENCE_S
-            if code < 0:
-                _say(f"error: process {index} was ended by {signal.Signals(-code).name}")
+    cause, deadline = 0, float("inf")
+    while not cause or any(child.poll() is None for child in children):
+        codes = [child.poll() for child in children]
+        if not cause:
+            cause = _cause(codes)
+            if None not in codes and not cause:
+                return 0
+            deadline = time.monotonic() + _PATIENCE_S if cause else deadline
+            if cause < 0:
+                index, name = codes.index(cause), signal.Signals(-cause).name
+                _say(f"error: process {index} was ended by {name}")
         if time.monotonic() > deadline:
             for child in children:
                 child.kill()
         time.sleep(_POLL_S)
-    codes = [child.returncode for child in children]
-    code = worst[1] if worst is not None else next((code for code in codes if code), 0)
-    return 128 - code if code < 0 else code
+    return 128 - cause if cause < 0 else cause
+
+
+def _cause(codes: Sequence[int | None]) -> int:
+    """Tell with what processes began to end badly; 0 where none has.
+
+    Those that ended for another's sake come last, and whom a signal ended, first.
+    """
+    failed = [code for code in codes if code]
+    return min(failed, key=lambda code: (code == ENDED_FOR_ANOTHER, code > 0), default=0)
 
 
 def _tell(index: int, child: "subprocess.Popen[bytes]") -> None:

@@ -22,6 +22,8 @@ from jaxmarl_ppo.devices.wire import Wire
 
 T = TypeVar("T")
 
+# The exit status of a process that ends because another one has died or failed.
+ENDED_FOR_ANOTHER = 3
 # Programs notice that one of them has died as soon as the wire does: so long the wire goes first.
 GRACE_S = 10.0
 _DECIDED, _STOP = "decided", "stop"
@@ -241,4 +243,4 @@ def _end(sentence: str) -> NoReturn:
     shown = "\x1b[?25h" if sys.stderr is not None and sys.stderr.isatty() else ""
     with contextlib.suppress(OSError):
         os.write(2, f"{shown}error: {sentence}\n".encode())
-    os._exit(1)
+    os._exit(ENDED_FOR_ANOTHER)

@@ -1,5 +1,6 @@
 """`--processes N`: what the processes get, and what becomes of them."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -45,14 +46,20 @@ def end(children):
         (["raise SystemExit(143)", "raise SystemExit(143)"], 143),
         (["import time; time.sleep(60)", "raise SystemExit(2)"], 2),
         (["import time; time.sleep(60)", "import os; os.kill(os.getpid(), 9)"], 137),
+        (["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)"], 137),
+        (["raise SystemExit(3)", "raise SystemExit(2)"], 2),
+        (["raise SystemExit(3)", "raise SystemExit(3)"], 3),
     ],
-    ids=["well", "alike", "one_fails", "one_is_killed"],
+    ids=["well", "alike", "one_fails", "one_is_killed", "both_ended", "for_another", "unknown"],
 )
 def test_the_status_is_that_of_the_first_that_does_not_end_well(
     monkeypatch, capsys, codes, expected
 ):
     monkeypatch.setattr(processes, "_PATIENCE_S", 0.3)
     children = [started(code) for code in codes]
+    for child in children:  # those who do end have ended when it looks first
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
     try:
         began = time.monotonic()
         assert processes._wait(children) == expected
