@@ -158,7 +158,10 @@ class Setup:
     def close(self) -> None:
         """End the processes."""
         for process in self.processes:
-            process.communicate()
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self.processes:
+            process.wait()
 
     def _hear(self) -> dict[str, Any]:
         answers = []

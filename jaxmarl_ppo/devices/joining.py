@@ -12,8 +12,6 @@ from jaxmarl_ppo.devices.wire import CONNECT_S, Door, connect
 
 # A process that is stopped, not dead, keeps its connections; JAX ends the job after so long.
 HEARTBEAT_S = 30
-# Those who have trained wait for the first process, which may have much to do with the result.
-SHUTDOWN_S = 7 * 24 * 3600
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _job: Processes | None = None
 
@@ -50,7 +48,6 @@ def join_processes(
             process_id,
             cluster_detection_method="deactivate" if given else None,
             heartbeat_timeout_seconds=HEARTBEAT_S,
-            shutdown_timeout_seconds=SHUTDOWN_S,
             # Else it listens to the whole network.
             coordinator_bind_address=coordinator if is_local else None,
         )

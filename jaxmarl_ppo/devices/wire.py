@@ -78,10 +78,12 @@ class Wire:
         """Have `on_trouble` called at the other end."""
         self.send(peer, _TROUBLE, [about, sentence])
 
-    def say_bye(self) -> None:
-        """Tell all others that this process ends in good order."""
+    def part(self) -> None:
+        """Tell the others that this process ends in good order, and wait until they do."""
         for peer in self._ends:
             self.send(peer, _BYE, None)
+        with self._changed:
+            self._changed.wait_for(lambda: self._departed >= self._ends.keys())
 
     def _read(self) -> None:
         selector = selectors.DefaultSelector()

@@ -195,12 +195,19 @@ def test_a_broken_collective_waits_for_the_name_of_the_dead(job, monkeypatch):
     assert slept == [processes_lib.GRACE_S]
 
 
-def test_one_that_leaves_in_good_order_ends_nobody_but_those_who_wait_for_it(job, said):
-    _, _, third = job
-    third._leave()
-    third._wire._ends[0].shutdown(socket.SHUT_WR)
-    with pytest.raises(Departed, match="process 2 has left"):
-        job[0]._wire.receive(2, "facts")
+def test_those_who_end_in_good_order_wait_for_each_other(job, said):
+    first, second, third = job
+    with ThreadPoolExecutor(COUNT) as pool:
+        leaving = [pool.submit(process._leave) for process in (second, third)]
+        with pytest.raises(Departed, match="process 2 has left"):
+            first._wire.receive(2, "facts")
+        assert not any(done.done() for done in leaving)
+        pool.submit(first._leave).result(10.0)
+        for done in leaving:
+            done.result(10.0)
+    for process in job:
+        for end in process._wire._ends.values():
+            end.shutdown(socket.SHUT_WR)
     assert said == []
 
 
