@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmarl_ppo.cli import bench, session
+from jaxmarl_ppo.cli import bench, resume, session, train
 from jaxmarl_ppo.cli.main import COMMANDS, main
 from jaxmarl_ppo.runs import loggers
 from jaxmarl_ppo.training import trainer
@@ -43,6 +43,8 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     # measured.
     monkeypatch.setattr(session, "existing_run", reached)
     monkeypatch.setattr(session, "use_cpu_cores", lambda *args: None)
+    for command in (train, resume):
+        monkeypatch.setattr(command, "launch", reached)
     monkeypatch.setattr(session, "enable_compilation_cache", lambda: None)
     monkeypatch.setattr(loggers, "make_loggers", lambda names: names)
     monkeypatch.setattr(trainer.Trainer, "__init__", reached)
