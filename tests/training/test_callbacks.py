@@ -249,10 +249,10 @@ def test_a_save_that_fails_is_told_and_tried_again(tmp_path, plain, monkeypatch)
     """As on a full disk; training goes on to the same end."""
     write, failures = checkpoints.write_checkpoint, iter([True, True])
 
-    def fail_twice(run_dir, snapshot):
+    def fail_twice(run_dir, snapshot, processes):
         if next(failures, False):
             raise OSError(28, "No space left on device")
-        return write(run_dir, snapshot)
+        return write(run_dir, snapshot, processes)
 
     monkeypatch.setattr(saving, "write_checkpoint", fail_twice)
     with pytest.warns(
@@ -283,9 +283,9 @@ def test_a_slow_disk_holds_nothing_up(tmp_path, monkeypatch):
     """By the clock no checkpoint is due while one is being written."""
     write = checkpoints.write_checkpoint
 
-    def write_slowly(run_dir, snapshot):
+    def write_slowly(run_dir, snapshot, processes):
         time.sleep(0.2)
-        return write(run_dir, snapshot)
+        return write(run_dir, snapshot, processes)
 
     monkeypatch.setattr(saving, "write_checkpoint", write_slowly)
     often = CheckpointConfig(every_minutes=1e-9)
