@@ -6,7 +6,7 @@ One device, two devices of one process and one device of each of two processes t
 workload in turn, round by round, so that a machine whose speed changes treats them alike. Devices
 are cores. From that, and from the time of an all-reduce by its size, comes the prediction:
 
-    iteration on N hosts = fixed + per_env * envs / N + reductions * reduce(N)
+    iteration on N hosts = fixed + per_env * envs / N + sum of reduce(N) over all all-reduces
     reduce(N) = 2 (N - 1) (hop + bytes / (N * bandwidth))
 
 which is a ring, as gloo has it. `fixed` and `per_env` are fitted to one device at two sizes; `hop`
@@ -225,24 +225,25 @@ def fit(result: dict[str, Any]) -> dict[str, float]:
     times = np.array([result["reduce_s"]["two processes"][size] for size in REDUCED_BYTES])
     # Of relative errors, so that small messages count as much as large ones.
     slope, offset = np.polyfit(sizes, times, 1, w=1 / times)
-    gradient = max(result["reduced_bytes"])
+    gradient, *others = result["reduced_bytes"]
     return {
         "per_env_s": per_env,
         "fixed_s": max(0.0, whole - per_env * NUM_ENVS),
         "hop_s": max(0.0, offset / 2),
         "bandwidth": 1 / slope,
         "gradient_bytes": gradient,
-        "reductions": 16.0,  # four epochs of four minibatches, the workload's default
+        "gradients": 16,  # four epochs of four minibatches, the workload's default
+        "other_bytes": sum(others),
+        "others": len(others),  # once in an iteration
     }
 
 
 def predict(model: dict[str, float], hosts: int, envs: float) -> float:
     """Predict the seconds of an iteration."""
-    reduce = 0.0
-    if hosts > 1:
-        share = model["gradient_bytes"] / (hosts * model["bandwidth"])
-        reduce = 2 * (hosts - 1) * (model["hop_s"] + share)
-    return model["fixed_s"] + model["per_env_s"] * envs / hosts + model["reductions"] * reduce
+    count = model["gradients"] + model["others"]
+    size = model["gradients"] * model["gradient_bytes"] + model["other_bytes"]
+    waits = 2 * (hosts - 1) * (count * model["hop_s"] + size / (hosts * model["bandwidth"]))
+    return model["fixed_s"] + model["per_env_s"] * envs / hosts + waits
 
 
 def curve(model: dict[str, float], envs: int, grows: bool) -> dict[int, float]:
