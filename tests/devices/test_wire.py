@@ -48,9 +48,7 @@ def job(said):
         process._has_failed = True  # what breaks from here on is nobody's trouble
     for end in itertools.chain(*pairs):
         end.shutdown(socket.SHUT_RDWR)
-    for thread in threading.enumerate():
-        if thread.name == "processes":
-            thread.join(10.0)
+    wait_for_readers()
     for end in itertools.chain(*pairs):
         end.close()
 
@@ -101,16 +99,19 @@ def test_processes_that_are_out_of_step_notice_it(job):
         raise found[2]
 
 
-def test_a_request_to_stop_reaches_the_first_process(job):
-    first, _, third = job
+def test_a_request_to_stop_reaches_the_first_process_once(job):
+    first, second, third = job
     assert first.asked_to_stop(None) is None
-    assert third.asked_to_stop("SIGTERM") == "SIGTERM"
-    third.asked_to_stop("SIGTERM")
+    for _ in range(2):
+        assert third.asked_to_stop("SIGTERM") == "SIGTERM"
     third._wire.send(0, "sent", None)
     first._wire.receive(2, "sent")  # so that the request has come too
-    assert first.asked_to_stop(None) == "SIGTERM"
-    assert first.asked_to_stop(None) == "SIGTERM"
-    assert first._wire.received("stop") == []
+    assert first._wire.received("stop") == ["SIGTERM"]
+    second.asked_to_stop("SIGINT")
+    second._wire.send(0, "sent", None)
+    first._wire.receive(1, "sent")
+    assert first.asked_to_stop(None) == "SIGINT"
+    assert first.asked_to_stop(None) == "SIGINT"
 
 
 def test_what_fails_on_the_first_process_is_raised_on_all_others(job):
@@ -208,6 +209,7 @@ def test_those_who_end_in_good_order_wait_for_each_other(job, said):
     for process in job:
         for end in process._wire._ends.values():
             end.shutdown(socket.SHUT_WR)
+    wait_for_readers()
     assert said == []
 
 
@@ -239,6 +241,13 @@ def test_a_door_lets_in_only_those_who_know_the_token():
 def test_jobs_that_cannot_be_joined(arguments, message):
     with pytest.raises(ValueError, match=message):
         join_processes(*arguments)
+
+
+def wait_for_readers():
+    """Wait until all that was sent is read, and every connection found closed."""
+    for thread in threading.enumerate():
+        if thread.name == "processes":
+            thread.join(10.0)
 
 
 def wait_until(condition):
