@@ -103,6 +103,8 @@ class TrainOptions:
         preset: a variant of the environment's preset to take the defaults from, such as `league`,
             or `rllib` for the defaults of RLlib's PPO.
         seed: of everything random.
+        num_seeds: train so many runs side by side, of this seed and those that follow it: one
+            folder with a run for each, and curves with mean, interquartile mean and interval.
         total_env_steps: ticks summed over environments, such as 5e6; rounded up to whole
             iterations.
         num_envs: parallel environments.
@@ -160,6 +162,7 @@ class TrainOptions:
     ]
     preset: str | None
     seed: int
+    num_seeds: int
     total_env_steps: int
     num_envs: int
     num_steps: int

@@ -24,14 +24,38 @@ def format_report(report: Report) -> str:
         lines.append(f"  exploitability {report['exploitability_note']}")
     if "unfinished" in report:
         lines.append(f"  {report['unfinished']:,} episodes {report['unfinished_note']}")
+    table = _lines(_agents_table(report["agents"], report["all"]))
+    if "cross_play" in report:
+        table += ["", *format_cross_play(report["cross_play"]).splitlines()]
+    return "\n".join([*lines, *table])
+
+
+def format_group_report(report: Report) -> str:
+    """Write what `evaluate_group` says for people: a line for every number."""
+    acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("over seeds")
+    for heading in ("mean", "IQM", "95 % interval"):
+        table.add_column(heading, justify="right")
+    for path, numbers in report["numbers"].items():
+        if path.endswith(("return_min", "return_max")):  # of single episodes
+            continue
+        low, high = numbers["ci95_low"], numbers["ci95_high"]
+        interval = "-" if low is None else f"{low:.4g} to {high:.4g}"
+        table.add_row(path, f"{numbers['mean']:.4g}", f"{numbers['iqm']:.4g}", interval)
+    head = (
+        f"{report['env']}: {len(report['members'])} seeds, {report['episodes']:,} episodes of "
+        f"each, {acting}, seed {report['seed']}"
+    )
+    return "\n".join([head, *_lines(table)])
+
+
+def _lines(table: Table) -> list[str]:
     # Wide enough never to fold a column; rich pads no further than the table needs.
     console = Console(file=io.StringIO(), width=1000, color_system=None)
     with console.capture() as capture:
-        console.print(_agents_table(report["agents"], report["all"]))
-    table = [line.rstrip() for line in capture.get().splitlines()]
-    if "cross_play" in report:
-        table += ["", *format_cross_play(report["cross_play"]).splitlines()]
-    return "\n".join([*lines, *(line for line in table if line)])
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines() if line.rstrip()]
 
 
 def _agents_table(agents: dict[str, dict[str, Any]], together: dict[str, Any]) -> Table:

@@ -7,19 +7,22 @@ from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation.group import GROUP_COLUMNS, evaluate_group
 from jaxmarl_ppo.pages.page import Page, make_page, read_static
 from jaxmarl_ppo.pages.replay_page import STATIC as REPLAY_STATIC
 from jaxmarl_ppo.pages.replay_page import replay_data
 from jaxmarl_ppo.pages.watch import watch_run
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.log import read_lines, scalars
-from jaxmarl_ppo.runs.run_folder import load_run, read_record
+from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 
 REPORT_FILE = "report.html"
 STATIC = ("report.css", *REPLAY_STATIC, "report.js")
 # Of a longer log so many entries are drawn, evenly.
 MAX_ENTRIES = 400
 FIRST_MEASURE = "agents/*/return_mean"
+# Entries of a run's log, and its evaluations.
+Log = tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 
 
 def report_runs(
@@ -42,7 +45,9 @@ def report_runs(
     if not run_dirs:
         raise ValueError("give the folder of at least one run")
     data = report_data(run_dirs)
-    if plays and len(run_dirs) == 1:
+    if plays and "group" in data:
+        data["evaluation"] = _evaluated_group(run_dirs[0], seed, env)
+    elif plays and len(run_dirs) == 1:
         data |= _played(run_dirs[0], seed, env)
     return report_page(data)
 
@@ -65,14 +70,19 @@ def report_data(run_dirs: Sequence[str | Path]) -> dict[str, Any]:
     """
     folders = [Path(folder) for folder in run_dirs]
     records = [read_record(folder) for folder in folders]
-    logs = [(_entries(f / METRICS_FILE), _entries(f / EVALUATIONS_FILE)) for f in folders]
+    logs = [_log(folder) for folder in folders]
+    if len(folders) == 1:
+        members = members_of(folders[0])
+        if members:
+            names, own = [member.name for member in members], [read_record(m) for m in members]
+            return describe_group(logs[0], names, own, [_log(member) for member in members])
     return describe_runs([str(folder) for folder in folders], records, logs)
 
 
 def describe_runs(
     names: Sequence[str],
     records: Sequence[Mapping[str, Any]],
-    logs: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]],
+    logs: Sequence[Log],
 ) -> dict[str, Any]:
     """Describe runs by their records, the entries of their logs, and their evaluations."""
     runs = [
@@ -104,6 +114,35 @@ def describe_runs(
         "runs": runs,
         "times": _times([entries for entries, _ in logs]),
     }
+
+
+def describe_group(
+    together: Log, names: Sequence[str], records: Sequence[Mapping[str, Any]], logs: Sequence[Log]
+) -> dict[str, Any]:
+    """Describe a group of runs that differ in their seeds.
+
+    Args:
+        together: the group's own log and evaluations.
+        names: of its members.
+        records: theirs.
+        logs: theirs.
+    """
+    entries, evaluations = together
+    data = describe_runs(names, records, logs)
+    data["group"] = {"series": _series(entries) | _series(evaluations, "evaluation/")}
+    if entries:
+        last = entries[-1]
+        data["facts"] = [
+            ["seeds", str(len(names))],
+            ["environment steps of each", f"{last['env_steps']:,}"],
+            ["decisions", f"{last['decisions']:,}"],
+            ["time", f"{last['wall_s']:,.0f} s"],
+        ]
+    return data
+
+
+def _log(folder: Path) -> Log:
+    return _entries(folder / METRICS_FILE), _entries(folder / EVALUATIONS_FILE)
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
@@ -160,6 +199,23 @@ def _times(logs: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Any]]:
         ["environment steps per second, median", *medians],
         ["peak memory, MB", *of_last("peak_memory_mb")],
     ]
+
+
+def _evaluated_group(
+    group_dir: str | Path, seed: int, env: MultiAgentEnv | str | None
+) -> dict[str, Any]:
+    """Evaluate all members of a group."""
+    report = evaluate_group(group_dir, seed=seed, env=env)
+    rows = [
+        [name, *(own.get(column) for column in GROUP_COLUMNS)]
+        for name, own in report["numbers"].items()
+    ]
+    episodes = f"{report['episodes']:,} fresh episodes of each of {len(report['members'])} seeds"
+    return {
+        "headline": [f"{episodes}, actions drawn, seed {seed}"],
+        "columns": ["", *(column.replace("_", " ") for column in GROUP_COLUMNS)],
+        "rows": rows,
+    }
 
 
 def _played(run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None) -> dict[str, Any]:

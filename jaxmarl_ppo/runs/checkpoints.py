@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
     CONFIG_FILE,
     MANIFEST_FILE,
+    MEMBERS,
     POLICIES_FILE,
     SNAPSHOTS_FILE,
     STATE_FOLDER,
@@ -95,6 +96,21 @@ class Snapshot:
     archive: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class GroupSnapshot:
+    """Holds all that a checkpoint of a group of runs is made of.
+
+    Attributes:
+        record: the content of the group's `config.json`.
+        standing: where the group stands.
+        members: by the name of a member's folder, its snapshot, or what has stopped it for good.
+    """
+
+    record: Mapping[str, Any]
+    standing: Standing
+    members: Mapping[str, Snapshot | str]
+
+
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
     """Copy the leaves of a tree to the host, by their paths in it; keys as their words."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
@@ -139,20 +155,56 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
     Raises:
         OSError: it cannot be written.
     """
-    folder = run_dir / CHECKPOINTS / f"{snapshot.standing.iteration:0{_DIGITS}}"
+
+    def fill(folder: Path) -> None:
+        save_population(folder / POLICIES_FILE, snapshot.names, snapshot.population)
+        _write_arrays(folder / STATE_FOLDER, snapshot.arrays)
+        if snapshot.archive is not None:
+            write_json(folder / SNAPSHOTS_FILE, snapshot.archive)
+
+    return _write_whole(run_dir, snapshot.record, snapshot.standing, fill)
+
+
+def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
+    """Write the checkpoints of all members, and then that of the group, which stands on them.
+
+    Until the last one is whole, the group has none of this moment.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    members: dict[str, Any] = {}
+    for name, own in snapshot.members.items():
+        if isinstance(own, str):
+            members[name] = {"stopped": own}
+        else:
+            folder = write_checkpoint(group_dir / MEMBERS / name, own)
+            members[name] = {"sha256": sha256_of(folder / MANIFEST_FILE)}
+    return _write_whole(
+        group_dir, snapshot.record, snapshot.standing, lambda _: None, members=members
+    )
+
+
+def _write_whole(
+    run_dir: Path,
+    record: Mapping[str, Any],
+    standing: Standing,
+    fill: Callable[[Path], None],
+    **further: Any,
+) -> Path:
+    """Write a folder with a record, what `fill` puts in it, and a manifest of all that."""
+    folder = run_dir / CHECKPOINTS / f"{standing.iteration:0{_DIGITS}}"
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
-        write_json(temporary / CONFIG_FILE, snapshot.record)
-        save_population(temporary / POLICIES_FILE, snapshot.names, snapshot.population)
-        _write_arrays(temporary / STATE_FOLDER, snapshot.arrays)
-        if snapshot.archive is not None:
-            write_json(temporary / SNAPSHOTS_FILE, snapshot.archive)
+        write_json(temporary / CONFIG_FILE, record)
+        fill(temporary)
         manifest = {
             "format": FORMAT,
-            **asdict(snapshot.standing),
-            "versions": snapshot.record.get("versions"),
+            **asdict(standing),
+            **further,
+            "versions": record.get("versions"),
             "sha256": _digests(temporary),
         }
         manifest["sha256_of_manifest"] = _digest_of_manifest(manifest)
@@ -203,7 +255,21 @@ def read_standing(folder: Path) -> Standing:
             raise ValueError(f"{path}, on which {folder} stands, is missing")
         if sha256_of(path) != sha256:
             raise ValueError(f"{path}, on which {folder} stands, differs from its checksum")
+    for name, own in manifest.get("members", {}).items():
+        if "sha256" in own:
+            _check_member(folder, member_checkpoint(folder, name), own["sha256"])
     return Standing(**{field.name: manifest[field.name] for field in fields(Standing)})
+
+
+def member_checkpoint(folder: Path, name: str) -> Path:
+    """Return the checkpoint of a member on which that of a group stands."""
+    return folder.parent.parent / MEMBERS / name / CHECKPOINTS / folder.name
+
+
+def read_stopped(folder: Path) -> dict[str, str]:
+    """Read which members of a group had been stopped for good, and by what, from its checkpoint."""
+    members = json.loads((folder / MANIFEST_FILE).read_bytes()).get("members", {})
+    return {name: own["stopped"] for name, own in members.items() if "stopped" in own}
 
 
 def read_archive(folder: Path) -> Mapping[str, Any] | None:
@@ -219,6 +285,13 @@ def archived_files(run_dir: Path) -> set[Path]:
         with contextlib.suppress(OSError, ValueError):
             found |= {path for path, _ in _files_of_archive(folder)}
     return found
+
+
+def _check_member(group: Path, folder: Path, sha256: str) -> None:
+    """Refuse a member's checkpoint that is damaged, or another one than the group's stands on."""
+    read_standing(folder)
+    if sha256_of(folder / MANIFEST_FILE) != sha256:
+        raise ValueError(f"{folder} is not the one on which {group} stands")
 
 
 def _files_of_archive(folder: Path) -> list[tuple[Path, str]]:
