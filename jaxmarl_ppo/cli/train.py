@@ -331,12 +331,16 @@ def tell_end(result: "TrainResult", config: TrainConfig, env: str) -> int:
         )
     else:
         seconds = result.history[-1]["wall_s"]
-        print(f"trained {result.env_steps:,} environment steps in {seconds:.1f} s")
+        each = f" of each of {config.num_seeds} seeds" if config.num_seeds > 1 else ""
+        print(f"trained {result.env_steps:,} environment steps{each} in {seconds:.1f} s")
+    for name, why in result.stopped_members.items():
+        print(f"{name} was stopped: {why}")
     print(f"saved in {result.run_dir}")
     again = f" --env {shlex.quote(env)}" if is_own(env) else ""
     if result.interrupted and config.checkpoints.keep:
         print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
-    print(f"watch it: jaxmarl-ppo watch {result.run_dir}{again}")
+    shown = result.members[0].run_dir if result.members else result.run_dir
+    print(f"watch it: jaxmarl-ppo watch {shown}{again}")
     print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
     ended_by = getattr(signal, result.stopped_by or "", None)
     return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0

@@ -34,7 +34,7 @@ def report_runs(
     """Make a page of one run, or of several in comparison.
 
     Args:
-        run_dirs: folders of runs.
+        run_dirs: folders of runs, or that of a group of seeds.
         plays: also evaluate what a single run has learnt, and show episodes of it.
         seed: of both.
         env: as `load_run` needs it.

@@ -227,7 +227,8 @@ class LiveProgress(Progress):
         parts += [Text(line, style="dim") for line in self._notes()]
         if self.entry is not None:
             agents, policies = self.entry["agents"], self.entry["policies"]
-            parts += [agent_table(agents, self.returns), policy_table(policies)]
+            spread = intervals(self.entry)
+            parts += [agent_table(agents, self.returns, spread), policy_table(policies)]
         return Group(*parts)
 
     def _notes(self) -> list[str]:
@@ -299,20 +300,34 @@ def make_progress(
     return plain
 
 
+def intervals(entry: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Find within what the interquartile mean of seeds lies of every agent's return, if it says."""
+    low, high = (entry.get(end, {}).get("agents", {}) for end in ("ci95_low", "ci95_high"))
+    return {
+        name: (row["return_mean"], high[name]["return_mean"])
+        for name, row in low.items()
+        if "return_mean" in row
+    }
+
+
 def agent_table(
-    agents: Mapping[str, Mapping[str, Any]], returns: Mapping[str, Sequence[float]]
+    agents: Mapping[str, Mapping[str, Any]],
+    returns: Mapping[str, Sequence[float]],
+    spread: Mapping[str, tuple[float, float]],
 ) -> RenderableType:
     """Tabulate returns, lengths and the environment's own metrics of every agent.
 
     Args:
         agents: of an entry of the log.
         returns: mean returns of entries up to this one, by agent.
+        spread: of several seeds, the interval of the return, by agent.
     """
     extras = list(dict.fromkeys(k for a in agents.values() for k in a if k not in _LIFE_KEYS))
     rows = {}
     for name, agent in list(agents.items())[:MAX_ROWS]:
         rows[name] = {
             "return": Text(_number(agent, "return_mean", "+.3f"), style="bold"),
+            **({"95 % interval": _interval(spread.get(name))} if spread else {}),
             "trend": trend(returns.get(name, ())),
             "min": _number(agent, "return_min", "+.2f"),
             "max": _number(agent, "return_max", "+.2f"),
@@ -403,6 +418,10 @@ def _evaluation_text(report: Mapping[str, Any]) -> str:
     return f"evaluated at {count_text(report['env_steps'])}: {' '.join(means[:3] + rest)}"
 
 
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "-" if ends is None else f"{ends[0]:+.3f} to {ends[1]:+.3f}"
+
+
 def _number(values: Mapping[str, Any], key: str, form: str) -> str:
     return format(values[key], form) if key in values else "-"
 
@@ -413,4 +432,9 @@ def _return_text(entry: Mapping[str, Any], agents: Sequence[str], policies: Sequ
     groups = entry["agents"] if few else entry["policies"]
     names = agents if few else policies[:3]
     shown = [f"{name} {_number(groups[name], 'return_mean', '+.3f')}" for name in names]
+    spread = intervals(entry) if few else {}
+    shown = [
+        text + (f" ({_interval(spread[name])})" if name in spread else "")
+        for name, text in zip(names, shown, strict=True)
+    ]
     return "return " + " ".join(shown)

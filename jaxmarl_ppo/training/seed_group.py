@@ -177,15 +177,16 @@ class SeedGroup:
         """Take the players of every seed as the ones to save, or stop the seed.
 
         Raises:
-            EnvironmentFault: the last seed is stopped by it.
+            EnvironmentFault: no seed can go on; that of the first one.
             TrainingDiverged: likewise.
         """
         # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
         populations = jax.tree.map(np.array, jax.device_get(self.state.population))
         metrics = jax.device_get(self.metrics)
-        for run in list(self.runs):
+        env_steps = iteration * self.learner.num_envs * self.learner.num_steps
+        errors = []
+        for run in self.runs:
             population, own = _row(populations, run.lane), _row(metrics, run.lane)
-            env_steps = iteration * self.learner.num_envs * self.learner.num_steps
             try:
                 check_finite(
                     self.learner, population, own, env_steps, run.good_env_steps, run.run_dir
@@ -193,22 +194,22 @@ class SeedGroup:
                 run.good, run.good_env_steps = population, env_steps
                 check_fault(self.learner, own.fault, run.run_dir)
             except (EnvironmentFault, TrainingDiverged) as error:
-                self._stop(run, error)
+                errors.append((run, error))
+        if len(errors) == len(self.runs):
+            raise errors[0][1]
+        for run, error in errors:
+            self._stop(run, error)
 
     def _stop(self, run: SeedRun, error: Exception) -> None:
-        """Stop a seed for good.
-
-        Raises:
-            EnvironmentFault: no other goes on.
-            TrainingDiverged: likewise.
-        """
-        if len(self.runs) == 1:
-            raise error
+        """Stop a seed for good, and save what it came to."""
         self.runs.remove(run)
         self.stopped[run.name] = f"{type(error).__name__}: {error}"
         save_run(self.learner, run.good, run.logged, stopped=True)
-        others = f"the other {len(self.runs)} go on"
-        warnings.warn(f"{run.name} is stopped, {others}: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"{run.name} is stopped, and the other seeds go on: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def entry(self, moment: Moment) -> dict[str, Any]:
         """Make an entry of every seed's log, and return what they have in common."""

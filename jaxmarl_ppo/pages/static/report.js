@@ -55,9 +55,28 @@ function meanOfRuns(all) {
   return { points: mean, band: [low, high] };
 }
 
+// Of a group of seeds: mean, interquartile mean (dotted), and the interval of the latter as a band.
+function curvesOfGroup(measure, members) {
+  const spread = (path, table) => {
+    const [evaluation, rest] = path.startsWith("evaluation/") ? ["evaluation/", path.slice(11)] : ["", path];
+    return pointsOf(report.data.group, `${evaluation}${table}/${rest}`);
+  };
+  return Object.keys(members).flatMap((member, k) => {
+    const path = members[member];
+    const [low, high] = [spread(path, "ci95_low"), spread(path, "ci95_high")];
+    const name = member || words(measure);
+    return [
+      { points: pointsOf(report.data.group, path), name, hue: k, dash: dashOf(k), band: low.length ? [low, high] : undefined },
+      { points: spread(path, "iqm"), name: `${name}, interquartile mean`, hue: k, dash: "2 3" },
+    ].filter(({ points }) => points.length);
+  });
+}
+
 function curvesOf(measure, members) {
-  const { runs } = report.data;
+  const chosen = byId("which").value;
+  const runs = report.data.runs.filter(({ name }) => !chosen || name === chosen);
   const names = Object.keys(members);
+  if (byId("mean").checked && report.data.group) return curvesOfGroup(measure, members);
   if (byId("mean").checked)
     return names.map((member, k) => ({
       ...meanOfRuns(runs.map((run) => pointsOf(run, members[member])).filter((points) => points.length)),
@@ -100,7 +119,11 @@ function showMeasures() {
   const chosen = byId("curve").value || report.data.measure;
   byId("curve").replaceChildren(...measures.map((measure) => make("option", { value: measure }, words(measure))));
   byId("curve").value = measures.includes(chosen) ? chosen : measures[0] || "";
-  byId("mean-label").hidden = report.data.runs.length < 2;
+  const names = report.data.runs.map(({ name }) => name);
+  const which = byId("which").value;
+  byId("which").replaceChildren(make("option", { value: "" }, "all runs"), ...names.map((name) => make("option", { value: name }, name)));
+  byId("which").value = names.includes(which) ? which : "";
+  byId("mean-label").hidden = byId("which-label").hidden = names.length < 2;
 }
 
 function fillTable(table, head, rows) {
@@ -170,7 +193,12 @@ async function start() {
   const data = await readData();
   setUpTheme(byId("theme"));
   byId("curve").addEventListener("change", showCurves);
+  byId("mean").checked = Boolean(data.group);
   byId("mean").addEventListener("change", showCurves);
+  byId("which").addEventListener("change", () => {
+    byId("mean").checked = false;
+    showCurves();
+  });
   showReport(data);
   if (data.replay) {
     byId("episodes").hidden = false;
