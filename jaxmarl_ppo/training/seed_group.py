@@ -204,7 +204,7 @@ class SeedGroup:
         """Stop a seed for good, and save what it came to."""
         self.runs.remove(run)
         self.stopped[run.name] = f"{type(error).__name__}: {error}"
-        save_run(self.learner, run.good, run.logged, stopped=True)
+        self._end(run, interrupted=True, stopped_by=self.stopped[run.name])
         warnings.warn(
             f"{run.name} is stopped, and the other seeds go on: {error}",
             RuntimeWarning,
@@ -257,20 +257,23 @@ class SeedGroup:
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
         """Save what every seed came to, and what all did."""
-        members = tuple(self._end(run, result) for run in self.runs)
+        members = tuple(self._end(run, result.interrupted, result.stopped_by) for run in self.runs)
         save_group(self.learner, logged, [run.logged for run in self.runs], result.interrupted)
         return dataclasses.replace(result, members=members, stopped_members=dict(self.stopped))
 
-    def _end(self, run: SeedRun, whole: TrainResult) -> TrainResult:
-        save_run(self.learner, run.good, run.logged, stopped=whole.interrupted)
+    def _end(self, run: SeedRun, interrupted: bool, stopped_by: str | None) -> TrainResult:
+        """Save what a seed came to."""
+        save_run(self.learner, run.good, run.logged, interrupted)
         state = self.member_state(run)
-        result = dataclasses.replace(
-            whole,
+        result = TrainResult(
             state=state,
             population=state.population,
             history=run.history,
             evaluations=run.evaluations,
             run_dir=run.run_dir,
+            env_steps=run.good_env_steps,
+            interrupted=interrupted,
+            stopped_by=stopped_by,
         )
         run.callbacks.tell("on_end", result)
         return result
