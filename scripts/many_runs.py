@@ -1,9 +1,10 @@
 """How long many runs of one program take: in turn, side by side, or dispatched by threads.
 
 Prints a line of JSON for each size of member: what each way takes as a multiple of what the
-arithmetic of the members costs, which is the time of one member on one core, times members, by
-cores. All ways take turns within one process. Seconds of the processor are those of all cores
-together, which other work on the machine changes less than it changes seconds of the clock.
+arithmetic of the members costs, which is the time of a single run on one core that trains as much
+as a core's share of the members. All ways take turns within one process. Seconds of the processor
+are those of all cores together, which other work on the machine changes less than it changes
+seconds of the clock.
 
 Run with: python scripts/many_runs.py --env crypto --num-envs 16 256 512
 """
@@ -57,15 +58,16 @@ def measure(
     env, env_params = jaxmarl_envs.make(env_name, **preset.env_kwargs)
     config = dataclasses.replace(preset.config, num_envs=num_envs, num_devices=1)
     learner = make_learner(env, env_params, config)
+    num_devices = jax.local_device_count()
     iterations = max(1, env_steps // (num_envs * config.num_steps))
     ways = {
-        "one": one_by_one(learner, 1, 1, iterations),
+        # As long as the others, since the first moments of a core that has slept are slow.
+        "one": one_by_one(learner, 1, 1, iterations * num_members // num_devices),
         "in_turn": together(learner, num_members, "in_turn", iterations),
         "side_by_side": together(learner, num_members, "side_by_side", iterations),
-        "threads": one_by_one(learner, num_members, jax.local_device_count(), iterations),
+        "threads": one_by_one(learner, num_members, num_devices, iterations),
     }
     clock, processor = time_both(ways, repeats)
-    num_devices = jax.local_device_count()
     return {
         "env": env_name,
         "num_envs": num_envs,
@@ -74,8 +76,8 @@ def measure(
         "backend": jax.default_backend(),
         "devices": num_devices,
         "seconds": {name: round(value, 4) for name, value in clock.items()},
-        "of_arithmetic": of_arithmetic(clock, num_members / num_devices),
-        "of_arithmetic_by_processor": of_arithmetic(processor, num_members),
+        "of_arithmetic": of_arithmetic(clock, 1),
+        "of_arithmetic_by_processor": of_arithmetic(processor, num_devices),
     }
 
 
