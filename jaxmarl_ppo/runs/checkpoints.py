@@ -96,21 +96,6 @@ class Snapshot:
     archive: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class GroupSnapshot:
-    """Holds all that a checkpoint of a group of runs is made of.
-
-    Attributes:
-        record: the content of the group's `config.json`.
-        standing: where the group stands.
-        members: by the name of a member's folder, its snapshot, or what has stopped it for good.
-    """
-
-    record: Mapping[str, Any]
-    standing: Standing
-    members: Mapping[str, Snapshot | str]
-
-
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
     """Copy the leaves of a tree to the host, by their paths in it; keys as their words."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
@@ -162,37 +147,28 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
         if snapshot.archive is not None:
             write_json(folder / SNAPSHOTS_FILE, snapshot.archive)
 
-    return _write_whole(run_dir, snapshot.record, snapshot.standing, fill)
+    return write_whole(run_dir, snapshot.record, snapshot.standing, fill)
 
 
-def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
-    """Write the checkpoints of all members, and then that of the group, which stands on them.
-
-    Until the last one is whole, the group has none of this moment.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    members: dict[str, Any] = {}
-    for name, own in snapshot.members.items():
-        if isinstance(own, str):
-            members[name] = {"stopped": own}
-        else:
-            folder = write_checkpoint(group_dir / MEMBERS / name, own)
-            members[name] = {"sha256": sha256_of(folder / MANIFEST_FILE)}
-    return _write_whole(
-        group_dir, snapshot.record, snapshot.standing, lambda _: None, members=members
-    )
-
-
-def _write_whole(
+def write_whole(
     run_dir: Path,
     record: Mapping[str, Any],
     standing: Standing,
     fill: Callable[[Path], None],
     **further: Any,
 ) -> Path:
-    """Write a folder with a record, what `fill` puts in it, and a manifest of all that."""
+    """Write a checkpoint; until it is whole nothing has its name.
+
+    Args:
+        run_dir: the folder of the run.
+        record: the content of its `config.json`.
+        standing: where it stands.
+        fill: puts all else into the folder that it is called with.
+        **further: what else its manifest is to say.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     folder = run_dir / CHECKPOINTS / f"{standing.iteration:0{_DIGITS}}"
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -264,12 +240,6 @@ def read_standing(folder: Path) -> Standing:
 def member_checkpoint(folder: Path, name: str) -> Path:
     """Return the checkpoint of a member on which that of a group stands."""
     return folder.parent.parent / MEMBERS / name / CHECKPOINTS / folder.name
-
-
-def read_stopped(folder: Path) -> dict[str, str]:
-    """Read which members of a group had been stopped for good, and by what, from its checkpoint."""
-    members = json.loads((folder / MANIFEST_FILE).read_bytes()).get("members", {})
-    return {name: own["stopped"] for name, own in members.items() if "stopped" in own}
 
 
 def read_archive(folder: Path) -> Mapping[str, Any] | None:

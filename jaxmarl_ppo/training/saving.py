@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.config.run import CheckpointConfig
-from jaxmarl_ppo.runs.checkpoints import (
-    GroupSnapshot,
-    checkpoints_of,
-    prune,
-    write_checkpoint,
-    write_group_checkpoint,
-)
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of, prune, write_checkpoint
 from jaxmarl_ppo.runs.files import MEMBERS
+from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot, write_group_checkpoint
 
 # After a save that failed the next try comes no later than this, in seconds.
 RETRY_S = 60.0

@@ -18,8 +18,9 @@ from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.callbacks import Callbacks, RunInfo, TrainResult
-from jaxmarl_ppo.runs.checkpoints import GroupSnapshot, Snapshot, Standing, to_arrays
+from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
 from jaxmarl_ppo.runs.files import MEMBERS
+from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.one_run import (

@@ -31,10 +31,10 @@ from jaxmarl_ppo.runs.callbacks import (
     TrainResult,
     as_callbacks,
 )
-from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, MEMBERS
-from jaxmarl_ppo.runs.lock import check_free, locked
+from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.training import resume
+from jaxmarl_ppo.training.claim import claimed
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.training.objective import Objective
@@ -356,12 +356,12 @@ class Trainer:
     def _claimed(self, folder: Path) -> Iterator[None]:
         """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_claimed_folder(folder, self._record(), self._resumption is None))
+            stack.enter_context(claimed(folder, self._record(), self._resumption is None))
             for own in self._seeds():
                 member = member_dir(folder, own)
                 record = run_folder.run_record(self.env, self.env_params, own)
                 is_new = self._resumption is None
-                stack.enter_context(_claimed_folder(member, record, is_new))
+                stack.enter_context(claimed(member, record, is_new))
             yield
 
     @property
@@ -426,30 +426,3 @@ class Trainer:
 
     def _env_steps(self, num_iterations: int) -> int:
         return num_iterations * self.config.num_envs * self.config.num_steps
-
-
-@contextlib.contextmanager
-def _claimed_folder(folder: Path, record: Mapping[str, Any], is_new: bool) -> Iterator[None]:
-    """Hold the lock of a folder, with the record in it, and remove it if nothing comes to it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        if is_new:
-            run_folder.check_unused(folder)  # again, now that nobody else can take it
-        as_json.write_json(folder / CONFIG_FILE, record)
-        if not is_new:
-            resume.clear(folder)
-        try:
-            yield
-        finally:
-            _remove_if_unused(folder)
-
-
-def _remove_if_unused(folder: Path) -> None:
-    """Remove the folder of a run of which there is nothing but what says how it was to be."""
-    with contextlib.suppress(OSError):
-        (folder / MEMBERS).rmdir()  # which is empty where nothing came to any member
-    if {path.name for path in folder.iterdir()} <= {CONFIG_FILE, LOCK_FILE}:
-        for name in (CONFIG_FILE, LOCK_FILE):
-            (folder / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            folder.rmdir()

@@ -126,6 +126,13 @@ def test_a_group_goes_back_before_a_damaged_member(group, tmp_path):
     assert again._resumption.standing.iteration == 5  # type: ignore[union-attr]
 
 
+def test_checkpoints_of_members_go_with_those_of_the_group(tmp_path):
+    keep = dataclasses.replace(EVERY, keep=1)
+    run = make_trainer(tmp_path / "run", num_seeds=2, checkpoints=keep).train()
+    for folder in [run.run_dir, *members_of(run.run_dir)]:
+        assert [path.name for path in checkpoints_of(folder)] == ["000000010"]
+
+
 def test_a_member_goes_on_alone(group, tmp_path):
     torn = cut_back(group.run_dir, tmp_path / "torn", 8)
     alone = resume(torn / "members" / "seed-6").train()
