@@ -24,8 +24,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.evaluation.seeds import summarise_seeds
 from jaxmarl_ppo.pages import report_server
-from jaxmarl_ppo.pages.report import describe_runs, report_page
+from jaxmarl_ppo.pages.report import describe_group, describe_runs, report_page
 from jaxmarl_ppo.pages.report_server import serve_report
 from jaxmarl_ppo.runs.run_folder import run_record
 
@@ -66,7 +67,11 @@ def pages(record, tmp_path_factory):
     logs = [([entry(k, shift) for k in range(10)], []) for shift in (0.0, 1.0)]
     one = report_page(describe_runs([EVIL], [record], logs[:1]))
     two = report_page(describe_runs(["first", "second"], [record, other], logs))
-    return {"one": one.save(folder / "one.html"), "two": two.save(folder / "two.html")}
+    pairs = [[{"agents": log[0][k]["agents"]} for log in logs] for k in range(10)]
+    together = [entry(k) | summarise_seeds(pair) for k, pair in enumerate(pairs)]
+    group = describe_group((together, []), ["seed-0", "seed-1"], [record, record], logs)
+    saved = {"one": one, "two": two, "group": report_page(group)}
+    return {name: page.save(folder / f"{name}.html") for name, page in saved.items()}
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +139,21 @@ def test_runs_are_laid_over_each_other(driver, pages):
     assert "x 1.4" in page.find_element(By.ID, "lines").text
 
 
+def test_seeds_are_shown_together_and_one_by_one(driver, pages):
+    page = show(driver, pages["group"].as_uri())
+    assert page.find_element(By.ID, "mean").is_selected()
+    # Of two agents a mean, which has the band, and an interquartile mean.
+    assert len(paths(page)) == 4
+    assert len(page.find_elements(By.CSS_SELECTOR, "#curves path.band")) == 2
+    assert "x, interquartile mean 1.4" in page.find_element(By.ID, "lines").text
+    Select(page.find_element(By.ID, "which")).select_by_visible_text("seed-1")
+    assert not page.find_element(By.ID, "mean").is_selected()
+    assert len(paths(page)) == 2
+    assert "x 1.9" in page.find_element(By.ID, "lines").text
+    Select(page.find_element(By.ID, "which")).select_by_visible_text("all runs")
+    assert len(paths(page)) == 4
+
+
 def test_no_name_runs_as_script_and_nothing_is_asked_for(driver, pages):
     page = show(driver, pages["one"].as_uri())
     assert page.find_elements(By.TAG_NAME, "img") == []
@@ -143,7 +163,7 @@ def test_no_name_runs_as_script_and_nothing_is_asked_for(driver, pages):
     assert complaints(page) == []
 
 
-@pytest.mark.parametrize("name", ["one", "two"])
+@pytest.mark.parametrize("name", ["one", "two", "group"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_can_be_read_everywhere_by_everybody(driver, pages, name, scheme):
     set_scheme(driver, scheme)
