@@ -1,5 +1,6 @@
 """A page that says what runs came to."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -147,19 +148,40 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _times(logs: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Any]]:
-    """Tabulate how long the runs took and how fast they were, a column for each."""
+    """Tabulate how long the runs took, for what, and how fast they were, a column for each."""
 
     def of_last(key: str) -> list[Any]:
-        last = [entries[-1][key] if entries else None for entries in logs]
-        return [None if number is None else round(number, 1) for number in last]
+        return [entries[-1].get(key) if entries else None for entries in logs]
 
+    spent = [_seconds_by_phase(entries) for entries in logs]
+    phases = dict.fromkeys(phase for own in spent for phase, s in own.items() if s >= 0.1)
+    shares = [None if x is None else f"{x:.0%}, {1 - x:.0%}" for x in of_last("rollout_share")]
     rates = [sorted(entry["env_steps_per_s"] for entry in entries) for entries in logs]
-    medians = [own[len(own) // 2] if own else None for own in rates]
-    return [
+    rows = [
         ["seconds in all", *of_last("wall_s")],
-        ["environment steps per second, median", *medians],
+        *([f"seconds of {phase}", *(own.get(phase) for own in spent)] for phase in phases),
+        ["of training: rollout, update", *shares],
+        [
+            "environment steps per second, median",
+            *(own[len(own) // 2] if own else None for own in rates),
+        ],
         ["peak memory, MB", *of_last("peak_memory_mb")],
     ]
+    return [
+        [name, *(round(x, 1) if isinstance(x, float) else x for x in row)]
+        for name, *row in rows
+        if any(x is not None for x in row)
+    ]
+
+
+def _seconds_by_phase(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Add up what a run's processes spent on each phase; every one begins to count anew."""
+    total: dict[str, float] = {}
+    counts = [entry.get("seconds", {}) for entry in entries]
+    for own, later in itertools.pairwise([*counts, {}]):
+        if sum(later.values()) < sum(own.values()):  # the last entry of its process
+            total = {phase: total.get(phase, 0.0) + own.get(phase, 0.0) for phase in total | own}
+    return total
 
 
 def _played(run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None) -> dict[str, Any]:

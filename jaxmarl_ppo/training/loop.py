@@ -24,6 +24,7 @@ from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.saving import Saver
 from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
+from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import Population, TrainState
 
@@ -55,6 +56,7 @@ class Surroundings:
         until: what else ends the run.
         evaluator: None where nothing is evaluated.
         archive: of snapshots that do not all lie on the device; None where they do.
+        time_split: what share of training the rollout takes.
     """
 
     learner: Learner
@@ -72,6 +74,7 @@ class Surroundings:
     until: Until
     evaluator: MeanwhileEvaluator | None
     archive: SnapshotArchive | None
+    time_split: TimeSplit
 
 
 @dataclass
@@ -206,6 +209,7 @@ class Loop:
             self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
             self.iteration = int(self.state.iteration)
             around.progress.advance(self.env_steps(self.iteration), self._rate())
+            around.time_split.poll(self.state, seconds / count)
             due = around.saver.is_due(self.iteration) or self._is_entry_late
             if self.metrics.fault.found or due:
                 return
@@ -250,7 +254,10 @@ class Loop:
             "policies": summary["policies"],
             "agents": summary["agents"],
             "peak_memory_mb": peak_memory_mb(),
+            "seconds": dict(around.progress.seconds),
         }
+        if around.time_split.rollout_share is not None:
+            entry["rollout_share"] = around.time_split.rollout_share
         if "league" in summary:
             entry["league"] = summary["league"]
             if around.archive is not None:

@@ -40,13 +40,15 @@ from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOCK_FILE, POLICIES_
 from jaxmarl_ppo.runs.lock import check_free, locked
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.training import resume
+from jaxmarl_ppo.training.display import make_progress
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.training.objective import Objective
-from jaxmarl_ppo.training.progress import Progress, make_progress
+from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.resume import Resumption
 from jaxmarl_ppo.training.saving import Saver
 from jaxmarl_ppo.training.snapshot_archive import make_archive
+from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
@@ -221,6 +223,7 @@ class Trainer:
         """Run the loop, and save whatever it ends by."""
         around = loop.around
         stack.callback(around.saver.close)
+        stack.callback(around.time_split.close)
         loggers = [JsonLinesLogger(), TensorBoardLogger()]
         for logger in loggers:
             stack.callback(logger.close)
@@ -290,6 +293,7 @@ class Trainer:
                 folder,
                 None if resumption is None else read_archive(resumption.checkpoint),
             ),
+            time_split=TimeSplit(self.learner, devices),
         )
         if resumption is not None:
             return resume.make_loop(resumption, around, state, devices, began)

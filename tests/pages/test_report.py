@@ -96,6 +96,31 @@ def test_numbers_that_are_not_finite_and_long_logs_are_thinned():
     assert set(series["values"][:-1]) == {1.0}
 
 
+def test_times_add_up_over_the_processes_of_a_run():
+    """A process counts its seconds from its own beginning; what is not known has no row."""
+
+    def entry(wall_s, **own):
+        return {"env_steps": 1, "decisions": 1, "wall_s": wall_s, "env_steps_per_s": 5.0} | own
+
+    resumed = [
+        entry(5.0, seconds={"compiling": 4.0, "training": 1.0}),
+        entry(8.0, seconds={"compiling": 4.0, "training": 4.0}),
+        entry(11.0, seconds={"compiling": 2.0, "training": 1.0}),
+        entry(20.0, seconds={"compiling": 2.0, "training": 9.0, "evaluating": 1.0}),
+    ]
+    resumed[-1]["rollout_share"] = 0.25
+    records = [{"env": {"name": "game"}, "config": {}}] * 2
+    data = describe_runs(["a", "b"], records, [(resumed, []), ([entry(3.0)], [])])
+    assert data["times"] == [
+        ["seconds in all", 20.0, 3.0],
+        ["seconds of compiling", 6.0, None],
+        ["seconds of training", 13.0, None],
+        ["seconds of evaluating", 1.0, None],
+        ["of training: rollout, update", "25%, 75%", None],
+        ["environment steps per second, median", 5.0, 5.0],
+    ]
+
+
 def test_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least one run"):
         report_runs([])
