@@ -21,7 +21,8 @@ class TimeSplit:
 
     An iteration is one compiled program, in which nothing can be timed; its first half, compiled
     once more, can. The state is only read, so training is the same to the bit. Environments that
-    the host steps are left alone, since their games would go on.
+    the host steps are left alone, since their games would go on; so are jobs of several processes,
+    which would have to measure at the same moment.
 
     Args:
         learner: of the run.
@@ -33,7 +34,7 @@ class TimeSplit:
         self.rollout_share: float | None = None
         self._learner, self._devices = learner, devices
         self._due = time.perf_counter() + after_s
-        self._is_over = learner.env.steps_on_host
+        self._is_over = learner.env.steps_on_host or jax.process_count() > 1
         self._beside = ThreadPoolExecutor(1)
         self._compilation: Future[Any] | None = None
         self._was_compiled = False  # before the newest iteration began
