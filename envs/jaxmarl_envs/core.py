@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_envs.threefry import split
 
@@ -77,6 +78,11 @@ class MultiAgentEnv(Generic[State, Params]):
         return {}
 
     @property
+    def reference(self) -> str | None:
+        """Name the baseline that decisions are compared with where none are known to be best."""
+        return None
+
+    @property
     def action_names(self) -> Sequence[str] | None:
         """Say what the discrete actions are called, `[N]`; None where they have but numbers."""
         return None
@@ -132,6 +138,13 @@ class MultiAgentEnv(Generic[State, Params]):
         """
         del state, params, last_action
         return None
+
+    def sign(self, agent: str) -> str:
+        """Draw an agent as its pictures show it, as a small SVG to stand beside its name.
+
+        Optional; without it the shape, colour and number of its slot, as `Canvas.agent` has them.
+        """
+        return agent_sign(self.agent_index(agent))
 
     def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
         """Find the actions that perfect play allows, `[A, N]` bool, on the host; None if unknown.

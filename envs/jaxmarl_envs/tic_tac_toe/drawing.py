@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmarl_envs.drawing.stones import draw_stone
 from jaxmarl_envs.drawing.svg import Canvas
 from jaxmarl_envs.tic_tac_toe.board import Board, State
 
@@ -38,13 +39,8 @@ def draw_board(board: Board, state: State, last_action: Any = None) -> str:
         frame = "ink" if marked else None
         side = CELL - 2
         canvas.rect(left + 1, top + 1, side, side, "field", frame, 1.5, 4, action=cell)
-        if stones[0, cell]:
-            arm = 0.26 * CELL
-            for sign in (-1, 1):
-                ends = [(x - arm, y - sign * arm), (x + arm, y + sign * arm)]
-                canvas.path(ends, stroke="blue", line=5)
-        elif stones[1, cell]:
-            canvas.circle(x, y, 0.27 * CELL, None, "vermilion", 5)
+        if stones[:, cell].any():
+            draw_stone(canvas, int(stones[1, cell]), x, y, CELL)
         else:
             canvas.text(x, y, name, 9, "faint")
     line = _winning_line(board, stones)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.drawing.stones import stone_sign
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.tic_tac_toe.baselines import Script, best_moves, scripts
 from jaxmarl_envs.tic_tac_toe.board import AGENTS, Board, Params, State, is_int
@@ -123,6 +124,10 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         """Draw the board, with the last move and the line that has won."""
         del params
         return draw_board(self.board, state, last_action)
+
+    def sign(self, agent: str) -> str:
+        """Give a player's stone."""
+        return stone_sign(self.agent_index(agent))
 
     def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
         """Find the moves that keep the position's value, on boards that can be solved."""
