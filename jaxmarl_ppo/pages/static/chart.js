@@ -18,11 +18,18 @@ function draw(tag, properties, ...children) {
 const SHAPES = [null, [4, 0.25], [3, -0.5], [4, 0], [6, 0], [3, 0.5]];
 const shapeOf = (index) => (index + Math.floor(index / SHAPES.length)) % SHAPES.length;
 
-function marker(index, x, y, radius) {
-  const shape = SHAPES[shapeOf(index)];
-  const style = `fill:${hueOf(index)}`;
-  if (!shape) return draw("circle", { class: "marker", cx: x.toFixed(1), cy: y.toFixed(1), r: radius, style });
-  const [corners, turn] = shape;
+// A point of a line: the sign of whoever it is of, or the shape of its number.
+function marker({ sign, shape, hue }, x, y, radius) {
+  if (sign) {
+    const picture = parsePicture(sign);
+    const place = { class: "state marker", x: x - 1.7 * radius, y: y - 1.7 * radius, width: 3.4 * radius, height: 3.4 * radius };
+    for (const [name, value] of Object.entries(place)) picture.setAttribute(name, value);
+    return picture;
+  }
+  const outline = SHAPES[shapeOf(shape ?? hue)];
+  const style = `fill:${hueOf(hue)}`;
+  if (!outline) return draw("circle", { class: "marker", cx: x.toFixed(1), cy: y.toFixed(1), r: radius, style });
+  const [corners, turn] = outline;
   const reach = radius * (corners === 3 ? 1.45 : 1.25);
   const points = Array.from({ length: corners }, (_, k) => {
     const angle = Math.PI * ((2 * k) / corners + turn);
@@ -32,9 +39,9 @@ function marker(index, x, y, radius) {
 }
 
 // How a line looks, to stand before its name.
-function lineSample({ hue, dash, shape }) {
-  const stroke = draw("line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${hueOf(hue)};stroke-width:2.4`, "stroke-dasharray": dash || "" });
-  return draw("svg", { class: "state sample", viewBox: "0 0 30 12", "aria-hidden": "true" }, stroke, marker(shape ?? hue, 15, 6, 4));
+function lineSample(line) {
+  const stroke = draw("line", { x1: 0, x2: 36, y1: 9, y2: 9, style: `stroke:${hueOf(line.hue)};stroke-width:2.4`, "stroke-dasharray": line.dash || "" });
+  return draw("svg", { class: "state sample", viewBox: "0 0 36 18", "aria-hidden": "true" }, stroke, marker(line, 18, 9, line.sign ? 5.2 : 4));
 }
 
 // From the widest step of one, two or five down, the first that suits.
@@ -99,7 +106,8 @@ function drawAxes(chart, scales, nameX) {
   chart.append(draw("text", { x: (left + right) / 2, y: bottom + 34, "text-anchor": "middle" }, nameX));
 }
 
-function drawLine({ points, hue, dash, shape, band, faded }, index, { left, right, x, y }) {
+function drawLine(line, index, { left, right, x, y }) {
+  const { points, hue, dash, band, faded } = line;
   const group = draw("g", faded ? { opacity: 0.18 } : {});
   const parts = stretches(points);
   const path = (some) => some.map(([at, value]) => `${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("L");
@@ -112,13 +120,13 @@ function drawLine({ points, hue, dash, shape, band, faded }, index, { left, righ
   let next = gap ? left + ((37 * index) % gap) : 0;
   for (const [at, value] of all) {
     if (x(at) < next && all.length > 1) continue;
-    group.append(marker(shape ?? hue, x(at), y(value), 3.2));
+    group.append(marker(line, x(at), y(value), line.sign ? 4.2 : 3.2));
     next = x(at) + gap;
   }
   return group;
 }
 
-// `lines` are { points, hue, dash, shape, band, faded }: points and the band's two edges are lists of
+// `lines` are { points, hue, dash, shape or sign, band, faded }: points and the band's two edges are lists of
 // [x, y], and a y of null breaks a line. `goals` are { at, name }, known numbers to compare with.
 // The result is an SVG element, and where it has a number of the x axis and the other way round.
 function lineChart(lines, { label, width, height = 220, from, to, nameX, goals = [] }) {
