@@ -62,6 +62,9 @@ class MultiAgentEnv(Generic[State, Params]):
     # Whether ticks are played in Python, by calls out of the compiled program, on one device.
     steps_on_host: bool = False
 
+    # How many stones in a row win, where `cells` is the board of such a game; pages draw the line.
+    stones_in_a_row: int | None = None
+
     @property
     def num_agents(self) -> int:
         """Count the agent slots, `A`."""

@@ -49,6 +49,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         illegal: str = "lose",
     ) -> None:
         self.board = Board(*_sides(size), k, planes)
+        self.stones_in_a_row = self.board.k
         if illegal not in ILLEGAL_MODES:
             raise ValueError(f"illegal={illegal!r}: valid choices: {', '.join(ILLEGAL_MODES)}")
         self.illegal = illegal

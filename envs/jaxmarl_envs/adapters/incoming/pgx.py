@@ -91,6 +91,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
             raise ValueError(f"max_steps={max_steps!r}: give an integer of at least 1, or None")
         self.env_id = env_id
+        self.stones_in_a_row = {"connect_four": 4, "tic_tac_toe": 3}.get(env_id)
         self.game = _make_game(env_id, options)
         self.name = self.game.id
         self.agents = tuple(f"player_{i}" for i in range(self.game.num_players))
@@ -179,7 +180,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
 
     def cells(self, state: Any) -> jax.Array | None:
         """Give the board of connect four and of pgx's tic-tac-toe."""
-        if self.env_id not in ("connect_four", "tic_tac_toe"):
+        if self.stones_in_a_row is None:
             return None
         # Stones are by colour, and who has which is drawn at the beginning.
         board, mover = state._x.board, state.current_player
