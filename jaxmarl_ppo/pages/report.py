@@ -8,6 +8,8 @@ from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation.scenarios.known import RETURNS, known_of
+from jaxmarl_ppo.pages.league import ELO, elo_series, league_table
 from jaxmarl_ppo.pages.page import Page, make_page, read_static
 from jaxmarl_ppo.pages.replay_page import STATIC as REPLAY_STATIC
 from jaxmarl_ppo.pages.replay_page import replay_data
@@ -20,7 +22,6 @@ REPORT_FILE = "report.html"
 STATIC = ("report.css", *REPLAY_STATIC, "report.js")
 # Of a longer log so many entries are drawn, evenly.
 MAX_ENTRIES = 400
-FIRST_MEASURE = "agents/*/return_mean"
 
 
 def report_runs(
@@ -80,9 +81,9 @@ def describe_runs(
         {
             "name": name,
             "series": _series(entries) | _series(evaluations, "evaluation/"),
+            "league": league_table(entries),
             "config": _flat({key: record[key] for key in ("env", "config")})
             | _flat({key: record[key] for key in ("versions", "platform") if key in record}),
-            "league": _league(entries),
         }
         for name, record, (entries, evaluations) in zip(names, records, logs, strict=True)
     ]
@@ -101,10 +102,20 @@ def describe_runs(
     return {
         "title": ", ".join(environments),
         "facts": facts,
-        "measure": FIRST_MEASURE,
+        **_known([record["env"] for record in records]),
         "runs": runs,
         "times": _times([entries for entries, _ in logs]),
     }
+
+
+def _known(envs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Say which curves matter most, and what is known to be reached; nothing where runs differ."""
+    first, *others = [known_of(env) for env in envs]
+    if any(other != first for other in others):
+        return {"measures": list(RETURNS), "goals": {}}
+    goals = [{"name": name, "at": at} for name, at in first.goals.items()]
+    measures = list(first.measures)
+    return {"measures": measures, "goals": dict.fromkeys(measures, goals) if goals else {}}
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
@@ -120,19 +131,12 @@ def _series(entries: Sequence[Mapping[str, Any]], prefix: str = "") -> dict[str,
     found: dict[str, Any] = {}
     for k, entry in enumerate(kept):
         for name, value in scalars(entry):
-            if name in ("env_steps", "iteration", "wall_s"):
+            if name in ("env_steps", "iteration", "wall_s") or name.startswith(ELO):
                 continue
             column = found.setdefault(prefix + name, {"steps": steps, "values": [None] * len(kept)})
             if math.isfinite(value):
                 column["values"][k] = float(f"{value:.5g}")
-    return found
-
-
-def _league(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    league = entries[-1].get("league") if entries else None
-    if not league:
-        return None
-    return {key: league[key] for key in ("players", "win_rate")}
+    return found | elo_series(kept)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -194,7 +198,7 @@ def _played(run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None) -> 
         [name, *(row.get(column) for column in columns)] for name, row in report["agents"].items()
     ]
     heads = ["agent", *(column.replace("_", " ") for column in columns)]
-    episodes = f"{report['episodes']:,} fresh episodes, actions drawn, seed {seed}"
+    episodes = f"{report['episodes']:,} fresh episodes, sampled actions, seed {seed}"
     return {
         "evaluation": {
             "headline": [*report.get("headline", ()), episodes],

@@ -4,7 +4,10 @@ const HUES = ["blue", "vermilion", "green", "purple", "orange", "sky"];
 const DASHES = ["", "6 3", "2 3", "9 3 2 3"];
 const hueOf = (index) => `var(--${HUES[index % HUES.length]})`;
 const dashOf = (index) => DASHES[Math.floor(index / HUES.length) % DASHES.length];
-const number = (x) => (Math.abs(x) >= 100 ? x.toFixed(0) : Number(x.toPrecision(3)).toString());
+function number(x) {
+  if (Math.abs(x) >= 1e4) return Math.round(x).toLocaleString("en");
+  return Math.abs(x) >= 100 ? x.toFixed(0) : Number(x.toPrecision(3)).toString();
+}
 
 const SVG = "http://www.w3.org/2000/svg";
 function draw(tag, properties, ...children) {
@@ -60,7 +63,7 @@ function ticksBetween(low, high, step) {
 // Names numbers of an axis in one unit, as exactly as its step needs.
 function axisNumbers(ticks, step) {
   const largest = Math.max(...ticks.map(Math.abs));
-  const [unit, size] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => largest >= 10 * size) || ["", 1];
+  const [unit, size] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => largest >= Math.max(size, 1e4)) || ["", 1];
   const digits = Math.ceil(-Math.log10(step / size) - 1e-9);
   if (digits > 4) return ticks.map((x) => (x ? x.toExponential(1) : "0"));
   return ticks.map((x) => (Math.abs(x) < step / 2 ? "0" : (x / size).toFixed(Math.max(0, digits)) + unit));
@@ -107,8 +110,8 @@ function drawAxes(chart, scales, nameX) {
 }
 
 function drawLine(line, index, { left, right, x, y }) {
-  const { points, hue, dash, band, faded } = line;
-  const group = draw("g", faded ? { opacity: 0.18 } : {});
+  const { points, hue, dash, band, opacity } = line;
+  const group = draw("g", opacity ? { opacity } : {});
   const parts = stretches(points);
   const path = (some) => some.map(([at, value]) => `${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("L");
   if (!parts.length) return group;
@@ -126,7 +129,7 @@ function drawLine(line, index, { left, right, x, y }) {
   return group;
 }
 
-// `lines` are { points, hue, dash, shape or sign, band, faded }: points and the band's two edges are lists of
+// `lines` are { points, hue, dash, shape or sign, band, opacity }: points and the band's two edges are lists of
 // [x, y], and a y of null breaks a line. `goals` are { at, name }, known numbers to compare with.
 // The result is an SVG element, and where it has a number of the x axis and the other way round.
 function lineChart(lines, { label, width, height = 220, from, to, nameX, goals = [] }) {
