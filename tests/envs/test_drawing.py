@@ -113,6 +113,21 @@ def test_the_board_shows_stones_the_last_move_and_the_winner():
     assert len(list(parts(svg).iter(f"{SVG}path"))) == 2 * 3 + 1  # crosses, and the line
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_player_of_pgx_has_the_same_stones_in_every_game(seed):
+    """Whoever begins; pgx draws by colours, which change."""
+    moves = [[column, column] for column in (3, 2, 3, 2, 3, 2, 3)]
+    env, svg, state = play("pgx", moves, seed=seed, env_id="connect_four")
+    winner = 1 - int(state.current_player)
+    (line,) = [p for p in parts(svg).iter(f"{SVG}path") if "stroke:var(--ink)" in p.get("style")]
+    assert line.get("d") == "M152 112L152 232"
+    framed = [r for r in parts(svg).iter(f"{SVG}rect") if "stroke" in r.get("style")]
+    assert [(r.get("x"), r.get("y")) for r in framed] == [("133", "93")]
+    rings = list(parts(svg).iter(f"{SVG}circle"))
+    assert {ring.get("cx") for ring in rings} == {"152" if winner == 1 else "112"}
+    assert env.sign("player_1").count("<circle") == 1
+
+
 def test_perfect_moves_are_those_of_the_solver():
     """X in a corner, o to move: only the middle draws. Larger boards have no solver."""
     env, _, state = play("tic_tac_toe", [[0, 0]])

@@ -249,30 +249,45 @@ def test_two_browsers_play_each_other(drivers, minimax):
         assert complaints(page) == []
 
 
-def test_actions_without_a_place_in_the_picture_are_buttons(drivers):
+def test_stones_fall_into_the_column_that_is_clicked(drivers):
     with served(tables_of("pgx", "random", env_id="connect_four")) as address:
         page = show(drivers[0], address)
         choose(page, 0)
+        waits(page, "Your move")
+        before = page.find_element(By.ID, "picture").get_attribute("innerHTML")
+        click_place(page, 3)
+        WebDriverWait(page, 20).until(
+            lambda d: d.find_element(By.ID, "picture").get_attribute("innerHTML") != before
+        )
+        keep_picture(page, "play-connect-four")
+        assert not page.find_elements(By.CSS_SELECTOR, "#actions button")
+        assert violations(page) == []
+        assert complaints(page) == []
+
+
+def test_actions_without_a_place_in_the_picture_are_buttons(drivers):
+    with served(tables_of("shuttle_grid", max_steps=8)) as address:
+        page = show(drivers[0], address)
+        assert (
+            page.find_element(By.CSS_SELECTOR, "#sides input").get_attribute("type") == "checkbox"
+        )
+        page.find_element(By.ID, "begin").click()
         waits(page, "Your move")
 
         def buttons():
             return page.find_elements(By.CSS_SELECTOR, "#actions button")
 
-        names = try_again(lambda: [button.text for button in buttons()])
-        assert names == [f"column {k}" for k in range(1, 8)]
-        before = page.find_element(By.ID, "picture").get_attribute("innerHTML")
-        try_again(lambda: buttons()[3].click())
-        WebDriverWait(page, 20).until(
-            lambda d: d.find_element(By.ID, "picture").get_attribute("innerHTML") != before
-        )
-        keep_picture(page, "play-connect-four")
+        def names():
+            return [button.text for button in buttons()]
+
+        assert set(try_again(names)) <= {"hold", "by the row", "by the column"}
+        keep_picture(page, "play-shuttles")
+        page.find_element(By.ID, "hint").click()
+        WebDriverWait(page, 20).until(lambda _: all("%" in name for name in try_again(names)))
         while "Your move" in status(page):
-            shown = page.find_element(By.ID, "picture").get_attribute("innerHTML")
-            try_again(lambda: buttons()[0].click())
-            WebDriverWait(page, 20).until(
-                lambda d, s=shown: d.find_element(By.ID, "picture").get_attribute("innerHTML") != s
-            )
-        assert status(page) in ("You have won.", "You have lost.", "A draw.")
+            shown = page.execute_script(TITLE)
+            try_again(lambda: buttons()[-1].click())
+            WebDriverWait(page, 20).until(lambda d, s=shown: d.execute_script(TITLE) != s)
         assert violations(page) == []
         assert complaints(page) == []
 

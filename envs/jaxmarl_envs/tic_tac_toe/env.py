@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
-from jaxmarl_envs.drawing.stones import stone_sign
+from jaxmarl_envs.drawing.stones import cell_name, stone_sign
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.tic_tac_toe.baselines import Script, best_moves, scripts
 from jaxmarl_envs.tic_tac_toe.board import AGENTS, Board, Params, State, is_int
-from jaxmarl_envs.tic_tac_toe.drawing import cell_name, draw_board
+from jaxmarl_envs.tic_tac_toe.drawing import draw_board
 
 ILLEGAL_MODES = ("lose", "random")
 
@@ -119,7 +119,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
     @property
     def action_names(self) -> tuple[str, ...]:
         """Name the cells as on a chess board, the first row at the top."""
-        return tuple(cell_name(self.board, cell) for cell in range(self.board.num_cells))
+        return tuple(cell_name(cell, self.board.cols) for cell in range(self.board.num_cells))
 
     def render(self, state: State, params: Params | None = None, last_action: Any = None) -> str:
         """Draw the board, with the last move and the line that has won."""
