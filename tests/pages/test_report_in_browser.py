@@ -115,7 +115,8 @@ def test_curves_are_chosen_by_measure(driver, pages):
     page = show(driver, pages["one"].as_uri())
     curve = Select(page.find_element(By.ID, "curve"))
     assert curve.first_selected_option.text == "evaluation: exploitability: greedy"
-    assert page.find_element(By.CSS_SELECTOR, "#curves text.goal").text.startswith("perfect play")
+    assert len(page.find_elements(By.CSS_SELECTOR, "#curves line.goal")) == 1
+    assert "perfect play on both sides 0" in page.find_element(By.ID, "lines").text
     groups = {
         group.get_attribute("label"): [o.text for o in group.find_elements(By.TAG_NAME, "option")]
         for group in page.find_elements(By.CSS_SELECTOR, "#curve optgroup")

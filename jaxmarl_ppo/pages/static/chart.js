@@ -41,10 +41,15 @@ function marker({ sign, shape, hue }, x, y, radius) {
   return draw("path", { class: "marker", d: `M${points.join("L")}Z`, style });
 }
 
+const goalLine = (x1, x2, y) =>
+  draw("line", { class: "goal", x1, x2, y1: y, y2: y, style: "stroke:var(--ink);stroke-width:1.6", "stroke-dasharray": "2 4" });
+
+const sample = (...parts) => draw("svg", { class: "state sample", viewBox: "0 0 36 18", "aria-hidden": "true" }, ...parts);
+
 // How a line looks, to stand before its name.
 function lineSample(line) {
   const stroke = draw("line", { x1: 0, x2: 36, y1: 9, y2: 9, style: `stroke:${hueOf(line.hue)};stroke-width:2.4`, "stroke-dasharray": line.dash || "" });
-  return draw("svg", { class: "state sample", viewBox: "0 0 36 18", "aria-hidden": "true" }, stroke, marker(line, 18, 9, line.sign ? 5.2 : 4));
+  return sample(stroke, marker(line, 18, 9, line.sign ? 5.2 : 4));
 }
 
 // From the widest step of one, two or five down, the first that suits.
@@ -130,21 +135,17 @@ function drawLine(line, index, { left, right, x, y }) {
 }
 
 // `lines` are { points, hue, dash, shape or sign, band, opacity }: points and the band's two edges are lists of
-// [x, y], and a y of null breaks a line. `goals` are { at, name }, known numbers to compare with.
+// [x, y], and a y of null breaks a line. `goals` are { at, name }, known numbers to compare with, which a legend names.
 // The result is an SVG element, and where it has a number of the x axis and the other way round.
 function lineChart(lines, { label, width, height = 220, from, to, nameX, goals = [] }) {
   const points = lines.flatMap(({ points, band }) => [...points, ...(band ? band.flat() : [])]);
   const ys = [...points.map(([, y]) => y).filter((y) => y !== null), ...goals.map(({ at }) => at)];
   const scales = scalesOf(ys, { width, height, from, to });
-  const { left, right, top, x, y } = scales;
+  const { left, right, x, y } = scales;
   const chart = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "state chart", role: "img", "aria-label": label });
   drawAxes(chart, scales, nameX);
   chart.append(...lines.map((line, index) => drawLine(line, index, scales)));
-  for (const { at, name } of goals)
-    chart.append(
-      draw("line", { class: "goal", x1: left, x2: right, y1: y(at), y2: y(at), style: "stroke:var(--ink);stroke-width:1.4", "stroke-dasharray": "3 4" }),
-      draw("text", { class: "goal", x: right, y: y(at) + (y(at) < top + 14 ? 14 : -5), "text-anchor": "end" }, name),
-    );
+  for (const { at } of goals) chart.append(goalLine(left, right, y(at)));
   const atPixel = (event) => {
     const box = chart.getBoundingClientRect();
     return scales.back(((event.clientX - box.left) / box.width) * width);

@@ -136,7 +136,8 @@ function showLines(measure, chart, legend, height) {
   drawInto(chart, (width) =>
     chart.replaceChildren(lineChart(lines, { label, width, height, from, to, nameX: "environment steps", goals }).chart),
   );
-  legend.replaceChildren(...legendOf(lines));
+  const named = goals.map(({ at, name }) => make("span", {}, sample(goalLine(0, 36, 9)), `${name} ${number(at)}`));
+  legend.replaceChildren(...legendOf(lines), ...named);
 }
 
 function showCurves() {
