@@ -14,6 +14,7 @@ from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.one_run import Moment, Trained
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.saving import Saver
+from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.until import Until
 
 # A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
@@ -39,6 +40,7 @@ class Surroundings:
         saver: of checkpoints.
         objective: what is to be reached.
         until: what else ends the run.
+        time_split: what share of training the rollout takes; None where it is not measured.
     """
 
     config: TrainConfig
@@ -51,6 +53,7 @@ class Surroundings:
     saver: Saver
     objective: Objective
     until: Until
+    time_split: TimeSplit | None
 
 
 @dataclass
@@ -173,6 +176,8 @@ class Loop:
             wanted = int(SLICE_S * count / seconds)
             self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
             around.progress.advance(self.env_steps(self.iteration), self._rate())
+            if around.time_split is not None:
+                around.time_split.poll(self.trained.state, seconds / count)
             due = around.saver.is_due(self.iteration) or self._is_entry_late
             if self.trained.has_fault or due:
                 return
@@ -186,6 +191,9 @@ class Loop:
         """Make an entry of the interval; return whether the objective is at its best."""
         around = self.around
         entry = self.trained.entry(self._moment)
+        entry["seconds"] = dict(around.progress.seconds)
+        if around.time_split is not None and around.time_split.rollout_share is not None:
+            entry["rollout_share"] = around.time_split.rollout_share
         self.logged_iteration = self.iteration
         self._measured_from = (self.iteration, time.perf_counter())
         self.history.append(entry)

@@ -35,15 +35,17 @@ from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.training import resume
 from jaxmarl_ppo.training.claim import claimed
+from jaxmarl_ppo.training.display import make_progress
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.outcome import Logged, name_of_run
-from jaxmarl_ppo.training.progress import Progress, make_progress
+from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.resume import Resumption
 from jaxmarl_ppo.training.saving import GroupSaver, Saver
 from jaxmarl_ppo.training.seed_group import config_of_seed, make_members, member_dir
 from jaxmarl_ppo.training.setup import SetUp, set_up_group, set_up_run
+from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
@@ -218,6 +220,8 @@ class Trainer:
         """Run the loop, and save whatever it ends by."""
         around = loop.around
         stack.callback(around.saver.close)
+        if around.time_split is not None:
+            stack.callback(around.time_split.close)
         loggers = [JsonLinesLogger(), TensorBoardLogger()]
         for logger in loggers:
             stack.callback(logger.close)
@@ -276,6 +280,7 @@ class Trainer:
     ) -> Loop:
         """Make the loop of a run that begins, or of one that goes on."""
         resumption = self._resumption
+        devices = Devices(self.learner.num_devices)
         make_saver = GroupSaver if self._is_group else Saver
         around = Surroundings(
             config=self.config,
@@ -293,6 +298,7 @@ class Trainer:
             ),
             objective=self._objective(),
             until=self._until(),
+            time_split=None if self._is_group else TimeSplit(self.learner, devices),
         )
         loop = Loop(around, set_up.trained, began, set_up.history, set_up.evaluations)
         if resumption is None:
