@@ -31,6 +31,7 @@ class ResumeOptions:
         check_env: as for `train`.
         job: as for `train`; with another number of processes, random numbers are others from here
             on unless the number of devices stays the same.
+        plays: as for `train`.
     """
 
     run_dir: session.RunDir = None
@@ -44,6 +45,7 @@ class ResumeOptions:
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
+    plays: session.Switch = None
     job: Annotated[JobOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=JobOptions)
 
 
@@ -60,7 +62,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     prepare(options.job, options.num_devices)
     session.find_modules_here(options.env)
     session.enable_compilation_cache()
-    from jaxmarl_ppo.cli.train import tell_end
+    from jaxmarl_ppo.cli.run_end import show_plays, tell_end
     from jaxmarl_ppo.devices.joining import current
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.resume import check_num_envs
@@ -80,5 +82,9 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    result, env = trainer.train(), options.env or trainer.env.name
-    return tell_end(result, trainer.config, env, tells=current().is_first)
+    result = trainer.train()
+    env, is_first = options.env or trainer.env.name, current().is_first
+    status = tell_end(result, trainer.config, env, tells=is_first)
+    if is_first:
+        show_plays(trainer, result, options.plays)
+    return status

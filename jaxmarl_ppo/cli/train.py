@@ -3,11 +3,10 @@
 import contextlib
 import dataclasses
 import shlex
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -28,9 +27,6 @@ from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, Objective
 from jaxmarl_ppo.config.run_file import Settings, settings
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
-
-if TYPE_CHECKING:  # its import takes a while, and help does without it
-    from jaxmarl_ppo.runs.callbacks import TrainResult
 
 PROG = "jaxmarl-ppo train"
 NetworkKind = Literal["mlp", "lstm", "cnn"]
@@ -104,6 +100,8 @@ class TrainOptions:
         preset: a variant of the environment's preset to take the defaults from, such as `league`,
             or `rllib` for the defaults of RLlib's PPO.
         seed: of everything random.
+        num_seeds: train so many runs side by side, of this seed and those that follow it: one
+            folder with a run for each, and curves with mean, interquartile mean and interval.
         total_env_steps: ticks summed over environments, such as 5e6; rounded up to whole
             iterations.
         num_envs: parallel environments.
@@ -155,6 +153,8 @@ class TrainOptions:
             by processes of the lowest priority; on virtual machines a quarter more speed.
         check_env: look for what is wrong with the environment before anything is compiled.
         job: several processes that train the run together.
+        plays: whether a run that came to its end is evaluated, and episodes of it are shown, in
+            `report.html`; None for where the environment is compiled.
     """
 
     env: Annotated[
@@ -162,6 +162,7 @@ class TrainOptions:
     ]
     preset: str | None
     seed: int
+    num_seeds: int
     total_env_steps: int
     num_envs: int
     num_steps: int
@@ -199,6 +200,7 @@ class TrainOptions:
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
+    plays: Switch = None
     job: Annotated[JobOptions, tyro.conf.OmitArgPrefixes] = field(default_factory=JobOptions)
 
     def to_config(self) -> TrainConfig:
@@ -297,6 +299,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
     env_params = options.to_env_params(env_params)
     session.enable_compilation_cache()
+    from jaxmarl_ppo.cli.run_end import show_plays, tell_end
     from jaxmarl_ppo.devices.joining import current
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
@@ -312,41 +315,10 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         check_env=options.check_env,
     )
     result = trainer.train()
-    return tell_end(result, config, str(options.env), tells=current().is_first)
-
-
-def tell_end(result: "TrainResult", config: TrainConfig, env: str, tells: bool = True) -> int:
-    """Say what a run came to and what can be done next.
-
-    Args:
-        result: what it came to.
-        config: its configuration.
-        env: what its environment is made by.
-        tells: False to say nothing, as all processes of a job but the first.
-
-    Returns:
-        The exit status: 0 where the run came to its end or to one that it was asked for, and 128
-        and the number of the signal, as a shell reports it, where a signal ended it.
-    """
-    ended_by = getattr(signal, result.stopped_by or "", None)
-    status = 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
-    if not tells:
-        return status
-    total = config.num_iterations * config.num_envs * config.num_steps
-    if result.interrupted:
-        print(
-            f"stopped after {result.env_steps:,} of {total:,} environment steps: "
-            f"{result.stopped_by}"
-        )
-    else:
-        seconds = result.history[-1]["wall_s"]
-        print(f"trained {result.env_steps:,} environment steps in {seconds:.1f} s")
-    print(f"saved in {result.run_dir}")
-    again = f" --env {shlex.quote(env)}" if is_own(env) else ""
-    if result.interrupted and config.checkpoints.keep:
-        print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
-    print(f"watch it: jaxmarl-ppo watch {result.run_dir}{again}")
-    print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
+    is_first = current().is_first
+    status = tell_end(result, config, str(options.env), tells=is_first)
+    if is_first:
+        show_plays(trainer, result, options.plays)
     return status
 
 

@@ -81,7 +81,7 @@ def await_parts(folder: Path, processes: Processes) -> list[str]:
     return [report["sha256"] for report in reports]
 
 
-def take_parts(folder: Path, temporary: Path, digests: Sequence[str]) -> dict[str, str]:
+def take_parts(folder: Path, temporary: Path, digests: Sequence[str]) -> None:
     """Move the others' parts into a checkpoint that is being written.
 
     Args:
@@ -89,12 +89,14 @@ def take_parts(folder: Path, temporary: Path, digests: Sequence[str]) -> dict[st
         temporary: that it has now.
         digests: what `await_parts` returned.
 
-    Returns:
-        The SHA-256 of the files, by their names.
+    Raises:
+        OSError: what is to be seen here of a part is not what was written.
     """
-    for index in range(1, 1 + len(digests)):
-        _beside(folder, index).replace(temporary / _part_name(index))
-    return {_part_name(index): digest for index, digest in enumerate(digests, 1)}
+    for index, digest in enumerate(digests, 1):
+        part = temporary / _part_name(index)
+        _beside(folder, index).replace(part)
+        if hashlib.sha256(part.read_bytes()).hexdigest() != digest:
+            raise OSError(f"the part that process {index} wrote reads otherwise here")
 
 
 def remove_parts(folder: Path, processes: Processes) -> None:

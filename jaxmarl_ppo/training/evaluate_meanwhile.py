@@ -1,5 +1,6 @@
 """Evaluation while a run trains: of what it has just learnt, with random numbers of its own."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,12 @@ class MeanwhileEvaluator:
         self._seed = config.seed
         self._against = with_baselines(learner) if self._config.opponents else learner
         self._lineups = {name: _lineups(self._against, name) for name in self._config.opponents}
+
+    def for_seed(self, seed: int) -> "MeanwhileEvaluator":
+        """Make an evaluator with other random numbers, which shares what is compiled."""
+        other = copy.copy(self)
+        other._seed = seed
+        return other
 
     def evaluate(self, population: Population, iteration: int) -> dict[str, Any]:
         """Evaluate players and return the numbers of the report, nested as in it."""

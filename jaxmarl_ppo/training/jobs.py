@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.training.resume import Resumption
@@ -14,7 +15,7 @@ from jaxmarl_ppo.training.resume import Resumption
 _ALIKE = ("env", "config", "versions")
 
 
-def check_able(processes: Processes, learner: Learner) -> None:
+def check_able(processes: Processes, learner: Learner, config: TrainConfig) -> None:
     """Refuse a run that several processes cannot train together.
 
     Raises:
@@ -23,6 +24,11 @@ def check_able(processes: Processes, learner: Learner) -> None:
     if processes.count == 1:
         return
     together = f"{processes.count} processes"
+    if config.num_seeds > 1:
+        raise ValueError(
+            f"num_seeds={config.num_seeds} are trained by one process, not by {together}; start a "
+            "run of its own for some of the seeds in each"
+        )
     if learner.env.steps_on_host:
         raise ValueError(
             f"environment {learner.env.name!r} is stepped in Python, which {together} cannot train "
