@@ -17,7 +17,7 @@ from jaxmarl_ppo.learner.summary import find_divergence, summarise
 from jaxmarl_ppo.machine.interruption import Interruption, wait_until_ready
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
-from jaxmarl_ppo.runs.log import peak_memory_mb
+from jaxmarl_ppo.training.entries import log_entry
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Objective
@@ -236,26 +236,17 @@ class Loop:
         around = self.around
         summary = summarise(around.learner, self.metrics)
         self.decisions += summary["decisions"]
-        rate = self._rate()
-        entry = {
-            "env_steps": self.env_steps(self.iteration),
-            "decisions": self.decisions,
-            "iteration": self.iteration,
-            "wall_s": self._wall_s,
-            "env_steps_per_s": rate,
-            "decisions_per_s": rate * summary["decisions_per_tick"],
-            "decisions_per_tick": summary["decisions_per_tick"],
-            "episodes": summary["episodes"],
-            "all": summary["all"],
-            "policies": summary["policies"],
-            "agents": summary["agents"],
-            "peak_memory_mb": peak_memory_mb(),
-        }
-        if "league" in summary:
-            entry["league"] = summary["league"]
-            if around.archive is not None:
-                for policy, described in around.archive.describe().items():
-                    entry["league"]["pools"][policy] |= described
+        entry = log_entry(
+            summary,
+            self.iteration,
+            self.env_steps(self.iteration),
+            self.decisions,
+            self._wall_s,
+            self._rate(),
+        )
+        if around.archive is not None and "league" in entry:
+            for policy, described in around.archive.describe().items():
+                entry["league"]["pools"][policy] |= described
         self.metrics, self.logged_iteration = around.no_metrics, self.iteration
         self._measured_from = (self.iteration, time.perf_counter())
         self.history.append(entry)
