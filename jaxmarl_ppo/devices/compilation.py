@@ -51,9 +51,7 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
         metrics = metrics_lib.empty(learner.players, lives, state.population.league)
         return state, jax.tree.map(jnp.copy, metrics)
 
-    takes_options = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)
-    options = RUNS_ONCE if takes_options else None
-    init = jax.jit(start, compiler_options=options).lower(key)
+    init = jax.jit(start, compiler_options=init_options()).lower(key)
     state, metrics = init.out_info
     specs = state_specs()
     with ThreadPoolExecutor(1) as beside:
@@ -71,3 +69,9 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
         return devices.place(state), metrics
 
     return CompiledRun(place, compiled, trace_s)
+
+
+def init_options() -> dict[str, Any] | None:
+    """Return the compiler options for what begins a run."""
+    takes_them = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)
+    return RUNS_ONCE if takes_them else None

@@ -38,14 +38,14 @@ class Devices:
 
     def __init__(self, num_devices: int) -> None:
         self.num_devices = num_devices
-        self._mesh = Mesh(np.array(jax.local_devices()[:num_devices]), (AXIS,))
+        self.mesh = Mesh(np.array(jax.local_devices()[:num_devices]), (AXIS,))
 
     def place(self, state: TrainState) -> TrainState:
         """Spread a state that lies on one device over all of them."""
         if self.num_devices == 1:
             return state
         shardings = jax.tree.map(
-            lambda spec, part: jax.tree.map(lambda _: NamedSharding(self._mesh, spec), part),
+            lambda spec, part: jax.tree.map(lambda _: NamedSharding(self.mesh, spec), part),
             state_specs(),
             state,
             is_leaf=lambda x: isinstance(x, PartitionSpec),
@@ -76,7 +76,7 @@ class Devices:
             return jax.jit(alone, donate_argnums=donate, compiler_options=options)
         spread = jax.shard_map(
             partial(function, axis_name=AXIS),
-            mesh=self._mesh,
+            mesh=self.mesh,
             in_specs=in_specs,
             out_specs=out_specs,
             check_vma=False,
