@@ -6,6 +6,7 @@ import sqlalchemy
 from optuna.storages import RDBStorage
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.sweeps.locks import FileLocks, Locks, PostgresLocks
@@ -44,7 +45,7 @@ def without_password(storage: str | None) -> str | None:
     """Write a URL as it may stand in a file that others read."""
     if storage is None:
         return None
-    return make_url(storage).set(password=None).render_as_string(hide_password=False)
+    return make_url(storage)._replace(password=None).render_as_string()
 
 
 def open_locks(url: URL, folder: Path, study: str) -> Locks:
@@ -56,7 +57,7 @@ def open_locks(url: URL, folder: Path, study: str) -> Locks:
     if url.get_backend_name() == "sqlite":
         return FileLocks(folder / LOCKS_FOLDER)
     try:
-        return PostgresLocks(sqlalchemy.create_engine(url), study)
+        return PostgresLocks(sqlalchemy.create_engine(url, poolclass=NullPool), study)
     except ImportError as error:
         raise ValueError(
             "storage in PostgreSQL needs psycopg: pip install 'jaxmarl-ppo[optuna,postgres]'"
@@ -72,7 +73,8 @@ def open_storage(url: URL, locks: Locks) -> RDBStorage:
     options = (
         {"connect_args": {"timeout": _SQLITE_TIMEOUT_S}}
         if url.get_backend_name() == "sqlite"
-        else {"pool_pre_ping": True}
+        # A connection lasts as long as what it is for, and so no longer than the server.
+        else {"poolclass": NullPool}
     )
     try:
         # Two processes that make the same tables at once would be in each other's way.
