@@ -145,6 +145,7 @@ def tell_end(result: "SweepResult", config: TrainConfig) -> int:
     Returns:
         The exit status: 0, or 128 and the number of the signal that ended it.
     """
+    from jaxmarl_ppo.sweeps.page import PAGE_FILE
     from jaxmarl_ppo.sweeps.progress import ranked, trials_table
     from jaxmarl_ppo.sweeps.sweep import BEST_FILE
 
@@ -152,7 +153,7 @@ def tell_end(result: "SweepResult", config: TrainConfig) -> int:
     session.show(trials_table(over))
     stopped = f", stopped: {result.stopped_by}" if result.stopped_by else ""
     print(f"{len(over)} of {result.num_trials} trials are over{stopped}")
-    print(f"saved in {result.run_dir}")
+    print(f"saved in {result.run_dir}; open {result.run_dir / PAGE_FILE} in a browser")
     if len(over) < result.num_trials:
         print(f"go on: jaxmarl-ppo sweep {result.run_dir}")
     if result.best is not None:

@@ -23,6 +23,7 @@ from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
 from jaxmarl_ppo.sweeps.candidates import Candidates
 from jaxmarl_ppo.sweeps.driver import Driver
+from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
 from jaxmarl_ppo.sweeps.progress import SweepProgress
 from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
 from jaxmarl_ppo.sweeps.samplers import count_trials
@@ -162,9 +163,14 @@ class Sweep:
         return self._result(study, stopped_by)
 
     def _result(self, study: Study, stopped_by: str | None) -> SweepResult:
-        trials = self._results(study)
-        best = best_of(trials, self.config.objective.goal)
-        return SweepResult(self.run_dir, trials, best, self.num_trials, stopped_by)
+        """Gather what the search came to so far, and draw it as a page."""
+        trials, objective = self._results(study), self.config.objective
+        best = best_of(trials, objective.goal)
+        result = SweepResult(self.run_dir, trials, best, self.num_trials, stopped_by)
+        name = self._candidates.env.name
+        page = sweep_page(name, result, self.space, objective, study.importance())
+        page.save(self.run_dir / PAGE_FILE)
+        return result
 
     def _results(self, study: Study) -> list[TrialResult]:
         return [trial_result(trial, self.space, self.run_dir) for trial in study.trials()]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmarl_ppo.cli import bench, session
+from jaxmarl_ppo.cli import bench, session, sweep
 from jaxmarl_ppo.cli.main import COMMANDS, main
 from jaxmarl_ppo.runs import loggers
 from jaxmarl_ppo.training import trainer
@@ -46,6 +46,7 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     monkeypatch.setattr(session, "enable_compilation_cache", lambda: None)
     monkeypatch.setattr(loggers, "make_loggers", lambda names: names)
     monkeypatch.setattr(trainer.Trainer, "__init__", reached)
+    monkeypatch.setattr(sweep, "read_search_file", reached)
     for name in ("measure", "compare", "scaling"):
         monkeypatch.setattr(bench, name, reached)
     for words in commands(path):

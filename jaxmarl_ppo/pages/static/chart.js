@@ -32,7 +32,7 @@ function ticksBetween(low, high) {
 }
 
 // `lines` are { points, hue, dash, band }: points and the band's two edges are lists of [x, y].
-// The result is an SVG element, and where it has a number of the x axis and the other way round.
+// The result is an SVG element, and where it has numbers of its axes, and the other way round.
 function lineChart(lines, { label, height = 210, from, to, showX = shortNumber }) {
   const [width, left, right, bottom] = [760, 52, 12, 22];
   const ys = lines.flatMap(({ points, band }) => [...points, ...(band ? band.flat() : [])].map(([, y]) => y));
@@ -61,5 +61,5 @@ function lineChart(lines, { label, height = 210, from, to, showX = shortNumber }
     const box = chart.getBoundingClientRect();
     return from + ((((event.clientX - box.left) / box.width) * width - left) * span) / (width - left - right);
   };
-  return { chart, x, atPixel, height: height - bottom };
+  return { chart, x, y, atPixel, height: height - bottom };
 }
