@@ -64,7 +64,13 @@ class Candidates:
         env_params = params_from_json(params, self.env_params, partial=True)
         # Runs are spread over devices, and each lies on one.
         config = replace(override(self.config, tables), num_devices=1)
-        return Candidate(env_params, config, make_learner(self.env, env_params, config))
+        learner = make_learner(self.env, env_params, config)
+        if any(pool.spec.on_device is not None for pool in learner.players.pools):
+            raise ValueError(
+                "snapshots that do not all lie on the device (on_device) cannot be searched over; "
+                "give the pool a size alone"
+            )
+        return Candidate(env_params, config, learner)
 
     def tables(self, values: Values) -> dict[str, Any]:
         """Write values as the tables of a file of a run."""

@@ -1,6 +1,7 @@
 """A compiled program and the runs that it trains side by side, each in a lane of its own."""
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -58,7 +59,9 @@ class Program:
             run: the run.
             learner: of the run, for its hyper-parameters.
         """
-        lane, members = self._free_lane(), self._members
+        members = self._members
+        per_device = members.num_lanes // members.num_devices
+        lane = choose_lane(self._runs, members.num_members, per_device)
         key = jax.random.key(run.config.seed)
         one = members.begin(key, hyperparams_of(learner), run.env_params)
         if self._states is None:
@@ -103,13 +106,12 @@ class Program:
         # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
         return run.look(*jax.tree.map(np.array, found))
 
-    def _free_lane(self) -> int:
-        """Choose a lane on the device that has the least to train."""
-        members = self._members
-        per_device = members.num_lanes // members.num_devices
-        busy = [lane // per_device for lane in self._runs]
-        free = [lane for lane in range(members.num_members) if lane not in self._runs]
-        return min(free, key=lambda lane: busy.count(lane // per_device))
-
     def _lane_of(self, run: TrialRun) -> int:
         return next(lane for lane, other in self._runs.items() if other is run)
+
+
+def choose_lane(taken: Collection[int], num_members: int, lanes_per_device: int) -> int:
+    """Choose a lane that is free, on the device that has the fewest runs to train."""
+    busy = [lane // lanes_per_device for lane in taken]
+    free = [lane for lane in range(num_members) if lane not in taken]
+    return min(free, key=lambda lane: busy.count(lane // lanes_per_device))

@@ -8,7 +8,7 @@ from lamps import Lamps
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.mapping import Ensemble
-from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.schedules import Linear
@@ -17,6 +17,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 from jaxmarl_ppo.sweeps.candidates import Candidates
+from jaxmarl_ppo.sweeps.program import choose_lane
 from jaxmarl_ppo.sweeps.program_key import program_key
 
 PPO = PPOConfig(num_minibatches=2)
@@ -105,6 +106,25 @@ def test_every_end_of_a_space_is_checked(game, space, changes, message):
 def test_a_space_whose_ends_are_sound_is_not_refused(game):
     space = {"default_ppo.gamma": Range(0.5, 1.0), "mapping": Choices(["shared", "per_agent"])}
     candidates(game, space).check()
+
+
+def test_snapshots_that_are_exchanged_are_refused(game):
+    pool = Snapshots("x", size=None, on_device=2, add_every=4, exchange_every=2)
+    space = {"default_ppo.gamma": Range(0.5, 1.0)}
+    mapping = {"x": "x", "o": ["x", "past"]}
+    with pytest.raises(ValueError, match=r"do not all lie on the device \(on_device\)"):
+        candidates(game, space, mapping=mapping, policies={"past": pool}).check()
+
+
+def test_a_run_goes_to_the_device_that_has_the_least_to_do():
+    assert [choose_lane(taken, 6, 3) for taken in ([], [0], [0, 3], [0, 1, 3], [3, 4, 5])] == [
+        0,
+        3,
+        1,
+        4,
+        0,
+    ]
+    assert choose_lane([0, 1, 2, 4], 5, 3) == 3  # the sixth lane is nobody's
 
 
 def key_of(game, **changes):
