@@ -10,7 +10,7 @@ import numpy as np
 from optuna.trial import Trial
 
 from jaxmarl_ppo.config.search import SearchConfig
-from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly
+from jaxmarl_ppo.machine.interruption import Interruption, Stopped, call_interruptibly
 from jaxmarl_ppo.sweeps.candidates import Candidate, Candidates
 from jaxmarl_ppo.sweeps.program import Program
 from jaxmarl_ppo.sweeps.program_key import program_key
@@ -92,7 +92,7 @@ class Driver:
                 while self.stopped_by is None:
                     self._fill()
                     if not self.running:
-                        return None
+                        break
                     for program in self._programs.values():
                         program.free_memory()
                     self._train()
@@ -106,7 +106,7 @@ class Driver:
         """Ask for as many trials as there is room for."""
         num_seeds = self.search.num_seeds
         while (len(self.running) + 1) * num_seeds <= self.search.num_members:
-            trial = self.study.ask()
+            trial = None if self.stopped_by is not None else self.study.ask()
             if trial is None:
                 return
             try:
@@ -122,9 +122,7 @@ class Driver:
         learner, config = candidate.learner, candidate.config
         key = program_key(learner)
         if key not in self._programs:
-            program = Program(learner, config, self.search.num_members)
-            call_interruptibly(program.compile, self.interruption)
-            self._programs[key] = program
+            self._programs[key] = self._compiled(Program(learner, config, self.search.num_members))
         program = self._programs[key]
         folder = trial_folder(self.run_dir, trial.number)
         # Of a process that did not come to the trial's end.
@@ -137,6 +135,16 @@ class Driver:
             run = TrialRun(program.learner, own, candidate.env_params, place, program.evaluator)
             program.admit(run, learner)
             running.runs.append(run)
+
+    def _compiled(self, program: Program) -> Program:
+        try:
+            call_interruptibly(program.compile, self.interruption)
+        except Stopped as error:
+            raise Stopped(
+                f"stopped during compilation; trials that are over stay in {self.run_dir}",
+                error.signal,
+            ) from None
+        return program
 
     def _train(self) -> None:
         """Train all programs by a slice, and look at the runs for which it is time."""

@@ -116,7 +116,10 @@ def trials_table(trials: Sequence[TrialResult]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     paths = list(dict.fromkeys(path for trial in trials for path in trial.values))
     for name in ("trial", "state", "value", "s", *map(short, paths)):
-        table.add_column(name, justify="left" if name == "state" else "right")
+        # Where there is little room, the values that were tried are what is broken into lines.
+        is_value = name not in ("trial", "state", "value", "s")
+        justify = "left" if name == "state" else "right"
+        table.add_column(name, justify=justify, no_wrap=not is_value)
     for trial in trials:
         table.add_row(
             str(trial.number),

@@ -146,8 +146,7 @@ class Sweep:
             ValueError: the run folder or the study is of another search, the database cannot be
                 used, or the objective's measure is not among the numbers that there are.
         """
-        self._claim()
-        study = self._open_study()
+        study = self._claim()
         progress = SweepProgress(self._show_progress, self._title(), self.num_trials, self.config)
         with progress, Interruption(progress.tell_stopping) as interruption:
 
@@ -220,19 +219,30 @@ class Sweep:
             return Path(run_dir)
         return new_run_dir(run_dir, f"{self._candidates.env.name}-search")
 
-    def _claim(self) -> None:
-        """Make the folder of the search, unless another process has done it."""
-        folder, candidates = self.run_dir, self._candidates
+    def _claim(self) -> Study:
+        """Take the folder for this search, unless it is its own already, and open the study.
+
+        Raises:
+            ValueError: the folder or the study is of something else.
+        """
+        folder = self.run_dir
         folder.mkdir(parents=True, exist_ok=True)
-        # For as long as it takes: others may drive the same search.
+        # Others that drive the same search may do so at the same time.
         with FileLock(folder / LOCK_FILE):
             if not (folder / SEARCH_FILE).is_file():
                 check_unused(folder)
-            record = run_record(candidates.env, candidates.env_params, self.config)
-            as_json.write_json(folder / CONFIG_FILE, record)
-            search = {**asdict(self.search), "storage": without_password(self.search.storage)}
-            said = {"space": space_to_json(self.space), "search": search}
-            as_json.write_json(folder / SEARCH_FILE, said)
+                self._write_down()
+            study = self._open_study()
+            self._write_down()  # what may differ from the last time
+        return study
+
+    def _write_down(self) -> None:
+        candidates, search = self._candidates, asdict(self.search)
+        record = run_record(candidates.env, candidates.env_params, self.config)
+        as_json.write_json(self.run_dir / CONFIG_FILE, record)
+        search["storage"] = without_password(self.search.storage)
+        said = {"space": space_to_json(self.space), "search": search}
+        as_json.write_json(self.run_dir / SEARCH_FILE, said)
 
     def _title(self) -> str:
         search, config = self.search, self.config

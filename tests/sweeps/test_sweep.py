@@ -247,6 +247,9 @@ def test_a_folder_of_another_search_is_refused(found):
     other = {"default_ppo.learning_rate": Range(1e-4, 1.0, log=True)}
     with pytest.raises(ValueError, match=r"space.default_ppo.learning_rate.high is 1.0 here and"):
         make_sweep(found[0].run_dir, other).run()
+    # It is still what it was.
+    again = Sweep.resume(found[0].run_dir, progress=False, check_env=False)
+    assert again.run().trials == found[0].trials
 
 
 @pytest.mark.parametrize(
