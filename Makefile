@@ -10,16 +10,13 @@ RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
 	$(BIN)/jaxmarl-ppo evaluate $(RUN_DIR)
-	$(BIN)/jaxmarl-ppo report $(RUN_DIR)
 
-# What `make train` trained last.
-NEWEST_RUN = $$(ls -dt runs/tic_tac_toe-* | head -n 1)
+# What is watched and played: RUN_DIR where it is given, else what `make train` trained last.
+SHOWN_RUN = $(if $(filter file,$(origin RUN_DIR)),$$(ls -dt runs/tic_tac_toe-* 2>/dev/null | head -n 1),$(RUN_DIR))
 
-watch: $(VENV)/.installed
-	$(BIN)/jaxmarl-ppo watch $(NEWEST_RUN)
-
-play: $(VENV)/.installed
-	$(BIN)/jaxmarl-ppo play $(NEWEST_RUN)
+watch play: $(VENV)/.installed
+	@run="$(SHOWN_RUN)"; test -n "$$run" || { echo "nothing is trained yet; begin with: make train" >&2; exit 1; }; \
+	set -x; $(BIN)/jaxmarl-ppo $@ "$$run"
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
     from jaxmarl_ppo.machine.cores import use_cpu_cores
     from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+    from jaxmarl_ppo.pages.report import report_runs
     from jaxmarl_ppo.pages.watch import WatchedRun, watch_run
     from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
     from jaxmarl_ppo.runs.loggers import MLflowLogger, WandbLogger
@@ -86,6 +87,7 @@ _MODULES = {
     "load_run": "runs.run_folder",
     "make_learner": "learner.build",
     "preset": "config.presets",
+    "report_runs": "pages.report",
     "summarise": "learner.summary",
     "use_compilation_cache": "machine.compilation_cache",
     "use_cpu_cores": "machine.cores",
@@ -139,6 +141,7 @@ __all__ = [
     "load_run",
     "make_learner",
     "preset",
+    "report_runs",
     "summarise",
     "use_compilation_cache",
     "use_cpu_cores",

@@ -36,8 +36,8 @@ from jaxmarl_ppo import (
 )
 from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.evaluation.cross_play import cross_play
+from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
 
-NOT_HASHED = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
 SMALL_MLP = PolicySpec(network=MLP(hidden_sizes=(16, 16)))
 SMALL_LSTM = LSTM(hidden_sizes=(16,), lstm_size=16)
 SHORT = PPOConfig(num_epochs=2, num_minibatches=2)
@@ -223,7 +223,7 @@ def fingerprint(run: Run, folder: Path) -> dict[str, str]:
     env, params = jaxmarl_envs.make(name, **env_kwargs)
     trainer = Trainer(env, params, config, folder, progress=False)
     result = trainer.train()
-    history = [{k: v for k, v in e.items() if k not in NOT_HASHED} for e in result.history]
+    history = [{k: v for k, v in e.items() if k not in WALL_CLOCK_FIELDS} for e in result.history]
     hashes = {
         "parameters": hash_leaves(jax.tree.leaves(result.population.banks)),
         "state": hash_leaves(sorted(jax.tree.leaves(result.state), key=sort_key)),

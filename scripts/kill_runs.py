@@ -29,20 +29,21 @@ import numpy as np
 import jaxmarl_envs
 from jaxmarl_ppo import CheckpointConfig, Trainer, use_cpu_cores
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
-from jaxmarl_ppo.runs.files import CHECKPOINTS
+from jaxmarl_ppo.runs.files import CHECKPOINTS, MEMBERS
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
 
 DEVICES = (1, 2)
 NUM_ITERATIONS = 3000  # some twenty seconds of training
 # Minutes from one checkpoint to the next, so few that many kills fall into one.
 EVERY_MINUTES = 0.3 / 60
-NAMES = ("per_agent", "shuttle_lstm", "league", "cnn", "normalised")
+NAMES = ("per_agent", "shuttle_lstm", "league", "cnn", "normalised", "seeds")
+NUM_SEEDS = 4  # of the group that is called `seeds`
 
 
 def run_config(name: str, num_devices: int) -> runs_of.Run:
     """Make a run of the fingerprint longer, with a checkpoint every few iterations."""
     all_runs = runs_of.self_play_runs() | runs_of.memory_runs() | runs_of.update_runs()
-    env, kwargs, config = all_runs[name]
+    env, kwargs, config = all_runs["per_agent" if name == "seeds" else name]
     steps = config.num_envs * config.num_steps
     return (
         env,
@@ -51,6 +52,7 @@ def run_config(name: str, num_devices: int) -> runs_of.Run:
             config,
             total_env_steps=NUM_ITERATIONS * steps,
             num_devices=num_devices,
+            num_seeds=NUM_SEEDS if name == "seeds" else 1,
             checkpoints=CheckpointConfig(every_minutes=EVERY_MINUTES),
             log_interval=50,
         ),
@@ -97,7 +99,8 @@ def start(name: str, num_devices: int, folder: Path, result: Path) -> subprocess
 
 def is_saving(folder: Path) -> bool:
     """Tell whether a checkpoint is being written at this moment."""
-    return any((folder / CHECKPOINTS).glob(".*.tmp"))
+    folders = [folder, *(folder / MEMBERS).glob("*")]
+    return any(path for each in folders for path in (each / CHECKPOINTS).glob(".*.tmp"))
 
 
 def kill_at_random(

@@ -16,6 +16,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.drawing.rooms import draw_rooms
+from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.spaces import Box, Discrete
 
 ALICE, BOB = range(2)
@@ -104,7 +105,14 @@ class Rooms:
             raise ValueError(f"row={row}, col={col}, switched={switched}: no such world")
         return worlds.index(wanted)
 
-    def draw(self, world: int, goal: int | None, slot: int, letter: str, caption: str) -> str:
+    def draw(
+        self,
+        world: int,
+        goal: int | None,
+        walks: tuple[int, str],
+        waits: tuple[int, str] | None,
+        caption: str,
+    ) -> str:
         """Draw a world, who walks in it, and what in it is other than in the world `goal`."""
         doors, lamps = self._split(world)
         wanted = None if goal is None else self._split(goal)
@@ -112,7 +120,8 @@ class Rooms:
             self.layout,
             doors,
             lamps,
-            walker=(slot, letter, self._standing(world)),
+            walker=(*walks, self._standing(world)),
+            waits=waits,
             wanted={} if wanted is None else wanted[0] | wanted[1],
             target=None if goal is None else self._standing(goal),
             caption=caption,
@@ -323,11 +332,17 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
         # What Alice is to leave is up to her: only Bob has a task.
         goal = int(state.goal) if bobs_turn else None
         slot = BOB if bobs_turn else ALICE
+        walks, other = ((slot, self.agents[slot][0].upper()) for slot in (slot, 1 - slot))
+        waits = None if bool(state.over) else other
         caption = f"tick {time}, {self.agents[slot]}'s turn"
         if bool(state.over):
             solved = int(state.world) == int(state.goal)
             caption = f"tick {time}, bob {'is done' if solved else 'was too late'}"
-        return self.rooms.draw(int(state.world), goal, slot, self.agents[slot][0].upper(), caption)
+        return self.rooms.draw(int(state.world), goal, walks, waits, caption)
+
+    def sign(self, agent: str) -> str:
+        """Give an agent's sign with its letter."""
+        return agent_sign(self.agent_index(agent), agent[0].upper())
 
     def _act(
         self, state: PlayState, action: jax.Array, params: PlayParams

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_envs.threefry import split
 
@@ -61,6 +62,9 @@ class MultiAgentEnv(Generic[State, Params]):
     # Whether ticks are played in Python, by calls out of the compiled program, on one device.
     steps_on_host: bool = False
 
+    # How many stones in a row win, where `cells` is the board of such a game; pages draw the line.
+    stones_in_a_row: int | None = None
+
     @property
     def num_agents(self) -> int:
         """Count the agent slots, `A`."""
@@ -75,6 +79,11 @@ class MultiAgentEnv(Generic[State, Params]):
     def baselines(self) -> Mapping[str, Callable[[State, Observation, Params, jax.Array], Any]]:
         """Give scripted policies by name: `(state, obs, params, key)` to every slot's action."""
         return {}
+
+    @property
+    def reference(self) -> str | None:
+        """Name the baseline that decisions are compared with where none are known to be best."""
+        return None
 
     @property
     def action_names(self) -> Sequence[str] | None:
@@ -132,6 +141,13 @@ class MultiAgentEnv(Generic[State, Params]):
         """
         del state, params, last_action
         return None
+
+    def sign(self, agent: str) -> str:
+        """Draw an agent as its pictures show it, as a small SVG to stand beside its name.
+
+        Optional; without it the shape, colour and number of its slot, as `Canvas.agent` has them.
+        """
+        return agent_sign(self.agent_index(agent))
 
     def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
         """Find the actions that perfect play allows, `[A, N]` bool, on the host; None if unknown.

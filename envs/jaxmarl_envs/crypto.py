@@ -14,6 +14,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.drawing.crypto import draw_talk
+from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_envs.threefry import unrolled
 
@@ -133,6 +134,10 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
             spoken = np.eye(NUM_SYMBOLS)[spoken.astype(int)]
         goal, secret = (int(np.argmax(np.asarray(x))) for x in (state.goal, state.secret))
         return draw_talk(goal, secret, spoken, np.asarray(state.message), int(state.time))
+
+    def sign(self, agent: str) -> str:
+        """Give an agent's sign with its letter."""
+        return agent_sign(self.agent_index(agent), agent[0].upper())
 
 
 def _observe(state: CryptoState, alive: jax.Array) -> Observation:

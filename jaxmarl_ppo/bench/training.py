@@ -25,6 +25,7 @@ from jaxmarl_ppo.bench.stepping import Share, time_env
 from jaxmarl_ppo.bench.timing import time_calls
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.compilation import jit_rollout
 from jaxmarl_ppo.devices.sharding import (
     BY_ENV,
     SAME,
@@ -36,9 +37,7 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
-from jaxmarl_ppo.ops.collectives import split_key
-from jaxmarl_ppo.rollout.rollout import Rollout
-from jaxmarl_ppo.types import BankTraining, PyTree, RolloutState, TrainState
+from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
 
 # Training steps before the timing: the second one is still slow, for it touches new memory.
 WARM_UP_STEPS = 2
@@ -127,15 +126,9 @@ def training_parts(
 
     `advantages` is `learn` without any epochs, so the difference of the two is the update.
     """
-
-    def play_own(
-        state: TrainState, key: jax.Array, axis_name: str | None
-    ) -> tuple[RolloutState, Rollout]:
-        return learner.play(state, split_key(key, 1, axis_name)[1][0])
-
     key, specs = jax.random.key(1), state_specs()
     played_specs = (BY_ENV, rollout_specs())
-    play = devices.jit(play_own, (specs, SAME), played_specs)
+    play = jit_rollout(learner, devices)
     after, played = play(state, key)
     learn = devices.jit(learner.learn, (specs, *played_specs, SAME, SAME), (specs, SAME))
     idle = _without_epochs(state)

@@ -9,10 +9,10 @@ from jaxmarl_ppo.cli import session
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Evaluate what a run has learnt, on fresh episodes.
+    """Evaluate what a run has learnt, on fresh episodes; of a group of seeds, what each has.
 
     Attributes:
-        run_dir: the run's folder.
+        run_dir: the run's folder, or that of a group of seeds.
         checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
             None for what was saved at its end.
         episodes: how many; None for as many as the environment needs.
@@ -51,7 +51,10 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.evaluation import evaluate_run, format_report
+    from jaxmarl_ppo.runs.run_folder import members_of
 
+    if members_of(Path(str(options.run_dir))):
+        return _evaluate_group(options, run_dir)
     report = evaluate_run(
         run_dir,
         episodes=options.episodes,
@@ -67,7 +70,35 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
 
         print(dump_json(report))
     else:
-        session.show(format_report(report))
+        print(format_report(report, session.terminal_width()))
         if options.record is not None:
             print(f"recorded in {options.record}")
+    return 0
+
+
+def _evaluate_group(options: EvaluateOptions, folder: Path) -> int:
+    """Evaluate all members of a group; `folder` is the group's, or that of its checkpoint."""
+    from jaxmarl_ppo.config.checks import check_seed
+    from jaxmarl_ppo.evaluation import evaluate_group, format_group_report
+
+    for name in ("cross_play", "row_agents", "record"):
+        if getattr(options, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} has no effect on a group of seeds; evaluate one of "
+                f"its members, such as {options.run_dir}/members/seed-0"
+            )
+    report = evaluate_group(
+        Path(str(options.run_dir)),
+        episodes=options.episodes,
+        seed=check_seed("seed", options.seed),
+        greedy=options.greedy,
+        env=options.env,
+        checkpoint=None if options.checkpoint is None else folder.name,
+    )
+    if options.json:
+        from jaxmarl_ppo.config.as_json import dump_json
+
+        print(dump_json(report))
+    else:
+        session.show(format_group_report(report))
     return 0

@@ -21,7 +21,7 @@ class ReportOptions:
     """Write a page that says what a run came to, or that compares several.
 
     Attributes:
-        run_dirs: the folders of the runs.
+        run_dirs: the folders of the runs; of a group of seeds that of the group, or of members.
         plays: evaluate a single run, and show episodes of it.
         seed: of evaluation and episodes.
         env: where the run's environment is code of your own, its name once more, as it was trained:

@@ -28,6 +28,7 @@ class ResumeOptions:
         progress: show progress.
         keep_cores_awake: as for `train`.
         check_env: as for `train`.
+        plays: as for `train`.
     """
 
     run_dir: session.RunDir = None
@@ -41,6 +42,7 @@ class ResumeOptions:
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
+    plays: session.Switch = None
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
@@ -54,7 +56,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     session.use_cpu_cores(options.num_devices)
     session.find_modules_here(options.env)
     session.enable_compilation_cache()
-    from jaxmarl_ppo.cli.train import tell_end
+    from jaxmarl_ppo.cli.run_end import show_plays, tell_end
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.resume import check_num_envs
     from jaxmarl_ppo.training.trainer import Trainer
@@ -73,4 +75,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    return tell_end(trainer.train(), trainer.config, options.env or trainer.env.name)
+    result = trainer.train()
+    status = tell_end(result, trainer.config, options.env or trainer.env.name)
+    show_plays(trainer, result, options.plays)
+    return status

@@ -218,7 +218,7 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
     if run_dir is None:
         raise ValueError(f"{prog} takes the folder of a run; see {prog} --help")
     if not run_dir.is_dir():
-        raise ValueError(f"run folder {str(run_dir)!r} does not exist")
+        raise ValueError(f"run folder {str(run_dir)!r} does not exist{_newest_beside(run_dir)}")
     if checkpoint is None:
         return run_dir
     from jaxmarl_ppo.runs.checkpoints import choose_checkpoint
@@ -226,6 +226,15 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
 
     objective = read_record(run_dir)["config"].get("objective", {})
     return choose_checkpoint(run_dir, checkpoint, objective.get("goal", "maximise"))
+
+
+def _newest_beside(run_dir: Path) -> str:
+    """Name the newest run beside a folder that is not there, one of a similar name if there is."""
+    # The record of a run, by its name in `runs.files`, the import of which brings JAX along.
+    runs = [path.parent for path in run_dir.parent.glob("*/config.json")]
+    alike = [run for run in runs if run.name.startswith(run_dir.name)]
+    newest = max(alike or runs, key=lambda run: run.stat().st_mtime, default=None)
+    return "" if newest is None else f"; the newest one there is {str(newest)!r}"
 
 
 def find_modules_here(env: str | None) -> None:
@@ -252,6 +261,14 @@ def enable_compilation_cache() -> None:
     from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
 
     use_compilation_cache()
+
+
+def terminal_width() -> int | None:
+    """Tell how many letters a line of the terminal has; None where output goes elsewhere."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else None
 
 
 def show(report: Any) -> None:

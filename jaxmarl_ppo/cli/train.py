@@ -3,11 +3,10 @@
 import contextlib
 import dataclasses
 import shlex
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -27,9 +26,6 @@ from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, Objective
 from jaxmarl_ppo.config.run_file import Settings, settings
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
-
-if TYPE_CHECKING:  # its import takes a while, and help does without it
-    from jaxmarl_ppo.runs.callbacks import TrainResult
 
 PROG = "jaxmarl-ppo train"
 NetworkKind = Literal["mlp", "lstm", "cnn"]
@@ -103,6 +99,8 @@ class TrainOptions:
         preset: a variant of the environment's preset to take the defaults from, such as `league`,
             or `rllib` for the defaults of RLlib's PPO.
         seed: of everything random.
+        num_seeds: train so many runs side by side, of this seed and those that follow it: one
+            folder with a run for each, and curves with mean, interquartile mean and interval.
         total_env_steps: ticks summed over environments, such as 5e6; rounded up to whole
             iterations.
         num_envs: parallel environments.
@@ -153,6 +151,8 @@ class TrainOptions:
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; on virtual machines a quarter more speed.
         check_env: look for what is wrong with the environment before anything is compiled.
+        plays: whether a run that came to its end is evaluated, and episodes of it are shown, in
+            `report.html`; None for where the environment is compiled.
     """
 
     env: Annotated[
@@ -160,6 +160,7 @@ class TrainOptions:
     ]
     preset: str | None
     seed: int
+    num_seeds: int
     total_env_steps: int
     num_envs: int
     num_steps: int
@@ -197,6 +198,7 @@ class TrainOptions:
     progress: bool = True
     keep_cores_awake: bool = False
     check_env: bool = True
+    plays: Switch = None
 
     def to_config(self) -> TrainConfig:
         """Make the configuration that these options describe.
@@ -292,6 +294,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
     env_params = options.to_env_params(env_params)
     session.enable_compilation_cache()
+    from jaxmarl_ppo.cli.run_end import show_plays, tell_end
     from jaxmarl_ppo.runs.loggers import make_loggers
     from jaxmarl_ppo.training.trainer import Trainer
 
@@ -305,38 +308,10 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         keep_cores_awake=options.keep_cores_awake,
         check_env=options.check_env,
     )
-    return tell_end(trainer.train(), config, str(options.env))
-
-
-def tell_end(result: "TrainResult", config: TrainConfig, env: str) -> int:
-    """Say what a run came to and what can be done next.
-
-    Args:
-        result: what it came to.
-        config: its configuration.
-        env: what its environment is made by.
-
-    Returns:
-        The exit status: 0 where the run came to its end or to one that it was asked for, and 128
-        and the number of the signal, as a shell reports it, where a signal ended it.
-    """
-    total = config.num_iterations * config.num_envs * config.num_steps
-    if result.interrupted:
-        print(
-            f"stopped after {result.env_steps:,} of {total:,} environment steps: "
-            f"{result.stopped_by}"
-        )
-    else:
-        seconds = result.history[-1]["wall_s"]
-        print(f"trained {result.env_steps:,} environment steps in {seconds:.1f} s")
-    print(f"saved in {result.run_dir}")
-    again = f" --env {shlex.quote(env)}" if is_own(env) else ""
-    if result.interrupted and config.checkpoints.keep:
-        print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
-    print(f"watch it: jaxmarl-ppo watch {result.run_dir}{again}")
-    print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
-    ended_by = getattr(signal, result.stopped_by or "", None)
-    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0
+    result = trainer.train()
+    status = tell_end(result, config, str(options.env))
+    show_plays(trainer, result, options.plays)
+    return status
 
 
 def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:

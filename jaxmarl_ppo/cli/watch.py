@@ -19,7 +19,8 @@ class WatchOptions:
         seed: of the episodes.
         greedy: take each policy's most probable action instead of drawing one.
         opponent: who plays all agents but one, in turn: a policy or a snapshot of the run,
-            `random`, or a scripted policy of the environment; None for whoever plays in training.
+            `random`, or a scripted policy of the environment; None for whoever plays in training,
+            and for `random` in half of the episodes of a game that a policy plays with itself.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`.
         out: the file; None for `watch.html` in the run's folder.

@@ -12,6 +12,7 @@ from jaxmarl_ppo.config.checks import (
     StepCount,
     check_fields,
     check_name,
+    check_seed,
     show,
 )
 from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
@@ -49,6 +50,9 @@ class TrainConfig:
         num_envs: parallel environments.
         num_steps: ticks per rollout.
         seed: of everything random.
+        num_seeds: train so many runs side by side, of this seed and those that follow it, each to
+            the bit as it would be alone on one device; see docs/scale.md. `num_devices` are then
+            those that the runs are spread over.
         mapping: which policy plays which agent: `"shared"`, `"per_agent"`, `"ensemble:3"`, a table
             from agent to policy, `Ensemble`, `Matchups` or `MappingFunction`; see
             `jaxmarl_ppo.policies.mapping.make_mapping`.
@@ -79,6 +83,7 @@ class TrainConfig:
     num_envs: Count = 256
     num_steps: Count = 128
     seed: Seed = 0
+    num_seeds: Count = 1
     mapping: Annotated[MappingSpec, check_mapping] = "shared"
     policies: Annotated[Mapping[str, AnyPolicy], _check_policies] = field(default_factory=dict)
     default_policy: PolicySpec = field(default_factory=PolicySpec)
@@ -96,6 +101,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_seed("the last of the seeds, seed + num_seeds - 1,", self.seed + self.num_seeds - 1)
         measure = self.objective.measure or ""
         if measure.startswith("evaluation/") and self.evaluation.every_env_steps is None:
             raise ValueError(

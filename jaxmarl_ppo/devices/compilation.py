@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_ppo.devices.sharding import SAME, Devices, state_specs
+from jaxmarl_ppo.devices.sharding import BY_ENV, SAME, Devices, rollout_specs, state_specs
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.types import TrainState
+from jaxmarl_ppo.ops.collectives import split_key
+from jaxmarl_ppo.rollout.rollout import Rollout
+from jaxmarl_ppo.types import RolloutState, TrainState
 
 # Compiler options for what runs once, on a CPU: half the compilation, for code that is slower. The
 # compiler of JAX 0.11 no longer takes them.
@@ -75,3 +77,14 @@ def init_options() -> dict[str, Any] | None:
     """Return the compiler options for what begins a run."""
     takes_them = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)
     return RUNS_ONCE if takes_them else None
+
+
+def jit_rollout(learner: Learner, devices: Devices) -> Any:
+    """Make a function of the first half of an iteration, from a state, which stays, and a key."""
+
+    def play(
+        state: TrainState, key: jax.Array, axis_name: str | None
+    ) -> tuple[RolloutState, Rollout]:
+        return learner.play(state, split_key(key, 1, axis_name)[1][0])
+
+    return devices.jit(play, (state_specs(), SAME), (BY_ENV, rollout_specs()))

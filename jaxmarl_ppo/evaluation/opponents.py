@@ -33,10 +33,12 @@ def seat_opponent(learner: Learner, population: Population, opponent: str) -> np
 
 def seat_against(
     learner: Learner, population: Population, opponent: str, episodes: int
-) -> np.ndarray:
-    """Seat one slot's own policy against an opponent in all others, `[episodes, A]` int.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seat one slot's own policy against an opponent in all others.
 
-    The slot is another one from episode to episode.
+    Returns:
+        Who plays, `[episodes, A]` int, and the slot of the policy, `[episodes]` int, another one
+        from episode to episode.
 
     Raises:
         ValueError: there is no such player, or nobody that it could be against.
@@ -50,7 +52,7 @@ def seat_against(
             f"opponent {opponent!r} is alone: there is nobody that it could be against"
         )
     found = np.tile(seats, (episodes, 1))
-    for e in range(episodes):
-        slot = slots[e % len(slots)]
+    subjects = np.array([slots[e % len(slots)] for e in range(episodes)])
+    for e, slot in enumerate(subjects):
         found[e, slot] = players.learners(slot)[0]
-    return found.astype(np.int32)
+    return found.astype(np.int32), subjects

@@ -18,7 +18,7 @@ from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.types import Population, PyTree
 
-INTERESTS = ("best", "worst", "longest", "most surprising")
+LONGEST, SURPRISING = "longest", "most surprising"
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +26,12 @@ class Replay:
     """Holds one episode of `T` ticks, in NumPy's arrays; observations are from before the tick.
 
     Attributes:
-        interest: what it was chosen for, of `INTERESTS`; nothing where it was not chosen.
+        interest: what it was chosen for, as `best for x`, `worst for x`, `longest` and `most
+            surprising`; nothing where it was not chosen.
         drawings: `T + 1` pictures as SVG, from before the first tick to after the last one.
         players: names of who held each slot, as an index into `names`; -1 for nobody.
         names: of the players, as they stand now.
+        remembers: which of them have memory.
         alive: which slots held an agent.
         acts: who had to act.
         is_first: the decision is the first of a life, so memory is empty.
@@ -44,11 +46,13 @@ class Replay:
         truncated: the life was cut off on the tick.
         best: the actions that a solver finds best; None where there is none.
         suggested: what scripts of the environment would do, by their names.
+        reference: the script that decisions are compared with; None where there is none.
     """
 
     interest: tuple[str, ...]
     drawings: tuple[str, ...]
     names: tuple[str, ...]
+    remembers: tuple[bool, ...]
     players: np.ndarray  # [T, A] int
     alive: np.ndarray  # [T, A] bool
     acts: np.ndarray  # [T, A] bool
@@ -64,6 +68,7 @@ class Replay:
     truncated: np.ndarray  # [T, A] bool
     best: np.ndarray | None  # [T, A, N] bool
     suggested: Mapping[str, np.ndarray]  # [T, A] each
+    reference: str | None
 
     @property
     def num_ticks(self) -> int:
@@ -80,13 +85,15 @@ def replay_episodes(
     greedy: bool = False,
     *,
     players: np.ndarray | None = None,
+    subjects: np.ndarray | None = None,
     num_candidates: int | None = None,
     max_ticks: int = 1_000,
 ) -> list[Replay]:
     """Play episodes and keep the most interesting ones with all that is worth seeing.
 
-    The best and the worst are those of the first agent's return; the most surprising is the one in
-    which the networks took the least likely actions on average.
+    The best and the worst are those of one agent's return, which they name where agents earn
+    differently; the most surprising is the one in which the networks took the least likely actions
+    on average. What is so of all candidates alike is no reason to choose one.
 
     Args:
         learner: gives the environment and who can play.
@@ -95,6 +102,8 @@ def replay_episodes(
         key: of everything random; the same key plays what `play_episodes` plays.
         greedy: networks take the most likely actions instead of samples.
         players: as for `play_episodes`.
+        subjects: `[num_candidates]` int, the slots whose returns make candidates the best and the
+            worst; None for the first slot.
         num_candidates: how many to play; None for as many as are kept, in order.
         max_ticks: where an environment without a horizon is cut off.
 
@@ -109,8 +118,14 @@ def replay_episodes(
         now, tick = advance(play, now)
         ticks.append(jax.device_get(tick))
     lengths = np.sum([tick["valid"] for tick in ticks], axis=0)
-    chosen = _choose(ticks, lengths, episodes, num_candidates is not None)
     names = learner.players.names_now(population.league)
+    chosen = dict.fromkeys(range(episodes), ())
+    if num_candidates is not None:
+        subjects = np.zeros(count, int) if subjects is None else subjects
+        measures = _measure(
+            ticks, lengths, subjects, _subject_name(learner, names, ticks, subjects)
+        )
+        chosen = _choose(measures, count, episodes)
     return [
         _make_replay(learner, names, ticks[: lengths[e]], e, interest)
         for e, interest in chosen.items()
@@ -192,24 +207,45 @@ def _suggestions(play: Play, now: Progress) -> dict[str, jax.Array]:
     }
 
 
-def _choose(
-    ticks: Sequence[Mapping[str, Any]], lengths: np.ndarray, episodes: int, by_interest: bool
-) -> dict[int, tuple[str, ...]]:
-    """Choose which episodes to keep, and say what for."""
-    if not by_interest:
-        return dict.fromkeys(range(episodes), ())
+def _subject_name(
+    learner: Learner,
+    names: tuple[str, ...],
+    ticks: Sequence[Mapping[str, Any]],
+    subjects: np.ndarray,
+) -> str:
+    """Name the agent whose returns count, or who plays it where it is another one each time."""
+    if len(set(subjects.tolist())) == 1:
+        return learner.env.agents[subjects[0]]
+    players = set(ticks[0]["player"][np.arange(len(subjects)), subjects].tolist())
+    return names[players.pop()] if len(players) == 1 else "the run"
+
+
+def _measure(
+    ticks: Sequence[Mapping[str, Any]], lengths: np.ndarray, subjects: np.ndarray, name: str
+) -> dict[str, np.ndarray]:
+    """Measure episodes by all that may make one interesting, `[E]` each."""
     valid = np.array([tick["valid"] for tick in ticks])  # [T, E]
-    returns = sum(np.where(tick["valid"], tick["reward"][:, 0], 0.0) for tick in ticks)
+    returns = sum(np.where(tick["valid"][:, None], tick["reward"], 0.0) for tick in ticks)
+    returns = np.asarray(returns)  # [E, A]
+    own = returns[np.arange(len(subjects)), subjects]
+    whose = "" if np.ptp(returns, axis=1).max() == 0 else f" for {name}"
     surprise = np.array([_surprise(tick) for tick in ticks])  # [T, E, A]
     surprise = np.where(valid[..., None], surprise, np.nan)
     counts = np.maximum(np.isfinite(surprise).sum((0, 2)), 1)
     surprise = np.nansum(surprise, axis=(0, 2)) / counts
-    measures = (returns, -np.asarray(returns), lengths, surprise)
+    return {f"best{whose}": own, f"worst{whose}": -own, LONGEST: lengths, SURPRISING: surprise}
+
+
+def _choose(
+    measures: Mapping[str, np.ndarray], count: int, episodes: int
+) -> dict[int, tuple[str, ...]]:
+    """Choose which of the candidates to keep, and say what for."""
     chosen: dict[int, tuple[str, ...]] = {}
-    for name, measure in zip(INTERESTS, measures, strict=True):
+    for name, measure in measures.items():
         best = int(np.argmax(measure))
-        chosen[best] = (*chosen.get(best, ()), name)
-    for e in range(len(lengths)):
+        if measure[best] > measure.min():
+            chosen[best] = (*chosen.get(best, ()), name)
+    for e in range(count):
         chosen.setdefault(e, ())
     return dict(list(chosen.items())[:episodes])
 
@@ -240,6 +276,7 @@ def _make_replay(
         interest=interest,
         drawings=tuple(_draw(learner, ticks, e)),
         names=names,
+        remembers=_remembers(learner),
         players=stacked("player"),
         alive=stacked("alive"),
         acts=stacked("acts"),
@@ -258,7 +295,16 @@ def _make_replay(
             name: np.array([tick["suggested"][name][e] for tick in ticks])
             for name in ticks[0]["suggested"]
         },
+        reference=learner.env.reference,
     )
+
+
+def _remembers(learner: Learner) -> tuple[bool, ...]:
+    found = [False] * learner.players.num_players
+    for bank in learner.players.banks:
+        for player in bank.players:
+            found[player] = bank.network.is_recurrent
+    return tuple(found)
 
 
 def _best_actions(learner: Learner, env_state: PyTree, e: int) -> np.ndarray | None:

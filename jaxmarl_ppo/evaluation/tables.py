@@ -1,6 +1,7 @@
 """Reports for people: tables of agents and of pairings, and a picture of the latter."""
 
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,14 @@ from jaxmarl_ppo.evaluation.scenarios.base import Report
 from jaxmarl_ppo.evaluation.statistics import plus_minus
 
 
-def format_report(report: Report) -> str:
-    """Write a report for people: the scenario's headline, then a table of the agents."""
+def format_report(report: Report, width: int | None = None) -> str:
+    """Write a report for people: the scenario's headline, then a table of the agents.
+
+    Args:
+        report: of `evaluate_policies` or `evaluate_run`.
+        width: letters that a line has room for; columns beyond them go into further tables. None
+            for as many as the widest table takes.
+    """
     acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
     lines = [
         f"{report['env']}: {report['episodes']:,} episodes, {acting}, seed {report['seed']}",
@@ -24,24 +31,41 @@ def format_report(report: Report) -> str:
         lines.append(f"  exploitability {report['exploitability_note']}")
     if "unfinished" in report:
         lines.append(f"  {report['unfinished']:,} episodes {report['unfinished_note']}")
-    # Wide enough never to fold a column; rich pads no further than the table needs.
-    console = Console(file=io.StringIO(), width=1000, color_system=None)
-    with console.capture() as capture:
-        console.print(_agents_table(report["agents"], report["all"]))
-    table = [line.rstrip() for line in capture.get().splitlines()]
+    table = _agents_table(report["agents"], report["all"], width)
     if "cross_play" in report:
         table += ["", *format_cross_play(report["cross_play"]).splitlines()]
-    return "\n".join([*lines, *(line for line in table if line)])
+    return "\n".join([*lines, *table])
 
 
-def _agents_table(agents: dict[str, dict[str, Any]], together: dict[str, Any]) -> Table:
+def format_group_report(report: Report) -> str:
+    """Write what `evaluate_group` says for people: a line for every number."""
+    acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("over seeds")
+    for heading in ("mean", "IQM", "95 % interval"):
+        table.add_column(heading, justify="right")
+    for path, numbers in report["numbers"].items():
+        if path.endswith(("return_min", "return_max")):  # of single episodes
+            continue
+        low, high = numbers["ci95_low"], numbers["ci95_high"]
+        interval = "-" if low is None else f"{low:.4g} to {high:.4g}"
+        table.add_row(path, f"{numbers['mean']:.4g}", f"{numbers['iqm']:.4g}", interval)
+    head = (
+        f"{report['env']}: {len(report['members'])} seeds, {report['episodes']:,} episodes of "
+        f"each, {acting}, seed {report['seed']}"
+    )
+    return "\n".join([head, *_lines(table)])
+
+
+def _agents_table(
+    agents: dict[str, dict[str, Any]], together: dict[str, Any], width: int | None
+) -> list[str]:
     shown = ("return_mean", "return_se", "return_min", "return_max", "length_mean")
     extras = list(dict.fromkeys(name for row in agents.values() for name in row))
     extras = [name for name in extras if name not in shown]
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("agent")
-    for heading in ("return", "min", "max", "ticks alive", *extras):
-        table.add_column(heading.removesuffix("_mean"), justify="right")
+    headings = ["return", "min", "max", "ticks alive"]
+    headings += [heading.removesuffix("_mean") for heading in extras]
+    rows = {}
     for name, row in agents.items():
         cells = ["-"] * 4
         if "return_mean" in row:
@@ -49,12 +73,51 @@ def _agents_table(agents: dict[str, dict[str, Any]], together: dict[str, Any]) -
             cells += [f"{row[key]:.3g}" for key in shown[2:4]] + [f"{row['length_mean']:.1f}"]
         numbers = [row.get(key) for key in extras]
         cells += ["-" if number is None else f"{number:.4g}" for number in numbers]
-        table.add_row(name, *cells)
+        rows[name] = cells
     if len(agents) > 1:
         cells = [plus_minus(together["return_mean"], together["return_se"], 3)]
         cells += [f"{together[key]:.3g}" for key in shown[2:4]]
-        table.add_row("together", *cells, *["-"] * (1 + len(extras)))
-    return table
+        rows["together"] = [*cells, *["-"] * (1 + len(extras))]
+    return _fitting_tables("agent", headings, rows, width)
+
+
+def _fitting_tables(
+    first: str, headings: Sequence[str], rows: Mapping[str, Sequence[str]], width: int | None
+) -> list[str]:
+    """Write a table, or several below each other of which each has as many columns as fit."""
+    lines: list[str] = []
+    begin = 0
+    while begin < len(headings):
+        end, table = begin + 1, _table(first, headings, rows, begin, begin + 1)
+        while end < len(headings):
+            wider = _table(first, headings, rows, begin, end + 1)
+            if width is not None and max(map(len, wider)) > width:
+                break
+            end, table = end + 1, wider
+        lines += table
+        begin = end
+    return lines
+
+
+def _table(
+    first: str, headings: Sequence[str], rows: Mapping[str, Sequence[str]], begin: int, end: int
+) -> list[str]:
+    """Write the columns from `begin` to before `end`."""
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column(first)
+    for heading in headings[begin:end]:
+        table.add_column(heading, justify="right")
+    for name, cells in rows.items():
+        table.add_row(name, *cells[begin:end])
+    return _lines(table)
+
+
+def _lines(table: Table) -> list[str]:
+    # Wide enough never to fold a column; rich pads no further than the table needs.
+    console = Console(file=io.StringIO(), width=1000, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
 
 
 def format_cross_play(report: dict[str, Any]) -> str:

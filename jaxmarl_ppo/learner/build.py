@@ -50,6 +50,11 @@ def make_learner(
         ValueError: what does not fit together, before anything is compiled.
     """
     check_arguments(env, env_params, config)
+    if config.num_seeds > 1:
+        raise ValueError(
+            f"num_seeds={config.num_seeds}, but a learner is of one run; Trainer trains several, "
+            "and `jax.vmap` does"
+        )
     if strict:
         check_effects(env, env_params, config)
     num_devices = choose_num_devices(config.num_envs, config.num_devices, env.steps_on_host)
@@ -122,7 +127,7 @@ def without_loads(config: TrainConfig) -> TrainConfig:
 
 def to_evaluate(config: TrainConfig) -> TrainConfig:
     """Copy a configuration for evaluation: fresh parameters for all policies, on one device."""
-    return dataclasses.replace(without_loads(config), num_devices=1)
+    return dataclasses.replace(without_loads(config), num_devices=1, num_seeds=1)
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.drawing.svg import agent_sign, page_style
+from jaxmarl_envs.drawing.svg import page_style
 from jaxmarl_ppo.machine.files import write_atomically
 
 _TEMPLATE = """<!doctype html>
@@ -91,7 +91,7 @@ def make_page(
 def describe_env(env: MultiAgentEnv) -> dict[str, Any]:
     """Say what a page is to know of an environment: its agents and what actions are called."""
     return {
-        "agents": [{"name": name, "sign": agent_sign(i)} for i, name in enumerate(env.agents)],
+        "agents": [{"name": name, "sign": env.sign(name)} for name in env.agents],
         "actions": None if env.action_names is None else list(env.action_names),
     }
 

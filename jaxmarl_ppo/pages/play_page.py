@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.drawing.stones import stone_sign
 from jaxmarl_envs.threefry import fold_in
 from jaxmarl_ppo.evaluation.episodes import Progress
 from jaxmarl_ppo.evaluation.replay import ask_everybody
@@ -38,7 +39,10 @@ def play_page(table: Table, title: str) -> Page:
         "title": title,
         **describe_env(env),
         "num_actions": env.action_width(table.env_params),
-        "players": list(table.names),
+        # The page draws every board with these stones.
+        "agents": [{"name": x, "sign": stone_sign(i)} for i, x in enumerate(env.agents)],
+        "in_a_row": env.stones_in_a_row,
+        "players": table.players,
         "programs": {name: portable_program(fn, *x) for name, (fn, x) in _functions(table).items()},
         "checks": [_game(table, number) for number in range(NUM_CHECKS)],
     }

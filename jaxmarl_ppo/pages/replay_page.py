@@ -11,7 +11,7 @@ from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
 
 # Of an agent's actions as many are shown with their probabilities.
 MAX_ACTIONS = 9
-STATIC = ("base.css", "replay.css", "base.js", "chart.js", "replay.js")
+STATIC = ("base.css", "replay.css", "base.js", "chart.js", "replay_cards.js", "replay.js")
 
 
 def replay_page(
@@ -57,19 +57,27 @@ def _episode(replay: Replay) -> dict[str, Any]:
         [lines.setdefault(line, len(lines)) for line in drawing.split("\n")]
         for drawing in replay.drawings
     ]
+    # What a script says of every decision alike tells nothing of any.
+    telling = [
+        name
+        for name, x in replay.suggested.items()
+        if x.ndim == 2 and replay.acts.any() and np.ptp(x[replay.acts]) > 0
+    ]
     return {
         "interest": list(replay.interest),
         "names": list(replay.names),
+        "remembers": list(replay.remembers),
+        "reference": replay.reference,
         "lines": list(lines),
         "frames": frames,
         "ticks": [
-            [_slot(replay, t, slot) for slot in range(replay.players.shape[1])]
+            [_slot(replay, t, slot, telling) for slot in range(replay.players.shape[1])]
             for t in range(replay.num_ticks)
         ],
     }
 
 
-def _slot(replay: Replay, t: int, slot: int) -> dict[str, Any] | None:
+def _slot(replay: Replay, t: int, slot: int, telling: Sequence[str]) -> dict[str, Any] | None:
     """Say what one agent did on a tick; None where the slot held nobody."""
     if not replay.alive[t, slot]:
         return None
@@ -94,7 +102,9 @@ def _slot(replay: Replay, t: int, slot: int) -> dict[str, Any] | None:
     if best is not None and best.any():
         found["mistake"] = not bool(best[int(action)])
         found["best"] = np.nonzero(best)[0][:MAX_ACTIONS].tolist()
-    suggested = {name: int(x[t, slot]) for name, x in replay.suggested.items() if x.ndim == 2}
+    suggested = {name: int(replay.suggested[name][t, slot]) for name in telling}
+    if best is None and replay.reference in suggested:
+        found["advice"] = suggested.pop(replay.reference)
     if suggested and best is None:
         found["scripts"] = suggested
     return found

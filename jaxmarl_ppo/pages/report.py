@@ -1,5 +1,6 @@
 """A page that says what runs came to."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,19 +8,23 @@ from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.evaluation.group import GROUP_COLUMNS, evaluate_group
+from jaxmarl_ppo.evaluation.scenarios.known import RETURNS, known_of
+from jaxmarl_ppo.pages.league import ELO, elo_series, league_table
 from jaxmarl_ppo.pages.page import Page, make_page, read_static
 from jaxmarl_ppo.pages.replay_page import STATIC as REPLAY_STATIC
 from jaxmarl_ppo.pages.replay_page import replay_data
 from jaxmarl_ppo.pages.watch import watch_run
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.log import read_lines, scalars
-from jaxmarl_ppo.runs.run_folder import load_run, read_record
+from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 
 REPORT_FILE = "report.html"
 STATIC = ("report.css", *REPLAY_STATIC, "table.js", "report.js")
 # Of a longer log so many entries are drawn, evenly.
 MAX_ENTRIES = 400
-FIRST_MEASURE = "agents/*/return_mean"
+# Entries of a run's log, and its evaluations.
+Log = tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 
 
 def report_runs(
@@ -31,7 +36,7 @@ def report_runs(
     """Make a page of one run, or of several in comparison.
 
     Args:
-        run_dirs: folders of runs.
+        run_dirs: folders of runs, or that of a group of seeds.
         plays: also evaluate what a single run has learnt, and show episodes of it.
         seed: of both.
         env: as `load_run` needs it.
@@ -42,7 +47,9 @@ def report_runs(
     if not run_dirs:
         raise ValueError("give the folder of at least one run")
     data = report_data(run_dirs)
-    if plays and len(run_dirs) == 1:
+    if plays and "group" in data:
+        data["evaluation"] = _evaluated_group(run_dirs[0], seed, env)
+    elif plays and len(run_dirs) == 1:
         data |= _played(run_dirs[0], seed, env)
     return report_page(data)
 
@@ -65,23 +72,28 @@ def report_data(run_dirs: Sequence[str | Path]) -> dict[str, Any]:
     """
     folders = [Path(folder) for folder in run_dirs]
     records = [read_record(folder) for folder in folders]
-    logs = [(_entries(f / METRICS_FILE), _entries(f / EVALUATIONS_FILE)) for f in folders]
+    logs = [_log(folder) for folder in folders]
+    if len(folders) == 1:
+        members = members_of(folders[0])
+        if members:
+            names, own = [member.name for member in members], [read_record(m) for m in members]
+            return describe_group(logs[0], names, own, [_log(member) for member in members])
     return describe_runs([str(folder) for folder in folders], records, logs)
 
 
 def describe_runs(
     names: Sequence[str],
     records: Sequence[Mapping[str, Any]],
-    logs: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]],
+    logs: Sequence[Log],
 ) -> dict[str, Any]:
     """Describe runs by their records, the entries of their logs, and their evaluations."""
     runs = [
         {
             "name": name,
             "series": _series(entries) | _series(evaluations, "evaluation/"),
+            "league": league_table(entries),
             "config": _flat({key: record[key] for key in ("env", "config")})
             | _flat({key: record[key] for key in ("versions", "platform") if key in record}),
-            "league": _league(entries),
         }
         for name, record, (entries, evaluations) in zip(names, records, logs, strict=True)
     ]
@@ -100,10 +112,49 @@ def describe_runs(
     return {
         "title": ", ".join(environments),
         "facts": facts,
-        "measure": FIRST_MEASURE,
+        **_known([record["env"] for record in records]),
         "runs": runs,
         "times": _times([entries for entries, _ in logs]),
     }
+
+
+def describe_group(
+    together: Log, names: Sequence[str], records: Sequence[Mapping[str, Any]], logs: Sequence[Log]
+) -> dict[str, Any]:
+    """Describe a group of runs that differ in their seeds.
+
+    Args:
+        together: the group's own log and evaluations.
+        names: of its members.
+        records: theirs.
+        logs: theirs.
+    """
+    entries, evaluations = together
+    data = describe_runs(names, records, logs)
+    data["group"] = {"series": _series(entries) | _series(evaluations, "evaluation/")}
+    if entries:
+        last = entries[-1]
+        data["facts"] = [
+            ["seeds", str(len(names))],
+            ["environment steps of each", f"{last['env_steps']:,}"],
+            ["decisions", f"{last['decisions']:,}"],
+            ["time", f"{last['wall_s']:,.0f} s"],
+        ]
+    return data
+
+
+def _log(folder: Path) -> Log:
+    return _entries(folder / METRICS_FILE), _entries(folder / EVALUATIONS_FILE)
+
+
+def _known(envs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Say which curves matter most, and what is known to be reached; nothing where runs differ."""
+    first, *others = [known_of(env) for env in envs]
+    if any(other != first for other in others):
+        return {"measures": list(RETURNS), "goals": {}}
+    goals = [{"name": name, "at": at} for name, at in first.goals.items()]
+    measures = list(first.measures)
+    return {"measures": measures, "goals": dict.fromkeys(measures, goals) if goals else {}}
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
@@ -119,19 +170,12 @@ def _series(entries: Sequence[Mapping[str, Any]], prefix: str = "") -> dict[str,
     found: dict[str, Any] = {}
     for k, entry in enumerate(kept):
         for name, value in scalars(entry):
-            if name in ("env_steps", "iteration", "wall_s"):
+            if name in ("env_steps", "iteration", "wall_s") or name.startswith(ELO):
                 continue
             column = found.setdefault(prefix + name, {"steps": steps, "values": [None] * len(kept)})
             if math.isfinite(value):
                 column["values"][k] = float(f"{value:.5g}")
-    return found
-
-
-def _league(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    league = entries[-1].get("league") if entries else None
-    if not league:
-        return None
-    return {key: league[key] for key in ("players", "win_rate")}
+    return found | elo_series(kept)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -147,19 +191,57 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _times(logs: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Any]]:
-    """Tabulate how long the runs took and how fast they were, a column for each."""
+    """Tabulate how long the runs took, for what, and how fast they were, a column for each."""
 
     def of_last(key: str) -> list[Any]:
-        last = [entries[-1][key] if entries else None for entries in logs]
-        return [None if number is None else round(number, 1) for number in last]
+        return [entries[-1].get(key) if entries else None for entries in logs]
 
+    spent = [_seconds_by_phase(entries) for entries in logs]
+    phases = dict.fromkeys(phase for own in spent for phase, s in own.items() if s >= 0.1)
+    shares = [None if x is None else f"{x:.0%}, {1 - x:.0%}" for x in of_last("rollout_share")]
     rates = [sorted(entry["env_steps_per_s"] for entry in entries) for entries in logs]
-    medians = [own[len(own) // 2] if own else None for own in rates]
-    return [
+    rows = [
         ["seconds in all", *of_last("wall_s")],
-        ["environment steps per second, median", *medians],
+        *([f"seconds of {phase}", *(own.get(phase) for own in spent)] for phase in phases),
+        ["of training: rollout, update", *shares],
+        [
+            "environment steps per second, median",
+            *(own[len(own) // 2] if own else None for own in rates),
+        ],
         ["peak memory, MB", *of_last("peak_memory_mb")],
     ]
+    return [
+        [name, *(round(x, 1) if isinstance(x, float) else x for x in row)]
+        for name, *row in rows
+        if any(x is not None for x in row)
+    ]
+
+
+def _seconds_by_phase(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Add up what a run's processes spent on each phase; every one begins to count anew."""
+    total: dict[str, float] = {}
+    counts = [entry.get("seconds", {}) for entry in entries]
+    for own, later in itertools.pairwise([*counts, {}]):
+        if sum(later.values()) < sum(own.values()):  # the last entry of its process
+            total = {phase: total.get(phase, 0.0) + own.get(phase, 0.0) for phase in total | own}
+    return total
+
+
+def _evaluated_group(
+    group_dir: str | Path, seed: int, env: MultiAgentEnv | str | None
+) -> dict[str, Any]:
+    """Evaluate all members of a group."""
+    report = evaluate_group(group_dir, seed=seed, env=env)
+    rows = [
+        [name, *(own.get(column) for column in GROUP_COLUMNS)]
+        for name, own in report["numbers"].items()
+    ]
+    episodes = f"{report['episodes']:,} fresh episodes of each of {len(report['members'])} seeds"
+    return {
+        "headline": [f"{episodes}, actions drawn, seed {seed}"],
+        "columns": ["", *(column.replace("_", " ") for column in GROUP_COLUMNS)],
+        "rows": rows,
+    }
 
 
 def _played(run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None) -> dict[str, Any]:
@@ -172,7 +254,7 @@ def _played(run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None) -> 
         [name, *(row.get(column) for column in columns)] for name, row in report["agents"].items()
     ]
     heads = ["agent", *(column.replace("_", " ") for column in columns)]
-    episodes = f"{report['episodes']:,} fresh episodes, actions drawn, seed {seed}"
+    episodes = f"{report['episodes']:,} fresh episodes, sampled actions, seed {seed}"
     return {
         "evaluation": {
             "headline": [*report.get("headline", ()), episodes],

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.threefry import fold_in, split
+from jaxmarl_ppo.config.policies import RANDOM
 from jaxmarl_ppo.evaluation.episodes import Play, Progress, make_play
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.learner.learner import Learner
@@ -58,7 +59,7 @@ class Table:
             )
         self._learner, self._population = learner, population
         self._players, self._greedy = players, greedy
-        self.names = learner.players.names_now(population.league)  # of everybody who can play
+        self.players = _describe_players(learner, population)  # everybody who can play
         self._key = jax.random.key(seed)
         self._num_games = 0
         self._begin = jax.jit(Play.begin)
@@ -111,9 +112,8 @@ class Table:
             waited = ", ".join(self.env.agents[other] for other in self.waits_for)
             raise ValueError(f"it is the turn of {waited}")
         if action not in self.legal(slot):
-            raise ValueError(
-                f"action {action} is not legal; valid: {', '.join(map(str, self.legal(slot)))}"
-            )
+            legal = ", ".join(map(self._action_name, self.legal(slot)))
+            raise ValueError(f"{self._action_name(action)} is not legal; valid: {legal}")
         self._choices[slot] = action
         if not self.waits_for:
             self._step(self._choices)
@@ -154,7 +154,7 @@ class Table:
                 {
                     "name": agent,
                     "person": slot in self.persons,
-                    "player": self.names[holders[slot]],
+                    "player": self.players[holders[slot]],
                     "return": float(self._earned[slot]),
                 }
                 for slot, agent in enumerate(self.env.agents)
@@ -187,6 +187,12 @@ class Table:
             return self._end
         return jax.tree.map(lambda x: x[0], jax.device_get(self._now.state.env_state))
 
+    def _action_name(self, action: int) -> str:
+        names = self.env.action_names
+        if names is None or not 0 <= action < len(names):
+            return f"action {action}"
+        return names[action]
+
     def _go_on(self) -> None:
         """Play on until a person is to act or the game is over."""
         for _ in range(MAX_QUIET_TICKS):
@@ -207,6 +213,24 @@ class Table:
         self._earned = self._earned + np.asarray(reward[0])
         if bool(over[0]):
             self._end = jax.tree.map(lambda x: x[0], jax.device_get(end))
+
+
+def _describe_players(learner: Learner, population: Population) -> list[str]:
+    """Say of all players what they are, beside their names where those are needed."""
+    players = learner.players
+    snapshots = {k for pool in players.pools for k in range(players.num_players)[pool.players]}
+    num_trained = sum(players.is_trainable(player) for player in range(players.num_players))
+    found = []
+    for player, name in enumerate(players.names_now(population.league)):
+        if player >= players.first_script:
+            found.append("random play" if name == RANDOM else f"script {name}")
+        elif player in snapshots:
+            found.append(f"snapshot {name}")
+        elif players.is_trainable(player) and num_trained == 1:
+            found.append("trained policy")
+        else:
+            found.append(f"policy {name}")
+    return found
 
 
 def play_tick(

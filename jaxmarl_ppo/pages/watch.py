@@ -1,20 +1,25 @@
 """From a run to episodes that are worth watching: on a page, as an animation, as pictures."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.policies import RANDOM
 from jaxmarl_ppo.evaluation.cross_play import with_baselines
 from jaxmarl_ppo.evaluation.episodes import check_num_episodes
 from jaxmarl_ppo.evaluation.opponents import seat_against
 from jaxmarl_ppo.evaluation.replay import Replay, replay_episodes
+from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.summary import summarise_league
 from jaxmarl_ppo.pages.page import Page
 from jaxmarl_ppo.pages.replay_page import replay_page
 from jaxmarl_ppo.runs.run_folder import load_run
+from jaxmarl_ppo.types import Population
 
 WATCH_FILE = "watch.html"
 # As many are played for each that is kept, so that there is something to choose from.
@@ -60,7 +65,8 @@ def watch_run(
         greedy: take the most likely actions instead of samples.
         opponent: who plays all agents but one, which takes turns from episode to episode: a policy
             or snapshot of the run, `random`, or a script of the environment; None for whoever
-            plays in training.
+            plays in training, and in half of the episodes `random` where two trained players take
+            turns at a game in which one wins what the other loses.
         env: as `load_run` needs it.
 
     Raises:
@@ -68,23 +74,67 @@ def watch_run(
     """
     check_num_episodes(episodes)
     run = load_run(run_dir, env=env)
-    learner, population = run.learner, run.population
-    num_candidates, players = CANDIDATES * episodes, None
-    if opponent is not None:
-        learner = with_baselines(learner)
-        players = seat_against(learner, population, opponent, num_candidates)
-    key = jax.random.key(seed)
-    replays = replay_episodes(
-        learner, population, episodes, key, greedy, players=players, num_candidates=num_candidates
-    )
+    play = partial(_play, run.learner, run.population, seed=seed, greedy=greedy)
+    replays = play(opponent, episodes)
+    if opponent is None and episodes > 1 and _is_duel(run.learner, replays):
+        num_against = episodes // 2
+        replays = [*play(RANDOM, num_against), *replays[: episodes - num_against]]
     facts = [
         ("run", str(run_dir)),
-        ("actions", "the most likely ones" if greedy else "drawn"),
+        ("actions", "the most likely ones" if greedy else "sampled"),
         ("seed", str(seed)),
     ]
+    policies = {r.names[player] for r in replays for player in np.unique(r.players[r.alive])}
+    if len(policies) == 1:
+        facts.append(("policy", policies.pop()))
     if opponent is not None:
         facts.append(("opponent", opponent))
     elo = {}
     if run.learner.rated:
-        elo = summarise_league(population.league, run.learner.players)["elo"]
+        elo = summarise_league(run.population.league, run.learner.players)["elo"]
     return WatchedRun(run.env, tuple(replays), tuple(facts), elo)
+
+
+def _play(
+    learner: Learner,
+    population: Population,
+    opponent: str | None,
+    episodes: int,
+    *,
+    seed: int,
+    greedy: bool,
+) -> list[Replay]:
+    """Play episodes, against an opponent or as in training, and keep those worth watching."""
+    num_candidates, players, subjects = CANDIDATES * episodes, None, None
+    if opponent is not None:
+        learner = with_baselines(learner)
+        players, subjects = seat_against(learner, population, opponent, num_candidates)
+    replays = replay_episodes(
+        learner,
+        population,
+        episodes,
+        jax.random.key(seed),
+        greedy,
+        players=players,
+        subjects=subjects,
+        num_candidates=num_candidates,
+    )
+    if opponent is None:
+        return replays
+    # Said first, as it is what tells these episodes from others.
+    return [replace(r, interest=(f"against {opponent}", *r.interest)) for r in replays]
+
+
+def _is_duel(learner: Learner, replays: Sequence[Replay]) -> bool:
+    """Tell whether two who are trained take turns at a game in which one wins what the other loses.
+
+    There good players may show little of what they know: they make no mistakes to be punished.
+    """
+    env, players = learner.env, learner.players
+    if env.num_agents != 2 or env.max_actors != 1 or players.pools or RANDOM in players.names:
+        return False
+    trained = [p for p in range(players.num_players) if players.is_trainable(p)]
+    drawn = {policy for slot in players.mapping.candidates for policy in slot}
+    return {players.first_player_of[policy] for policy in drawn} <= set(trained) and all(
+        np.allclose(replay.reward.sum(axis=1), 0.0) for replay in replays
+    )

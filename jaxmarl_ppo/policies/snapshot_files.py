@@ -16,6 +16,7 @@ from jaxmarl_ppo.types import League, PolicyStack, Population
 
 SNAPSHOTS = "snapshots"  # in the folder of a run; a folder for each pool
 CHECKPOINTS = "checkpoints"  # one folder for each, called after its iteration
+MEMBERS = "members"  # in the folder of a group of runs; a folder for each
 _NAME = re.compile(r"(.+)@it(\d+)")
 
 
@@ -52,8 +53,27 @@ def find_snapshot(folder: Path, name: str) -> Path | None:
 
 
 def path_of_player(folder: Path, name: str) -> Path:
-    """Find the file that holds a player of a run: a snapshot's own, or that of all."""
+    """Find the file that holds a player of a run: a snapshot's own, or that of all.
+
+    Raises:
+        ValueError: the folder is that of a group of runs.
+    """
+    refuse_group(folder)
     return find_snapshot(folder, name) or folder / POLICIES_FILE
+
+
+def refuse_group(folder: Path) -> None:
+    """Refuse the folder of a group of runs where that of one is needed.
+
+    Raises:
+        ValueError: it is one.
+    """
+    members = sorted(path.name for path in (folder / MEMBERS).glob("*") if path.is_dir())
+    if members:
+        raise ValueError(
+            f"{folder} holds {len(members)} runs; name one of them, such as "
+            f"{folder / MEMBERS / members[0]}"
+        )
 
 
 def write_snapshot(run_dir: Path, pool: str, iteration: int, stack: PolicyStack) -> str:

@@ -1,7 +1,7 @@
 """What is told to others while a run goes on, and who can be told."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ class TrainResult:
         env_steps: environment steps done.
         interrupted: whether it was stopped before its end.
         stopped_by: what stopped it: a signal's name, or a sentence; None where it came to its end.
+        members: of a group of seeds, what each came to that went on to the group's end; the state
+            of the group has an axis of them, and its numbers are of all together.
+        stopped_members: of a group, by name, the others and what has stopped them.
     """
 
     state: TrainState
@@ -56,6 +59,8 @@ class TrainResult:
     env_steps: int
     interrupted: bool
     stopped_by: str | None
+    members: "tuple[TrainResult, ...]" = ()
+    stopped_members: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         stopped = f", stopped by {self.stopped_by}" if self.interrupted else ""
@@ -131,10 +136,11 @@ class Callbacks:
 
     Args:
         run_dir: the folder of the run.
+        callbacks: who is told, in this order.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self._callbacks: list[Callback] = []
+    def __init__(self, run_dir: Path, callbacks: Iterable[Callback] = ()) -> None:
+        self._callbacks = list(callbacks)
         self._run_dir = run_dir
         self.stopped_by: str | None = None
 

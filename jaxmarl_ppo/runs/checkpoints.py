@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
     CONFIG_FILE,
     MANIFEST_FILE,
+    MEMBERS,
     POLICIES_FILE,
     SNAPSHOTS_FILE,
     STATE_FOLDER,
@@ -139,20 +140,47 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot) -> Path:
     Raises:
         OSError: it cannot be written.
     """
-    folder = run_dir / CHECKPOINTS / f"{snapshot.standing.iteration:0{_DIGITS}}"
+
+    def fill(folder: Path) -> None:
+        save_population(folder / POLICIES_FILE, snapshot.names, snapshot.population)
+        _write_arrays(folder / STATE_FOLDER, snapshot.arrays)
+        if snapshot.archive is not None:
+            write_json(folder / SNAPSHOTS_FILE, snapshot.archive)
+
+    return write_whole(run_dir, snapshot.record, snapshot.standing, fill)
+
+
+def write_whole(
+    run_dir: Path,
+    record: Mapping[str, Any],
+    standing: Standing,
+    fill: Callable[[Path], None],
+    **further: Any,
+) -> Path:
+    """Write a checkpoint; until it is whole nothing has its name.
+
+    Args:
+        run_dir: the folder of the run.
+        record: the content of its `config.json`.
+        standing: where it stands.
+        fill: puts all else into the folder that it is called with.
+        **further: what else its manifest is to say.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder = run_dir / CHECKPOINTS / f"{standing.iteration:0{_DIGITS}}"
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
-        write_json(temporary / CONFIG_FILE, snapshot.record)
-        save_population(temporary / POLICIES_FILE, snapshot.names, snapshot.population)
-        _write_arrays(temporary / STATE_FOLDER, snapshot.arrays)
-        if snapshot.archive is not None:
-            write_json(temporary / SNAPSHOTS_FILE, snapshot.archive)
+        write_json(temporary / CONFIG_FILE, record)
+        fill(temporary)
         manifest = {
             "format": FORMAT,
-            **asdict(snapshot.standing),
-            "versions": snapshot.record.get("versions"),
+            **asdict(standing),
+            **further,
+            "versions": record.get("versions"),
             "sha256": _digests(temporary),
         }
         manifest["sha256_of_manifest"] = _digest_of_manifest(manifest)
@@ -203,7 +231,15 @@ def read_standing(folder: Path) -> Standing:
             raise ValueError(f"{path}, on which {folder} stands, is missing")
         if sha256_of(path) != sha256:
             raise ValueError(f"{path}, on which {folder} stands, differs from its checksum")
+    for name, own in manifest.get("members", {}).items():
+        if "sha256" in own:
+            _check_member(folder, member_checkpoint(folder, name), own["sha256"])
     return Standing(**{field.name: manifest[field.name] for field in fields(Standing)})
+
+
+def member_checkpoint(folder: Path, name: str) -> Path:
+    """Return the checkpoint of a member on which that of a group stands."""
+    return folder.parent.parent / MEMBERS / name / CHECKPOINTS / folder.name
 
 
 def read_archive(folder: Path) -> Mapping[str, Any] | None:
@@ -219,6 +255,13 @@ def archived_files(run_dir: Path) -> set[Path]:
         with contextlib.suppress(OSError, ValueError):
             found |= {path for path, _ in _files_of_archive(folder)}
     return found
+
+
+def _check_member(group: Path, folder: Path, sha256: str) -> None:
+    """Refuse a member's checkpoint that is damaged, or another one than the group's stands on."""
+    read_standing(folder)
+    if sha256_of(folder / MANIFEST_FILE) != sha256:
+        raise ValueError(f"{folder} is not the one on which {group} stands")
 
 
 def _files_of_archive(folder: Path) -> list[tuple[Path, str]]:

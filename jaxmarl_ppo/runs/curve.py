@@ -1,17 +1,19 @@
 """The learning curve of a run as a picture."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 _MAX_LINES = 12
 
 
-def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: str, path: Path):
+def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], title: str, path: Path):
     """Draw the mean return of every agent against environment steps.
 
-    Agents that earn the same throughout, such as a team with one reward, share a line.
+    Agents that earn the same throughout, such as a team with one reward, share a line. Of several
+    seeds the line is the mean, a dotted one the interquartile mean, and the band around it the
+    95 % interval of the latter.
 
     Args:
         history: entries of the log.
@@ -31,11 +33,12 @@ def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: 
     for label, points in list(curves.items())[:_MAX_LINES]:
         steps, means = zip(*points, strict=True)
         values = [math.nan if mean is None else mean for mean in means]
-        axes.plot(
+        lines = axes.plot(
             steps, values, label=label, linewidth=1.8, solid_capstyle="round", marker="o",
             markersize=4,
             markevery=_alone(means),
         )  # fmt: skip
+        _draw_spread(axes, history, label, lines[0].get_color())
     if not curves:
         axes.text(0.5, 0.5, "no episode has ended", ha="center", transform=axes.transAxes)
     else:
@@ -51,8 +54,24 @@ def plot_curve(history: Sequence[dict[str, Any]], agents: Sequence[str], title: 
     figure.savefig(path)
 
 
+def _draw_spread(axes: Any, history: Sequence[Mapping[str, Any]], label: str, color: Any) -> None:
+    """Draw how far seeds differ, where entries tell that, of the first agent of a label."""
+    agent = label.split(", ")[0]
+    iqm, low, high = (
+        [
+            entry.get(name, {}).get("agents", {}).get(agent, {}).get("return_mean", math.nan)
+            for entry in history
+        ]
+        for name in ("iqm", "ci95_low", "ci95_high")
+    )
+    steps = [entry["env_steps"] for entry in history]
+    if not all(map(math.isnan, iqm)):
+        axes.plot(steps, iqm, color=color, linewidth=1.2, linestyle=":")
+        axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+
+
 def _curves(
-    history: Sequence[dict[str, Any]], agents: Sequence[str]
+    history: Sequence[Mapping[str, Any]], agents: Sequence[str]
 ) -> dict[str, tuple[tuple[float, float | None], ...]]:
     """List points (environment step, mean return or None) by label."""
     together: dict[tuple[tuple[float, float | None], ...], list[str]] = {}

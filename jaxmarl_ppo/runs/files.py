@@ -1,7 +1,7 @@
 """Names of the files in a run's folder."""
 
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE
-from jaxmarl_ppo.policies.snapshot_files import CHECKPOINTS, SNAPSHOTS
+from jaxmarl_ppo.policies.snapshot_files import CHECKPOINTS, MEMBERS, SNAPSHOTS
 
 __all__ = [
     "CHECKPOINTS",
@@ -12,6 +12,7 @@ __all__ = [
     "LOCK_FILE",
     "LOGGERS_FILE",
     "MANIFEST_FILE",
+    "MEMBERS",
     "METRICS_FILE",
     "POLICIES_FILE",
     "SNAPSHOTS",

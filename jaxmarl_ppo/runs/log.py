@@ -7,8 +7,10 @@ interval's whole episodes, in which the returns of all agents add up), `policies
 `summary.summarise_league`), and the wall-clock fields: `wall_s` counts seconds of training,
 compilation included and pauses of the run not; `env_steps_per_s` and `decisions_per_s` are rates of
 the interval, compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or
-on a CPU of the process. An entry of `evaluations.jsonl` has `env_steps`, `iteration`, `wall_s` and
-the numbers of a report of `evaluate_policies`.
+on a CPU of the process; `seconds` tells how long this process was in each phase of the run, such as
+compiling, training and evaluating; `rollout_share`, from the first minute or so on, what share of
+an iteration's time its rollout takes. An entry of `evaluations.jsonl` has `env_steps`, `iteration`,
+`wall_s` and the numbers of a report of `evaluate_policies`.
 """
 
 import contextlib
@@ -32,7 +34,14 @@ from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
 
 # What differs between two runs of one configuration; all else is the same to the bit.
-WALL_CLOCK_FIELDS = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb")
+WALL_CLOCK_FIELDS = (
+    "wall_s",
+    "env_steps_per_s",
+    "decisions_per_s",
+    "peak_memory_mb",
+    "seconds",
+    "rollout_share",
+)
 
 
 class JsonLines:

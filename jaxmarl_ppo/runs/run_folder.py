@@ -23,8 +23,9 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies.population_file import load_population
+from jaxmarl_ppo.policies.snapshot_files import refuse_group
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
-from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
 from jaxmarl_ppo.types import Population, PyTree
 
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
@@ -78,6 +79,7 @@ def load_run(
     Raises:
         ValueError: a file is missing, damaged, or does not fit.
     """
+    refuse_group(Path(run_dir))
     recorded = read_run(run_dir, env=env, env_params=env_params, network=network, config=config)
     # What the run started from and what it ran on are not needed any more, and may be gone.
     learner = make_learner(
@@ -142,6 +144,12 @@ def read_record(folder: Path) -> dict[str, Any]:
         )
     env_as_json.check_env_record(record["env"])
     return record
+
+
+def members_of(folder: Path) -> list[Path]:
+    """List the folders of the runs in a group's, in the order of their seeds; none in a run's."""
+    found = [path for path in (folder / MEMBERS).glob("*") if (path / CONFIG_FILE).is_file()]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def find_policies(folder: Path) -> Path:

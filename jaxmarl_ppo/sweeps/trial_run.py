@@ -4,23 +4,25 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import find_divergence, summarise
+from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.callbacks import RunInfo
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.runs.run_folder import run_record
-from jaxmarl_ppo.training.entries import log_entry
-from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Measure
+from jaxmarl_ppo.training.one_run import (
+    Moment,
+    check_fault,
+    check_finite,
+    make_entry,
+    make_report,
+)
 from jaxmarl_ppo.types import Population, PyTree
 
 # How often a run is looked at that is not evaluated meanwhile, unless it says otherwise.
@@ -48,7 +50,8 @@ class TrialRun:
     ) -> None:
         self.config, self.env_params, self.folder = config, env_params, folder
         self.iteration = 0
-        self._learner, self._evaluator = learner, evaluator
+        self._learner = learner
+        self._evaluator = None if evaluator is None else evaluator.for_seed(config.seed)
         self._measure = Measure(config.objective.measure, learner)
         self._good: Population | None = None
         self._decisions = self._env_steps_of_good = 0
@@ -109,47 +112,32 @@ class TrialRun:
     def _check(self, population: Population, metrics: Metrics) -> None:
         """Take the players as the ones to save, unless something is wrong with them."""
         saved = self._env_steps_of_good
-        # Looked at first: parameters that are not finite make values that look like a fault.
-        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
-            causes = find_divergence(self._learner, population, metrics)
-            raise TrainingDiverged(causes, self.env_steps, saved, self.folder)
+        check_finite(self._learner, population, metrics, self.env_steps, saved, self.folder)
         self._good, self._env_steps_of_good = population, self.env_steps
-        if metrics.fault.found:
-            env, fault = self._learner.env, metrics.fault
-            agent = env.agents[int(fault.agent)]
-            raise EnvironmentFault(env.name, agent, fault, self.config.num_steps, self.folder)
+        check_fault(self._learner, metrics.fault, self.folder)
 
     def _log(self, metrics: Metrics) -> dict[str, Any]:
         summary = summarise(self._learner, metrics)
         self._decisions += summary["decisions"]
         now = time.perf_counter()
-        entry = log_entry(
-            summary,
-            self.iteration,
-            self.env_steps,
-            self._decisions,
-            now - self._began,
-            summary["env_steps"] / (now - self._looked_at),
-        )
+        rate = summary["env_steps"] / (now - self._looked_at)
+        entry = make_entry(summary, self._decisions, self._moment(rate))
         self._looked_at = now
         for logger in self._loggers:
             logger.on_log(entry)
         return entry
 
     def _evaluate(self, evaluator: MeanwhileEvaluator, population: Population) -> dict[str, Any]:
-        report = {
-            "env_steps": self.env_steps,
-            "iteration": self.iteration,
-            "wall_s": time.perf_counter() - self._began,
-            **evaluator.evaluate(
-                population, self.iteration, seed=self.config.seed, env_params=self.env_params
-            ),
-        }
+        report = make_report(evaluator, population, self._moment(0.0), self.env_params)
         # Not a part of training's rate.
         self._looked_at = time.perf_counter()
         for logger in self._loggers:
             logger.on_evaluation(report)
         return report
+
+    def _moment(self, rate: float) -> Moment:
+        wall_s = time.perf_counter() - self._began
+        return Moment(self.iteration, self.env_steps, wall_s, rate)
 
 
 def look_interval(config: TrainConfig) -> int:

@@ -1,5 +1,6 @@
 """Evaluation while a run trains: of what it has just learnt, with random numbers of its own."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,25 +36,24 @@ class MeanwhileEvaluator:
         self._against = with_baselines(learner) if self._config.opponents else learner
         self._lineups = {name: _lineups(self._against, name) for name in self._config.opponents}
 
+    def for_seed(self, seed: int) -> "MeanwhileEvaluator":
+        """Make an evaluator with other random numbers, which shares what is compiled."""
+        other = copy.copy(self)
+        other._seed = seed
+        return other
+
     def evaluate(
-        self,
-        population: Population,
-        iteration: int,
-        *,
-        seed: int | None = None,
-        env_params: PyTree | None = None,
+        self, population: Population, iteration: int, *, env_params: PyTree | None = None
     ) -> dict[str, Any]:
         """Evaluate players and return the numbers of the report, nested as in it.
 
         Args:
             population: the players.
             iteration: how many iterations they have been trained.
-            seed: of their run; None for that of the configuration.
             env_params: of their run; None for the learner's.
         """
-        own = self._seed if seed is None else seed
         # Other episodes every time, and the same whenever a run is repeated or resumed.
-        seed = int(np.random.SeedSequence((own, iteration)).generate_state(1)[0])
+        seed = int(np.random.SeedSequence((self._seed, iteration)).generate_state(1)[0])
         config = self._config
         report = evaluate_policies(
             self._learner, population, config.episodes, seed, config.greedy, env_params=env_params

@@ -2,30 +2,20 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices.compilation import TrainFn
-from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import find_divergence, summarise
-from jaxmarl_ppo.machine.interruption import Interruption, wait_until_ready
+from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs.callbacks import Callbacks
-from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
-from jaxmarl_ppo.training.entries import log_entry
-from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
-from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.runs.checkpoints import Standing
 from jaxmarl_ppo.training.objective import Objective
+from jaxmarl_ppo.training.one_run import Moment, Trained
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.saving import Saver
-from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
+from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.until import Until
-from jaxmarl_ppo.types import Population, TrainState
 
 # A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
 SLICE_S = 0.5
@@ -40,10 +30,7 @@ class Surroundings:
     """Holds what a loop works with and does not change.
 
     Attributes:
-        learner: of the run.
         config: of the run.
-        train: the compiled iterations.
-        no_metrics: the neutral element, on the host, where no donation uses it up.
         record: the content of `config.json`.
         run_dir: the folder of the run.
         log_interval: iterations for each entry of the log.
@@ -53,14 +40,10 @@ class Surroundings:
         saver: of checkpoints.
         objective: what is to be reached.
         until: what else ends the run.
-        evaluator: None where nothing is evaluated.
-        archive: of snapshots that do not all lie on the device; None where they do.
+        time_split: what share of training the rollout takes; None where it is not measured.
     """
 
-    learner: Learner
     config: TrainConfig
-    train: TrainFn
-    no_metrics: Metrics
     record: Mapping[str, Any]
     run_dir: Path
     log_interval: int
@@ -70,45 +53,37 @@ class Surroundings:
     saver: Saver
     objective: Objective
     until: Until
-    evaluator: MeanwhileEvaluator | None
-    archive: SnapshotArchive | None
+    time_split: TimeSplit | None
 
 
 @dataclass
 class Loop:
-    """Trains a run to its end or until something stops it.
+    """Trains to the end of a run or until something stops it.
 
     Attributes:
         around: what it works with.
-        state: of training.
-        metrics: of the interval of the log that has begun.
-        good: the newest players that are known to be finite, on the host.
+        trained: what it trains.
         began: when this process began the run, by `time.perf_counter`, compilation included.
-        iteration: iterations done.
-        logged_iteration: those up to the newest entry of the log.
-        decisions: up to the newest entry.
-        earlier_s: seconds of training before this process.
         history: entries of the log.
         evaluations: evaluations.
+        iteration: iterations done.
+        logged_iteration: those up to the newest entry of the log.
+        earlier_s: seconds of training before this process.
     """
 
     around: Surroundings
-    state: TrainState
-    metrics: Metrics
-    good: Population
+    trained: Trained
     began: float
+    history: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
     iteration: int = 0
     logged_iteration: int = 0
-    decisions: int = 0
     earlier_s: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    evaluations: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._slice_iterations = 1
         # Of the newest checkpoint; a run that begins has none.
         self._saved_iteration = self.iteration or None
-        self.good_env_steps = self.env_steps(self.iteration)
         every = self.around.config.evaluation.every_env_steps
         self._every_evaluation = None if every is None else -(-every // self.env_steps(1))
         # From where and when on rates are measured: the newest entry, or the start.
@@ -126,9 +101,7 @@ class Loop:
         around, total = self.around, self.around.config.num_iterations
         while self.iteration < total and self.stopped_by is None:
             self._advance(self._next_target())
-            self._check()
-            if around.archive is not None:
-                self.state = around.archive.exchange(self.state, self.good, self.iteration)
+            self.trained.check(self.iteration)
             is_best = False
             if self._falls_on(around.log_interval) or self._is_entry_late:
                 is_best = self._log()
@@ -184,8 +157,7 @@ class Loop:
         """Find the iteration up to which there is nothing to do but train."""
         around = self.around
         intervals = [around.log_interval, self._every_evaluation, around.saver.every_iterations]
-        if around.archive is not None:
-            intervals += around.archive.intervals
+        intervals += self.trained.intervals
         ends = [(self.iteration // every + 1) * every for every in intervals if every]
         return min(around.config.num_iterations, *ends)
 
@@ -199,15 +171,15 @@ class Loop:
         while self.iteration < target and self.stopped_by is None:
             count = min(self._slice_iterations, target - self.iteration)
             started = time.perf_counter()
-            self.state, self.metrics = around.train(self.state, np.int32(count), self.metrics)
-            wait_until_ready(self.metrics.sums.ticks)
+            self.iteration = self.trained.train(count)
             seconds = time.perf_counter() - started
             wanted = int(SLICE_S * count / seconds)
             self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
-            self.iteration = int(self.state.iteration)
             around.progress.advance(self.env_steps(self.iteration), self._rate())
+            if around.time_split is not None:
+                around.time_split.poll(self.trained.state, seconds / count)
             due = around.saver.is_due(self.iteration) or self._is_entry_late
-            if self.metrics.fault.found or due:
+            if self.trained.has_fault or due:
                 return
 
     def _rate(self) -> float:
@@ -215,39 +187,14 @@ class Loop:
         iteration, moment = self._measured_from
         return self.env_steps(self.iteration - iteration) / (time.perf_counter() - moment)
 
-    def _check(self) -> None:
-        """Take the players as the ones to save, unless something is wrong with them."""
-        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
-        population = jax.tree.map(np.array, jax.device_get(self.state.population))
-        env_steps = self.env_steps(self.iteration)
-        # Looked at first: parameters that are not finite make values that look like a fault.
-        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
-            causes = find_divergence(self.around.learner, population, self.metrics)
-            raise TrainingDiverged(causes, env_steps, self.good_env_steps, self.around.run_dir)
-        self.good, self.good_env_steps = population, env_steps
-        if self.metrics.fault.found:
-            fault = jax.device_get(self.metrics.fault)
-            env, config = self.around.learner.env, self.around.config
-            agent = env.agents[int(fault.agent)]
-            raise EnvironmentFault(env.name, agent, fault, config.num_steps, self.around.run_dir)
-
     def _log(self) -> bool:
         """Make an entry of the interval; return whether the objective is at its best."""
         around = self.around
-        summary = summarise(around.learner, self.metrics)
-        self.decisions += summary["decisions"]
-        entry = log_entry(
-            summary,
-            self.iteration,
-            self.env_steps(self.iteration),
-            self.decisions,
-            self._wall_s,
-            self._rate(),
-        )
-        if around.archive is not None and "league" in entry:
-            for policy, described in around.archive.describe().items():
-                entry["league"]["pools"][policy] |= described
-        self.metrics, self.logged_iteration = around.no_metrics, self.iteration
+        entry = self.trained.entry(self._moment)
+        entry["seconds"] = dict(around.progress.seconds)
+        if around.time_split is not None and around.time_split.rollout_share is not None:
+            entry["rollout_share"] = around.time_split.rollout_share
+        self.logged_iteration = self.iteration
         self._measured_from = (self.iteration, time.perf_counter())
         self.history.append(entry)
         around.progress.show_entry(entry)
@@ -258,15 +205,9 @@ class Loop:
     def _evaluate(self) -> bool:
         """Evaluate what was learnt; return whether the objective is at its best."""
         around = self.around
-        assert around.evaluator is not None
         around.progress.set_phase("evaluating")
         began = time.perf_counter()
-        report = {
-            "env_steps": self.env_steps(self.iteration),
-            "iteration": self.iteration,
-            "wall_s": self._wall_s,
-            **around.evaluator.evaluate(self.good, self.iteration),
-        }
+        report = self.trained.evaluate(self._moment)
         # Not a part of training's rate.
         iteration, moment = self._measured_from
         self._measured_from = (iteration, moment + time.perf_counter() - began)
@@ -287,7 +228,7 @@ class Loop:
             iteration=self.iteration,
             logged_iteration=self.logged_iteration,
             env_steps=self.env_steps(self.iteration),
-            decisions=self.decisions,
+            decisions=self.trained.decisions,
             num_entries=len(self.history),
             num_evaluations=len(self.evaluations),
             log_interval=around.log_interval,
@@ -297,19 +238,19 @@ class Loop:
             num_worse=around.objective.num_worse,
             saved_by=saved_by,
         )
-        arrays = to_arrays({"state": self.state, "metrics": self.metrics})
-        names = around.learner.players.names
-        archive = None if around.archive is None else around.archive.as_json()
-        around.saver.begin(Snapshot(arrays, self.good, names, around.record, standing, archive))
+        around.saver.begin(self.trained.snapshot(around.record, standing), is_best)
         # Of the newest checkpoint; a run that begins has none.
         self._saved_iteration = self.iteration or None
 
     def _tell_checkpoint(self, path: Path | None) -> None:
         if path is not None:
             self.around.progress.show_checkpoint()
-            if self.around.archive is not None:
-                self.around.archive.remove_unused()
+            self.trained.forget()
             self.around.callbacks.tell("on_checkpoint", path)
+
+    @property
+    def _moment(self) -> Moment:
+        return Moment(self.iteration, self.env_steps(self.iteration), self._wall_s, self._rate())
 
     @property
     def _wall_s(self) -> float:

@@ -8,29 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import check_path, show
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import without_loads
+from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.checkpoints import (
     Standing,
     best_checkpoint,
     from_arrays,
+    member_checkpoint,
     newest_sound,
     read_arrays,
+    read_standing,
     remove_unfinished,
 )
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_lines
-from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
 
 # What of a configuration may differ in a run that goes on: nothing that is learnt from.
@@ -125,44 +124,59 @@ def find(
     )
 
 
-def make_loop(
-    resumption: Resumption,
-    around: Surroundings,
-    begun: TrainState,
-    devices: Devices,
-    began: float,
-) -> Loop:
-    """Make the loop of a run that goes on.
+def member_of(resumption: Resumption, run_dir: Path) -> Resumption:
+    """Tell from where a member of a group goes on.
+
+    Args:
+        resumption: of the group.
+        run_dir: the folder of the member.
+    """
+    checkpoint = member_checkpoint(resumption.checkpoint, run_dir.name)
+    return dataclasses.replace(
+        resumption, run_dir=run_dir, checkpoint=checkpoint, standing=read_standing(checkpoint)
+    )
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Holds what a checkpoint gave back, on the host.
+
+    Attributes:
+        state: of training.
+        metrics: of the interval of the log that had begun.
+        history: entries of the log.
+        evaluations: evaluations.
+    """
+
+    state: TrainState
+    metrics: Metrics
+    history: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+
+
+def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> Restored:
+    """Read what a run goes on from.
 
     Args:
         resumption: from where.
-        around: what the loop works with.
         begun: a state as the run began with, of which the structure is taken, and the schedules
             where the run has got another length.
-        devices: of the run.
-        began: when this process began, by `time.perf_counter`.
+        no_metrics: of the same run.
 
     Raises:
         ValueError: the checkpoint is of another run.
     """
-    expected = {"state": begun, "metrics": around.no_metrics}
+    expected = {"state": begun, "metrics": no_metrics}
     restored = from_arrays(read_arrays(resumption.checkpoint), expected, resumption.checkpoint)
     state, standing = restored["state"], resumption.standing
     if resumption.is_longer:
         state = state.replace(training=_stretched(state.training, begun.training))
     run_dir = resumption.run_dir
-    return Loop(
-        around,
-        devices.place(jax.tree.map(jnp.asarray, state)),
+    return Restored(
+        state,
         restored["metrics"],
-        good=jax.tree.map(np.array, state.population),
-        began=began,
-        iteration=standing.iteration,
-        logged_iteration=standing.logged_iteration,
-        decisions=standing.decisions,
-        earlier_s=standing.wall_s,
-        history=read_lines(run_dir / METRICS_FILE, standing.num_entries),
-        evaluations=read_lines(run_dir / EVALUATIONS_FILE, standing.num_evaluations),
+        read_lines(run_dir / METRICS_FILE, standing.num_entries),
+        read_lines(run_dir / EVALUATIONS_FILE, standing.num_evaluations),
     )
 
 

@@ -1,13 +1,17 @@
 """Saving checkpoints beside training: when, by whom, and what happens where it fails."""
 
+import shutil
 import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from jaxmarl_ppo.config.run import CheckpointConfig
-from jaxmarl_ppo.runs.checkpoints import Snapshot, prune, write_checkpoint
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of, prune, write_checkpoint
+from jaxmarl_ppo.runs.files import MEMBERS
+from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot, write_group_checkpoint
 
 # After a save that failed the next try comes no later than this, in seconds.
 RETRY_S = 60.0
@@ -56,12 +60,12 @@ class Saver:
         # By the clock none is due while the one before is being written.
         return self._writing is None and self._due_at is not None and self._clock() >= self._due_at
 
-    def begin(self, snapshot: Snapshot) -> None:
-        """Begin to write, once what was being written is finished."""
+    def begin(self, snapshot: Any, is_best: bool) -> None:
+        """Begin to write what `Trained.snapshot` gave, once what was being written is finished."""
         assert self._writing is None
-        self._is_best = snapshot.standing.objective is not None
+        self._is_best = is_best
         self._due_at = self._next_due()
-        self._writing = self._thread.submit(write_checkpoint, self._run_dir, snapshot)
+        self._writing = self._thread.submit(self._write, snapshot)
 
     def poll(self) -> Path | None:
         """Return the checkpoint that has been written since the last call, if one has."""
@@ -87,7 +91,7 @@ class Saver:
             return None
         if self._is_best:
             self._best = path
-        prune(self._run_dir, self._config.keep, self._best)
+        self._prune(self._config.keep, self._best)
         return path
 
     def close(self) -> None:
@@ -95,8 +99,37 @@ class Saver:
         self.finish()
         self._thread.shutdown()
 
+    def _write(self, snapshot: Any) -> Path:
+        """Write a checkpoint, in the thread; it is whole or absent."""
+        return write_checkpoint(self._run_dir, snapshot)
+
+    def _prune(self, keep: int, best: Path | None) -> None:
+        """Remove the checkpoints that are not to stay."""
+        prune(self._run_dir, keep, best)
+
     def _next_due(self) -> float | None:
         return None if self._every_s is None else self._clock() + self._every_s
+
+
+class GroupSaver(Saver):
+    """Writes checkpoints of a group of runs: those of its members, and then the group's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._members: list[str] = []
+
+    def _write(self, snapshot: GroupSnapshot) -> Path:
+        # A member that is stopped keeps the checkpoints it has.
+        self._members = [k for k, own in snapshot.members.items() if not isinstance(own, str)]
+        return write_group_checkpoint(self._run_dir, snapshot)
+
+    def _prune(self, keep: int, best: Path | None) -> None:
+        super()._prune(keep, best)
+        kept = {folder.name for folder in checkpoints_of(self._run_dir)}
+        for name in self._members:
+            for folder in checkpoints_of(self._run_dir / MEMBERS / name):
+                if folder.name not in kept:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from flax import linen as nn
 
 from jaxmarl_envs.check import quick_check
@@ -23,8 +22,6 @@ from jaxmarl_ppo.learner.build import check_arguments, make_learner
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.cores import MIN_ENVS_PER_DEVICE
 from jaxmarl_ppo.machine.interruption import Interruption, call_interruptibly
-from jaxmarl_ppo.pages.report import REPORT_FILE, describe_runs, report_page
-from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.callbacks import (
     Callback,
@@ -34,19 +31,21 @@ from jaxmarl_ppo.runs.callbacks import (
     TrainResult,
     as_callbacks,
 )
-from jaxmarl_ppo.runs.checkpoints import read_archive
-from jaxmarl_ppo.runs.curve import plot_curve
-from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOCK_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.lock import check_free, locked
+from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
 from jaxmarl_ppo.training import resume
+from jaxmarl_ppo.training.claim import claimed
+from jaxmarl_ppo.training.display import make_progress
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.training.objective import Objective
-from jaxmarl_ppo.training.progress import Progress, make_progress
+from jaxmarl_ppo.training.outcome import Logged, name_of_run
+from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.resume import Resumption
-from jaxmarl_ppo.training.saving import Saver
-from jaxmarl_ppo.training.snapshot_archive import make_archive
+from jaxmarl_ppo.training.saving import GroupSaver, Saver
+from jaxmarl_ppo.training.seed_group import config_of_seed, make_members, member_dir
+from jaxmarl_ppo.training.setup import SetUp, set_up_group, set_up_run
+from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
@@ -72,6 +71,8 @@ class Trainer:
             that is a quarter more speed; to others it looks like a busy machine.
         check_env: whether to look for what is wrong with the environment, which takes some tenths
             of a second; see `jaxmarl_envs.quick_check`.
+        num_seeds: train so many runs side by side, of the configuration's seed and those that
+            follow it; None for as many as `TrainConfig.num_seeds` says.
 
     Raises:
         ValueError: what does not fit together, what is wrong with the environment, or a run folder
@@ -89,10 +90,13 @@ class Trainer:
         progress: bool = True,
         keep_cores_awake: bool = False,
         check_env: bool = True,
+        num_seeds: int | None = None,
         _resumption: Resumption | None = None,
     ) -> None:
         config = TrainConfig() if config is None else config
         check_arguments(env, env_params, config)
+        if num_seeds is not None:
+            config = dataclasses.replace(config, num_seeds=num_seeds)
         if run_dir is not None:
             check_path("run_dir", run_dir)
         check_bool("progress", progress)
@@ -111,7 +115,9 @@ class Trainer:
         self._show_progress = progress
         self._choose_run_dir()
         # A recorded run may have options without effect: of another version, or of another length.
-        self.learner = make_learner(env, env_params, config, strict=_resumption is None)
+        of_one = config_of_seed(config, 0) if self._is_group else config
+        self.learner = make_learner(env, env_params, of_one, strict=_resumption is None)
+        self._members = make_members(self.learner, config) if self._is_group else None
         self._evaluator = (
             None
             if config.evaluation.every_env_steps is None
@@ -205,22 +211,17 @@ class Trainer:
             interruption = Interruption(lambda: progress.set_phase("stopping"))
             stack.enter_context(interruption)
             progress.set_phase("compiling")
-            key = jax.random.key(self.config.seed)
-            devices = Devices(self.learner.num_devices)
-            if self._compiled is None:  # a second run of the same trainer goes without
-                self._compiled = call_interruptibly(
-                    lambda: compile_run(self.learner, devices, key), interruption
-                )
             with host_errors():
-                loop = self._make_loop(
-                    self._compiled, devices, folder, progress, interruption, began
-                )
+                set_up = self._set_up(folder, interruption)
+            loop = self._make_loop(set_up, folder, progress, interruption, began)
             return self._run(loop, stack)
 
     def _run(self, loop: Loop, stack: contextlib.ExitStack) -> TrainResult:
         """Run the loop, and save whatever it ends by."""
         around = loop.around
         stack.callback(around.saver.close)
+        if around.time_split is not None:
+            stack.callback(around.time_split.close)
         loggers = [JsonLinesLogger(), TensorBoardLogger()]
         for logger in loggers:
             stack.callback(logger.close)
@@ -234,7 +235,9 @@ class Trainer:
             loop.leave()
             loop.finish_saving()
         except HostEnvironmentError as raised:
-            saved = f"the policies of {loop.good_env_steps:,} environment steps are saved in"
+            saved = (
+                f"the policies of {loop.trained.good_env_steps:,} environment steps are saved in"
+            )
             sentence = f"{raised.sentence}; {saved} {around.run_dir}"
             error = HostEnvironmentError(sentence, raised.trace)
         except Exception as raised:
@@ -252,31 +255,42 @@ class Trainer:
         with contextlib.suppress(CallbackError):
             loop.leave()
 
+    def _set_up(self, folder: Path, interruption: Interruption) -> SetUp:
+        """Compile, and make what is trained: of a run that begins, or of one that goes on."""
+        config, resumption = self.config, self._resumption
+        if self._members is not None:
+            call_interruptibly(self._members.compile, interruption)
+            return set_up_group(self._members, config, folder, self._evaluator, resumption)
+        devices, key = Devices(self.learner.num_devices), jax.random.key(config.seed)
+        if self._compiled is None:  # a second run of the same trainer goes without
+            self._compiled = call_interruptibly(
+                lambda: compile_run(self.learner, devices, key), interruption
+            )
+        return set_up_run(
+            self.learner, config, folder, self._compiled, devices, self._evaluator, resumption
+        )
+
     def _make_loop(
         self,
-        compiled: CompiledRun,
-        devices: Devices,
+        set_up: SetUp,
         folder: Path,
         progress: Progress,
         interruption: Interruption,
         began: float,
     ) -> Loop:
         """Make the loop of a run that begins, or of one that goes on."""
-        state, no_metrics = compiled.init(jax.random.key(self.config.seed))
-        no_metrics = jax.device_get(no_metrics)
         resumption = self._resumption
+        devices = Devices(self.learner.num_devices)
+        make_saver = GroupSaver if self._is_group else Saver
         around = Surroundings(
-            learner=self.learner,
             config=self.config,
-            train=compiled.train,
-            no_metrics=no_metrics,
             record=self._record(),
             run_dir=folder,
             log_interval=self.log_interval,
             callbacks=Callbacks(folder),
             progress=progress,
             interruption=interruption,
-            saver=Saver(
+            saver=make_saver(
                 folder,
                 self.config.checkpoints,
                 self._env_steps(1),
@@ -284,35 +298,28 @@ class Trainer:
             ),
             objective=self._objective(),
             until=self._until(),
-            evaluator=self._evaluator,
-            archive=make_archive(
-                self.learner.players,
-                folder,
-                None if resumption is None else read_archive(resumption.checkpoint),
-            ),
+            time_split=None if self._is_group else TimeSplit(self.learner, devices),
         )
-        if resumption is not None:
-            return resume.make_loop(resumption, around, state, devices, began)
-        good = jax.tree.map(np.array, jax.device_get(state.population))
-        return Loop(around, state, no_metrics, good, began)
+        loop = Loop(around, set_up.trained, began, set_up.history, set_up.evaluations)
+        if resumption is None:
+            return loop
+        standing = resumption.standing
+        return dataclasses.replace(
+            loop,
+            iteration=standing.iteration,
+            logged_iteration=standing.logged_iteration,
+            earlier_s=standing.wall_s,
+        )
 
     def _save(self, loop: Loop, error: Exception | None) -> TrainResult:
         """Save the newest policies that are sound, the curve and the report."""
-        around, total = loop.around, self.config.num_iterations
+        around, trained = loop.around, loop.trained
         around.progress.set_phase("saving")
-        names = self.learner.players.names
-        save_population(around.run_dir / POLICIES_FILE, names, loop.good)
-        interrupted = loop.iteration < total
-        title = f"{self._name}, seed {self.config.seed}" + (", stopped" if interrupted else "")
-        plot_curve(loop.history, self.env.agents, title, around.run_dir / CURVE_FILE)
-        logged = [(loop.history, loop.evaluations)]
-        described = describe_runs([str(around.run_dir)], [around.record], logged)
-        report_page(described).save(around.run_dir / REPORT_FILE)
-        around.progress.set_phase("stopped" if interrupted else "done")
+        interrupted = loop.iteration < self.config.num_iterations
         stopped_by = None if error is None else f"{type(error).__name__}: {error}"
-        return TrainResult(
-            state=loop.state,
-            population=loop.state.population,
+        result = TrainResult(
+            state=trained.state,
+            population=trained.state.population,
             history=loop.history,
             evaluations=loop.evaluations,
             run_dir=around.run_dir,
@@ -320,6 +327,10 @@ class Trainer:
             interrupted=interrupted,
             stopped_by=stopped_by or (loop.stopped_by if interrupted else None),
         )
+        logged = Logged(around.run_dir, self.config, around.record, loop.history, loop.evaluations)
+        result = trained.end(result, logged)
+        around.progress.set_phase("stopped" if interrupted else "done")
+        return result
 
     def _run_info(self, loop: Loop) -> RunInfo:
         return RunInfo(
@@ -342,37 +353,48 @@ class Trainer:
         return Until(self.config.until, self.learner)
 
     def _record(self) -> dict[str, Any]:
-        config = dataclasses.replace(self.config, num_devices=self.learner.num_devices)
+        config = self.config
+        if not self._is_group:  # of which nothing depends on it
+            config = dataclasses.replace(config, num_devices=self.learner.num_devices)
         return run_folder.run_record(self.env, self.env_params, config)
 
     @contextlib.contextmanager
     def _claimed(self, folder: Path) -> Iterator[None]:
         """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
-            if self._resumption is None:
-                run_folder.check_unused(folder)  # again, now that nobody else can take it
-            as_json.write_json(folder / CONFIG_FILE, self._record())
-            if self._resumption is not None:
-                resume.clear(folder)
-            try:
-                yield
-            finally:
-                _remove_if_unused(folder)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(claimed(folder, self._record(), self._resumption is None))
+            for own in self._seeds():
+                member = member_dir(folder, own)
+                record = run_folder.run_record(self.env, self.env_params, own)
+                is_new = self._resumption is None
+                stack.enter_context(claimed(member, record, is_new))
+            yield
+
+    @property
+    def _is_group(self) -> bool:
+        return self.config.num_seeds > 1
+
+    def _seeds(self) -> list[TrainConfig]:
+        """List the configurations of the members of a group; none for a single run."""
+        count = self.config.num_seeds if self._is_group else 0
+        return [config_of_seed(self.config, index) for index in range(count)]
 
     def _choose_run_dir(self) -> Path:
         if self._run_dir is not None:
             check_free(Path(self._run_dir))
         if self._resumption is not None:
             return self._resumption.run_dir
-        return run_folder.new_run_dir(self._run_dir, f"{self._name}-seed{self.config.seed}")
+        return run_folder.new_run_dir(self._run_dir, self._name)
 
     def _make_progress(self, folder: Path) -> Progress:
         config = self.config
+        seeds = f"seed {config.seed}"
+        if self._is_group:
+            seeds += f" to {config.seed + config.num_seeds - 1}"
         title = (
             f"{self.env.name} | {as_json.network_kind(config.default_policy.network)} | "
             f"{config.num_envs} envs x {config.num_steps} ticks | "
-            f"seed {config.seed} | {self._devices_in_words()} | {folder}"
+            f"{seeds} | {self._devices_in_words()} | {folder}"
         )
         policies = self.learner.players.policies
         total = self._env_steps(config.num_iterations)
@@ -380,7 +402,8 @@ class Trainer:
 
     def _devices_in_words(self) -> str:
         """Say how many devices of which kind train, and why not all that there are."""
-        used, there = self.learner.num_devices, jax.local_device_count()
+        trainer = self._members or self.learner
+        used, there = trainer.num_devices, jax.local_device_count()
         words = f"{used} {jax.default_backend()} device" + ("s" if used > 1 else "")
         if used == there:
             return words
@@ -388,6 +411,8 @@ class Trainer:
         why += str(MIN_ENVS_PER_DEVICE)
         if self.config.num_devices is not None:
             why = "as asked for"
+        elif self._is_group:
+            why = f"each takes one or more of {self.config.num_seeds} seeds"
         elif self.env.steps_on_host:
             why = "this environment is stepped by the host"
         return f"{words} of {there} ({why})"
@@ -401,16 +426,9 @@ class Trainer:
 
     @property
     def _name(self) -> str:
-        return f"{self.env.name}-{as_json.network_kind(self.config.default_policy.network)}"
+        """Name the run, for its folder."""
+        which = f"{self.config.num_seeds}seeds" if self._is_group else f"seed{self.config.seed}"
+        return f"{name_of_run(self.env, self.config)}-{which}"
 
     def _env_steps(self, num_iterations: int) -> int:
         return num_iterations * self.config.num_envs * self.config.num_steps
-
-
-def _remove_if_unused(folder: Path) -> None:
-    """Remove the folder of a run of which there is nothing but what says how it was to be."""
-    if {path.name for path in folder.iterdir()} <= {CONFIG_FILE, LOCK_FILE}:
-        for name in (CONFIG_FILE, LOCK_FILE):
-            (folder / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            folder.rmdir()

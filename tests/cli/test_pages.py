@@ -1,5 +1,8 @@
 """`watch`, `play` and `report`: what they write, say and refuse."""
 
+import base64
+import gzip
+import json
 import re
 import signal
 import subprocess
@@ -65,6 +68,30 @@ def test_watch_writes_pictures_too(run, tmp_path, capsys):
     assert status == 0
     assert page.is_file()
     assert f"{pictures}: {len(list(pictures.iterdir()))} pictures" in out
+
+
+def test_a_folder_that_is_not_there_is_answered_with_the_newest_run(run, capsys):
+    for missing in ("boar", "elsewhere"):
+        status, _, err = call(capsys, "watch", run.parent / missing)
+        assert status == 2
+        assert f"does not exist; the newest one there is '{run}'" in err
+
+
+SHORT = ["--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "4", "--total-env-steps", "32"]
+
+
+@pytest.mark.parametrize("plays", [True, False])
+def test_a_run_ends_with_episodes_in_its_report(plays, tmp_path, capsys):
+    options = ["--ppo.num-minibatches", "1", *([] if plays else ["--no-plays"])]
+    target = tmp_path / "run"
+    status, out, _ = call(capsys, "train", "tic_tac_toe", *SHORT, *options, "--run-dir", target)
+    assert status == 0
+    told = f"what it came to, with episodes to watch: {target / 'report.html'}\n"
+    assert out.endswith(told) == plays
+    page = (target / "report.html").read_text()
+    packed = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', page)[1]
+    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    assert ("replay" in data, "evaluation" in data) == (plays, plays)
 
 
 @pytest.mark.parametrize(

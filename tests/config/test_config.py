@@ -109,6 +109,7 @@ EVERYTHING = TrainConfig(
     stagger_starts=False,
     micro_batch_rows=64,
     num_devices=2,
+    num_seeds=3,
     skip_nonfinite_updates=True,
     log_interval=2,
     max_minutes=1.5,

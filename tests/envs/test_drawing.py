@@ -9,7 +9,15 @@ import pytest
 
 import jaxmarl_envs
 from jaxmarl_envs.drawing.lives import draw_lives
-from jaxmarl_envs.drawing.svg import DARK, LIGHT, Canvas, agent_colour, fixed_colours
+from jaxmarl_envs.drawing.svg import (
+    DARK,
+    LIGHT,
+    Canvas,
+    agent_colour,
+    agent_sign,
+    fixed_colours,
+)
+from jaxmarl_envs.shuttle_grid.routes import UNREACHABLE
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -105,6 +113,21 @@ def test_the_board_shows_stones_the_last_move_and_the_winner():
     assert len(list(parts(svg).iter(f"{SVG}path"))) == 2 * 3 + 1  # crosses, and the line
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_player_of_pgx_has_the_same_stones_in_every_game(seed):
+    """Whoever begins; pgx draws by colours, which change."""
+    moves = [[column, column] for column in (3, 2, 3, 2, 3, 2, 3)]
+    env, svg, state = play("pgx", moves, seed=seed, env_id="connect_four")
+    winner = 1 - int(state.current_player)
+    (line,) = [p for p in parts(svg).iter(f"{SVG}path") if "stroke:var(--ink)" in p.get("style")]
+    assert line.get("d") == "M152 112L152 232"
+    framed = [r for r in parts(svg).iter(f"{SVG}rect") if "stroke" in r.get("style")]
+    assert [(r.get("x"), r.get("y")) for r in framed] == [("133", "93")]
+    rings = list(parts(svg).iter(f"{SVG}circle"))
+    assert {ring.get("cx") for ring in rings} == {"152" if winner == 1 else "112"}
+    assert env.sign("player_1").count("<circle") == 1
+
+
 def test_perfect_moves_are_those_of_the_solver():
     """X in a corner, o to move: only the middle draws. Larger boards have no solver."""
     env, _, state = play("tic_tac_toe", [[0, 0]])
@@ -145,6 +168,37 @@ def test_the_hall_shows_where_everybody_is_and_goes():
     assert len(heads) == (env.guidepath.exits >= 0).sum()
 
 
+def test_the_hall_tells_whose_target_a_cell_is_and_what_signs_mean():
+    env, svg, state = play("shuttle_grid", 40)
+    said = [t.text for t in parts(svg).iter(f"{SVG}text")]
+    for i in range(env.num_agents):
+        assert said.count(str(i)) >= 2, "the shuttle and its target"
+    meanings = ("idle", "busy", "loaded", "ticks of handling", "port", "load that 0 fetches")
+    assert set(meanings) <= set(said)
+    assert said.count("P") == len(env.guidepath.port_cells) + 1
+    # Of who may choose now, every way is there to be shown; else nothing is.
+    ways = {
+        (int(g.get("data-slot")), int(g.get("data-shows")))
+        for g in parts(svg).iter(f"{SVG}g")
+        if g.get("visibility") == "hidden"
+    }
+    mask = np.asarray(env.exit_times(state) < UNREACHABLE) & np.asarray(state.busy == 0)[:, None]
+    assert ways == {(int(i), int(axis) + 1) for i, axis in zip(*np.nonzero(mask), strict=True)}
+
+
+def test_targets_of_several_shuttles_on_one_cell_are_beside_each_other():
+    env, params = jaxmarl_envs.make("shuttle_grid")
+    _, state = env.reset(jax.random.key(1), params)
+    svg = env.render(jax.device_get(state.replace(storage=np.full(6, 20, np.int32))))
+    places = {
+        (rect.get("x"), rect.get("y"))
+        for rect in parts(svg).iter(f"{SVG}rect")
+        if rect.get("width") == "12" and "fill:var(--field)" not in rect.get("style")
+    }
+    # Six on the cell, and in the legend two and the frame of a cell that is held.
+    assert len(places) == 6 + 3
+
+
 def test_the_rooms_show_whose_turn_it_is_and_what_is_to_be_done():
     env, svg, _ = play("asymmetric_play", [])
     assert "alice's turn; A at row" in title(svg)
@@ -158,6 +212,9 @@ def test_the_rooms_show_whose_turn_it_is_and_what_is_to_be_done():
     said = [t.text for t in parts(svg).iter(f"{SVG}text")]
     assert "shut" in said
     assert "light" in said
+    assert {"door, shut", "lamp, dark", "bob's task", "waits", "A"} <= set(said)
+    for move in range(5):
+        assert f'<g data-slot="1" data-shows="{move}" visibility="hidden">' in svg
     done = env.render(jax.device_get(state.replace(goal=state.world, over=np.bool_(True))))
     assert "bob is done" in title(done)
 
@@ -207,6 +264,32 @@ def test_everything_stands_out(colours):
         for index in range(6):
             name = agent_colour(index)
             assert contrast(colours[name], colours[ground]) >= 3, (name, ground)
+
+
+def test_no_two_agents_look_alike():
+    """Of more than there are colours and shapes, and the number is in the sign as well."""
+    bare, numbered = set(), set()
+    for index in range(36):
+        canvas = Canvas(20, 20)
+        canvas.agent(index, 10, 10, 5)
+        bare.add(canvas.to_svg(""))
+        sign = agent_sign(index)
+        numbered.add(sign)
+        assert [t.text for t in ElementTree.fromstring(sign).iter(f"{SVG}text")] == [str(index)]
+    assert len(bare) == len(numbered) == 36
+
+
+def test_signs_are_those_of_the_pictures():
+    env, _ = jaxmarl_envs.make("tic_tac_toe")
+    assert env.sign("x").count("<path") == 2
+    assert "<circle" not in env.sign("x")
+    assert env.sign("o").count("<circle") == 1
+    env, _ = jaxmarl_envs.make("crypto")
+    assert ">E</text>" in env.sign("eve_0")
+    with pytest.raises(ValueError, match="unknown agent 'carol'"):
+        env.sign("carol")
+    grouped, _ = jaxmarl_envs.make("grouped", env="crypto", groups={"good": ["bob_0", "alice_0"]})
+    assert grouped.sign("alice_0") == env.sign("alice_0")
 
 
 def test_agents_differ_by_shape_as_well():

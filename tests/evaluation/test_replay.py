@@ -12,8 +12,9 @@ from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation.cross_play import with_baselines
 from jaxmarl_ppo.evaluation.episodes import play_episodes
+from jaxmarl_ppo.evaluation.opponents import seat_against
 from jaxmarl_ppo.evaluation.recording import record_episodes
-from jaxmarl_ppo.evaluation.replay import replay_episodes
+from jaxmarl_ppo.evaluation.replay import _choose, replay_episodes
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 
@@ -116,12 +117,40 @@ def test_the_interesting_ones_are_chosen(board):
     chosen = replay_episodes(*board, 4, KEY, num_candidates=20)
     found = {name: replay for replay in chosen for name in replay.interest}
     returns = totals.returns[:, 0]
-    assert found["best"].reward[:, 0].sum() == returns.max()
-    assert found["worst"].reward[:, 0].sum() == returns.min()
+    assert found["best for x"].reward[:, 0].sum() == returns.max()
+    assert found["worst for x"].reward[:, 0].sum() == returns.min()
     assert found["longest"].num_ticks == lengths.max()
     surprise = [-np.nanmean(replay.log_prob) for replay in chosen]
     assert -np.nanmean(found["most surprising"].log_prob) == max(surprise)
     assert len(chosen) == 4
+
+
+def test_the_interesting_ones_are_those_of_the_seat_that_is_watched():
+    """Where a policy plays now one side and now the other, its own results count."""
+    learner, population = make("tic_tac_toe", mapping="shared")
+    learner = with_baselines(learner)
+    players, subjects = seat_against(learner, population, "random", 32)
+    assert subjects.tolist() == [0, 1] * 16
+    totals = play_episodes(learner, population, 32, KEY, players=players)
+    own = totals.returns[np.arange(32), subjects]
+    assert own.min() < own.max()
+    chosen = replay_episodes(
+        learner, population, 4, KEY, players=players, subjects=subjects, num_candidates=32
+    )
+    found = {name: replay for replay in chosen for name in replay.interest}
+    for name, wanted in (("best for shared", own.max()), ("worst for shared", own.min())):
+        replay = found[name]
+        (seat,) = np.nonzero(replay.players[0] == replay.names.index("shared"))[0]
+        assert replay.reward[:, seat].sum() == wanted
+
+
+def test_what_is_so_of_all_is_no_reason_to_choose(board):
+    """A team earns together, and every shift is as long."""
+    played = make("shuttle_grid", None, "shared", max_steps=6)
+    for replay in replay_episodes(*played, 2, KEY, num_candidates=4):
+        assert not set(replay.interest) - {"best", "worst", "most surprising"}
+    alike = {"best": np.zeros(3), "longest": np.array([4, 4, 4]), "most surprising": np.arange(3)}
+    assert _choose(alike, 3, 2) == {2: ("most surprising",), 0: ()}
 
 
 def test_greedy_players_take_the_most_likely_action(board):
@@ -155,6 +184,8 @@ def test_memory_and_waiting_agents():
     assert titles(replay)[-1].startswith("tick 20, ")
     assert replay.best is None
     assert len(replay.suggested) >= 2
+    assert replay.reference in replay.suggested
+    assert replay.remembers == (True,)
 
 
 def test_continuous_actions_have_no_table_of_probabilities():

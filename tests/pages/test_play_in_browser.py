@@ -66,9 +66,8 @@ def waits(driver, words):
 
 
 def choose(driver, *sides):
-    for box in driver.find_elements(By.CSS_SELECTOR, "#sides input"):
-        if box.is_selected() != (int(box.get_attribute("value")) in sides):
-            box.click()
+    value = ",".join(map(str, sides))
+    driver.find_element(By.CSS_SELECTOR, f'#sides input[value="{value}"]').click()
     driver.find_element(By.ID, "begin").click()
 
 
@@ -176,6 +175,54 @@ def test_what_the_policy_thinks_is_shown(drivers):
         assert try_again(
             lambda: all("%" in cell.get_attribute("aria-label") for cell in cells(page))
         )
+        shares = [words.text for words in page.find_elements(By.CSS_SELECTOR, "#picture .share")]
+        assert len(shares) == 8
+        assert sum(int(share.split()[0]) for share in shares) == pytest.approx(100, abs=4)
+        # Each at the foot of its own cell.
+        for words in page.find_elements(By.CSS_SELECTOR, "#picture .share"):
+            cell = page.execute_script("return arguments[0].previousElementSibling", words).rect
+            inside = words.rect
+            assert cell["x"] < inside["x"] < cell["x"] + cell["width"]
+            assert cell["y"] + 0.6 * cell["height"] < inside["y"]
+        assert "trained policy" in page.find_element(By.ID, "agents").text
+        keep_picture(page, "play-hints")
+
+
+def test_clicks_before_the_answer_are_not_sent(page):
+    """Whoever clicks twice while the other one thinks has played one move, and is told of none."""
+    choose(page, 0)
+    waits(page, "Your move")
+    before = page.execute_script(TITLE)
+    page.execute_script(
+        "const cells = document.querySelectorAll('#picture .legal');"
+        "for (const cell of [cells[0], cells[0], cells[1]])"
+        " cell.dispatchEvent(new MouseEvent('click', {bubbles: true}));"
+    )
+    WebDriverWait(page, 20).until(lambda d: d.execute_script(TITLE) != before)
+    waits(page, "Your move")
+    assert page.execute_script(TITLE).startswith("Board after 2 moves")
+    assert page.find_element(By.ID, "error").text == ""
+
+
+def test_one_side_is_chosen_or_both(page):
+    boxes = page.find_elements(By.CSS_SELECTOR, "#sides input")
+    assert {box.get_attribute("type") for box in boxes} == {"radio"}
+    assert [box.get_attribute("value") for box in boxes] == ["0", "1", "0,1"]
+    choose(page, 1)
+    assert [box.is_selected() for box in boxes] == [False, True, False]
+    choose(page, 0, 1)
+    waits(page, "Your move, as x")
+    play_cell(page, lambda: cells(page)[0])
+    waits(page, "Your move, as o")
+
+
+def test_a_pressed_button_looks_pressed(page):
+    button = page.find_element(By.ID, "hint")
+    begin = page.find_element(By.ID, "begin").value_of_css_property("background-color")
+    assert button.value_of_css_property("background-color") != begin
+    button.click()
+    assert button.value_of_css_property("background-color") == begin
+    button.click()
 
 
 def test_two_browsers_play_each_other(drivers, minimax):
@@ -202,30 +249,45 @@ def test_two_browsers_play_each_other(drivers, minimax):
         assert complaints(page) == []
 
 
-def test_actions_without_a_place_in_the_picture_are_buttons(drivers):
+def test_stones_fall_into_the_column_that_is_clicked(drivers):
     with served(tables_of("pgx", "random", env_id="connect_four")) as address:
         page = show(drivers[0], address)
         choose(page, 0)
+        waits(page, "Your move")
+        before = page.find_element(By.ID, "picture").get_attribute("innerHTML")
+        click_place(page, 3)
+        WebDriverWait(page, 20).until(
+            lambda d: d.find_element(By.ID, "picture").get_attribute("innerHTML") != before
+        )
+        keep_picture(page, "play-connect-four")
+        assert not page.find_elements(By.CSS_SELECTOR, "#actions button")
+        assert violations(page) == []
+        assert complaints(page) == []
+
+
+def test_actions_without_a_place_in_the_picture_are_buttons(drivers):
+    with served(tables_of("shuttle_grid", max_steps=8)) as address:
+        page = show(drivers[0], address)
+        assert (
+            page.find_element(By.CSS_SELECTOR, "#sides input").get_attribute("type") == "checkbox"
+        )
+        page.find_element(By.ID, "begin").click()
         waits(page, "Your move")
 
         def buttons():
             return page.find_elements(By.CSS_SELECTOR, "#actions button")
 
-        names = try_again(lambda: [button.text for button in buttons()])
-        assert names == [f"column {k}" for k in range(1, 8)]
-        before = page.find_element(By.ID, "picture").get_attribute("innerHTML")
-        try_again(lambda: buttons()[3].click())
-        WebDriverWait(page, 20).until(
-            lambda d: d.find_element(By.ID, "picture").get_attribute("innerHTML") != before
-        )
-        keep_picture(page, "play-connect-four")
+        def names():
+            return [button.text for button in buttons()]
+
+        assert set(try_again(names)) <= {"hold", "by the row", "by the column"}
+        keep_picture(page, "play-shuttles")
+        page.find_element(By.ID, "hint").click()
+        WebDriverWait(page, 20).until(lambda _: all("%" in name for name in try_again(names)))
         while "Your move" in status(page):
-            shown = page.find_element(By.ID, "picture").get_attribute("innerHTML")
-            try_again(lambda: buttons()[0].click())
-            WebDriverWait(page, 20).until(
-                lambda d, s=shown: d.find_element(By.ID, "picture").get_attribute("innerHTML") != s
-            )
-        assert status(page) in ("You have won.", "You have lost.", "A draw.")
+            shown = page.execute_script(TITLE)
+            try_again(lambda: buttons()[-1].click())
+            WebDriverWait(page, 20).until(lambda d, s=shown: d.execute_script(TITLE) != s)
         assert violations(page) == []
         assert complaints(page) == []
 

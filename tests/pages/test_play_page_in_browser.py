@@ -138,20 +138,22 @@ def play_out(driver):
 def test_a_game_by_clicks_without_a_network(driver, pages, name):
     _, path = pages[name]
     show(driver, path)
-    boxes = driver.find_elements(By.CSS_SELECTOR, "#sides input")
-    assert [box.is_selected() for box in boxes] == [True, False]
+    first, second, both = driver.find_elements(By.CSS_SELECTOR, "#sides input")
+    assert first.is_selected()
+    assert "trained policy" in driver.find_element(By.ID, "agents").text
     driver.find_element(By.ID, "hint").click()
+    shares = [words.text for words in driver.find_elements(By.CSS_SELECTOR, "#picture .share")]
+    assert sum(int(share.split()[0]) for share in shares) == pytest.approx(100, abs=len(shares))
     assert "its policy expects" in driver.find_element(By.ID, "agents").text
     assert play_out(driver) in ("You have won.", "You have lost.", "A draw.")
     driver.find_element(By.ID, "undo").click()
     assert "Your move" in status(driver)
-    for box in boxes:
-        box.click()
+    second.click()
     driver.find_element(By.ID, "begin").click()
     assert "Your move" in status(driver)
     play_out(driver)
     keep_picture(driver, f"page-{name}")
-    boxes[0].click()
+    both.click()
     driver.find_element(By.ID, "begin").click()
     for _ in range(60):
         places = driver.find_elements(By.CSS_SELECTOR, "#picture .legal")
@@ -162,6 +164,21 @@ def test_a_game_by_clicks_without_a_network(driver, pages, name):
     assert [url for url in requests(driver) if url != path.as_uri()] == []
     assert complaints(driver) == []
     assert driver.title == EVIL
+
+
+def test_the_winning_line_is_drawn(driver, pages):
+    show(driver, pages["connect_four"][1])
+    driver.find_element(By.CSS_SELECTOR, '#sides input[value="0,1"]').click()
+    driver.find_element(By.ID, "begin").click()
+    for column in (3, 2, 3, 2, 3, 2):
+        driver.find_element(By.CSS_SELECTOR, f'#picture [data-action="{column}"]').click()
+        assert not driver.find_elements(By.CSS_SELECTOR, "#picture .won")
+    driver.find_element(By.CSS_SELECTOR, '#picture [data-action="3"]').click()
+    line = driver.find_element(By.CSS_SELECTOR, "#picture .won")
+    # Four in the fourth column, from its foot.
+    assert line.get_attribute("d") == "M152 112L152 232"
+    signs = driver.find_elements(By.CSS_SELECTOR, "#agents .agent > .row > svg")
+    assert [len(sign.find_elements(By.TAG_NAME, "circle")) for sign in signs] == [0, 1]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

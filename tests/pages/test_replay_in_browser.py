@@ -1,5 +1,7 @@
 """Every control of the page of replays, in a browser."""
 
+import re
+
 import jax
 import pytest
 
@@ -11,6 +13,7 @@ from browser import (
     requests,
     set_scheme,
     set_width,
+    try_again,
     violations,
 )
 from selenium.webdriver.common.action_chains import ActionChains
@@ -88,6 +91,10 @@ def press(driver, *keys):
     ActionChains(driver).send_keys(*keys).perform()
 
 
+def places(driver, kind):
+    return driver.find_elements(By.CSS_SELECTOR, f"#picture .{kind}")
+
+
 def picture(driver):
     script = "return document.querySelector('#picture title').textContent"
     return driver.execute_script(script)
@@ -147,7 +154,15 @@ def test_mistakes_are_found_and_the_best_is_said(page):
     click(page, "mistake")
     cards = page.find_elements(By.CSS_SELECTOR, ".agent .bad")
     assert len(cards) == 1
-    assert cards[0].text.startswith("Mistake: best is ")
+    made, best = re.match(r"Mistake: (\w\d), where best is (.*)", cards[0].text).groups()
+    names = page.execute_script("return view.data.actions")
+
+    def marked(kind):
+        return {names[int(place.get_attribute("data-action"))] for place in places(page, kind)}
+
+    assert marked("chosen.wrong") == {made}
+    assert marked("best") == set(best.split(", "))
+    assert "a mistake" in page.find_element(By.ID, "picture-key").text
     first = tick(page)
     press(page, "m")
     press(page, Keys.SHIFT + "m")
@@ -158,16 +173,150 @@ def test_mistakes_are_found_and_the_best_is_said(page):
 
 
 def test_cards_say_who_acts_and_with_which_probabilities(page):
-    cards = page.find_elements(By.CSS_SELECTOR, ".agent")
-    assert [card.find_element(By.TAG_NAME, "b").text for card in cards] == ["x", "o"]
-    assert [card.find_element(By.CLASS_NAME, "does").text for card in cards] == ["acts", "waits"]
-    bars = cards[0].find_elements(By.CSS_SELECTOR, ".bars .bar")
-    assert len(bars) == 9
-    assert "empty" in cards[0].text
-    assert cards[0].find_elements(By.CLASS_NAME, "taken")
-    press(page, Keys.ARROW_RIGHT)
-    cards = page.find_elements(By.CSS_SELECTOR, ".agent .does")
-    assert [card.text for card in cards] == ["waits", "acts"]
+    """Who acts comes first, whoever it is; the others take a line."""
+    for agent, other in (("x", "o"), ("o", "x")):
+        heading = page.find_element(By.CSS_SELECTOR, "#agents h2").text
+        assert heading == f"Next, on {tick(page).rpartition(' of ')[0]}"
+        acting, rest = page.find_elements(By.CSS_SELECTOR, "#agents .agent")
+        assert acting.find_element(By.TAG_NAME, "b").text == agent
+        assert rest.text.split() == ["Wait", other, "return", "0"]
+        assert acting.find_elements(By.CLASS_NAME, "taken")
+        # One policy holds both, so its name says nothing; and it has no memory.
+        assert "shared" not in acting.text
+        assert "memory" not in acting.text
+        assert "new life" not in acting.text
+        meanings = [
+            abbr.get_attribute("title") for abbr in acting.find_elements(By.TAG_NAME, "abbr")
+        ]
+        assert "expects" in meanings[0]
+        assert "undecided" in meanings[1]
+        assert len(acting.find_elements(By.CSS_SELECTOR, ".bars .bar")) == 9 - (agent == "o")
+        press(page, Keys.ARROW_RIGHT)
+
+
+def test_the_next_move_is_marked_in_the_picture(page):
+    page.execute_script("view.data.episodes[0].ticks[0][0].action = 4; showTick()")
+    (place,) = places(page, "chosen")
+    assert place.get_attribute("data-action") == "4"
+    assert len(places(page, "best")) == 9  # every first move draws
+    assert "best moves" in page.find_element(By.ID, "picture-key").text
+    press(page, Keys.END)
+    assert not places(page, "chosen")
+    assert not places(page, "best")
+
+
+def test_signs_are_those_of_the_game(page):
+    """A cross stands for x and a ring for o, in cards, in the chart and on the time line."""
+    for agent, tag, count in ((0, "path", 2), (1, "circle", 1)):
+        sign = page.execute_script(f"return view.data.agents[{agent}].sign")
+        assert sign.count(f"<{tag}") == count
+    legend = page.find_elements(By.CSS_SELECTOR, "#legend > span")
+    assert [len(one.find_elements(By.CSS_SELECTOR, "svg svg circle")) for one in legend] == [0, 1]
+    assert page.find_elements(By.CSS_SELECTOR, "#chart svg svg.marker circle")
+
+
+def test_marks_say_whose_mistake_and_what_was_earned(page):
+    page.execute_script(
+        "const ticks = view.data.episodes[0].ticks;"
+        "ticks.forEach((tick) => tick.forEach((now) => { now.mistake = false; now.reward = 0; }));"
+        "ticks[1][1].mistake = true; ticks[1][0].reward = 1; ticks[3][0].reward = -1;"
+        "showMarks()"
+    )
+    (mistake,) = page.find_elements(By.CSS_SELECTOR, "#marks .mistake")
+    assert mistake.find_elements(By.TAG_NAME, "circle")  # the ring's
+    left = [
+        page.find_element(By.CSS_SELECTOR, f"#marks .{kind}").rect["x"]
+        for kind in ("mistake", "earned", "lost")
+    ]
+    assert abs(left[0] - left[1]) < 8  # of one tick, and both are seen
+    assert left[2] > left[1] + 20
+    key = page.find_element(By.ID, "marks-key").text
+    assert all(words in key for words in ("mistake", "somebody earns", "somebody loses"))
+
+
+def test_what_is_earned_all_the_time_is_no_mark(driver, pages):
+    page = show(driver, pages["tic_tac_toe"])
+    page.execute_script(
+        "view.data.episodes[0].ticks.forEach((tick) => (tick[0].reward = 1)); showMarks()"
+    )
+    assert not page.find_elements(By.CSS_SELECTOR, "#marks .earned")
+    page = show(driver, pages["shuttle_grid"])
+    assert not page.find_element(By.ID, "mistake").is_displayed()
+    assert not page.find_element(By.ID, "mistake-key").is_displayed()
+
+
+def test_who_comes_into_a_slot_is_another_one(driver, pages):
+    """Its return begins at nothing, and no line joins it with who was there before."""
+    page = show(driver, pages["flex_agents"])
+    page.execute_script(
+        "const one = view.data.episodes[0], now = () => ({player: 0, reward: 2, value: 1,"
+        " action: 0, first: false, entropy: 1});"
+        "one.ticks = one.ticks.slice(0, 6).map((tick, t) => tick.map((_, slot) =>"
+        " slot ? null : now()));"
+        "one.ticks[1][0].end = 'terminated'; one.ticks[2][0].first = true; one.ticks[4][0] = null;"
+        "chooseEpisode(0)"
+    )
+    returns = []
+    for _ in range(6):
+        text = page.find_element(By.ID, "agents").text
+        returns.append(int(re.search(r"return (\d+)", text)[1]) if "return" in text else None)
+        press(page, Keys.ARROW_RIGHT)
+    assert returns == [0, 2, 0, 2, None, 0]
+    assert page.find_element(By.CSS_SELECTOR, "#chart path.line").get_attribute("d").count("M") == 3
+    Select(page.find_element(By.ID, "measure")).select_by_value("return")
+    assert page.find_element(By.CSS_SELECTOR, "#chart path.line").get_attribute("d").count("M") == 3
+
+
+def test_an_advised_action_is_marked_and_other_scripts_are_folded(driver, pages):
+    page = show(driver, pages["shuttle_grid"])
+    while not page.find_elements(By.CSS_SELECTOR, "#picture g.chosen"):
+        press(page, Keys.ARROW_RIGHT)
+    shown = page.find_element(By.CSS_SELECTOR, "#picture g.chosen")
+    assert shown.value_of_css_property("visibility") == "visible"
+    hidden = page.find_elements(By.CSS_SELECTOR, "#picture g[data-shows]:not(.chosen):not(.best)")
+    assert all(one.value_of_css_property("visibility") == "hidden" for one in hidden)
+    card = page.find_element(By.CSS_SELECTOR, "#agents .acts")
+    assert "\u2713 what blocked_penalty would do" in card.text
+    assert "\u2713" in card.find_element(By.CLASS_NAME, "bars").text
+    fold = card.find_element(By.CSS_SELECTOR, "details.scripts")
+    assert "greedy" not in card.text
+    fold.find_element(By.TAG_NAME, "summary").click()
+    assert "greedy: by the" in card.text
+    assert "hold: hold" not in card.text  # it says so of everything
+    press(page, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
+    assert "greedy: by the" in page.find_element(By.CSS_SELECTOR, "#agents .acts").text
+
+
+def test_picture_and_decision_stay_together_on_a_desk(driver, pages):
+    page = show(driver, pages["flex_agents"])
+    set_width(page, 1280, 700)
+    page.execute_script("byId('agents').style.minHeight = '2000px'; window.scrollTo(0, 900)")
+    top = page.find_element(By.ID, "picture").rect["y"] - page.execute_script("return scrollY")
+    assert 0 <= top < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("tic_tac_toe", 375), ("tic_tac_toe", 1280), ("shuttle_grid", 375)]
+)
+def test_charts_are_drawn_at_the_size_at_which_they_stand(driver, pages, name, width):
+    page = show(driver, pages[name])
+    set_width(page, width)
+
+    def chart():
+        return page.find_element(By.CSS_SELECTOR, "#chart svg.chart")
+
+    def drawn_at():
+        return int(chart().get_dom_attribute("viewBox").split()[2])
+
+    inner = page.execute_script("return document.getElementById('chart').clientWidth")
+    WebDriverWait(page, 10).until(lambda _: try_again(drawn_at) == inner)
+    assert chart().rect["width"] == inner
+    for axis in ("x", "y"):
+        names = chart().find_elements(By.CSS_SELECTOR, f"text.{axis}")
+        assert len(names) >= 3
+        assert len({name.text for name in names}) == len(names)
+        assert names[0].value_of_css_property("font-size") == "12px"
+    assert complaints(driver) == []
 
 
 def test_episodes_and_measures_can_be_chosen(page):

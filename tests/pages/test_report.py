@@ -55,7 +55,8 @@ def test_every_run_ends_with_one(runs):
         assert series["values"] == pytest.approx(
             [entry["agents"]["x"]["return_mean"] for entry in result.history], rel=1e-4
         )
-        assert data["measure"] == "agents/*/return_mean"
+        assert data["measures"][-1] == "agents/*/return_mean"
+        assert data["goals"] == {}  # of another board than the one whose value is known
 
 
 def test_one_run_is_evaluated_and_shown(runs):
@@ -94,6 +95,52 @@ def test_numbers_that_are_not_finite_and_long_logs_are_thinned():
     assert series["steps"][-1] == 999
     assert series["values"][-1] is None
     assert set(series["values"][:-1]) == {1.0}
+
+
+def test_times_add_up_over_the_processes_of_a_run():
+    """A process counts its seconds from its own beginning; what is not known has no row."""
+
+    def entry(wall_s, **own):
+        return {"env_steps": 1, "decisions": 1, "wall_s": wall_s, "env_steps_per_s": 5.0} | own
+
+    resumed = [
+        entry(5.0, seconds={"compiling": 4.0, "training": 1.0}),
+        entry(8.0, seconds={"compiling": 4.0, "training": 4.0}),
+        entry(11.0, seconds={"compiling": 2.0, "training": 1.0}),
+        entry(20.0, seconds={"compiling": 2.0, "training": 9.0, "evaluating": 1.0}),
+    ]
+    resumed[-1]["rollout_share"] = 0.25
+    records = [{"env": {"name": "game"}, "config": {}}] * 2
+    data = describe_runs(["a", "b"], records, [(resumed, []), ([entry(3.0)], [])])
+    assert data["times"] == [
+        ["seconds in all", 20.0, 3.0],
+        ["seconds of compiling", 6.0, None],
+        ["seconds of training", 13.0, None],
+        ["seconds of evaluating", 1.0, None],
+        ["of training: rollout, update", "25%, 75%", None],
+        ["environment steps per second, median", 5.0, 5.0],
+    ]
+
+
+def test_the_curve_to_look_at_is_the_one_that_a_scenario_is_judged_by():
+    def data(*envs):
+        records = [{"env": env, "config": {}} for env in envs]
+        return describe_runs(["run"] * len(envs), records, [([], [])] * len(envs))
+
+    def env(name, params=None, **kwargs):
+        return {"name": name, "make": {"name": name, "kwargs": kwargs}, "params": params or {}}
+
+    shuttles = env("shuttle_grid", {"max_steps": 256})
+    found = data(shuttles, shuttles)
+    assert found["measures"][-1] == "agents/*/deliveries"
+    assert found["goals"]["agents/*/deliveries"] == [
+        {"name": "best scripted dispatcher", "at": 24.2}
+    ]
+    assert data(env("shuttle_grid", {"max_steps": 64}))["goals"] == {}
+    assert data(env("crypto", {"max_steps": 25}, continuous_actions=True))["goals"] == {}
+    mixed = data(shuttles, env("tic_tac_toe"))
+    assert mixed["measures"][-1] == "agents/*/return_mean"
+    assert mixed["goals"] == {}
 
 
 def test_no_run_is_refused(tmp_path):

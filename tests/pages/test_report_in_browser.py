@@ -24,8 +24,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.evaluation.seeds import summarise_seeds
 from jaxmarl_ppo.pages import report_server
-from jaxmarl_ppo.pages.report import describe_runs, report_page
+from jaxmarl_ppo.pages.report import describe_group, describe_runs, report_page
 from jaxmarl_ppo.pages.report_server import serve_report
 from jaxmarl_ppo.runs.run_folder import run_record
 
@@ -34,7 +35,8 @@ EVIL = "<img src=x onerror=document.title='owned'>"
 
 def entry(k, shift=0.0):
     lives = {"return_mean": k / 10 + shift, "return_min": -1.0, "return_max": 1.0, "episodes": 5}
-    players = ["main", "past@0", EVIL]
+    players = ["main", "past@0", EVIL, "past@1"]
+    taken_at = 3 if k < 6 else 30  # another snapshot takes the place
     return {
         "env_steps": 1000 * (k + 1),
         "decisions": 2000 * (k + 1),
@@ -42,14 +44,25 @@ def entry(k, shift=0.0):
         "wall_s": 1.0 + k,
         "env_steps_per_s": 100.0 + k,
         "peak_memory_mb": 500.0,
-        "agents": {"x": lives, EVIL: lives},
-        "policies": {"shared": {"entropy": 2.0 - k / 10}},
+        "agents": {"x": lives, EVIL: {**lives, "return_mean": -k / 10}},
+        "policies": {"shared": {"entropy": 2.0 - k / 10, "return_mean": 0.5}},
         "league": {
             "players": players,
-            "win_rate": [[None, 0.75, None], [0.25, None, 0.5], [None, 0.5, None]],
-            "elo": {"main": 1000.0 + k, "past@0": 1000.0 - k, EVIL: 990.0},
+            "win_rate": [
+                [None, 0.75, None, None],
+                [0.25, None, 0.5, None],
+                [None, 0.5, None, None],
+                [None, None, None, None],
+            ],
+            "games": [[0, 8, 0, 0], [8, 0, 4, 0], [0, 4, 0, 0], [0, 0, 0, 0]],
+            "elo": {"main": 1000.0 + k, "past@0": 1500.0 - k, EVIL: 990.0, "past@1": 1000.0},
+            "pools": {"past": {"snapshots": 2, "added_at": [taken_at, 8]}},
         },
     }
+
+
+def measured(k, shift):
+    return {"env_steps": 1000 * (k + 1), "exploitability": {"greedy": shift + 1 / k}}
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +76,18 @@ def pages(record, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     other = copy.deepcopy(record)
     other["config"]["default_ppo"]["gamma"] = 0.5
-    logs = [([entry(k, shift) for k in range(10)], []) for shift in (0.0, 1.0)]
+    other["config"]["default_ppo"]["new_key"] = None
+    logs = [
+        ([entry(k, shift) for k in range(10)], [measured(k, shift) for k in (2, 8)])
+        for shift in (0.0, 1.0)
+    ]
     one = report_page(describe_runs([EVIL], [record], logs[:1]))
     two = report_page(describe_runs(["first", "second"], [record, other], logs))
-    return {"one": one.save(folder / "one.html"), "two": two.save(folder / "two.html")}
+    pairs = [[{"agents": log[0][k]["agents"]} for log in logs] for k in range(10)]
+    together = [entry(k) | summarise_seeds(pair) for k, pair in enumerate(pairs)]
+    group = describe_group((together, []), ["seed-0", "seed-1"], [record, record], logs)
+    saved = {"one": one, "two": two, "group": report_page(group)}
+    return {name: page.save(folder / f"{name}.html") for name, page in saved.items()}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +119,18 @@ def paths(driver):
 def test_curves_are_chosen_by_measure(driver, pages):
     page = show(driver, pages["one"].as_uri())
     curve = Select(page.find_element(By.ID, "curve"))
-    assert curve.first_selected_option.text == "agents: return mean"
+    assert curve.first_selected_option.text == "evaluation: exploitability: greedy"
+    assert len(page.find_elements(By.CSS_SELECTOR, "#curves line.goal")) == 1
+    assert "perfect play on both sides 0" in page.find_element(By.ID, "lines").text
+    groups = {
+        group.get_attribute("label"): [o.text for o in group.find_elements(By.TAG_NAME, "option")]
+        for group in page.find_elements(By.CSS_SELECTOR, "#curve optgroup")
+    }
+    assert "policies: entropy" in groups["Learning, by policy"]
+    assert "policies: return mean" in groups["Play, by policy"]
+    assert "agents: return mean" in groups["Play, by agent"]
+    assert "env steps per s" in groups["Speed and machine"]
+    curve.select_by_visible_text("agents: return mean")
     assert len(paths(page)) == 2
     seen = set()
     for option in [option.text for option in curve.options]:
@@ -108,22 +140,69 @@ def test_curves_are_chosen_by_measure(driver, pages):
         seen.add(tuple(path.get_attribute("d") for path in paths(page)))
     assert len(seen) >= 5
     curve.select_by_visible_text("league: elo")
-    assert len(paths(page)) == 3
+    # Two policies, and three snapshots of which two took one place after the other.
+    assert len(paths(page)) == 5
     assert "main 1009" in page.find_element(By.ID, "lines").text
+    assert "snapshots of past 1000 to 1495" in page.find_element(By.ID, "lines").text
     assert not page.find_element(By.ID, "mean").is_displayed()
 
 
 def test_leagues_and_configurations_are_tabulated(driver, pages):
     page = show(driver, pages["one"].as_uri())
-    assert rows(page, "wins")[0] == ["main", "", "75 %", ""]
+    # The best first, by when they were taken; who has met nobody is left out.
+    assert rows(page, "wins") == [
+        ["past@it30", "1491", "12", "25 %", "50 %"],
+        ["main", "1009", "8", "", ""],
+        [EVIL, "990", "4", "", ""],
+    ]
+    heads = page.find_elements(By.CSS_SELECTOR, "#wins thead th")
+    assert [head.text for head in heads][1:4] == ["Elo", "games", "against main"]
+    assert page.find_elements(By.CSS_SELECTOR, "#elo path.line")
     assert not page.find_element(By.ID, "differences").is_displayed()
     page.find_element(By.TAG_NAME, "summary").click()
     assert ["config.default_ppo.gamma", "0.99"] in rows(page, "configuration")
     assert rows(page, "times")[0] == ["seconds in all", "10"]
 
 
+def test_no_number_and_no_head_is_broken_on_a_phone(driver, pages):
+    page = show(driver, pages["two"].as_uri())
+    set_width(page, 375)
+    lines_of = (
+        "const range = document.createRange(); range.selectNodeContents(arguments[0]);"
+        "return new Set([...range.getClientRects()].map((box) => box.top)).size"
+    )
+    for table in ("ends", "times", "wins"):
+        cells = page.find_elements(By.CSS_SELECTOR, f"#{table} td, #{table} thead th")
+        assert len(cells) > 4
+        assert {page.execute_script(lines_of, cell) for cell in cells} <= {0, 1}
+        for name in page.find_elements(By.CSS_SELECTOR, f"#{table} tbody th"):
+            assert page.execute_script(lines_of, name) <= len(name.text.split())
+    first = page.find_element(By.CSS_SELECTOR, "#wins tbody th")
+    page.execute_script("arguments[0].closest('.wide').scrollLeft = 100", first)
+    assert first.rect["x"] >= 0
+
+
+def test_lines_of_a_chart_are_told_apart_and_named(driver, pages):
+    page = show(driver, pages["one"].as_uri())
+    Select(page.find_element(By.ID, "curve")).select_by_visible_text("agents: return mean")
+    groups = page.find_elements(By.CSS_SELECTOR, "#curves g")
+    signs = {
+        mark.tag_name
+        for group in groups
+        for mark in group.find_elements(By.CSS_SELECTOR, ".marker")
+    }
+    assert signs == {"circle", "path"}
+    assert len(page.find_elements(By.CSS_SELECTOR, "#lines svg.sample .marker")) == 2
+
+
 def test_runs_are_laid_over_each_other(driver, pages):
     page = show(driver, pages["two"].as_uri())
+    newest = {row[0]: row[1:] for row in rows(page, "ends")}
+    assert newest["environment steps"] == ["10,000", "10,000"]
+    assert newest["agents: return mean, x"] == ["0.9", "1.9"]
+    assert newest["evaluation: exploitability: greedy"] == ["0.125", "1.13"]
+    assert len(page.find_elements(By.CSS_SELECTOR, "#wins table")) == 2
+    Select(page.find_element(By.ID, "curve")).select_by_visible_text("agents: return mean")
     assert len(paths(page)) == 4
     assert "first, x" in page.find_element(By.ID, "lines").text
     assert rows(page, "differing") == [["config.default_ppo.gamma", "0.99", "0.5"]]
@@ -132,6 +211,22 @@ def test_runs_are_laid_over_each_other(driver, pages):
     assert len(page.find_elements(By.CSS_SELECTOR, "#curves path.band")) == 2
     # 0.9 and 1.9 at the end.
     assert "x 1.4" in page.find_element(By.ID, "lines").text
+
+
+def test_seeds_are_shown_together_and_one_by_one(driver, pages):
+    page = show(driver, pages["group"].as_uri())
+    assert page.find_element(By.ID, "mean").is_selected()
+    Select(page.find_element(By.ID, "curve")).select_by_visible_text("agents: return mean")
+    # Of two agents a mean, which has the band, and an interquartile mean.
+    assert len(paths(page)) == 4
+    assert len(page.find_elements(By.CSS_SELECTOR, "#curves path.band")) == 2
+    assert "x, interquartile mean 1.4" in page.find_element(By.ID, "lines").text
+    Select(page.find_element(By.ID, "which")).select_by_visible_text("seed-1")
+    assert not page.find_element(By.ID, "mean").is_selected()
+    assert len(paths(page)) == 2
+    assert "x 1.9" in page.find_element(By.ID, "lines").text
+    Select(page.find_element(By.ID, "which")).select_by_visible_text("all runs")
+    assert len(paths(page)) == 4
 
 
 def test_no_name_runs_as_script_and_nothing_is_asked_for(driver, pages):
@@ -143,7 +238,7 @@ def test_no_name_runs_as_script_and_nothing_is_asked_for(driver, pages):
     assert complaints(page) == []
 
 
-@pytest.mark.parametrize("name", ["one", "two"])
+@pytest.mark.parametrize("name", ["one", "two", "group"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_can_be_read_everywhere_by_everybody(driver, pages, name, scheme):
     set_scheme(driver, scheme)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation.cross_play import with_baselines
 from jaxmarl_ppo.evaluation.episodes import play_episodes
@@ -17,10 +17,15 @@ from jaxmarl_ppo.pages.table import Table
 X, O = 0, 1  # noqa: E741
 
 
-def make(env, network=None, **kwargs):
+def make(env, network=None, mapping="shared", policies=None, **kwargs):
     env, params = jaxmarl_envs.make(env, **kwargs)
-    policy = PolicySpec(network=network or MLP(hidden_sizes=(4,)))
-    config = TrainConfig(num_envs=4, num_steps=8, mapping="shared", default_policy=policy)
+    config = TrainConfig(
+        num_envs=4,
+        num_steps=8,
+        mapping=mapping,
+        policies=policies or {},
+        default_policy=PolicySpec(network=network or MLP(hidden_sizes=(4,))),
+    )
     learner = with_baselines(make_learner(env, params, config))
     return learner, jax.jit(learner.init_population)(jax.random.key(1))
 
@@ -96,7 +101,7 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(board):
     table.begin([X, O])
     table.act(X, 4)
     before = table.view()
-    with pytest.raises(ValueError, match=r"action 4 is not legal; valid: 0, 1"):
+    with pytest.raises(ValueError, match=r"^b2 is not legal; valid: a1, b1, c1, a2, c2"):
         table.act(O, 4)
     with pytest.raises(ValueError, match="legal"):
         table.act(O, 9)
@@ -180,6 +185,18 @@ def test_other_boards(env, kwargs):
     while not table.is_over:
         table.act(0, table.legal(0)[0])
     assert sum(agent["return"] for agent in table.view()["agents"]) == 0.0
+
+
+def test_who_plays_is_said_in_words(board):
+    each = Table(*make("tic_tac_toe", mapping="per_agent"))
+    assert [agent["player"] for agent in each.view()["agents"]] == ["policy x", "policy o"]
+    assert Table(*board).view()["agents"][O]["player"] == "trained policy"
+    assert against(board, "random").view()["agents"][O]["player"] == "random play"
+    assert against(board, "minimax").view()["agents"][O]["player"] == "script minimax"
+    pool = {"past": Snapshots("main", size=2, add_every=8)}
+    table = Table(*make("tic_tac_toe", mapping={"x": "main", "o": "past"}, policies=pool))
+    players = [agent["player"] for agent in table.view()["agents"]]
+    assert players == ["trained policy", "snapshot past@0"]
 
 
 def test_an_opponent_that_is_not_there_is_named(board):

@@ -46,7 +46,8 @@ def draw_talk(
         lines = [f"guessed {said} {mark}"] if len(said) < 8 else [f"guessed {mark}", said]
         for k, line in enumerate(lines):
             canvas.text(x, y + 14 * k, line, 12 - 2 * k, hue, bold=True)
-    canvas.text(10, 214, f"tick {time}", 11, "faint", "start")
+    when = f", after what was said and guessed on tick {time - 1}" if time else ""
+    canvas.text(10, 214, f"tick {time}{when}", 11, "faint", "start")
     said = f"alice said {words}" if time else "nothing said yet"
     return canvas.to_svg(f"Tick {time}: goal {goal}, key {secret}; {'; '.join([said, *right])}")
 

@@ -36,14 +36,16 @@ def draw_lives(
         hue = "ink" if alive[i] else "faint"
         if alive[i]:
             canvas.rect(6, y - ROW / 2 + 1, WIDTH - 12, ROW - 2, corner=4)
-            canvas.agent(i, 22, y, 8, hollow=not agent_mask[i])
+            canvas.agent(i, 22, y, 9, str(i), hollow=not agent_mask[i])
         does = "not there" if not alive[i] else "acts" if agent_mask[i] else "waits"
         canvas.text(38, y, name, 11, hue, "start", bold=bool(agent_mask[i]))
         canvas.text(146, y, does, 11, hue, "start")
         if alive[i]:
             _draw_strip(canvas, WIDTH - 14 - STRIP, y, strips[i])
         said.append(f"{name} {does}")
-    canvas.text(10, canvas.height - 0.45 * ROW, caption, 11, "faint", "start")
+    bottom = canvas.height - 0.45 * ROW
+    canvas.text(10, bottom, caption, 11, "faint", "start")
+    canvas.text(WIDTH - 14, bottom, "what each sees", 11, "faint", "end")
     return canvas.to_svg(f"{caption}; {', '.join(said)}")
 
 

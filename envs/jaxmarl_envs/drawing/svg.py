@@ -6,7 +6,8 @@ tell apart, and lighter ones of the same hues on a dark page. No text reaches th
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 
 _HUES = ("blue", "vermilion", "green", "purple", "orange", "sky")
@@ -170,7 +171,8 @@ class Canvas:
         """
         hue = agent_colour(index)
         fill, stroke, line = ("paper" if hollow else hue), hue, 0.16 * radius
-        shape = index % _SHAPES
+        # Colours and shapes begin anew at different places, so that 36 agents differ.
+        shape = (index + index // _SHAPES) % _SHAPES
         if shape == 0:
             self.circle(x, y, radius, fill, stroke, line)
         else:
@@ -178,6 +180,33 @@ class Canvas:
         if label:
             size = 1.1 * radius / max(1.0, 0.6 * len(label))
             self.text(x, y, label, size, hue if hollow else "paper", bold=True)
+
+    @contextmanager
+    def choice(self, slot: int, action: int) -> Iterator[None]:
+        """Hide what is added within, until a page shows that a slot takes this action."""
+        self._elements.append(f'<g data-slot="{slot}" data-shows="{action}" visibility="hidden">')
+        yield
+        self._elements.append("</g>")
+
+    def legend(
+        self, entries: Sequence[tuple[Callable[[float, float], None], str]], top: float
+    ) -> None:
+        """Add lines that say what signs mean, below all else: the picture grows by them.
+
+        Args:
+            entries: what draws a sign about a place, within 16 units of width, and its meaning.
+            top: of the first line.
+        """
+        size, line = 11.0, 17.0
+        x, y = 8.0, top + line / 2
+        for draw_sign, meaning in entries:
+            width = 22.0 + 0.53 * size * len(meaning)
+            if x > 8.0 and x + width > self.width:
+                x, y = 8.0, y + line
+            draw_sign(x + 8, y)
+            self.text(x + 19, y, meaning, size, "faint", "start")
+            x += width + 8
+        self.height = y + line / 2 + 3
 
     def to_svg(self, title: str) -> str:
         """Give the picture as SVG.
@@ -201,10 +230,15 @@ class Canvas:
         self._elements.append(f'{element} style="{style}"/>')
 
 
-def agent_sign(index: int) -> str:
-    """Give the sign of the agent in a slot as a picture of its own, to stand beside its name."""
-    canvas = Canvas(24, 24)
-    canvas.agent(index, 12, 12, 8)
+def agent_sign(index: int, label: str | None = None) -> str:
+    """Give the sign of the agent in a slot as a picture of its own, to stand beside its name.
+
+    Args:
+        index: of its slot.
+        label: a letter or a number in it; None for the number of the slot.
+    """
+    canvas = Canvas(28, 28)
+    canvas.agent(index, 14, 14, 10, str(index) if label is None else label)
     return canvas.to_svg("")
 
 

@@ -191,6 +191,11 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         obs = self._observe(state, params)
         return obs, state, reward, terminated, jnp.zeros_like(terminated), info
 
+    @property
+    def reference(self) -> str:
+        """Name the dispatcher that delivers most."""
+        return "blocked_penalty"
+
     def render(
         self, state: ShuttleState, params: ShuttleParams | None = None, last_action: Any = None
     ) -> str:

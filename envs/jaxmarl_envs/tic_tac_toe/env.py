@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.drawing.stones import cell_name, stone_sign
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.tic_tac_toe.baselines import Script, best_moves, scripts
 from jaxmarl_envs.tic_tac_toe.board import AGENTS, Board, Params, State, is_int
-from jaxmarl_envs.tic_tac_toe.drawing import cell_name, draw_board
+from jaxmarl_envs.tic_tac_toe.drawing import draw_board
 
 ILLEGAL_MODES = ("lose", "random")
 
@@ -48,6 +49,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         illegal: str = "lose",
     ) -> None:
         self.board = Board(*_sides(size), k, planes)
+        self.stones_in_a_row = self.board.k
         if illegal not in ILLEGAL_MODES:
             raise ValueError(f"illegal={illegal!r}: valid choices: {', '.join(ILLEGAL_MODES)}")
         self.illegal = illegal
@@ -117,12 +119,16 @@ class TicTacToe(MultiAgentEnv[State, Params]):
     @property
     def action_names(self) -> tuple[str, ...]:
         """Name the cells as on a chess board, the first row at the top."""
-        return tuple(cell_name(self.board, cell) for cell in range(self.board.num_cells))
+        return tuple(cell_name(cell, self.board.cols) for cell in range(self.board.num_cells))
 
     def render(self, state: State, params: Params | None = None, last_action: Any = None) -> str:
         """Draw the board, with the last move and the line that has won."""
         del params
         return draw_board(self.board, state, last_action)
+
+    def sign(self, agent: str) -> str:
+        """Give a player's stone."""
+        return stone_sign(self.agent_index(agent))
 
     def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
         """Find the moves that keep the position's value, on boards that can be solved."""

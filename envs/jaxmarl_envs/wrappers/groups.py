@@ -151,6 +151,10 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         """Draw what the wrapped environment draws."""
         return self.env.render(state.inner, params, last_action)
 
+    def sign(self, agent: str) -> str:
+        """Give the wrapped environment's own sign."""
+        return self.env.sign(agent)
+
     def _share(self, own: jax.Array, alive: jax.Array) -> jax.Array:
         """Compute what everyone is paid, `[A]`, from rewards `own [A]` and `alive [A]` bool."""
         members = self._together & alive

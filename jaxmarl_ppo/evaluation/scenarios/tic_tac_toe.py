@@ -57,8 +57,9 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
         for name, value in exploitability.items()
     ]
     headline += [
-        f"{name} policy, exactly: {_results_in_words(opponents)}"
+        f"{name} policy, exactly, {words}"
         for name, opponents in against.items()
+        for words in _results_in_words(opponents)
     ]
     return {
         "exploitability": {**exploitability, "best_response": responses},
@@ -207,25 +208,22 @@ def _play_against_random(evaluation: Evaluation) -> Report:
         results[agent] = {
             name: mean_and_se(metrics[name][:, seat])["mean"] for name in Outcome._fields
         }
-    words = (
-        f"{acting} policy, {evaluation.num_episodes:,} games in each seat: "
-        f"{_results_in_words({'random': results})}"
-    )
+    against = {"random": results}
+    (words,) = _results_in_words(against)
+    headline = [f"{acting} policy, {evaluation.num_episodes:,} games in each seat, {words}"]
     note = f"by play, {evaluation.num_episodes} games in each seat"
-    return {"against": {acting: {"random": results}}, "against_note": note, "headline": [words]}
+    return {"against": {acting: against}, "against_note": note, "headline": headline}
 
 
-def _results_in_words(opponents: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Write wins / draws / losses of both seats against each opponent."""
+def _results_in_words(opponents: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """Write wins, draws and losses of both seats, a line for each opponent."""
 
     def in_percent(result: dict[str, float]) -> str:
         return " / ".join(f"{100 * result[name]:.1f}" for name in Outcome._fields)
 
-    return (
-        "; ".join(
-            f"against {opponent} play "
-            + ", ".join(f"as {seat} {in_percent(result)} %" for seat, result in results.items())
-            for opponent, results in opponents.items()
-        )
+    return [
+        f"against {opponent}: "
+        + ", ".join(f"{seat} {in_percent(result)} %" for seat, result in results.items())
         + " (win / draw / loss)"
-    )
+        for opponent, results in opponents.items()
+    ]

@@ -1,9 +1,15 @@
 // Playing at a table.
 
 // `send` is how the table is told; `connect` of another script sets it.
-const game = { view: null, send: null, agents: [], hints: null, wantsHints: false };
+const game = { view: null, send: null, agents: [], hints: null, wantsHints: false, waits: false };
 
 const say = (message) => game.send(message);
+// One move at a time: what is pressed before the table has answered was meant for another position.
+function act(slot, action) {
+  if (game.waits) return;
+  game.waits = true;
+  say({ do: "act", slot, action });
+}
 const mySlot = () => (game.view ? game.view.turn.find((slot) => game.view.mine.includes(slot)) : undefined);
 
 function showPicture() {
@@ -18,27 +24,27 @@ function showPicture() {
     if (isFirst) places.set(action, place);
     if (!legal.includes(action)) continue;
     if (isBest(action)) place.classList.add("best");
-    const act = () => say({ do: "act", slot, action });
-    place.addEventListener("click", act);
+    place.addEventListener("click", () => act(slot, action));
     // A picture that is played on is no single picture any more.
     picture.removeAttribute("role");
     place.classList.add("legal");
     // Of several places of an action one is enough for keys.
     if (!isFirst) continue;
+    showShare(place, action);
     place.setAttribute("role", "button");
     place.setAttribute("tabindex", "0");
     place.setAttribute("aria-label", `play ${nameOf(action)}${thought(action)}`);
     place.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
-      act();
+      act(slot, action);
     });
   }
   byId("actions").replaceChildren(
     ...legal.filter((action) => !places.has(action)).map((action) => {
       const button = make("button", { type: "button" }, `${nameOf(action)}${thought(action)}`);
       if (isBest(action)) button.classList.add("best");
-      button.addEventListener("click", () => say({ do: "act", slot, action }));
+      button.addEventListener("click", () => act(slot, action));
       return button;
     }),
   );
@@ -46,9 +52,25 @@ function showPicture() {
 
 const isBest = (action) => Boolean(game.hints && game.hints.best && game.hints.best.includes(action));
 
+const shareOf = (action) => (game.hints && game.hints.probs ? game.hints.probs[action] || 0 : null);
+
+const percent = (share) => `${(100 * share).toFixed(0)} %`;
+
 function thought(action) {
-  if (!game.hints || !game.hints.probs) return "";
-  return ` (${(100 * (game.hints.probs[action] || 0)).toFixed(0)} %)`;
+  const share = shareOf(action);
+  return share === null ? "" : ` (${percent(share)})`;
+}
+
+// How likely the policy holds a move, written at the foot of its place.
+function showShare(place, action) {
+  const share = shareOf(action);
+  if (share === null) return;
+  const { x, y, width, height } = place.getBBox();
+  const words = document.createElementNS(place.namespaceURI, "text");
+  const where = { class: "share", x: x + width / 2, y: y + 0.9 * height, "text-anchor": "middle", "font-size": 0.22 * height };
+  for (const [name, value] of Object.entries(where)) words.setAttribute(name, value);
+  words.textContent = percent(share);
+  place.after(words);
 }
 
 function statusWords() {
@@ -96,19 +118,34 @@ function show() {
 function see(view) {
   game.view = view;
   game.hints = null;
+  game.waits = false;
   byId("error").textContent = "";
   show();
   if (game.wantsHints && mySlot() !== undefined) say({ do: "hint", slot: mySlot() });
 }
 
 function chosenSides() {
-  return [...document.querySelectorAll("#sides input:checked")].map((box) => Number(box.value));
+  return [...document.querySelectorAll("#sides input:checked")].flatMap((box) => box.value.split(",").map(Number));
+}
+
+// Of two sides one is chosen, or both for two people at one page; of more, any.
+function offerSides(agents) {
+  const type = agents.length > 2 ? "checkbox" : "radio";
+  const choices = agents.map((agent, slot) => [String(slot), agent.name]);
+  if (agents.length === 2) choices.push(["0,1", "both sides"]);
+  choices.forEach(([value, name]) => {
+    const box = make("input", { type, name: "side", value, checked: value === "0" });
+    byId("sides").append(make("label", {}, box, name));
+  });
 }
 
 // What the table says, whether it is on a server or in this page.
 function hear(message) {
   if (message.address) byId("address").value = message.address;
-  else if (message.error) byId("error").textContent = message.error;
+  else if (message.error) {
+    game.waits = false;
+    byId("error").textContent = message.error;
+  }
   else if (message.hints) {
     game.hints = message.hints;
     game.hintSlot = message.slot;
@@ -122,10 +159,7 @@ async function start() {
   game.actions = data.actions;
   setUpTheme(byId("theme"));
   byId("title").textContent = data.title;
-  data.agents.forEach((agent, slot) => {
-    const box = make("input", { type: "checkbox", value: String(slot), checked: slot === 0 });
-    byId("sides").append(make("label", {}, box, agent.name));
-  });
+  offerSides(data.agents);
   byId("begin").addEventListener("click", () => say({ do: "begin", seats: chosenSides() }));
   byId("undo").addEventListener("click", () => say({ do: "undo", slot: game.view.mine[0] }));
   byId("hint").addEventListener("click", () => {

@@ -48,6 +48,21 @@ function beginGame(key) {
 
 const cellName = (row, col) => (col < 26 ? `${String.fromCharCode(97 + col)}${row + 1}` : `${row + 1}.${col + 1}`);
 
+// The first and the last cell of stones in a row that have won, by their places; none without such.
+function winningLine(cells, length) {
+  const [rows, cols] = cells.shape;
+  const held = (row, col) => (row >= 0 && row < rows && col >= 0 && col < cols ? cells.data[row * cols + col] : -1);
+  for (let place = 0; place < rows * cols; place++) {
+    const [row, col] = [Math.floor(place / cols), place % cols];
+    if (cells.data[place] < 0) continue;
+    for (const [down, right] of [[0, 1], [1, 0], [1, 1], [1, -1]]) {
+      const line = Array.from({ length }, (_, k) => [row + k * down, col + k * right]);
+      if (line.every(([r, c]) => held(r, c) === cells.data[place])) return [line[0], line.at(-1)];
+    }
+  }
+  return null;
+}
+
 // The board, with crosses and rings in the colours of their slots.
 function drawCells(cells, before) {
   const [rows, cols] = cells.shape;
@@ -67,6 +82,11 @@ function drawCells(cells, before) {
     else if (owner === 1) parts.push(`<circle cx="${x}" cy="${y}" r="11" style="fill:none;stroke:var(--vermilion);stroke-width:5" pointer-events="none"/>`);
     else if (!byColumn) parts.push(`<text x="${x}" y="${y + 3}" text-anchor="middle" font-size="9" style="fill:var(--faint)">${name}</text>`);
   });
+  const line = table.data.in_a_row ? winningLine(cells, table.data.in_a_row) : null;
+  if (line) {
+    const points = line.map(([row, col]) => `${32 + 40 * col} ${32 + 40 * row}`);
+    parts.push(`<path class="won" d="M${points.join("L")}" style="fill:none;stroke:var(--ink);stroke-width:2.5" pointer-events="none"/>`);
+  }
   const said = held.map((names, slot) => `${slot ? "ring" : "cross"}: ${names.join(", ") || "none"}`).join("; ");
   const size = `0 0 ${24 + 40 * cols} ${24 + 40 * rows}`;
   return `<svg xmlns="http://www.w3.org/2000/svg" class="state" viewBox="${size}" role="img" font-family="system-ui,sans-serif"><title>Board after ${held.flat().length} moves; ${said}</title>${parts.join("")}</svg>`;

@@ -1,13 +1,43 @@
 // Watching episodes tick by tick.
 
-const view = { data: null, episode: 0, tick: 0, timer: null, plot: null };
+const view = { data: null, episode: 0, tick: 0, timer: null, plot: null, severalPlayers: false, showsScripts: false };
 
 const episode = () => view.data.episodes[view.episode];
 const numTicks = () => episode().ticks.length;
 
 function showPicture() {
   const { lines, frames } = episode();
-  byId("picture").replaceChildren(parsePicture(frames[view.tick].map((k) => lines[k]).join("\n")));
+  const picture = parsePicture(frames[view.tick].map((k) => lines[k]).join("\n"));
+  byId("picture").replaceChildren(picture);
+  byId("picture-key").replaceChildren(...markChoices(picture));
+}
+
+// Marks in the picture what is done next and what would be best; gives the legend of these marks.
+function markChoices(picture) {
+  const seen = new Set();
+  const mark = (slot, action, ...kinds) => {
+    for (const place of picture.querySelectorAll(`[data-action="${action}"],[data-slot="${slot}"][data-shows="${action}"]`)) {
+      place.classList.add(...kinds);
+      for (const kind of kinds) seen.add(`${place.localName === "g" ? "way" : "cell"} ${kind}`);
+    }
+  };
+  const slots = view.tick === numTicks() ? [] : episode().ticks[view.tick];
+  slots.forEach((now, slot) => {
+    if (!now || !("action" in now) || Array.isArray(now.action)) return;
+    const good = now.best || ("advice" in now ? [now.advice] : []);
+    for (const action of good) mark(slot, action, "best");
+    mark(slot, now.action, "chosen", ...("mistake" in now ? [now.mistake ? "wrong" : "right"] : []));
+  });
+  const frame = (kind, words) => make("span", {}, make("i", { className: `frame ${kind}` }), words);
+  const legend = [];
+  if (seen.has("cell wrong")) legend.push(frame("wrong", "next move, a mistake"));
+  else if (seen.has("cell right")) legend.push(frame("right", "next move, a best one"));
+  else if (seen.has("cell chosen")) legend.push(frame("", "next move"));
+  if (seen.has("cell best")) legend.push(frame("best", "best moves"));
+  if (seen.has("cell chosen") && view.tick) legend.push(frame("before", "last move"));
+  if (seen.has("way chosen")) legend.push(make("span", {}, "thick arrow: what is done next"));
+  if (picture.querySelector("[data-shows].best:not(.chosen)")) legend.push(make("span", {}, `dashed arrow: what ${episode().reference} would do`));
+  return legend;
 }
 
 function describe() {
@@ -15,134 +45,75 @@ function describe() {
   return title ? title.textContent : `Tick ${view.tick}`;
 }
 
-// What is said of a tick is what led to it: the actions of the tick before it are the next to come,
-// so cards show the decision that is made in the picture that is shown.
-function showAgents() {
-  const ticks = episode().ticks;
-  const atEnd = view.tick === numTicks();
-  const slots = atEnd ? [] : ticks[view.tick];
-  byId("agents").replaceChildren(
-    ...view.data.agents.map((agent, i) => agentCard(agent, slots[i], returnSoFar(i), atEnd)),
-  );
-}
-
-function returnSoFar(slot) {
-  let sum = 0;
-  for (const tick of episode().ticks.slice(0, view.tick)) sum += tick[slot] ? tick[slot].reward : 0;
-  return sum;
-}
-
-const actionName = (action) => (view.data.actions ? view.data.actions[action] : String(action));
-
-function agentCard(agent, now, earned, atEnd) {
-  const acts = now && "action" in now;
-  const does = atEnd ? "the end" : !now ? "not there" : acts ? "acts" : "waits";
-  const head = make(
-    "header", {}, parsePicture(agent.sign), make("b", {}, agent.name),
-    make("span", { className: `does ${acts ? "acts" : ""}` }, does),
-  );
-  const card = make("section", { className: `card agent ${acts ? "" : "waits"}` }, head);
-  if (now) {
-    const name = episode().names[now.player];
-    const elo = view.data.elo[name];
-    card.append(make("div", { className: "who" }, elo === undefined ? name : `${name}, Elo ${elo}`));
-  }
-  const numbers = [`return ${number(earned)}`];
-  if (now && now.reward) numbers.push(`earns ${number(now.reward)}`);
-  if (now && "value" in now) numbers.push(`value ${number(now.value)}`);
-  if (now && "entropy" in now) numbers.push(`entropy ${number(now.entropy)}`);
-  if (now && now.first) numbers.push("a life begins, memory is empty");
-  if (now && now.end) numbers.push(now.end === "terminated" ? "its life ends" : "its life is cut off");
-  card.append(make("div", { className: "numbers" }, ...numbers.map((x) => make("span", {}, x))));
-  if (acts) card.append(...decision(now));
-  return card;
-}
-
-function decision(now) {
-  const parts = [];
-  if ("mistake" in now) {
-    const best = now.best.map(actionName).join(", ");
-    parts.push(
-      now.mistake
-        ? make("div", { className: "bad" }, `Mistake: best is ${best}`)
-        : make("div", { className: "good" }, "A best move"),
-    );
-  }
-  if (now.scripts) {
-    const said = Object.entries(now.scripts).map(([name, action]) => `${name}: ${actionName(action)}`);
-    parts.push(make("div", { className: "who" }, `Scripts would do ${said.join(", ")}`));
-  }
-  if (!now.probs) {
-    const action = Array.isArray(now.action) ? now.action.join(", ") : actionName(now.action);
-    parts.push(make("div", { className: "numbers" }, `action ${action}`));
-    return parts;
-  }
-  const bars = make("div", { className: "bars" });
-  for (const [action, share, best] of now.probs) {
-    const fill = make("i");
-    fill.style.width = `${Math.round(100 * share)}%`;
-    const mark = best ? " \u2713" : "";
-    bars.append(
-      make("span", { className: action === now.action ? "taken" : "" }, `${actionName(action)}${mark}`),
-      make("span", { className: "bar" }, fill),
-      make("span", {}, `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`),
-    );
-  }
-  parts.push(bars);
-  return parts;
-}
-
+// Lines over ticks, which break where a life ends or nobody is there: who comes next is another one.
 function series(measure) {
   return view.data.agents.map((_, slot) => {
+    const points = [];
     let sum = 0;
-    return episode().ticks.map((tick) => {
+    episode().ticks.forEach((tick, t) => {
       const now = tick[slot];
-      if (!now) return null;
-      sum += now.reward;
-      if (measure === "return") return sum;
-      return measure in now ? now[measure] : null;
+      if (now) {
+        sum += now.reward;
+        const value = measure === "return" ? sum : now[measure];
+        // An agent that waits goes on where it was.
+        if (value !== undefined) points.push([t, value]);
+      }
+      if (now && !now.end) return;
+      sum = 0;
+      if (points.length && points.at(-1)[1] !== null) points.push([t, null]);
     });
+    return points;
   });
 }
 
 function showChart() {
   const measure = byId("measure");
-  // One line for all that is known: an agent that waits goes on where it was.
-  const lines = series(measure.value).map((values, slot) => ({
-    points: values.flatMap((value, t) => (value === null ? [] : [[t, value]])), hue: slot, dash: dashOf(slot),
+  const lines = series(measure.value).map((points, slot) => ({
+    points, hue: slot, dash: dashOf(slot), sign: view.data.agents[slot].sign, name: view.data.agents[slot].name,
   }));
   const label = `${measure.selectedOptions[0].text} of every agent over ticks`;
-  const to = Math.max(numTicks() - 1, 1);
-  const plot = lineChart(lines, { label, from: 0, to, showX: (t) => (t ? String(t) : "tick 0") });
-  plot.chart.append(draw("line", { id: "now", y1: 4, y2: plot.height, style: "stroke:var(--ink);stroke-width:1.2" }));
-  plot.chart.addEventListener("click", (event) => go(Math.round(plot.atPixel(event))));
-  view.plot = plot;
-  byId("chart").replaceChildren(plot.chart);
-  byId("legend").replaceChildren(
-    ...view.data.agents.map((agent) => make("span", {}, parsePicture(agent.sign), agent.name)),
-  );
+  drawInto(byId("chart"), (width) => {
+    const plot = lineChart(lines, { label, width, from: 0, to: Math.max(numTicks(), 1), nameX: "tick" });
+    plot.chart.append(draw("line", { id: "now", y1: 4, y2: plot.height, style: "stroke:var(--ink);stroke-width:1.2" }));
+    plot.chart.addEventListener("click", (event) => go(Math.round(plot.atPixel(event))));
+    view.plot = plot;
+    byId("chart").replaceChildren(plot.chart);
+    moveNow();
+  });
+  const shown = lines.filter(({ points }) => points.length);
+  byId("legend").replaceChildren(...shown.map((line) => make("span", {}, lineSample(line), line.name)));
 }
 
 function moveNow() {
-  const at = view.plot.x(Math.min(view.tick, Math.max(numTicks() - 1, 0)));
-  for (const end of ["x1", "x2"]) byId("now").setAttribute(end, at);
+  for (const end of ["x1", "x2"]) byId("now").setAttribute(end, view.plot.x(view.tick));
 }
 
 const isMistake = (tick) => tick.some((slot) => slot && slot.mistake);
 
+// Above, mistakes by the signs of those who make them; below, where somebody earns or loses. What is
+// so on many ticks is for the chart to show.
 function showMarks() {
-  const marks = [];
-  episode().ticks.forEach((tick, t) => {
-    const kind = isMistake(tick) ? "mistake" : tick.some((slot) => slot && slot.reward > 0) ? "reward" : "";
-    if (!kind) return;
-    const mark = make("i", { className: kind });
-    mark.style.left = `${(100 * t) / Math.max(numTicks(), 1)}%`;
-    marks.push(mark);
-  });
-  byId("marks").replaceChildren(...marks);
-  const known = episode().ticks.some((tick) => tick.some((slot) => slot && "mistake" in slot));
-  byId("mistake").hidden = !known;
-  byId("mistake").disabled = !episode().ticks.some(isMistake);
+  const { ticks } = episode();
+  // The slider's knob is 16 pixels wide, and stays within its ends.
+  const place = (mark, t) => {
+    mark.style.left = `calc(8px + (100% - 16px) * ${t / Math.max(ticks.length, 1)})`;
+    return mark;
+  };
+  const sign = (slot) => make("span", { className: "mistake" }, parsePicture(view.data.agents[slot].sign));
+  const mistakes = ticks.flatMap((tick, t) => tick.flatMap((now, slot) => (now && now.mistake ? [place(sign(slot), t)] : [])));
+  const key = (kind, words) => make("span", {}, make("i", { className: kind }), words);
+  const rows = [["mistakes", mistakes, key("mistake", "mistake, below the sign of who makes it")]];
+  for (const [kind, isSo, words] of [["earned", (x) => x > 0, "somebody earns"], ["lost", (x) => x < 0, "somebody loses"]]) {
+    const found = ticks.flatMap((tick, t) => (tick.some((now) => now && isSo(now.reward)) ? [t] : []));
+    const few = found.length <= Math.max(3, ticks.length / 4);
+    rows.push(["rewards", few ? found.map((t) => place(make("i", { className: kind }), t)) : [], key(kind, words)]);
+  }
+  const shown = rows.filter(([, marks]) => marks.length);
+  byId("marks").replaceChildren(...shown.map(([className, marks]) => make("div", { className }, ...marks)));
+  byId("marks-key").replaceChildren(...shown.map(([, , words]) => words));
+  const known = ticks.some((tick) => tick.some((slot) => slot && "mistake" in slot));
+  for (const id of ["mistake", "mistake-key"]) byId(id).hidden = !known;
+  byId("mistake").disabled = !mistakes.length;
 }
 
 function showTick() {
@@ -213,18 +184,20 @@ const KEYS = {
 };
 
 function episodeName(one, index) {
-  const sums = view.data.agents.map((agent, slot) => {
-    const earned = one.ticks.reduce((sum, tick) => sum + (tick[slot] ? tick[slot].reward : 0), 0);
-    return `${agent.name} ${number(earned)}`;
-  });
+  const { agents } = view.data;
+  const sums = agents.map((_, slot) => one.ticks.reduce((sum, tick) => sum + (tick[slot] ? tick[slot].reward : 0), 0));
   const what = one.interest.length ? ` (${one.interest.join(", ")})` : "";
-  const shown = sums.length > 4 ? `${sums.slice(0, 3).join(", ")}, \u2026` : sums.join(", ");
-  return `${index + 1}${what}: ${shown}`;
+  const together = agents.length > 1 && sums.every((sum) => sum === sums[0]);
+  const shown = sums.map((sum, slot) => `${agents[slot].name} ${number(sum)}`).join(", ");
+  const all = number(sums.reduce((sum, x) => sum + x, 0));
+  return `${index + 1}${what}: ${together ? `each ${number(sums[0])}` : agents.length > 4 ? `all together ${all}` : shown}`;
 }
 
 // Shows episodes in the elements of replay.html; keys are those pressed within `root`.
 function startReplay(data, root) {
   view.data = data;
+  const holds = (one) => one.ticks.flatMap((tick) => tick.flatMap((now) => (now ? [one.names[now.player]] : [])));
+  view.severalPlayers = new Set(data.episodes.flatMap(holds)).size > 1;
   byId("episode").replaceChildren(
     ...view.data.episodes.map((one, index) => make("option", {}, episodeName(one, index))),
   );

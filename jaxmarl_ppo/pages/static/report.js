@@ -32,6 +32,14 @@ function pointsOf(run, path) {
   return values.flatMap((value, k) => (value === null ? [] : [[steps[k], value]]));
 }
 
+// Folders by what tells them apart: without the folders in which all of them lie.
+function shortNames(names) {
+  const parts = names.map((name) => name.split("/"));
+  let common = 0;
+  while (parts.every((own) => own.length > common + 1 && own[common] === parts[0][common])) common++;
+  return parts.map((own) => own.slice(common).join("/"));
+}
+
 // A run's value at a step, between the entries beside it; undefined beyond its ends.
 function valueAt(points, step) {
   const after = points.findIndex(([x]) => x >= step);
@@ -55,52 +63,154 @@ function meanOfRuns(all) {
   return { points: mean, band: [low, high] };
 }
 
-function curvesOf(measure, members) {
+// Of a group of seeds: mean, interquartile mean (dotted), and the interval of the latter as a band.
+function curvesOfGroup(measure, members) {
+  const spread = (path, table) => {
+    const [evaluation, rest] = path.startsWith("evaluation/") ? ["evaluation/", path.slice(11)] : ["", path];
+    return pointsOf(report.data.group, `${evaluation}${table}/${rest}`);
+  };
+  return Object.keys(members).flatMap((member, k) => {
+    const path = members[member];
+    const [low, high] = [spread(path, "ci95_low"), spread(path, "ci95_high")];
+    const name = member || words(measure);
+    return [
+      { points: pointsOf(report.data.group, path), name, hue: k, dash: dashOf(k), band: low.length ? [low, high] : undefined },
+      { points: spread(path, "iqm"), name: `${name}, interquartile mean`, hue: k, dash: "2 3" },
+    ].filter(({ points }) => points.length);
+  });
+}
+
+// Agents whose curves never differ, as those of a team, have one together.
+function membersOf(measure) {
   const { runs } = report.data;
+  const members = measuresOf(runs)[measure];
+  if (!measure.includes("agents/*")) return members;
+  const alike = new Map();
+  for (const [member, path] of Object.entries(members)) {
+    const values = JSON.stringify(runs.map((run) => pointsOf(run, path)));
+    alike.set(values, [...(alike.get(values) || []), member]);
+  }
+  const called = (names) => (names.length > 3 && alike.size === 1 ? "each agent" : names.join(", "));
+  return Object.fromEntries([...alike.values()].map((names) => [called(names), members[names[0]]]));
+}
+
+// Of snapshots only so much: their lines in the colour of their pool, each while it was in it.
+function withPools(lines) {
+  const poolOf = ({ member }) => (/@it\d+$/.test(member) ? member.replace(/@it\d+$/, "") : null);
+  const groups = [...new Set(lines.map((line) => poolOf(line) ?? line.member))];
+  return lines.map((line) => {
+    const pool = poolOf(line);
+    const hue = groups.indexOf(pool ?? line.member);
+    return { ...line, hue, dash: dashOf(hue), ...(pool === null ? {} : { pool, opacity: 0.45 }) };
+  });
+}
+
+function curvesOf(measure, members) {
+  const chosen = byId("which").value;
+  const runs = report.data.runs.filter(({ name }) => !chosen || name === chosen);
   const names = Object.keys(members);
+  if (byId("mean").checked && report.data.group) return curvesOfGroup(measure, members);
   if (byId("mean").checked)
     return names.map((member, k) => ({
       ...meanOfRuns(runs.map((run) => pointsOf(run, members[member])).filter((points) => points.length)),
-      name: member || words(measure), hue: k, dash: dashOf(k),
+      name: member || words(measure), member, hue: k, dash: dashOf(k),
     }));
-  return runs.flatMap((run, r) =>
-    names.map((member, k) => {
-      const path = members[member];
-      return {
-        points: pointsOf(run, path),
-        name: [runs.length > 1 ? run.name : "", member].filter(Boolean).join(", ") || words(measure),
-        hue: runs.length > 1 ? r : k,
-        dash: runs.length > 1 ? DASHES[k % DASHES.length] : dashOf(k),
-      };
-    }),
+  const lines = runs.flatMap((run, r) =>
+    names.map((member, k) => ({
+      points: pointsOf(run, members[member]),
+      name: [runs.length > 1 ? run.name : "", member].filter(Boolean).join(", ") || words(measure),
+      member,
+      hue: runs.length > 1 ? r : k,
+      dash: runs.length > 1 ? DASHES[k % DASHES.length] : dashOf(k),
+      shape: k,
+    })),
   ).filter(({ points }) => points.length);
+  return measure === ELO && runs.length === 1 ? withPools(lines) : lines;
+}
+
+const ELO = "league/elo/*";
+
+// What a chart's lines are called, and where each stands at its end.
+function legendOf(lines) {
+  const last = ({ points }) => points.at(-1)[1];
+  const shown = new Map();
+  for (const line of lines) {
+    const key = line.pool === undefined ? line.name : `snapshots of ${line.pool}`;
+    shown.set(key, [...(shown.get(key) || []), line]);
+  }
+  const entries = [...shown].map(([name, [first, ...others]]) => {
+    const ends = [first, ...others].map(last);
+    const range = others.length ? `${number(Math.min(...ends))} to ${number(Math.max(...ends))}` : number(ends[0]);
+    return make("span", {}, lineSample(first), `${name} ${range}`);
+  });
+  return entries.length > 24 ? [...entries.slice(0, 24), make("span", {}, `and ${entries.length - 24} more`)] : entries;
+}
+
+function showLines(measure, chart, legend, height) {
+  const lines = curvesOf(measure, membersOf(measure));
+  const xs = lines.flatMap(({ points }) => points.map(([x]) => x));
+  const [from, to] = [Math.min(0, ...xs), Math.max(...xs, 1)];
+  const label = `${words(measure)} over environment steps`;
+  const goals = report.data.goals[measure] || [];
+  drawInto(chart, (width) =>
+    chart.replaceChildren(lineChart(lines, { label, width, height, from, to, nameX: "environment steps", goals }).chart),
+  );
+  const named = goals.map(({ at, name }) => make("span", {}, sample(goalLine(0, 36, 9)), `${name} ${number(at)}`));
+  legend.replaceChildren(...legendOf(lines), ...named);
 }
 
 function showCurves() {
   const measure = byId("curve").value;
-  const members = measuresOf(report.data.runs)[measure];
-  if (!members) return;
-  const lines = curvesOf(measure, members);
-  const xs = lines.flatMap(({ points }) => points.map(([x]) => x));
-  const [from, to] = [Math.min(0, ...xs), Math.max(...xs, 1)];
-  const label = `${words(measure)} over environment steps`;
-  const showX = (x) => `${shortNumber(x)}${x === to ? " steps" : ""}`;
-  byId("curves").replaceChildren(lineChart(lines, { label, height: 300, from, to, showX }).chart);
-  byId("lines").replaceChildren(
-    ...lines.slice(0, 24).map(({ name, hue, dash, points }) => {
-      const stroke = draw("line", { x1: 0, x2: 26, y1: 5, y2: 5, style: `stroke:${hueOf(hue)};stroke-width:2.4`, "stroke-dasharray": dash || "" });
-      return make("span", {}, draw("svg", { class: "state", viewBox: "0 0 26 10", "aria-hidden": "true" }, stroke), `${name} ${number(points.at(-1)[1])}`);
-    }),
-    ...(lines.length > 24 ? [make("span", {}, `and ${lines.length - 24} more`)] : []),
-  );
+  if (measure) showLines(measure, byId("curves"), byId("lines"), 320);
+}
+
+// Under which heading a measure is looked for. What agents have as well is of play, not of learning.
+function groupOf(measure, measures) {
+  if (measure.startsWith("evaluation/")) return "Evaluations";
+  if (measure.startsWith("league/")) return "League";
+  if (/^(agents|all)\//.test(measure)) return "Play, by agent";
+  if (!measure.startsWith("policies/")) return "Speed and machine";
+  return measures.includes(measure.replace("policies", "agents")) ? "Play, by policy" : "Learning, by policy";
 }
 
 function showMeasures() {
   const measures = Object.keys(measuresOf(report.data.runs)).sort((a, b) => a.localeCompare(b));
-  const chosen = byId("curve").value || report.data.measure;
-  byId("curve").replaceChildren(...measures.map((measure) => make("option", { value: measure }, words(measure))));
-  byId("curve").value = measures.includes(chosen) ? chosen : measures[0] || "";
-  byId("mean-label").hidden = report.data.runs.length < 2;
+  const chosen = byId("curve").value;
+  const groups = ["Play, by agent", "Evaluations", "League", "Play, by policy", "Learning, by policy", "Speed and machine"];
+  const option = (measure) => make("option", { value: measure }, words(measure));
+  byId("curve").replaceChildren(
+    ...groups.flatMap((label) => {
+      const own = measures.filter((measure) => groupOf(measure, measures) === label);
+      return own.length ? [make("optgroup", { label }, ...own.map(option))] : [];
+    }),
+  );
+  const wanted = [chosen, ...report.data.measures, ...measures];
+  byId("curve").value = wanted.find((measure) => measures.includes(measure)) || "";
+  const names = report.data.runs.map(({ name }) => name);
+  const which = byId("which").value;
+  byId("which").replaceChildren(make("option", { value: "" }, "all runs"), ...names.map((name) => make("option", { value: name }, name)));
+  byId("which").value = names.includes(which) ? which : "";
+  byId("mean-label").hidden = byId("which-label").hidden = names.length < 2;
+}
+
+// The newest value of all that runs are judged by, side by side.
+function showNewest() {
+  const { runs, evaluation, measures } = report.data;
+  const found = measuresOf(runs);
+  const others = Object.keys(found).filter((measure) => measure.startsWith("evaluation/"));
+  const judged = [...new Set([...measures, "agents/*/return_mean", "all/return_mean", ...others])].filter((x) => x in found);
+  byId("newest").hidden = Boolean(evaluation) || !judged.length;
+  const newest = (run, path) => {
+    const last = pointsOf(run, path).at(-1);
+    return last ? last[1] : null;
+  };
+  const stepsOf = (run) => Math.max(0, ...Object.values(run.series).map(({ steps }) => steps.at(-1)));
+  const rows = judged.flatMap((measure) =>
+    Object.entries(membersOf(measure)).map(([member, path]) => [
+      [words(measure), member].filter(Boolean).join(", "), ...runs.map((run) => newest(run, path)),
+    ]),
+  );
+  fillTable(byId("ends"), ["", ...runs.map((run) => run.name)], [["environment steps", ...runs.map(stepsOf)], ...rows]);
 }
 
 function showResult() {
@@ -111,18 +221,27 @@ function showResult() {
   fillTable(byId("evaluation"), evaluation.columns, evaluation.rows);
 }
 
+// Every run's own league, since ratings of different leagues cannot be compared.
 function showLeague() {
-  const [run] = report.data.runs;
-  const league = report.data.runs.length === 1 ? run.league : null;
-  byId("league").hidden = !league;
-  if (!league) return;
-  fillTable(byId("wins"), ["", ...league.players], league.players.map((name, k) => [name, ...league.win_rate[k].map((x) => (x === null ? "" : `${Math.round(100 * x)} %`))]));
-  byId("wins").querySelectorAll("tbody tr").forEach((row, r) =>
-    row.querySelectorAll("td").forEach((cell, c) => {
-      const rate = league.win_rate[r][c];
-      if (rate !== null) cell.style.background = `color-mix(in srgb, var(--accent) ${Math.round(40 * rate)}%, transparent)`;
-    }),
-  );
+  const { runs } = report.data;
+  const own = runs.filter((run) => run.league);
+  byId("league").hidden = !own.length;
+  if (!own.length) return;
+  if (runs.length === 1) showLines(ELO, byId("elo"), byId("elo-lines"), 260);
+  const tables = own.map((run) => {
+    const { columns, rows } = run.league;
+    const table = make("table", { className: "wins" });
+    const said = rows.map(([name, elo, games, ...rates]) => [name, elo, games, ...rates.map((x) => (x === null ? "" : `${Math.round(100 * x)} %`))]);
+    fillTable(table, [runs.length > 1 ? run.name : "", "Elo", "games", ...columns.map((name) => `against ${name}`)], said);
+    table.querySelectorAll("tbody tr").forEach((row, r) =>
+      [...row.querySelectorAll("td")].slice(2).forEach((cell, c) => {
+        const rate = rows[r][3 + c];
+        if (rate !== null) cell.style.background = `color-mix(in srgb, var(--accent) ${Math.round(40 * rate)}%, transparent)`;
+      }),
+    );
+    return table;
+  });
+  byId("wins").replaceChildren(...tables);
 }
 
 const show = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -133,17 +252,22 @@ function showConfigurations() {
   const row = (key) => [key, ...runs.map((run) => (key in run.config ? show(run.config[key]) : ""))];
   const head = ["", ...runs.map((run) => run.name)];
   fillTable(byId("configuration"), head, keys.map(row));
-  const differing = keys.filter((key) => new Set(row(key).slice(1)).size > 1);
+  // A key that a run does not have is as good as one without a value.
+  const values = (key) => runs.map((run) => show(run.config[key] ?? null));
+  const differing = keys.filter((key) => new Set(values(key)).size > 1);
   byId("differences").hidden = runs.length < 2;
   fillTable(byId("differing"), head, differing.map(row));
   fillTable(byId("times"), head, report.data.times.map(([name, ...values]) => [name, ...values]));
 }
 
 function showReport(data) {
+  const names = shortNames(data.runs.map((run) => run.name));
+  data.runs.forEach((run, k) => (run.name = names[k]));
   report.data = data;
   showFacts(data);
   showMeasures();
   showCurves();
+  showNewest();
   showResult();
   showLeague();
   showConfigurations();
@@ -163,7 +287,12 @@ async function start() {
   const data = await readData();
   setUpTheme(byId("theme"));
   byId("curve").addEventListener("change", showCurves);
+  byId("mean").checked = Boolean(data.group);
   byId("mean").addEventListener("change", showCurves);
+  byId("which").addEventListener("change", () => {
+    byId("mean").checked = false;
+    showCurves();
+  });
   showReport(data);
   if (data.replay) {
     byId("episodes").hidden = false;

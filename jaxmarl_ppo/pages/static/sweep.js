@@ -20,17 +20,18 @@ function showHistory() {
   const edges = known.map(({ number: at, value }) => [at, value]);
   const to = Math.max(...sweep.data.trials.map(({ number: at }) => at), 1);
   const label = `${sweep.data.measure} of every trial, and the best so far`;
-  const showX = (x) => `${x}${x === to ? " trials" : ""}`;
   // The second line only spans the axis, which pruned trials may reach beyond.
   const lines = [{ points: best, hue: 0 }, { points: [], hue: 0, band: [edges, edges] }];
-  const { chart, x, y } = lineChart(lines, { label, from: 0, to, showX });
-  for (const trial of known) {
-    const style = `fill:${trial.state === "complete" ? hueOf(1) : "none"};stroke:${hueOf(1)}`;
-    const dot = draw("circle", { cx: x(trial.number), cy: y(trial.value), r: 3.4, style, class: "trial" });
-    dot.append(draw("title", {}, `trial ${trial.number}, ${trial.state}: ${number(trial.value)}`));
-    chart.append(dot);
-  }
-  byId("history").replaceChildren(chart);
+  drawInto(byId("history"), (width) => {
+    const { chart, x, y } = lineChart(lines, { label, width, from: 0, to, nameX: "trials" });
+    for (const trial of known) {
+      const style = `fill:${trial.state === "complete" ? hueOf(1) : "none"};stroke:${hueOf(1)}`;
+      const dot = draw("circle", { cx: x(trial.number), cy: y(trial.value), r: 3.4, style, class: "trial" });
+      dot.append(draw("title", {}, `trial ${trial.number}, ${trial.state}: ${number(trial.value)}`));
+      chart.append(dot);
+    }
+    byId("history").replaceChildren(chart);
+  });
 }
 
 // Where a dimension has a value: 0 at its low end, 1 at its high one.
@@ -50,13 +51,18 @@ function axesOf(trials) {
 }
 
 function showParallel() {
+  if (complete().length) drawInto(byId("parallel"), drawParallel);
+}
+
+function drawParallel(room) {
   const trials = ranked(complete()).reverse(); // the best is drawn last
-  if (!trials.length) return;
   const axes = axesOf(trials);
-  const [width, height, margin, top, bottom] = [760, 280, 70, 26, 18];
+  // Wider than its place, which scrolls, rather than with words over each other.
+  const width = Math.max(room, 110 * axes.length);
+  const [height, margin, top, bottom] = [280, 62, 26, 18];
   const x = (k) => margin + ((width - 2 * margin) * k) / (axes.length - 1);
   const y = (share) => height - bottom - (height - top - bottom) * share;
-  const chart = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "state chart", role: "img", "aria-label": "Values of all complete trials, a line for each" });
+  const chart = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "state chart", style: "max-width:none", role: "img", "aria-label": "Values of all complete trials, a line for each" });
   trials.forEach((trial, rank) => {
     const alone = sweep.chosen === trial.number;
     if (sweep.chosen !== null && !alone) return;
@@ -81,11 +87,15 @@ function showParallel() {
 function showImportance() {
   const shares = Object.entries(sweep.data.importance);
   byId("importance-section").hidden = !shares.length;
-  const [width, left, row] = [760, 190, 24];
+  drawInto(byId("importance"), (width) => drawImportance(shares, width));
+}
+
+function drawImportance(shares, width) {
+  const [left, row] = [Math.min(190, width / 2), 24];
   const height = row * shares.length + 6;
   const most = Math.max(...shares.map(([, share]) => share), 1e-9);
   const label = `Importance: ${shares.map(([path, share]) => `${path} ${Math.round(100 * share)} %`).join(", ")}`;
-  const chart = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "state chart", role: "img", "aria-label": label });
+  const chart = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "state chart", role: "img", "aria-label": label });
   shares.forEach(([path, share], k) => {
     const length = ((width - left - 60) * share) / most;
     chart.append(

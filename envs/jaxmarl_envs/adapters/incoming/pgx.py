@@ -19,6 +19,7 @@ from flax import struct
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
+from jaxmarl_envs.drawing.stones import cell_name, draw_stones, stone_sign, winning_line
 from jaxmarl_envs.spaces import Box, Discrete
 
 # The most ticks that a game can last, where its rules say so.
@@ -91,6 +92,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
             raise ValueError(f"max_steps={max_steps!r}: give an integer of at least 1, or None")
         self.env_id = env_id
+        self.stones_in_a_row = {"connect_four": 4, "tic_tac_toe": 3}.get(env_id)
         self.game = _make_game(env_id, options)
         self.name = self.game.id
         self.agents = tuple(f"player_{i}" for i in range(self.game.num_players))
@@ -154,16 +156,20 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
 
     @property
     def action_names(self) -> tuple[str, ...] | None:
-        """Name the columns of connect four; pgx has no names of actions."""
-        if self.env_id != "connect_four":
-            return None
-        return tuple(f"column {k + 1}" for k in range(7))
+        """Name columns of connect four and cells of tic-tac-toe; pgx has no names of actions."""
+        if self.env_id == "tic_tac_toe":
+            return tuple(cell_name(cell, 3) for cell in range(9))
+        if self.env_id == "connect_four":
+            return tuple(f"column {k + 1}" for k in range(7))
+        return None
 
     def render(
         self, state: Any, params: PgxParams | None = None, last_action: Any = None
     ) -> str | None:
-        """Draw a state as pgx does; None of a game that pgx has no picture of."""
-        del params, last_action
+        """Draw stones by their players, else what pgx draws; None where that is nothing."""
+        del params
+        if self.stones_in_a_row is not None:
+            return self._draw_stones(state, last_action)
         try:
             drawing = state.to_svg(color_theme="light")
         except (AssertionError, AttributeError, KeyError, NotImplementedError):
@@ -177,9 +183,28 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         drawing = re.sub(head, rf'<svg role="img" {size}\1\3', drawing, count=1)
         return drawing.replace("<defs", f"{title}<defs", 1)
 
+    def _draw_stones(self, state: Any, last_action: Any) -> str:
+        """Draw a board by players, since pgx gives them other colours from game to game."""
+        cells = np.asarray(self.cells(state))
+        by_column = self.env_id == "connect_four"
+        last = None
+        if last_action is not None:
+            last = int(np.asarray(last_action)[1 - int(state.current_player)])
+            if by_column:
+                last += cells.shape[1] * int(np.argmax(cells[:, last] >= 0))
+        assert self.stones_in_a_row is not None
+        line = winning_line(cells, self.stones_in_a_row)
+        return draw_stones(cells, self._describe(state), last, line, by_column)
+
+    def sign(self, agent: str) -> str:
+        """Give a player's stone in games of stones in a row."""
+        if self.stones_in_a_row is None:
+            return super().sign(agent)
+        return stone_sign(self.agent_index(agent))
+
     def cells(self, state: Any) -> jax.Array | None:
         """Give the board of connect four and of pgx's tic-tac-toe."""
-        if self.env_id not in ("connect_four", "tic_tac_toe"):
+        if self.stones_in_a_row is None:
             return None
         # Stones are by colour, and who has which is drawn at the beginning.
         board, mover = state._x.board, state.current_player
@@ -187,6 +212,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         return jnp.where(board < 0, -1, slot).reshape(*((6, 7) if board.size == 42 else (3, 3)))
 
     def _describe(self, state: Any) -> str:
+        """Say whose move it is."""
         if bool(state.terminated | state.truncated):
             return f"{self.name}, the game is over"
         return f"{self.name}, {self.agents[int(state.current_player)]} to move"

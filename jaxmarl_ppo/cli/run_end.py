@@ -1,0 +1,68 @@
+"""What is said and shown where a run has ended."""
+
+import shlex
+import signal
+
+from jaxmarl_envs.own_names import is_own
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
+from jaxmarl_ppo.runs.callbacks import TrainResult
+from jaxmarl_ppo.training.trainer import Trainer
+
+
+def tell_end(result: TrainResult, config: TrainConfig, env: str) -> int:
+    """Say what a run came to and what can be done next.
+
+    Args:
+        result: what it came to.
+        config: its configuration.
+        env: what its environment is made by.
+
+    Returns:
+        The exit status: 0 where the run came to its end or to one that it was asked for, and 128
+        and the number of the signal, as a shell reports it, where a signal ended it.
+    """
+    total = config.num_iterations * config.num_envs * config.num_steps
+    if result.interrupted:
+        print(
+            f"stopped after {result.env_steps:,} of {total:,} environment steps: "
+            f"{result.stopped_by}"
+        )
+    else:
+        seconds = result.history[-1]["wall_s"]
+        each = f" of each of {config.num_seeds} seeds" if config.num_seeds > 1 else ""
+        print(f"trained {result.env_steps:,} environment steps{each} in {seconds:.1f} s")
+    for name, why in result.stopped_members.items():
+        print(f"{name} was stopped: {why}")
+    print(f"saved in {result.run_dir}")
+    again = f" --env {shlex.quote(env)}" if is_own(env) else ""
+    if result.interrupted and config.checkpoints.keep:
+        print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
+    shown = result.members[0].run_dir if result.members else result.run_dir
+    print(f"watch it: jaxmarl-ppo watch {shown}{again}")
+    print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}", flush=True)
+    number = _signal_of(result)
+    return 128 + number if number else 0
+
+
+def show_plays(trainer: Trainer, result: TrainResult, plays: bool | None) -> None:
+    """Add an evaluation and episodes to the report of a run, unless a signal has ended it.
+
+    What is there already stays until the new page is whole, so that whoever has no time for it can
+    leave.
+
+    Args:
+        trainer: of the run.
+        result: what it came to.
+        plays: whether to do so; None for where the environment is compiled, and therefore fast.
+    """
+    wanted = not trainer.env.steps_on_host if plays is None else plays
+    if wanted and not _signal_of(result):
+        page = report_runs([result.run_dir], env=trainer.env).save(result.run_dir / REPORT_FILE)
+        print(f"what it came to, with episodes to watch: {page}")
+
+
+def _signal_of(result: TrainResult) -> int:
+    """Tell the number of the signal that ended a run; 0 for none."""
+    ended_by = getattr(signal, result.stopped_by or "", None)
+    return int(ended_by) if isinstance(ended_by, signal.Signals) else 0

@@ -1,0 +1,43 @@
+"""By which curve a scenario is judged, and what is known to be reached in it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+# Names of curves as reports have them: the path of a number, `*` for every agent.
+RETURNS = ("evaluation/agents/*/return_mean", "agents/*/return_mean")
+
+
+class Known(NamedTuple):
+    """Says what is known of a scenario as it is made without arguments."""
+
+    measures: tuple[str, ...]  # the first that a log has is the one to look at
+    goals: Mapping[str, float]  # of these measures, by what reaches them
+    params: Mapping[str, Any]  # that the goals are for
+
+
+KNOWN: dict[str, Known] = {
+    "tic_tac_toe": Known(
+        ("evaluation/exploitability/greedy", *RETURNS), {"perfect play on both sides": 0.0}, {}
+    ),
+    "crypto": Known(
+        RETURNS,
+        {"eve at her best": -25.0, "bob and alice at their best": 24.0},
+        {"max_steps": 25},
+    ),
+    "shuttle_grid": Known(
+        ("evaluation/deliveries/mean", "agents/*/deliveries"),
+        {"best scripted dispatcher": 24.2},
+        {"max_steps": 256},
+    ),
+}
+
+
+def known_of(env: Mapping[str, Any]) -> Known:
+    """Find what is known of an environment by its entry in a run's record."""
+    found = KNOWN.get(env["name"], Known(RETURNS, {}, {}))
+    made = env.get("make") or {}
+    params = env.get("params") or {}
+    as_it_comes = made.get("name") == env["name"] and not made.get("kwargs")
+    if as_it_comes and all(params.get(key) == value for key, value in found.params.items()):
+        return found
+    return found._replace(goals={})

@@ -1,0 +1,52 @@
+"""Checkpoints of a group of runs: those of its members, and one that says which belong together."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_ppo.policies.snapshot_files import sha256_of
+from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, write_checkpoint, write_whole
+from jaxmarl_ppo.runs.files import MANIFEST_FILE, MEMBERS
+
+
+@dataclass(frozen=True)
+class GroupSnapshot:
+    """Holds all that a checkpoint of a group of runs is made of.
+
+    Attributes:
+        record: the content of the group's `config.json`.
+        standing: where the group stands.
+        members: by the name of a member's folder, its snapshot, or what has stopped it for good.
+    """
+
+    record: Mapping[str, Any]
+    standing: Standing
+    members: Mapping[str, Snapshot | str]
+
+
+def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
+    """Write the checkpoints of all members, and then that of the group, which stands on them.
+
+    Until the last one is whole, the group has none of this moment.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    members: dict[str, Any] = {}
+    for name, own in snapshot.members.items():
+        if isinstance(own, str):
+            members[name] = {"stopped": own}
+        else:
+            folder = write_checkpoint(group_dir / MEMBERS / name, own)
+            members[name] = {"sha256": sha256_of(folder / MANIFEST_FILE)}
+    return write_whole(
+        group_dir, snapshot.record, snapshot.standing, lambda _: None, members=members
+    )
+
+
+def read_stopped(folder: Path) -> dict[str, str]:
+    """Read which members of a group had been stopped for good, and by what, from its checkpoint."""
+    members = json.loads((folder / MANIFEST_FILE).read_bytes()).get("members", {})
+    return {name: own["stopped"] for name, own in members.items() if "stopped" in own}

@@ -1,0 +1,278 @@
+"""A run as a loop sees it: something that trains, is checked, and tells numbers of itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.compilation import TrainFn
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.learner.metrics import Metrics
+from jaxmarl_ppo.learner.summary import find_divergence, summarise
+from jaxmarl_ppo.machine.interruption import wait_until_ready
+from jaxmarl_ppo.rollout.faults import Fault
+from jaxmarl_ppo.runs.callbacks import TrainResult
+from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
+from jaxmarl_ppo.runs.log import peak_memory_mb
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.outcome import Logged, save_run
+from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
+from jaxmarl_ppo.types import Population, PyTree, TrainState
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Tells when something is noted.
+
+    Attributes:
+        iteration: iterations done.
+        env_steps: environment steps of a run, done.
+        wall_s: seconds of training.
+        rate: environment steps of a run per second, of late.
+    """
+
+    iteration: int
+    env_steps: int
+    wall_s: float
+    rate: float
+
+
+class Trained(Protocol):
+    """What a loop trains: one run, or several side by side."""
+
+    @property
+    def state(self) -> TrainState:
+        """The state of training; of several runs it has an axis of them."""
+        ...
+
+    @property
+    def good_env_steps(self) -> int:
+        """Environment steps of the newest players that are known to be sound."""
+        ...
+
+    @property
+    def decisions(self) -> int:
+        """Decisions of a run up to the newest entry of the log."""
+        ...
+
+    @property
+    def intervals(self) -> Sequence[int]:
+        """Iterations between which there is something to do in `check`."""
+        ...
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether an environment has given what cannot be trained on since the last check."""
+        ...
+
+    def train(self, count: int) -> int:
+        """Train so many iterations, and return how many that makes in all."""
+        ...
+
+    def check(self, iteration: int) -> None:
+        """Take the players as the ones to save; raises where nothing can go on."""
+        ...
+
+    def entry(self, moment: Moment) -> dict[str, Any]:
+        """Make an entry of the log of what was measured since the last one."""
+        ...
+
+    def evaluate(self, moment: Moment) -> dict[str, Any]:
+        """Evaluate the newest players that are sound."""
+        ...
+
+    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> Any:
+        """Copy what a checkpoint is made of."""
+        ...
+
+    def forget(self) -> None:
+        """Let go of what only older checkpoints needed, now that there is a newer one."""
+        ...
+
+    def end(self, result: TrainResult, logged: Logged) -> TrainResult:
+        """Save what the run came to, and return it with what else there is to say of it."""
+        ...
+
+
+@dataclass
+class OneRun:
+    """Trains one run on all devices.
+
+    Attributes:
+        learner: of the run.
+        config: of the run.
+        run_dir: its folder.
+        compiled: the compiled iterations.
+        no_metrics: the neutral element, on the host, where no donation uses it up.
+        state: of training.
+        metrics: of the interval of the log that has begun.
+        good: the newest players that are known to be finite, on the host.
+        good_env_steps: environment steps that they have learnt from.
+        decisions: up to the newest entry of the log.
+        evaluator: None where nothing is evaluated.
+        archive: of snapshots that do not all lie on the device; None where they do.
+    """
+
+    learner: Learner
+    config: TrainConfig
+    run_dir: Path
+    compiled: TrainFn
+    no_metrics: Metrics
+    state: TrainState
+    metrics: Metrics
+    good: Population
+    good_env_steps: int
+    decisions: int
+    evaluator: MeanwhileEvaluator | None
+    archive: SnapshotArchive | None
+
+    @property
+    def intervals(self) -> Sequence[int]:
+        """Iterations between which snapshots are exchanged."""
+        return [] if self.archive is None else self.archive.intervals
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether the environment has given what cannot be trained on."""
+        return bool(self.metrics.fault.found)
+
+    def train(self, count: int) -> int:
+        """Train so many iterations, or up to a fault."""
+        self.state, self.metrics = self.compiled(self.state, np.int32(count), self.metrics)
+        wait_until_ready(self.metrics.sums.ticks)
+        return int(self.state.iteration)
+
+    def check(self, iteration: int) -> None:
+        """Take the players as the ones to save, unless something is wrong with them.
+
+        Raises:
+            EnvironmentFault: the environment gave what cannot be trained on.
+            TrainingDiverged: parameters are not finite any more.
+        """
+        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+        population = jax.tree.map(np.array, jax.device_get(self.state.population))
+        env_steps = iteration * self.config.num_envs * self.config.num_steps
+        check_finite(
+            self.learner, population, self.metrics, env_steps, self.good_env_steps, self.run_dir
+        )
+        self.good, self.good_env_steps = population, env_steps
+        check_fault(self.learner, jax.device_get(self.metrics.fault), self.run_dir)
+        if self.archive is not None:
+            self.state = self.archive.exchange(self.state, self.good, iteration)
+
+    def entry(self, moment: Moment) -> dict[str, Any]:
+        """Make an entry of the interval, and begin the next one."""
+        summary = summarise(self.learner, self.metrics)
+        self.decisions += summary["decisions"]
+        self.metrics = self.no_metrics
+        entry = make_entry(summary, self.decisions, moment)
+        if "league" in entry and self.archive is not None:
+            for policy, described in self.archive.describe().items():
+                entry["league"]["pools"][policy] |= described
+        return entry
+
+    def evaluate(self, moment: Moment) -> dict[str, Any]:
+        """Evaluate what was learnt."""
+        assert self.evaluator is not None
+        return make_report(self.evaluator, self.good, moment)
+
+    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> Snapshot:
+        """Copy what a checkpoint is made of to the host."""
+        arrays = to_arrays({"state": self.state, "metrics": self.metrics})
+        names = self.learner.players.names
+        archive = None if self.archive is None else self.archive.as_json()
+        return Snapshot(arrays, self.good, names, record, standing, archive)
+
+    def forget(self) -> None:
+        """Remove snapshots on which no checkpoint stands any more."""
+        if self.archive is not None:
+            self.archive.remove_unused()
+
+    def end(self, result: TrainResult, logged: Logged) -> TrainResult:
+        """Save the newest policies that are sound, the curve and the report."""
+        save_run(self.learner, self.good, logged, stopped=result.interrupted)
+        return result
+
+
+def check_finite(
+    learner: Learner,
+    population: Population,
+    metrics: Metrics,
+    env_steps: int,
+    good_env_steps: int,
+    run_dir: Path,
+) -> None:
+    """Refuse players whose parameters are not finite.
+
+    To be called before `check_fault`: such parameters make values that look like a fault.
+
+    Raises:
+        TrainingDiverged: they are not.
+    """
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
+        causes = find_divergence(learner, population, metrics)
+        raise TrainingDiverged(causes, env_steps, good_env_steps, run_dir)
+
+
+def check_fault(learner: Learner, fault: Fault, run_dir: Path) -> None:
+    """Refuse what an environment gave.
+
+    Raises:
+        EnvironmentFault: it is nothing to train on.
+    """
+    if fault.found:
+        env = learner.env
+        agent = env.agents[int(fault.agent)]
+        raise EnvironmentFault(env.name, agent, fault, learner.num_steps, run_dir)
+
+
+def make_entry(summary: Mapping[str, Any], decisions: int, moment: Moment) -> dict[str, Any]:
+    """Make an entry of the log.
+
+    Args:
+        summary: of the interval, from `summarise`.
+        decisions: up to its end.
+        moment: its end.
+    """
+    entry = {
+        "env_steps": moment.env_steps,
+        "decisions": decisions,
+        "iteration": moment.iteration,
+        "wall_s": moment.wall_s,
+        "env_steps_per_s": moment.rate,
+        "decisions_per_s": moment.rate * summary["decisions_per_tick"],
+        "decisions_per_tick": summary["decisions_per_tick"],
+        "episodes": summary["episodes"],
+        "all": summary["all"],
+        "policies": summary["policies"],
+        "agents": summary["agents"],
+        "peak_memory_mb": peak_memory_mb(),
+    }
+    return entry | ({"league": summary["league"]} if "league" in summary else {})
+
+
+def make_report(
+    evaluator: MeanwhileEvaluator,
+    population: Population,
+    moment: Moment,
+    env_params: PyTree | None = None,
+) -> dict[str, Any]:
+    """Make an entry of the evaluations.
+
+    Args:
+        evaluator: of the run.
+        population: the players.
+        moment: when.
+        env_params: of the run; None for the learner's.
+    """
+    return {
+        "env_steps": moment.env_steps,
+        "iteration": moment.iteration,
+        "wall_s": moment.wall_s,
+        **evaluator.evaluate(population, moment.iteration, env_params=env_params),
+    }

@@ -1,0 +1,71 @@
+"""What a run leaves when it ends: its policies, its curve and its report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.as_json import network_kind
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.pages.report import REPORT_FILE, describe_group, describe_runs, report_page
+from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs.curve import plot_curve
+from jaxmarl_ppo.runs.files import CURVE_FILE, POLICIES_FILE
+from jaxmarl_ppo.types import Population
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Holds what a run has written down.
+
+    Attributes:
+        run_dir: its folder.
+        config: its configuration.
+        record: the content of its `config.json`.
+        history: entries of its log.
+        evaluations: its evaluations.
+    """
+
+    run_dir: Path
+    config: TrainConfig
+    record: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    evaluations: Sequence[Mapping[str, Any]]
+
+    @property
+    def both(self) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+        """Entries and evaluations."""
+        return self.history, self.evaluations
+
+
+def name_of_run(env: MultiAgentEnv, config: TrainConfig) -> str:
+    """Name a run by its environment and its network."""
+    return f"{env.name}-{network_kind(config.default_policy.network)}"
+
+
+def save_run(learner: Learner, good: Population, logged: Logged, stopped: bool) -> None:
+    """Save the newest policies that are sound, the curve and the report."""
+    save_population(logged.run_dir / POLICIES_FILE, learner.players.names, good)
+    _plot(learner, logged, f"seed {logged.config.seed}", stopped)
+    described = describe_runs([str(logged.run_dir)], [logged.record], [logged.both])
+    report_page(described).save(logged.run_dir / REPORT_FILE)
+
+
+def save_group(learner: Learner, logged: Logged, members: Sequence[Logged], stopped: bool) -> None:
+    """Save the curve and the report of a group, whose members have their own policies."""
+    first, last = logged.config.seed, logged.config.seed + logged.config.num_seeds - 1
+    _plot(learner, logged, f"seeds {first} to {last}", stopped)
+    described = describe_group(
+        logged.both,
+        [member.run_dir.name for member in members],
+        [member.record for member in members],
+        [member.both for member in members],
+    )
+    report_page(described).save(logged.run_dir / REPORT_FILE)
+
+
+def _plot(learner: Learner, logged: Logged, which: str, stopped: bool) -> None:
+    title = f"{name_of_run(learner.env, logged.config)}, {which}" + (", stopped" if stopped else "")
+    plot_curve(logged.history, learner.env.agents, title, logged.run_dir / CURVE_FILE)

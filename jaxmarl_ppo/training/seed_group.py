@@ -1,0 +1,294 @@
+"""Several seeds of one run, trained side by side, each with a folder of its own."""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.members import Members, MemberStates
+from jaxmarl_ppo.evaluation.seeds import summarise_seeds
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.learner.metrics import Metrics
+from jaxmarl_ppo.learner.summary import summarise
+from jaxmarl_ppo.machine.interruption import wait_until_ready
+from jaxmarl_ppo.runs.callbacks import Callbacks, RunInfo, TrainResult
+from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
+from jaxmarl_ppo.runs.files import MEMBERS
+from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.one_run import (
+    Moment,
+    check_fault,
+    check_finite,
+    make_entry,
+    make_report,
+)
+from jaxmarl_ppo.training.outcome import Logged, save_group, save_run
+from jaxmarl_ppo.types import Population, PyTree
+
+
+def config_of_seed(config: TrainConfig, index: int) -> TrainConfig:
+    """Return the configuration of the run that a member of a group is."""
+    return dataclasses.replace(config, seed=config.seed + index, num_seeds=1, num_devices=1)
+
+
+def make_members(learner: Learner, config: TrainConfig) -> Members:
+    """Make what trains a group of seeds.
+
+    Args:
+        learner: of one of them.
+        config: of the group.
+
+    Raises:
+        ValueError: a run of this kind cannot be one of several.
+    """
+    for pool in learner.players.pools:
+        name = learner.players.policies[pool.policy]
+        if pool.spec.on_device is not None:
+            raise ValueError(
+                f"num_seeds={config.num_seeds}: the snapshots of {name!r} lie in "
+                "files (on_device), which one run at a time has; keep all on the device, or train "
+                "one seed after the other"
+            )
+    return Members(learner, config.num_seeds, num_devices=config.num_devices)
+
+
+def member_dir(group_dir: Path, config: TrainConfig) -> Path:
+    """Name the folder of the member that has this configuration."""
+    return group_dir / MEMBERS / f"seed-{config.seed}"
+
+
+@dataclass
+class SeedRun:
+    """One of the runs of a group, and what is kept of it.
+
+    Attributes:
+        lane: where it is trained.
+        config: of the run, as it would be alone.
+        run_dir: its folder.
+        record: the content of its `config.json`.
+        callbacks: who writes its log.
+        good: the newest players that are known to be finite, on the host.
+        good_env_steps: environment steps that they have learnt from.
+        decisions: up to the newest entry of the log.
+        evaluator: None where nothing is evaluated.
+        history: entries of its log.
+        evaluations: its evaluations.
+    """
+
+    lane: int
+    config: TrainConfig
+    run_dir: Path
+    record: Mapping[str, Any]
+    callbacks: Callbacks
+    good: Population
+    good_env_steps: int
+    decisions: int
+    evaluator: MeanwhileEvaluator | None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.run_dir.name
+
+    @property
+    def logged(self) -> Logged:
+        """What it has written down."""
+        return Logged(self.run_dir, self.config, self.record, self.history, self.evaluations)
+
+    def info(self, env_name: str) -> RunInfo:
+        """Say which run it is that begins or goes on."""
+        return RunInfo(
+            run_dir=self.run_dir,
+            config=self.config,
+            record=self.record,
+            env_name=env_name,
+            resumed_at=self.good_env_steps,
+            history=tuple(self.history),
+            evaluations=tuple(self.evaluations),
+        )
+
+
+@dataclass
+class SeedGroup:
+    """Trains all seeds of a group, in step with each other.
+
+    A seed that diverges, or whose environment is at fault, is stopped and named, and the others go
+    on.
+
+    Attributes:
+        members: what is compiled.
+        state: of training, in lanes.
+        metrics: of the interval of the log that has begun, in lanes.
+        runs: the seeds that nothing has stopped.
+        stopped: by the names of their folders, the others and what has stopped them for good.
+    """
+
+    members: Members
+    state: MemberStates
+    metrics: Metrics
+    runs: list[SeedRun]
+    stopped: dict[str, str]
+
+    @property
+    def learner(self) -> Learner:
+        """The learner of every seed."""
+        return self.members.learner
+
+    @property
+    def good_env_steps(self) -> int:
+        """Environment steps of the newest sound players of any seed."""
+        return max(run.good_env_steps for run in self.runs)
+
+    @property
+    def decisions(self) -> int:
+        """Decisions of all seeds that go on, up to the newest entry of the log."""
+        return sum(run.decisions for run in self.runs)
+
+    @property
+    def intervals(self) -> Sequence[int]:
+        """Iterations between which there is something to do: none."""
+        return []
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether the environment of a seed that goes on is at fault."""
+        found = np.asarray(self.metrics.fault.found)
+        return any(found[run.lane] for run in self.runs)
+
+    def train(self, count: int) -> int:
+        """Train every seed that goes on by so many iterations."""
+        counts = np.zeros(self.members.num_lanes, np.int32)
+        counts[[run.lane for run in self.runs]] = count
+        self.state, self.metrics = self.members.train(self.state, counts, self.metrics)
+        wait_until_ready(self.metrics.sums.ticks)
+        iterations = np.asarray(self.state.iteration)
+        return int(max(iterations[run.lane] for run in self.runs))
+
+    def check(self, iteration: int) -> None:
+        """Take the players of every seed as the ones to save, or stop the seed.
+
+        Raises:
+            EnvironmentFault: no seed can go on; that of the first one.
+            TrainingDiverged: likewise.
+        """
+        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+        populations = jax.tree.map(np.array, jax.device_get(self.state.population))
+        metrics = jax.device_get(self.metrics)
+        env_steps = iteration * self.learner.num_envs * self.learner.num_steps
+        errors = []
+        for run in self.runs:
+            population, own = _row(populations, run.lane), _row(metrics, run.lane)
+            try:
+                check_finite(
+                    self.learner, population, own, env_steps, run.good_env_steps, run.run_dir
+                )
+                run.good, run.good_env_steps = population, env_steps
+                check_fault(self.learner, own.fault, run.run_dir)
+            except (EnvironmentFault, TrainingDiverged) as error:
+                errors.append((run, error))
+        if len(errors) == len(self.runs):
+            raise errors[0][1]
+        for run, error in errors:
+            self._stop(run, error)
+
+    def _stop(self, run: SeedRun, error: Exception) -> None:
+        """Stop a seed for good, and save what it came to."""
+        self.runs.remove(run)
+        self.stopped[run.name] = f"{type(error).__name__}: {error}"
+        self._end(run, interrupted=True, stopped_by=self.stopped[run.name])
+        warnings.warn(
+            f"{run.name} is stopped, and the other seeds go on: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    def entry(self, moment: Moment) -> dict[str, Any]:
+        """Make an entry of every seed's log, and return what they have in common."""
+        metrics = jax.device_get(self.metrics)
+        for run in self.runs:
+            summary = summarise(self.learner, _row(metrics, run.lane))
+            run.decisions += summary["decisions"]
+            run.history.append(make_entry(summary, run.decisions, moment))
+            run.callbacks.tell("on_log", run.history[-1])
+        self.metrics = self.members.fill(self.members.no_metrics)
+        newest = [run.history[-1] for run in self.runs]
+        numbers = summarise_seeds(
+            [{key: own[key] for key in ("all", "policies", "agents")} for own in newest]
+        )
+        totals = ("decisions", "env_steps_per_s", "decisions_per_s", "episodes")
+        return {
+            **{key: value for key, value in newest[0].items() if key != "league"},
+            **{key: sum(own[key] for own in newest) for key in totals},
+            "decisions_per_tick": float(np.mean([own["decisions_per_tick"] for own in newest])),
+            "seeds": len(newest),
+            **numbers,
+        }
+
+    def evaluate(self, moment: Moment) -> dict[str, Any]:
+        """Evaluate every seed as it would be alone, and return what they have in common."""
+        for run in self.runs:
+            assert run.evaluator is not None
+            run.evaluations.append(make_report(run.evaluator, run.good, moment))
+            run.callbacks.tell("on_evaluation", run.evaluations[-1])
+        newest = [run.evaluations[-1] for run in self.runs]
+        clock = ("env_steps", "iteration", "wall_s")
+        found = [{k: v for k, v in own.items() if k not in clock} for own in newest]
+        common = {key: newest[0][key] for key in clock}
+        return {**common, "seeds": len(newest), **summarise_seeds(found, has_counts=False)}
+
+    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
+        """Copy what a checkpoint is made of to the host: of every seed that goes on."""
+        members: dict[str, Snapshot | str] = dict(self.stopped)
+        for run in self.runs:
+            arrays = to_arrays({"state": self.member_state(run), "metrics": self._metrics_of(run)})
+            own = dataclasses.replace(standing, decisions=run.decisions)
+            names = self.learner.players.names
+            members[run.name] = Snapshot(arrays, run.good, names, run.record, own)
+        return GroupSnapshot(record, standing, members)
+
+    def end(self, result: TrainResult, logged: Logged) -> TrainResult:
+        """Save what every seed came to, and what all did."""
+        members = tuple(self._end(run, result.interrupted, result.stopped_by) for run in self.runs)
+        save_group(self.learner, logged, [run.logged for run in self.runs], result.interrupted)
+        return dataclasses.replace(result, members=members, stopped_members=dict(self.stopped))
+
+    def _end(self, run: SeedRun, interrupted: bool, stopped_by: str | None) -> TrainResult:
+        """Save what a seed came to."""
+        save_run(self.learner, run.good, run.logged, interrupted)
+        state = self.member_state(run)
+        result = TrainResult(
+            state=state,
+            population=state.population,
+            history=run.history,
+            evaluations=run.evaluations,
+            run_dir=run.run_dir,
+            env_steps=run.good_env_steps,
+            interrupted=interrupted,
+            stopped_by=stopped_by,
+        )
+        run.callbacks.tell("on_end", result)
+        return result
+
+    def forget(self) -> None:
+        """Keep everything: nothing lies outside of checkpoints."""
+
+    def member_state(self, run: SeedRun) -> Any:
+        """Copy the state of a seed."""
+        return self.members.member(self.state, run.lane)
+
+    def _metrics_of(self, run: SeedRun) -> Any:
+        return self.members.member(self.metrics, run.lane)
+
+
+def _row(tree: PyTree, lane: int) -> Any:
+    return jax.tree.map(lambda x: x[lane], tree)

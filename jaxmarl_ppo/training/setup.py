@@ -1,0 +1,165 @@
+"""From a compiled program to what a loop trains: a run, or a group of seeds, new or resumed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.compilation import CompiledRun
+from jaxmarl_ppo.devices.members import Members
+from jaxmarl_ppo.devices.sharding import Devices
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.runs.callbacks import Callbacks
+from jaxmarl_ppo.runs.checkpoints import read_archive
+from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
+from jaxmarl_ppo.runs.group_checkpoints import read_stopped
+from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger, read_lines
+from jaxmarl_ppo.runs.run_folder import read_record
+from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.one_run import OneRun, Trained
+from jaxmarl_ppo.training.resume import Resumption, member_of, restore
+from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_of_seed, member_dir
+from jaxmarl_ppo.training.snapshot_archive import make_archive
+from jaxmarl_ppo.types import Population, TrainState
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """Holds what a loop begins with.
+
+    Attributes:
+        trained: what it trains.
+        history: entries of the log that were made before.
+        evaluations: evaluations that were made before.
+    """
+
+    trained: Trained
+    history: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+
+
+def set_up_run(
+    learner: Learner,
+    config: TrainConfig,
+    run_dir: Path,
+    compiled: CompiledRun,
+    devices: Devices,
+    evaluator: MeanwhileEvaluator | None,
+    resumption: Resumption | None,
+) -> SetUp:
+    """Begin a run, or go on with one.
+
+    Args:
+        learner: of the run.
+        config: of the run.
+        run_dir: its folder.
+        compiled: its program.
+        devices: of the run.
+        evaluator: None where nothing is evaluated.
+        resumption: from where it goes on; None for a new one.
+
+    Raises:
+        ValueError: the checkpoint is of another run.
+    """
+    state, no_metrics = compiled.init(jax.random.key(config.seed))
+    metrics = no_metrics = jax.device_get(no_metrics)
+    history, evaluations, archived, decisions = [], [], None, 0
+    if resumption is not None:
+        restored = restore(resumption, state, no_metrics)
+        state = devices.place(jax.tree.map(jnp.asarray, restored.state))
+        metrics, decisions = restored.metrics, resumption.standing.decisions
+        history, evaluations = restored.history, restored.evaluations
+        archived = read_archive(resumption.checkpoint)
+    run = OneRun(
+        learner=learner,
+        config=config,
+        run_dir=run_dir,
+        compiled=compiled.train,
+        no_metrics=no_metrics,
+        state=state,
+        metrics=metrics,
+        good=_population_of(state),
+        good_env_steps=_env_steps(config, resumption),
+        decisions=decisions,
+        evaluator=evaluator,
+        archive=make_archive(learner.players, run_dir, archived),
+    )
+    return SetUp(run, history, evaluations)
+
+
+def set_up_group(
+    members: Members,
+    config: TrainConfig,
+    group_dir: Path,
+    evaluator: MeanwhileEvaluator | None,
+    resumption: Resumption | None,
+) -> SetUp:
+    """Begin a group of seeds, or go on with one.
+
+    Args:
+        members: the compiled program.
+        config: of the group.
+        group_dir: its folder, in which those of its members have their records already.
+        evaluator: None where nothing is evaluated.
+        resumption: from where it goes on; None for a new one.
+
+    Raises:
+        ValueError: a checkpoint is of another run.
+    """
+    stopped = {} if resumption is None else read_stopped(resumption.checkpoint)
+    runs, states, metrics = [], None, members.fill(members.no_metrics)
+    for lane in range(config.num_seeds):
+        own = config_of_seed(config, lane)
+        run_dir = member_dir(group_dir, own)
+        if run_dir.name in stopped:
+            continue
+        state = members.begin(jax.random.key(own.seed))
+        of_member = None if resumption is None else member_of(resumption, run_dir)
+        history, evaluations, decisions = [], [], 0
+        if of_member is not None:
+            restored = restore(of_member, state, members.no_metrics)
+            state, decisions = restored.state, of_member.standing.decisions
+            metrics = members.write(metrics, lane, restored.metrics)
+            history, evaluations = restored.history, restored.evaluations
+        # Lanes in which nothing is trained hold the first state too, which is of the right shape.
+        states = members.fill(state) if states is None else members.write(states, lane, state)
+        run = SeedRun(
+            lane=lane,
+            config=own,
+            run_dir=run_dir,
+            record=read_record(run_dir),
+            callbacks=Callbacks(run_dir, [JsonLinesLogger(), TensorBoardLogger()]),
+            good=_population_of(state),
+            good_env_steps=_env_steps(own, of_member),
+            decisions=decisions,
+            evaluator=None if evaluator is None else evaluator.for_seed(own.seed),
+            history=history,
+            evaluations=evaluations,
+        )
+        run.callbacks.tell("on_start", run.info(members.learner.env.name))
+        runs.append(run)
+    assert states is not None
+    group = SeedGroup(members, states, metrics, runs, stopped)
+    if resumption is None:
+        return SetUp(group, [], [])
+    standing = resumption.standing
+    return SetUp(
+        group,
+        read_lines(group_dir / METRICS_FILE, standing.num_entries),
+        read_lines(group_dir / EVALUATIONS_FILE, standing.num_evaluations),
+    )
+
+
+def _population_of(state: TrainState) -> Population:
+    """Copy the players to the host, since training reuses the device's own memory."""
+    return jax.tree.map(np.array, jax.device_get(state.population))
+
+
+def _env_steps(config: TrainConfig, resumption: Resumption | None) -> int:
+    """Count the environment steps that a run begins with."""
+    iterations = 0 if resumption is None else resumption.standing.iteration
+    return iterations * config.num_envs * config.num_steps

@@ -1,0 +1,147 @@
+"""How long many runs of one program take: in turn, side by side, or dispatched by threads.
+
+Prints a line of JSON for each size of member: what each way takes as a multiple of what the
+arithmetic of the members costs, which is the time of a single run on one core that trains as much
+as a core's share of the members. All ways take turns within one process. Seconds of the processor
+are those of all cores together, which other work on the machine changes less than it changes
+seconds of the clock.
+
+Run with: python scripts/many_runs.py --env crypto --num-envs 16 256 512
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+import jaxmarl_envs
+from jaxmarl_ppo import use_cpu_cores
+from jaxmarl_ppo.config.presets import PRESETS
+from jaxmarl_ppo.devices.members import Layout, Members
+from jaxmarl_ppo.devices.sharding import ONE_CORE_EACH, WIDE_VECTORS
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.learner import Learner
+
+
+def main(
+    env: str = "crypto",
+    num_envs: tuple[int, ...] = (16, 512),
+    num_members: int = 8,
+    env_steps: int = 16_384,
+    repeats: int = 5,
+) -> None:
+    """Measure an environment's preset with other numbers of environments.
+
+    Args:
+        env: an environment with a preset.
+        num_envs: of a member; each is measured.
+        num_members: runs.
+        env_steps: environment steps of each member in a timed call.
+        repeats: timed calls.
+    """
+    use_cpu_cores()
+    for each in num_envs:
+        print(json.dumps(measure(env, each, num_members, env_steps, repeats)), flush=True)
+
+
+def measure(
+    env_name: str, num_envs: int, num_members: int, env_steps: int, repeats: int
+) -> dict[str, Any]:
+    """Time every way of training as many members."""
+    preset = PRESETS[env_name]
+    env, env_params = jaxmarl_envs.make(env_name, **preset.env_kwargs)
+    config = dataclasses.replace(preset.config, num_envs=num_envs, num_devices=1)
+    learner = make_learner(env, env_params, config)
+    num_devices = jax.local_device_count()
+    iterations = max(1, env_steps // (num_envs * config.num_steps))
+    ways = {
+        # As long as the others, since the first moments of a core that has slept are slow.
+        "one": one_by_one(learner, 1, 1, iterations * num_members // num_devices),
+        "in_turn": together(learner, num_members, "in_turn", iterations),
+        "side_by_side": together(learner, num_members, "side_by_side", iterations),
+        "threads": one_by_one(learner, num_members, num_devices, iterations),
+    }
+    clock, processor = time_both(ways, repeats)
+    return {
+        "env": env_name,
+        "num_envs": num_envs,
+        "num_members": num_members,
+        "iterations": iterations,
+        "backend": jax.default_backend(),
+        "devices": num_devices,
+        "seconds": {name: round(value, 4) for name, value in clock.items()},
+        "of_arithmetic": of_arithmetic(clock, 1),
+        "of_arithmetic_by_processor": of_arithmetic(processor, num_devices),
+    }
+
+
+def time_both(
+    ways: dict[str, Callable[[], Any]], repeats: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Time calls in turn: medians of seconds by the clock, and of the processor."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(2 + repeats):
+        for name, call in ways.items():
+            began = time.perf_counter(), time.process_time()
+            jax.block_until_ready(call())
+            found[name].append((time.perf_counter() - began[0], time.process_time() - began[1]))
+    median = {name: np.median(pairs[2:], axis=0) for name, pairs in found.items()}
+    return {k: float(x[0]) for k, x in median.items()}, {k: float(x[1]) for k, x in median.items()}
+
+
+def of_arithmetic(seconds: dict[str, float], share: float) -> dict[str, float]:
+    """Compare every way with so many times what one member takes."""
+    return {name: round(s / (share * seconds["one"]), 3) for name, s in seconds.items()}
+
+
+def together(
+    learner: Learner, num_members: int, layout: Layout, iterations: int
+) -> Callable[[], Any]:
+    """Make a call that trains members in one program."""
+    members = Members(learner, num_members, layout=layout)
+    states = members.init([jax.random.key(seed) for seed in range(num_members)])
+    metrics = members.fill(members.no_metrics)
+    counts = np.full(num_members, iterations)
+
+    def call() -> Any:
+        nonlocal states, metrics
+        states, metrics = members.train(states, counts, metrics)
+        return metrics
+
+    return call
+
+
+def one_by_one(
+    learner: Learner, num_members: int, num_devices: int, iterations: int
+) -> Callable[[], Any]:
+    """Make a call in which a thread for each device trains its members, a program for each."""
+    options = WIDE_VECTORS | ONE_CORE_EACH if jax.default_backend() == "cpu" else None
+    train = jax.jit(learner.train_steps, donate_argnums=(0, 2), compiler_options=options)
+    members = Members(learner, 1, num_devices=1)
+    devices = jax.local_devices()[:num_devices]
+    runs = [
+        jax.device_put(
+            (members.begin(jax.random.key(seed)), members.no_metrics),
+            devices[seed % num_devices],
+            may_alias=False,
+        )
+        for seed in range(num_members)
+    ]
+    threads = ThreadPoolExecutor(num_devices)
+
+    def train_own(device: int) -> None:
+        for seed in range(device, num_members, num_devices):
+            state, metrics = runs[seed]
+            runs[seed] = jax.block_until_ready(train(state, np.int32(iterations), metrics))
+
+    return lambda: list(threads.map(train_own, range(num_devices)))
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
