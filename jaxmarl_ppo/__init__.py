@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.config.presets import PRESETS, Preset, preset
     from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
     from jaxmarl_ppo.config.schedules import Linear
+    from jaxmarl_ppo.config.search import Choices, Range, SearchConfig
     from jaxmarl_ppo.config.train import TrainConfig
     from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
     from jaxmarl_ppo.deploy.policy import Policy
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
     from jaxmarl_ppo.runs.loggers import MLflowLogger, WandbLogger
     from jaxmarl_ppo.runs.run_folder import LoadedRun, load_run
+    from jaxmarl_ppo.sweeps.sweep import Sweep
     from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
     from jaxmarl_ppo.training.trainer import Trainer
     from jaxmarl_ppo.types import TrainState
@@ -45,6 +47,7 @@ _MODULES = {
     "Callback": "runs.callbacks",
     "CallbackError": "runs.callbacks",
     "CheckpointConfig": "config.run",
+    "Choices": "config.search",
     "Draw": "config.mapping",
     "Ensemble": "config.mapping",
     "EnvironmentFault": "training.errors",
@@ -65,9 +68,12 @@ _MODULES = {
     "Policy": "deploy.policy",
     "PolicySpec": "config.policies",
     "Preset": "config.presets",
+    "Range": "config.search",
     "RunInfo": "runs.callbacks",
     "Scripted": "config.policies",
+    "SearchConfig": "config.search",
     "Snapshots": "config.policies",
+    "Sweep": "sweeps.sweep",
     "TrainConfig": "config.train",
     "TrainResult": "runs.callbacks",
     "TrainState": "types",
@@ -98,6 +104,7 @@ __all__ = [
     "Callback",
     "CallbackError",
     "CheckpointConfig",
+    "Choices",
     "Draw",
     "Ensemble",
     "EnvironmentFault",
@@ -115,9 +122,12 @@ __all__ = [
     "Policy",
     "PolicySpec",
     "Preset",
+    "Range",
     "RunInfo",
     "Scripted",
+    "SearchConfig",
     "Snapshots",
+    "Sweep",
     "TrainConfig",
     "TrainResult",
     "TrainState",

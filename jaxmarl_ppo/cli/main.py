@@ -20,6 +20,7 @@ Multi-agent PPO in JAX.
 commands:
   train ENV         train on an environment; its own options: train ENV --help
   resume RUN_DIR    go on with a run from its newest checkpoint
+  sweep SPACE       search for the configuration that reaches an objective best
   evaluate RUN_DIR  evaluate what a run has learnt
   report RUN_DIR... write a page that says what runs came to, or serve it while they go on
   watch RUN_DIR     write a page on which its policies are watched, tick by tick
@@ -38,6 +39,7 @@ Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 COMMANDS = {
     "train": "jaxmarl_ppo.cli.train",
     "resume": "jaxmarl_ppo.cli.resume",
+    "sweep": "jaxmarl_ppo.cli.sweep",
     "evaluate": "jaxmarl_ppo.cli.evaluate",
     "report": "jaxmarl_ppo.cli.report",
     "watch": "jaxmarl_ppo.cli.watch",

@@ -220,14 +220,14 @@ def _make(cls: type, data: Any, where: str = "") -> Any:
     hints, rules = field_hints(cls), field_rules(cls)
     for name, value in values.items():
         path = key_path(where, name)
-        values[name] = rules[name](path, _read_field(name, hints[name], value, path))
+        values[name] = rules[name](path, read_field(name, hints[name], value, path))
     try:
         return cls(**values)
     except ValueError as error:  # of fields that do not fit each other
         raise ValueError(f"{where}: {error}" if where else str(error)) from error
 
 
-def _read_field(name: str, hint: Any, value: Any, path: str) -> Any:
+def read_field(name: str, hint: Any, value: Any, path: str) -> Any:
     """Read the value of a field, for which its name or its annotation says how."""
     optional, hint = without_none(hint)
     if optional and (value is None or value == NONE):

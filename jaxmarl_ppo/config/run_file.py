@@ -86,11 +86,16 @@ def read_run_file(path: Path) -> RunFile:
         ValueError: it cannot be read, has an unknown key, or is damaged.
     """
     data = parse_file(path)
-    with _naming(path):
-        return _read_record(data) if set(data) >= _RECORD_KEYS else _read_by_hand(data)
+    with naming(path):
+        return _read_record(data) if set(data) >= _RECORD_KEYS else read_table(data)
 
 
-def _read_by_hand(data: Mapping[str, Any]) -> RunFile:
+def read_table(data: Mapping[str, Any]) -> RunFile:
+    """Read what a table says of a run, as it stands in a file that was written by hand.
+
+    Raises:
+        ValueError: it has an unknown key.
+    """
     known = [f.name for f in dataclasses.fields(TrainConfig)]
     values = table_of(data, "the file")
     refuse_unknown(values, ["env", "preset", *known], "the file")
@@ -131,7 +136,15 @@ def settings(env: str | None, variant: str | None, path: Path | None) -> Setting
     Raises:
         ValueError: the file cannot be read, or something in it has no effect.
     """
-    file = RunFile() if path is None else read_run_file(path)
+    return settings_of(env, variant, RunFile() if path is None else read_run_file(path), path)
+
+
+def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path | None) -> Settings:
+    """Find out what holds of a run by what a file says, which has been read already.
+
+    Raises:
+        ValueError: something in it has no effect.
+    """
     name = env or file.env.name
     if not _are_one(name, file.env.name) and (file.env.params or file.env.kwargs):
         raise ValueError(
@@ -141,12 +154,12 @@ def settings(env: str | None, variant: str | None, path: Path | None) -> Setting
     if file.is_record:
         if variant is not None:
             raise ValueError(f"preset {variant!r} has no effect on the record of a run; drop it")
-        with _naming(path):
+        with naming(path):
             config = with_explicit_network(config_from_dict(file.values))
         return Settings(name, None, config, file.env.kwargs or {}, file.env.params, True)
     variant = variant or file.preset
     chosen = preset(name or "", variant if name else None)
-    with _naming(path):
+    with naming(path):
         config = override(chosen.config, file.values)
     kwargs = chosen.env_kwargs if file.env.kwargs is None else file.env.kwargs
     return Settings(name, variant, config, dict(kwargs), file.env.params or None)
@@ -207,7 +220,7 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _naming(path: Path | None) -> Iterator[None]:
+def naming(path: Path | None) -> Iterator[None]:
     """Say of what is refused in which file it stands."""
     try:
         yield

@@ -20,7 +20,7 @@ from jaxmarl_ppo.runs.log import read_lines, scalars
 from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 
 REPORT_FILE = "report.html"
-STATIC = ("report.css", *REPLAY_STATIC, "report.js")
+STATIC = ("report.css", *REPLAY_STATIC, "table.js", "report.js")
 # Of a longer log so many entries are drawn, evenly.
 MAX_ENTRIES = 400
 # Entries of a run's log, and its evaluations.

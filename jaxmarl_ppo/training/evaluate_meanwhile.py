@@ -13,7 +13,7 @@ from jaxmarl_ppo.evaluation.episodes import EpisodeTotals, play_episodes
 from jaxmarl_ppo.evaluation.evaluate import DEFAULT_EPISODES, evaluate_policies
 from jaxmarl_ppo.evaluation.statistics import mean_and_se
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.types import Population
+from jaxmarl_ppo.types import Population, PyTree
 
 # Of a report, what says how it was made, not how good the policies are.
 _NOT_RESULTS = ("seed", "episodes")
@@ -42,23 +42,38 @@ class MeanwhileEvaluator:
         other._seed = seed
         return other
 
-    def evaluate(self, population: Population, iteration: int) -> dict[str, Any]:
-        """Evaluate players and return the numbers of the report, nested as in it."""
+    def evaluate(
+        self, population: Population, iteration: int, *, env_params: PyTree | None = None
+    ) -> dict[str, Any]:
+        """Evaluate players and return the numbers of the report, nested as in it.
+
+        Args:
+            population: the players.
+            iteration: how many iterations they have been trained.
+            env_params: of their run; None for the learner's.
+        """
         # Other episodes every time, and the same whenever a run is repeated or resumed.
         seed = int(np.random.SeedSequence((self._seed, iteration)).generate_state(1)[0])
         config = self._config
-        report = evaluate_policies(self._learner, population, config.episodes, seed, config.greedy)
+        report = evaluate_policies(
+            self._learner, population, config.episodes, seed, config.greedy, env_params=env_params
+        )
         result = _numbers({k: v for k, v in report.items() if k not in _NOT_RESULTS})
         if self._lineups:
             episodes = config.episodes or DEFAULT_EPISODES
             result["opponents"] = {
-                name: self._meet(population, lineups, episodes, seed)
+                name: self._meet(population, lineups, episodes, seed, env_params)
                 for name, lineups in self._lineups.items()
             }
         return result
 
     def _meet(
-        self, population: Population, lineups: dict[str, np.ndarray], episodes: int, seed: int
+        self,
+        population: Population,
+        lineups: dict[str, np.ndarray],
+        episodes: int,
+        seed: int,
+        env_params: PyTree | None,
     ) -> dict[str, Any]:
         """Play each agent's policy among opponents and report its return."""
         key = jax.random.key(seed)
@@ -71,6 +86,7 @@ class MeanwhileEvaluator:
                     episodes,
                     jax.random.fold_in(key, 1 + slot),
                     self._config.greedy,
+                    env_params=env_params,
                     players=players,
                 )
             )

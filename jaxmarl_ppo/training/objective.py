@@ -9,6 +9,64 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.runs.log import scalars
 
 
+class Measure:
+    """Reads a number by its path, from entries of the log or from evaluations.
+
+    Args:
+        path: such as `agents/x/return_mean` or `evaluation/exploitability/greedy`; None for a
+            number that is nowhere.
+        learner: whose agents and policies it may name.
+
+    Raises:
+        ValueError: the path names an agent or a policy that there is not.
+    """
+
+    def __init__(self, path: str | None, learner: Learner) -> None:
+        self._path = path or ""
+        self._root, _, rest = self._path.partition("/")
+        names = {"agents": learner.env.agents, "policies": learner.players.policies}
+        valid = names.get(self._root)
+        self._name = rest.partition("/")[0]
+        if valid is not None and self._name not in valid:
+            raise ValueError(
+                f"objective.measure={path!r} names {self._name!r} among the {self._root}; "
+                f"valid: {', '.join(valid)}"
+            )
+
+    def of_entry(self, entry: Mapping[str, Any]) -> float | None:
+        """Read the number from an entry of the log; None where it is not there.
+
+        Raises:
+            ValueError: entries never have it.
+        """
+        if self._root == "all":
+            return self._read({"all": entry["all"]}, must_be_there="return_mean" in entry["all"])
+        if self._root not in ("agents", "policies"):
+            return None
+        table = entry[self._root][self._name]
+        # Where no life has ended or nothing was trained, the numbers of that are not there.
+        whole = "return_mean" in table and (self._root == "agents" or "entropy" in table)
+        return self._read({self._root: {self._name: table}}, must_be_there=whole)
+
+    def of_evaluation(self, report: Mapping[str, Any]) -> float | None:
+        """Read the number from an evaluation; None if it is one of the log.
+
+        Raises:
+            ValueError: evaluations do not have it.
+        """
+        if self._root != "evaluation":
+            return None
+        return self._read({"evaluation": report}, must_be_there=True)
+
+    def _read(self, numbers: Mapping[str, Any], must_be_there: bool) -> float | None:
+        found = dict(scalars(numbers))
+        if must_be_there and self._path not in found:
+            raise ValueError(
+                f"there is no number {self._path!r} to go by; valid: {', '.join(found)}"
+            )
+        return found.get(self._path)
+
+
 class Objective:
     """Follows the measure of a run.
 
@@ -30,46 +88,22 @@ class Objective:
         num_worse: int = 0,
     ) -> None:
         self._config: ObjectiveConfig = config.objective
+        self._measure = Measure(config.objective.measure, learner)
         self.best, self.num_worse = best, num_worse
         self.stopped_by: str | None = None
-        measure = self._config.measure
-        self._root, _, self._path = (measure or "").partition("/")
-        names = {"agents": learner.env.agents, "policies": learner.players.policies}
-        valid = names.get(self._root)
-        name = self._path.partition("/")[0]
-        if valid is not None and name not in valid:
-            raise ValueError(
-                f"objective.measure={measure!r} names {name!r} among the {self._root}; "
-                f"valid: {', '.join(valid)}"
-            )
 
     def see_entry(self, entry: Mapping[str, Any]) -> float | None:
         """Look at an entry of the log; return its measure if it is the best so far."""
-        if self._root == "all":
-            return self._see({"all": entry["all"]}, must_be_there="return_mean" in entry["all"])
-        if self._root not in ("agents", "policies"):
-            return None
-        name = self._path.partition("/")[0]
-        table = entry[self._root][name]
-        # Where no life has ended or nothing was trained, the numbers of that are not there.
-        whole = "return_mean" in table and (self._root == "agents" or "entropy" in table)
-        return self._see({self._root: {name: table}}, must_be_there=whole)
+        return self._see(self._measure.of_entry(entry))
 
     def see_evaluation(self, report: Mapping[str, Any]) -> float | None:
         """Look at an evaluation; return its measure if it is the best so far."""
-        if self._root != "evaluation":
-            return None
-        return self._see({"evaluation": report}, must_be_there=True)
+        return self._see(self._measure.of_evaluation(report))
 
-    def _see(self, numbers: Mapping[str, Any], must_be_there: bool) -> float | None:
-        config, found = self._config, dict(scalars(numbers))
-        value = found.get(config.measure or "")
+    def _see(self, value: float | None) -> float | None:
         if value is None:
-            if must_be_there:
-                raise ValueError(
-                    f"there is no number {config.measure!r} to go by; valid: {', '.join(found)}"
-                )
             return None
+        config = self._config
         is_best = config.is_better(value, self.best)
         self.best, self.num_worse = (value, 0) if is_best else (self.best, self.num_worse + 1)
         if config.is_reached(value):

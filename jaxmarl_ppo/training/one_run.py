@@ -22,7 +22,7 @@ from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.outcome import Logged, save_run
 from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
-from jaxmarl_ppo.types import Population, TrainState
+from jaxmarl_ppo.types import Population, PyTree, TrainState
 
 
 @dataclass(frozen=True)
@@ -257,12 +257,22 @@ def make_entry(summary: Mapping[str, Any], decisions: int, moment: Moment) -> di
 
 
 def make_report(
-    evaluator: MeanwhileEvaluator, population: Population, moment: Moment
+    evaluator: MeanwhileEvaluator,
+    population: Population,
+    moment: Moment,
+    env_params: PyTree | None = None,
 ) -> dict[str, Any]:
-    """Make an entry of the evaluations."""
+    """Make an entry of the evaluations.
+
+    Args:
+        evaluator: of the run.
+        population: the players.
+        moment: when.
+        env_params: of the run; None for the learner's.
+    """
     return {
         "env_steps": moment.env_steps,
         "iteration": moment.iteration,
         "wall_s": moment.wall_s,
-        **evaluator.evaluate(population, moment.iteration),
+        **evaluator.evaluate(population, moment.iteration, env_params=env_params),
     }

@@ -284,6 +284,13 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
             "2-features-gave an infinite value in 'features' of agent 'bob_0'-1000000000.0",
         ),
     },
+    "sweeps/test_sweep.py": {
+        "test_a_trial_is_as_good_as_the_mean_of_its_seeds": ALL,
+        "test_a_measure_that_is_nowhere_ends_the_search": ALL,
+        "test_a_pruned_trial_leaves_its_lane_to_the_next": ALL,
+        "test_evaluations_are_what_is_compared_if_they_are_named": ALL,
+        "test_structures_are_compiled_once_each": ALL,
+    },
     "whole/test_ray_baseline.py": {
         "test_shuttle_grid_equals_its_twin_over_ten_thousand_ticks": ALL,
     },

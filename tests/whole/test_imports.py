@@ -30,6 +30,7 @@ FLOORS = (
     "deploy",
     "pages",
     "training",
+    "sweeps",
     "bench",
     "cli",
 )

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jaxmarl_ppo.cli import bench, resume, session, train
+from jaxmarl_ppo.cli import bench, resume, session, sweep, train
 from jaxmarl_ppo.cli.main import COMMANDS, main
 from jaxmarl_ppo.runs import loggers
+from jaxmarl_ppo.sweeps.sweep import Sweep
 from jaxmarl_ppo.training import trainer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +49,12 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     monkeypatch.setattr(session, "enable_compilation_cache", lambda: None)
     monkeypatch.setattr(loggers, "make_loggers", lambda names: names)
     monkeypatch.setattr(trainer.Trainer, "__init__", reached)
+    monkeypatch.setattr(sweep, "read_search_file", reached)
+    monkeypatch.setattr(Sweep, "resume", reached)
+    # What a search would have left.
+    best = tmp_path / "runs" / "search" / "best.toml"
+    best.parent.mkdir(parents=True)
+    best.write_text('env = "tic_tac_toe"\n')
     for name in ("measure", "compare", "scaling"):
         monkeypatch.setattr(bench, name, reached)
     for words in commands(path):

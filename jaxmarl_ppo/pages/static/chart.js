@@ -136,7 +136,7 @@ function drawLine(line, index, { left, right, x, y }) {
 
 // `lines` are { points, hue, dash, shape or sign, band, opacity }: points and the band's two edges are lists of
 // [x, y], and a y of null breaks a line. `goals` are { at, name }, known numbers to compare with, which a legend names.
-// The result is an SVG element, and where it has a number of the x axis and the other way round.
+// The result is an SVG element, and where it has numbers of its axes, and the x axis the other way round.
 function lineChart(lines, { label, width, height = 220, from, to, nameX, goals = [] }) {
   const points = lines.flatMap(({ points, band }) => [...points, ...(band ? band.flat() : [])]);
   const ys = [...points.map(([, y]) => y).filter((y) => y !== null), ...goals.map(({ at }) => at)];
@@ -150,7 +150,7 @@ function lineChart(lines, { label, width, height = 220, from, to, nameX, goals =
     const box = chart.getBoundingClientRect();
     return scales.back(((event.clientX - box.left) / box.width) * width);
   };
-  return { chart, x, atPixel, height: scales.bottom };
+  return { chart, x, y, atPixel, height: scales.bottom };
 }
 
 // Draws into an element at its width, and again whenever that is another one.

@@ -213,14 +213,6 @@ function showNewest() {
   fillTable(byId("ends"), ["", ...runs.map((run) => run.name)], [["environment steps", ...runs.map(stepsOf)], ...rows]);
 }
 
-function fillTable(table, head, rows) {
-  const isNumber = (x) => typeof x === "number";
-  const cell = (tag, x) => make(tag, isNumber(x) ? { className: "number" } : {}, isNumber(x) ? number(x) : String(x ?? ""));
-  const line = (row) => make("tr", {}, make("th", { scope: "row", title: String(row[0]) }, String(row[0])), ...row.slice(1).map((x) => cell("td", x)));
-  const heads = head.map((name, k) => make("th", { scope: "col", className: rows.some((row) => isNumber(row[k])) ? "number" : "" }, String(name)));
-  table.replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map(line)));
-}
-
 function showResult() {
   const { evaluation } = report.data;
   byId("result").hidden = !evaluation;

@@ -1,0 +1,164 @@
+"""`jaxmarl-ppo sweep`: search for the configuration that reaches an objective best."""
+
+import dataclasses
+import importlib
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from tyro.conf import Positional
+
+import jaxmarl_envs
+from jaxmarl_envs.own import NotPermitted, importing_only
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.config.env_as_json import params_from_json
+from jaxmarl_ppo.config.search_file import SearchFile, read_search_file
+from jaxmarl_ppo.config.train import TrainConfig
+
+if TYPE_CHECKING:  # its import takes a while, and help does without it
+    from jaxmarl_ppo.sweeps.results import SweepResult
+    from jaxmarl_ppo.sweeps.sweep import Sweep
+
+PROG = "jaxmarl-ppo sweep"
+Space = Annotated[
+    Positional[Path | None], tyro.conf.arg(metavar="SPACE", help_behavior_hint="(required)")
+]
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """Search for the configuration that reaches an objective best.
+
+    Attributes:
+        space: a file (.toml, .yaml, .json) that describes a run as for `train --config`, and in the
+            tables `space` and `search` what is searched and how. Or the folder of a search, to go
+            on with it.
+        run_dir: the folder of the search. If it is there already, the search goes on; several
+            processes may run the same search at once. None for `runs/<env>-search-<time>`.
+        env: of one's own, where the file names one: its name once more.
+        num_trials: how many in all, instead of what the file says.
+        num_members: how many runs train side by side, likewise.
+        max_minutes: after which the search stops, and goes on when it is called again; likewise.
+        storage: the database, likewise: postgresql://USER@HOST/DATABASE.
+        progress: show progress.
+        check_env: as for `train`.
+    """
+
+    space: Space = None
+    run_dir: Path | None = None
+    env: str | None = None
+    num_trials: int | None = None
+    num_members: int | None = None
+    max_minutes: float | None = None
+    storage: str | None = None
+    progress: bool = True
+    check_env: bool = True
+
+
+def main(args: Sequence[str], prog: str = PROG) -> int:
+    """Search, and say what was found.
+
+    Raises:
+        ValueError: options or a file that do not fit together, or a search that cannot go on.
+    """
+    options = session.parse(SweepOptions, args, prog)
+    if options.space is None:
+        raise ValueError(f"{prog} takes a file or the folder of a search; see {prog} --help")
+    changes = {
+        name: getattr(options, name)
+        for name in ("num_trials", "num_members", "max_minutes", "storage")
+        if getattr(options, name) is not None
+    }
+    # What is said may be wrong in itself, which costs nothing to find out.
+    said = None if options.space.is_dir() else read_search_file(options.space, options.env)
+    session.use_cpu_cores()
+    session.find_modules_here(options.env)
+    session.enable_compilation_cache()
+    _check_installed()
+    sweep = _resumed(options, changes) if said is None else _made(options, said, changes)
+    return tell_end(sweep.run(), sweep.config)
+
+
+def _made(options: SweepOptions, said: SearchFile, changes: Mapping[str, Any]) -> "Sweep":
+    """Make the search that a file describes."""
+    from jaxmarl_ppo.sweeps.sweep import Sweep
+
+    start = said.settings
+    if start.env is None:
+        raise ValueError(f"{options.space} names no environment; add env, or give --env")
+    try:
+        # A file that is read does not get to say which code runs: that does the command line.
+        with importing_only(options.env):
+            env, env_params = jaxmarl_envs.make(start.env, **start.env_kwargs)
+    except NotPermitted as error:
+        raise ValueError(
+            f"{options.space} names the environment {error.name!r}, and no code is run because a "
+            f"file names it; if you trust it, name it too: --env {shlex.quote(error.name)}"
+        ) from None
+    if start.env_params is not None:
+        env_params = params_from_json(start.env_params, env_params, partial=not start.whole_params)
+    return Sweep(
+        env,
+        env_params,
+        start.config,
+        said.space,
+        dataclasses.replace(said.search, **changes),
+        options.run_dir,
+        progress=options.progress,
+        check_env=options.check_env,
+    )
+
+
+def _resumed(options: SweepOptions, changes: Mapping[str, Any]) -> "Sweep":
+    """Make the search that a folder holds."""
+    from jaxmarl_ppo.sweeps.sweep import Sweep
+
+    if options.run_dir is not None:
+        raise ValueError(f"--run-dir has no effect beside the folder {options.space}; drop it")
+    assert options.space is not None
+    return Sweep.resume(
+        options.space,
+        env=options.env,
+        progress=options.progress,
+        check_env=options.check_env,
+        **changes,
+    )
+
+
+def _check_installed() -> None:
+    try:
+        importlib.import_module("optuna")
+        importlib.import_module("cmaes")
+    except ImportError as error:
+        raise ValueError(
+            f"a search needs {error.name}: pip install 'jaxmarl-ppo[optuna]'"
+        ) from error
+
+
+def tell_end(result: "SweepResult", config: TrainConfig) -> int:
+    """Say what a search came to and what can be done next.
+
+    Returns:
+        The exit status: 0, or 128 and the number of the signal that ended it.
+    """
+    from jaxmarl_ppo.sweeps.page import PAGE_FILE
+    from jaxmarl_ppo.sweeps.progress import ranked, trials_table
+    from jaxmarl_ppo.sweeps.sweep import BEST_FILE
+
+    over = ranked(result.trials, config)
+    session.show(trials_table(over))
+    stopped = f", stopped: {result.stopped_by}" if result.stopped_by else ""
+    print(f"{len(over)} of {result.num_trials} trials are over{stopped}")
+    print(f"saved in {result.run_dir}; open {result.run_dir / PAGE_FILE} in a browser")
+    if len(over) < result.num_trials:
+        print(f"go on: jaxmarl-ppo sweep {result.run_dir}")
+    if result.best is not None:
+        print(f"best: trial {result.best.number}, {config.objective.measure} {result.best.value:g}")
+        print(f"train it: jaxmarl-ppo train --config {result.run_dir / BEST_FILE}")
+        print(f"evaluate it: jaxmarl-ppo evaluate {result.best.run_dir}")
+    ended_by = getattr(signal, result.stopped_by or "", None)
+    return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0

@@ -1,0 +1,207 @@
+"""What a user says of a search: over which values of a configuration, and how."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from jaxmarl_ppo.config.checks import (
+    MAX_INT,
+    Count,
+    Positive,
+    Seed,
+    check_fields,
+    check_name,
+    check_number,
+    check_sequence,
+    refusal,
+    refuse_repeated,
+    show,
+    whole_number,
+)
+
+Sampler = Literal["tpe", "cmaes", "random", "grid"]
+Pruner = Literal["none", "asha", "hyperband"]
+DEFAULT_TRIALS = 64
+DEFAULT_MEMBERS = 8
+# Fields of a run that a search has in its own hands, and why none of them is a part of the space.
+NOT_SEARCHED = {
+    "seed": "search.num_seeds says how many seeds a trial trains",
+    "total_env_steps": "trials are equally long",
+    "num_devices": "it changes nothing that is learnt",
+    "micro_batch_rows": "it changes nothing that is learnt",
+    "log_interval": "it changes nothing that is learnt",
+    "max_minutes": "trials are equally long",
+    "until": "trials are equally long",
+    "checkpoints": "it changes nothing that is learnt",
+    "evaluation": "trials are compared by the same evaluations",
+    "objective": "trials are compared by the same objective",
+}
+_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`; whole ones if both bounds, and the step, are.
+
+    Attributes:
+        low: the least.
+        high: the greatest.
+        log: whether they are drawn evenly by their logarithms.
+        step: from one to the next; None for all numbers, or all whole ones.
+    """
+
+    low: Annotated[float, check_number]
+    high: Annotated[float, check_number]
+    log: bool = False
+    step: Positive | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "of a range")
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low:g} of a range must be below high={self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"low={self.low:g} of a range with log=True must be positive")
+        if self.log and self.step is not None:
+            raise ValueError(f"step={self.step:g} has no effect with log=True; drop one of them")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only whole numbers are meant."""
+        numbers = (self.low, self.high, 1 if self.step is None else self.step)
+        return all(isinstance(number, int) for number in numbers)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """What is checked before anything is trained."""
+        return (self.low, self.high)
+
+    def grid(self) -> list[Any]:
+        """List the numbers from step to step.
+
+        Raises:
+            ValueError: there is no step.
+        """
+        step = 1 if self.step is None and self.is_whole and not self.log else self.step
+        if step is None:
+            raise ValueError("a grid needs a step, or choices")
+        # A little more than the quotient, which rounding may have made a little less.
+        count = int((self.high - self.low) / step * (1 + 1e-12)) + 1
+        return [self.low + k * step for k in range(count)]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Any of some values, of whatever a configuration can hold.
+
+    Attributes:
+        values: as a file has them: numbers, words, lists or tables.
+    """
+
+    values: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        values = check_sequence("choices", self.values, "a list of values")
+        if len(values) < 2:
+            raise refusal("choices", "a list of at least two values", self.values)
+        object.__setattr__(self, "values", tuple(values))
+        refuse_repeated("choices", map(str, self.labels))
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """What the choices are called: plain ones as they are, lists and tables as JSON."""
+        return tuple(
+            value if isinstance(value, bool | int | float | str) else json.dumps(value)
+            for value in self.values
+        )
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """What is checked before anything is trained."""
+        return tuple(self.values)
+
+
+Dimension = Range | Choices
+Space = Mapping[str, Dimension]  # by path, such as `default_ppo.learning_rate`
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How a space is searched.
+
+    Attributes:
+        sampler: what chooses the next values: `"tpe"`, the tree-structured Parzen estimator;
+            `"cmaes"`, covariance matrix adaptation for ranges, choices at random; `"random"`;
+            `"grid"`, every combination of choices and steps.
+        pruner: what ends a trial before its time: `"none"`; `"asha"`, asynchronous successive
+            halving; `"hyperband"`, several of it that begin at different times.
+        reduction_factor: of a pruner, which lets one trial in so many go on; None for 4, with
+            `"hyperband"` 3.
+        num_trials: how many in all; None for 64, or the whole grid.
+        num_members: how many runs train side by side.
+        num_seeds: runs of each trial, with the seeds from the configuration's on; the trial is as
+            good as their mean.
+        seed: of the sampler.
+        max_minutes: after which the search stops, and goes on when it is called again; None for no
+            limit.
+        storage: where trials are kept: None for the file `study.db` beside them, or
+            `postgresql://USER@HOST/DATABASE`.
+        study: name of the search in such a database; None for that of its folder.
+    """
+
+    sampler: Sampler = "tpe"
+    pruner: Pruner = "none"
+    reduction_factor: Annotated[int, whole_number(2, MAX_INT)] | None = None
+    num_trials: Count | None = None
+    num_members: Count = DEFAULT_MEMBERS
+    num_seeds: Count = 1
+    seed: Seed = 0
+    max_minutes: Positive | None = None
+    storage: Annotated[str, check_name] | None = None
+    study: Annotated[str, check_name] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.reduction_factor is not None and self.pruner == "none":
+            raise ValueError(
+                f"reduction_factor={self.reduction_factor} has no effect with pruner='none'; set "
+                "pruner or drop it"
+            )
+        if self.num_members % self.num_seeds:
+            raise ValueError(
+                f"num_members={self.num_members} must be a multiple of num_seeds="
+                f"{self.num_seeds}, the runs of a trial"
+            )
+        if self.study is not None and self.storage is None:
+            raise ValueError(
+                f"study={self.study!r} has no effect without storage; set it or drop the other"
+            )
+
+
+def check_space(space: Space) -> None:
+    """Refuse a space of nothing, of what cannot be searched, or of values within others.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if not space:
+        raise ValueError("space is empty; name what is searched, such as default_ppo.learning_rate")
+    parts = {path: split_path(path) for path in space}
+    for path, dimension in space.items():
+        if not isinstance(dimension, Dimension):
+            raise refusal(f"space[{path!r}]", "a Range or Choices", dimension)
+        reason = NOT_SEARCHED.get(parts[path][0])
+        if reason is not None:
+            raise ValueError(f"{path} cannot be searched: {reason}")
+        for other in space:
+            if other != path and parts[other][: len(parts[path])] == parts[path]:
+                raise ValueError(f"space has {path} and, within it, {other}; drop one of them")
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """Split the path of a key into its parts; one in quotation marks may hold dots."""
+    parts = _PART.findall(path)
+    if ".".join(parts) != path:
+        raise ValueError(f"space has no place {show(path)}; write it as default_ppo.gamma")
+    return tuple(json.loads(part) if part.startswith('"') else part for part in parts)

@@ -1,0 +1,1 @@
+"""Many runs: several at once, and searches over their configurations."""

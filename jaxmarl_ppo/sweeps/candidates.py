@@ -1,0 +1,118 @@
+"""From values of a search space to the run that they mean."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.env_as_json import params_from_json
+from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.run_file import override
+from jaxmarl_ppo.config.search import Choices, Space, split_path
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.objective import Measure
+from jaxmarl_ppo.types import PyTree
+
+Values = Mapping[str, Any]  # by path; of choices their labels
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run that a search may try.
+
+    Attributes:
+        env_params: parameters of its environment.
+        config: the run.
+        learner: what trains it.
+    """
+
+    env_params: PyTree
+    config: TrainConfig
+    learner: Learner
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Makes the runs of a search, each the same base but for the values that are searched.
+
+    Attributes:
+        env: the environment.
+        env_params: its parameters, unless they are searched.
+        config: the base.
+        space: what is searched.
+    """
+
+    env: MultiAgentEnv
+    env_params: PyTree
+    config: TrainConfig
+    space: Space
+
+    def make(self, values: Values) -> Candidate:
+        """Make the run that values mean.
+
+        Raises:
+            ValueError: they are no valid configuration.
+        """
+        tables = self.tables(values)
+        about_env = tables.pop("env", {})
+        refuse_unknown(about_env, ["params"], "what is searched of env")
+        params = about_env.get("params", {})
+        env_params = params_from_json(params, self.env_params, partial=True)
+        # Runs are spread over devices, and each lies on one.
+        config = replace(override(self.config, tables), num_devices=1)
+        learner = make_learner(self.env, env_params, config)
+        if any(pool.spec.on_device is not None for pool in learner.players.pools):
+            raise ValueError(
+                "snapshots that do not all lie on the device (on_device) cannot be searched over; "
+                "give the pool a size alone"
+            )
+        return Candidate(env_params, config, learner)
+
+    def tables(self, values: Values) -> dict[str, Any]:
+        """Write values as the tables of a file of a run."""
+        result: dict[str, Any] = {}
+        for path, value in values.items():
+            dimension = self.space[path]
+            if isinstance(dimension, Choices):
+                value = dimension.values[dimension.labels.index(value)]
+            *tables, key = split_path(path)
+            table = result
+            for name in tables:
+                table = table.setdefault(name, {})
+            table[key] = value
+        return result
+
+    def check(self) -> None:
+        """Make the runs at the ends of the space, and refuse it where one of them is invalid.
+
+        Every end of every dimension is tried once, beside the first ends of all others, and all
+        last ends together.
+
+        Raises:
+            ValueError: the first invalid one, with its values.
+        """
+        for values in self._corners():
+            try:
+                candidate = self.make(values)
+                Measure(candidate.config.objective.measure, candidate.learner)
+                if candidate.config.evaluation.every_env_steps is not None:
+                    MeanwhileEvaluator(candidate.learner, candidate.config)
+            except ValueError as error:
+                said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
+                raise ValueError(f"the search can come to {said}, where {error}") from error
+
+    def _corners(self) -> Iterator[Values]:
+        ends = {
+            path: dimension.labels if isinstance(dimension, Choices) else dimension.ends
+            for path, dimension in self.space.items()
+        }
+        first = {path: each[0] for path, each in ends.items()}
+        yield first
+        for path, each in ends.items():
+            for end in each[1:]:
+                yield first | {path: end}
+        yield {path: each[-1] for path, each in ends.items()}

@@ -1,0 +1,102 @@
+"""Locks that processes hold while they live: nobody has to be told that one has died.
+
+Beside a study in a file they are locks of files; in a database they are its own, which it frees
+with the connection of their holder.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from filelock import FileLock, Timeout
+
+# How soon a database notices that a machine is gone, whose processes cannot close connections.
+_KEEPALIVES = ("idle = 30", "interval = 10", "count = 3")
+
+
+class Locks(Protocol):
+    """Locks by name, which all drivers of a search share."""
+
+    def hold(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Wait for a lock and hold it."""
+        ...
+
+    def is_held(self, name: str) -> bool:
+        """Tell whether a process that lives holds a lock."""
+        ...
+
+
+class FileLocks:
+    """Locks in a folder.
+
+    Args:
+        folder: where their files lie.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Wait for a lock and hold it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self._path(name)):
+            yield
+
+    def is_held(self, name: str) -> bool:
+        """Tell whether a process that lives holds a lock."""
+        if not self._path(name).exists():
+            return False
+        lock = FileLock(self._path(name))
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return True
+        lock.release()
+        return False
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.lock"
+
+
+class PostgresLocks:
+    """Advisory locks of PostgreSQL.
+
+    Args:
+        engine: SQLAlchemy's, of the database.
+        study: whose locks they are; others in the same database are other locks.
+    """
+
+    def __init__(self, engine: Any, study: str) -> None:
+        self._engine, self._study = engine, study
+
+    @contextlib.contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Wait for a lock and hold it."""
+        with self._connect() as connection:
+            for setting in _KEEPALIVES:
+                connection.exec_driver_sql(f"SET tcp_keepalives_{setting}")
+            connection.exec_driver_sql(f"SELECT pg_advisory_lock({self._number(name)})")
+            try:
+                yield
+            finally:
+                connection.exec_driver_sql(f"SELECT pg_advisory_unlock({self._number(name)})")
+
+    def is_held(self, name: str) -> bool:
+        """Tell whether a process that lives holds a lock."""
+        with self._connect() as connection:
+            number = self._number(name)
+            taken = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({number})").scalar()
+            if taken:
+                connection.exec_driver_sql(f"SELECT pg_advisory_unlock({number})")
+            return not taken
+
+    def _connect(self) -> Any:
+        # Without transactions, which would stay open as long as a lock is held.
+        return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def _number(self, name: str) -> int:
+        digest = hashlib.sha256(f"{self._study}/{name}".encode()).digest()
+        return int.from_bytes(digest[:8], signed=True)

@@ -1,0 +1,117 @@
+"""A compiled program and the runs that it trains side by side, each in a lane of its own."""
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.members import Members, hyperparams_of
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.machine.interruption import wait_until_ready
+from jaxmarl_ppo.sweeps.trial_run import TrialRun
+from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+
+# A slice of compiled iterations is to last about this long, so that a signal is soon heard.
+SLICE_S = 0.5
+# The next slice may have at most this many times the iterations of the last one.
+SLICE_GROWTH = 8
+
+
+class Program:
+    """Trains runs whose learners have one key.
+
+    Args:
+        learner: of the first of them; the others differ from it in numbers alone.
+        config: of the first.
+        num_lanes: how many train side by side.
+    """
+
+    def __init__(self, learner: Learner, config: TrainConfig, num_lanes: int) -> None:
+        self.learner = learner
+        self.evaluator = (
+            None
+            if config.evaluation.every_env_steps is None
+            else MeanwhileEvaluator(learner, config)
+        )
+        self._members = Members(learner, num_lanes)
+        self._no_metrics = self._members.no_metrics
+        self._runs: dict[int, TrialRun] = {}  # by lane
+        self._states: Any = None
+        self._metrics: Any = None
+        self._slice_iterations = 1
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to train."""
+        return not self._runs
+
+    def compile(self) -> None:
+        """Compile what trains and what begins a run."""
+        self._members.compile()
+
+    def admit(self, run: TrialRun, learner: Learner) -> None:
+        """Begin a run in a lane that is free.
+
+        Args:
+            run: the run.
+            learner: of the run, for its hyper-parameters.
+        """
+        members = self._members
+        per_device = members.num_lanes // members.num_devices
+        lane = choose_lane(self._runs, members.num_members, per_device)
+        key = jax.random.key(run.config.seed)
+        one = members.begin(key, hyperparams_of(learner), run.env_params)
+        if self._states is None:
+            # Lanes that are free hold the same, which never trains.
+            self._states = members.fill(one)
+            self._metrics = members.fill(self._no_metrics)
+        else:
+            self._states = members.write(self._states, lane, one)
+            self._metrics = members.write(self._metrics, lane, self._no_metrics)
+        self._runs[lane] = run
+
+    def dismiss(self, run: TrialRun) -> None:
+        """Free the lane of a run."""
+        del self._runs[self._lane_of(run)]
+
+    def free_memory(self) -> None:
+        """Free the memory of all lanes, where none is in use."""
+        if self.is_idle:
+            self._states = self._metrics = None
+
+    def train(self) -> list[TrialRun]:
+        """Train all runs by a slice, each at most to where it is looked at; return those."""
+        counts = np.zeros(self._members.num_lanes, np.int32)
+        for lane, run in self._runs.items():
+            counts[lane] = min(run.num_left, self._slice_iterations)
+        began = time.perf_counter()
+        self._states, self._metrics = self._members.train(self._states, counts, self._metrics)
+        wait_until_ready(self._metrics.sums.ticks)
+        wanted = int(SLICE_S * counts.max() / (time.perf_counter() - began))
+        self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
+        iterations, faults = jax.device_get((self._states.iteration, self._metrics.fault.found))
+        for lane, run in self._runs.items():
+            run.iteration = int(iterations[lane])
+        return [run for lane, run in self._runs.items() if run.num_left == 0 or faults[lane]]
+
+    def look(self, run: TrialRun) -> float | None:
+        """Look at a run; see `TrialRun.look`."""
+        lane, members = self._lane_of(run), self._members
+        population = members.member(self._states.population, lane)
+        found = jax.device_get((population, members.member(self._metrics, lane)))
+        self._metrics = members.write(self._metrics, lane, self._no_metrics)
+        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+        return run.look(*jax.tree.map(np.array, found))
+
+    def _lane_of(self, run: TrialRun) -> int:
+        return next(lane for lane, other in self._runs.items() if other is run)
+
+
+def choose_lane(taken: Collection[int], num_members: int, lanes_per_device: int) -> int:
+    """Choose a lane that is free, on the device that has the fewest runs to train."""
+    busy = [lane // lanes_per_device for lane in taken]
+    free = [lane for lane in range(num_members) if lane not in taken]
+    return min(free, key=lambda lane: busy.count(lane // lanes_per_device))

@@ -1,0 +1,83 @@
+"""Which runs share a compiled program: those whose learners are the same in all but numbers.
+
+A learner holds what its program is compiled from, and numbers that are arguments of the program,
+because the state of training holds them: hyper-parameters, and parameters of the environment. The
+key of a program is all of the former, and of the latter the shapes.
+"""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Hashable, Mapping
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.ppo.bank_learner import BankLearner
+
+# Of these classes, the fields whose numbers are a part of the state.
+_ARGUMENTS: dict[type, set[str]] = {
+    Learner: {"env_params"},
+    BankLearner: {"hyperparams"},
+}
+# Of the latter, what a program is made for all the same.
+_SHAPING = ("num_epochs", "num_minibatches")
+
+
+def program_key(learner: Learner) -> Hashable:
+    """Make the key of the program that trains a run.
+
+    Two runs with one key are trained by one program, with the numbers of each in its state. Things
+    that have no value to compare, such as environments, are the same only if they are one object,
+    which must live as long as the key.
+    """
+    return _key(learner)
+
+
+def _key(value: Any) -> Hashable:
+    if isinstance(value, np.ndarray | jax.Array):
+        return (*_shape(value), hashlib.sha256(np.asarray(value).tobytes()).digest())
+    if isinstance(value, Mapping):
+        return tuple((key, _key(child)) for key, child in value.items())
+    if isinstance(value, tuple | list):
+        return tuple(map(_key, value))
+    if isinstance(value, functools.partial):
+        return (_key(value.func), _key(value.args), _key(value.keywords))
+    if isinstance(value, MethodType):
+        return (value.__func__, _key(value.__self__))
+    if isinstance(value, FunctionType):
+        return _function_key(value)
+    if isinstance(value, nn.Module):
+        return value  # which compares by its fields
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return (
+            type(value),
+            *(_field_key(value, field.name) for field in dataclasses.fields(value)),
+        )
+    if isinstance(value, bool | int | float | str | bytes | type | None):
+        return value
+    return id(value)
+
+
+def _field_key(owner: Any, name: str) -> Hashable:
+    value = getattr(owner, name)
+    if name not in _ARGUMENTS.get(type(owner), ()):
+        return _key(value)
+    leaves, structure = jax.tree.flatten(value)
+    fixed = [_key(getattr(value, each)) for each in _SHAPING if hasattr(value, each)]
+    return (structure, *map(_shape, leaves), *fixed)
+
+
+def _shape(value: Any) -> tuple[Hashable, ...]:
+    return (np.shape(value), str(np.asarray(value).dtype))
+
+
+def _function_key(function: FunctionType) -> Hashable:
+    """Compare functions that a function has made by its code and by what they remember."""
+    code: CodeType = function.__code__
+    cells = tuple(_key(cell.cell_contents) for cell in function.__closure__ or ())
+    return (code, cells, _key(function.__defaults__ or ()), _key(function.__kwdefaults__ or {}))

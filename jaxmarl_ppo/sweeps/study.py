@@ -1,0 +1,192 @@
+"""The trials of a search, kept in a database that several processes may share.
+
+One process at a time asks for a trial, under a lock, so that there are exactly as many as wanted.
+Each process holds a lock of its own while it lives: a trial that runs and whose process is dead is
+free, and is asked for next, with its number and its values.
+"""
+
+import contextlib
+import json
+import math
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import optuna
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.search import SearchConfig, Space
+from jaxmarl_ppo.sweeps.locks import Locks
+from jaxmarl_ppo.sweeps.samplers import count_trials, distributions_of, make_pruner, make_sampler
+
+# Attributes of a trial: who runs it, and why it has failed.
+DRIVER, REASON = "driver", "reason"
+_IDENTITY = "identity"  # attribute of the study: what its trials have in common
+_ASK = "ask"
+_DIRECTIONS: dict[str, Literal["maximize", "minimize"]] = {
+    "maximise": "maximize",
+    "minimise": "minimize",
+}
+
+
+class Study:
+    """The study of a search, of which this process is one of the drivers.
+
+    Args:
+        storage: the database.
+        name: of the study in it.
+        locks: of all its drivers.
+        space: what is searched.
+        search: how.
+        goal: whether the objective is to be large or small.
+        rungs: environment steps after which the pruner looks at a trial first, and of all of it.
+        identity: what must be the same whenever the search goes on, of JSON's kinds.
+
+    Raises:
+        ValueError: the study is another search.
+    """
+
+    def __init__(
+        self,
+        storage: BaseStorage,
+        name: str,
+        locks: Locks,
+        space: Space,
+        search: SearchConfig,
+        goal: str,
+        rungs: tuple[int, int],
+        identity: Mapping[str, Any],
+    ) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.num_trials = count_trials(search, space)
+        self._storage, self._locks = storage, locks
+        self._space, self._search = space, search
+        self._distributions = distributions_of(space)
+        self._driver = f"driver-{uuid.uuid4().hex[:12]}"
+        with locks.hold(_ASK):
+            self.optuna_study = optuna.create_study(
+                storage=storage,
+                study_name=name,
+                direction=_DIRECTIONS[goal],
+                load_if_exists=True,
+                pruner=make_pruner(search, *rungs),
+            )
+            self._check_identity(identity)
+
+    @contextlib.contextmanager
+    def driving(self) -> Iterator[None]:
+        """Let others know, as long as the body lasts, that what this process runs is not free."""
+        with self._locks.hold(self._driver):
+            yield
+
+    def trials(self) -> list[FrozenTrial]:
+        """List all trials as they stand, in their order."""
+        return self.optuna_study.get_trials(deepcopy=False)
+
+    def importance(self) -> dict[str, float]:
+        """Tell how much each dimension matters, as shares, by PED-ANOVA (Watanabe et al. 2023).
+
+        Empty where trials are too few to tell.
+        """
+        values = {trial.value for trial in self.trials() if trial.state == TrialState.COMPLETE}
+        if len(values) < 2:
+            return {}
+        with warnings.catch_warnings(), contextlib.suppress(ValueError, RuntimeError):
+            warnings.simplefilter("ignore")
+            return optuna.importance.get_param_importances(
+                self.optuna_study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+            )
+        return {}
+
+    def ask(self) -> Trial | None:
+        """Take a trial: one that was not finished, or a new one; None if there are enough."""
+        with self._locks.hold(_ASK):
+            self._free_trials_of_the_dead()
+            trials = self.trials()
+            waits = any(trial.state == TrialState.WAITING for trial in trials)
+            if not waits and len(trials) >= self.num_trials:
+                return None
+            study = self.optuna_study
+            study.sampler = make_sampler(self._search, self._space, len(trials))
+            trial = study.ask(self._distributions)
+            trial.set_user_attr(DRIVER, self._driver)
+            return trial
+
+    def report(self, trial: Trial, value: float, env_steps: int) -> bool:
+        """Tell how good a trial is so far; return whether it is to end here."""
+        if env_steps not in self._storage.get_trial(trial._trial_id).intermediate_values:
+            trial.report(value, env_steps)
+        return trial.should_prune()
+
+    def complete(self, trial: Trial, value: float) -> None:
+        """Tell how good a trial is at its end."""
+        self._tell(trial, TrialState.COMPLETE, value)
+
+    def prune(self, trial: Trial) -> None:
+        """Tell that a trial was ended early."""
+        self._tell(trial, TrialState.PRUNED)
+
+    def fail(self, trial: Trial, reason: str) -> None:
+        """Tell that a trial came to nothing."""
+        trial.set_user_attr(REASON, reason)
+        self._tell(trial, TrialState.FAIL)
+
+    def release(self, trial: Trial) -> None:
+        """Give a trial back that was not finished, for whoever asks next."""
+        with self._locks.hold(_ASK):
+            if self._is_mine(trial):
+                self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+
+    def _tell(self, trial: Trial, state: TrialState, value: float | None = None) -> None:
+        assert value is None or math.isfinite(value)
+        with self._locks.hold(_ASK):
+            # It is not, where a database took this process for dead and others went on.
+            if self._is_mine(trial):
+                self.optuna_study.tell(trial, value, state)
+
+    def _is_mine(self, trial: Trial) -> bool:
+        now = self._storage.get_trial(trial._trial_id)
+        return now.state == TrialState.RUNNING and now.user_attrs.get(DRIVER) == self._driver
+
+    def _free_trials_of_the_dead(self) -> None:
+        lives = {self._driver: True}
+        for trial in self.trials():
+            if trial.state != TrialState.RUNNING:
+                continue
+            # One without a driver was left half asked for, since asking takes the lock.
+            driver = trial.user_attrs.get(DRIVER, "nobody")
+            if driver not in lives:
+                lives[driver] = self._locks.is_held(driver)
+            if not lives[driver]:
+                self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+
+    def _check_identity(self, identity: Mapping[str, Any]) -> None:
+        """Refuse to go on with another search, and say in what it differs."""
+        study = self.optuna_study
+        known = study.user_attrs.get(_IDENTITY)
+        identity = json.loads(json.dumps(identity))
+        if known is None:
+            study.set_user_attr(_IDENTITY, identity)
+            return
+        found = _difference(known, identity)
+        if found is not None:
+            where, before, now = found
+            raise ValueError(
+                f"study {study.study_name!r} is another search: {where} is {show(now)} here and "
+                f"{show(before)} there; give it a run folder, or a study, of its own"
+            )
+
+
+def _difference(known: Any, now: Any, where: str = "") -> tuple[str, Any, Any] | None:
+    """Find the first place at which two trees differ, and what stands there."""
+    if isinstance(known, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*known, *now]):
+            place = f"{where}.{key}" if where else key
+            found = _difference(known.get(key), now.get(key), place)
+            if found is not None:
+                return found
+        return None
+    return None if known == now else (where, known, now)

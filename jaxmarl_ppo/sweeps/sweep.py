@@ -1,0 +1,306 @@
+"""Searches over configurations: from what a user says to what was found."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from jaxmarl_envs.check import quick_check
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config.checks import MAX_INT, check_bool, check_path
+from jaxmarl_ppo.config.env_as_json import params_to_json
+from jaxmarl_ppo.config.printing import print_settings
+from jaxmarl_ppo.config.run_file import Settings
+from jaxmarl_ppo.config.search import Choices, SearchConfig, Space, check_space
+from jaxmarl_ppo.config.search_file import read_search, read_space
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.learner.build import check_arguments
+from jaxmarl_ppo.machine.files import write_atomically
+from jaxmarl_ppo.machine.interruption import Interruption
+from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE
+from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
+from jaxmarl_ppo.sweeps.candidates import Candidates
+from jaxmarl_ppo.sweeps.driver import Driver
+from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
+from jaxmarl_ppo.sweeps.progress import SweepProgress
+from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
+from jaxmarl_ppo.sweeps.samplers import count_trials
+from jaxmarl_ppo.sweeps.storage import database_url, open_locks, open_storage, without_password
+from jaxmarl_ppo.sweeps.study import Study
+from jaxmarl_ppo.sweeps.trial_run import look_interval
+from jaxmarl_ppo.types import PyTree
+
+SEARCH_FILE = "search.json"
+BEST_FILE = "best.toml"
+# How a search is called in a database of its own.
+_STUDY = "search"
+# What ends or keeps a run of its own, and what a search has instead.
+_OF_SINGLE_RUNS = {
+    "until": "all trials are equally long; see search.pruner",
+    "max_minutes": "see search.max_minutes",
+    "checkpoints": "a trial that was not finished is run again",
+}
+
+
+class Sweep:
+    """Searches a space for the configuration that reaches an objective best.
+
+    Everything that is wrong shows here, before anything is compiled: the runs at the ends of the
+    space are made as a trainer would make them.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        config: what all runs have in common; its `objective` says what is compared, and its
+            `evaluation` when, else the log does.
+        space: what is searched: `Range` and `Choices` by paths of the configuration, such as
+            `default_ppo.learning_rate`.
+        search: how.
+        run_dir: the folder of the search; if it is that of this very search, that goes on. None for
+            `runs/<env>-search-<timestamp>`.
+        progress: whether to show progress on standard output.
+        check_env: as for `Trainer`.
+
+    Raises:
+        ValueError: what does not fit together, or a run folder in use.
+    """
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        env_params: PyTree,
+        config: TrainConfig,
+        space: Space,
+        search: SearchConfig | None = None,
+        run_dir: str | Path | None = None,
+        *,
+        progress: bool = True,
+        check_env: bool = True,
+    ) -> None:
+        self.search = SearchConfig() if search is None else search
+        check_arguments(env, env_params, config)
+        check_space(space)
+        _check_base(env, config)
+        if run_dir is not None:
+            check_path("run_dir", run_dir)
+        check_bool("progress", progress)
+        if check_bool("check_env", check_env):
+            quick_check(env, env_params)
+        self.num_trials = count_trials(self.search, space)
+        self.space, self.config = space, config
+        self._candidates = Candidates(env, env_params, config, space)
+        self._candidates.check()
+        self._show_progress = progress
+        self.run_dir = self._choose_run_dir(run_dir)
+        self._kept: int | None = None
+        self._url = database_url(self.search.storage, self.run_dir)
+
+    @classmethod
+    def resume(
+        cls,
+        run_dir: str | Path,
+        *,
+        env: MultiAgentEnv | str | None = None,
+        progress: bool = True,
+        check_env: bool = True,
+        **changes: Any,
+    ) -> "Sweep":
+        """Make a search of what its folder says, to go on with it.
+
+        Args:
+            run_dir: the folder.
+            env: as in `load_run`, for an environment of one's own.
+            progress: as for a new search.
+            check_env: as for a new search.
+            **changes: of `SearchConfig`: `num_trials`, `num_members`, `max_minutes`, `storage`.
+
+        Raises:
+            ValueError: there is no search, or none that can go on so.
+        """
+        folder = Path(run_dir)
+        if not (folder / SEARCH_FILE).is_file():
+            raise ValueError(f"{str(run_dir)!r} is not the folder of a search")
+        recorded = read_run(folder, env=env)
+        said = as_json.read_json(folder / SEARCH_FILE)
+        search = replace(read_search(said.get("search", {})), **changes)
+        return cls(
+            recorded.env,
+            recorded.env_params,
+            recorded.config,
+            read_space(said.get("space", {})),
+            search,
+            folder,
+            progress=progress,
+            check_env=check_env,
+        )
+
+    def run(self) -> SweepResult:
+        """Run trials until there are enough, or a signal or the time limit stops it.
+
+        Other processes may run trials of the same search at the same time. What stops or kills this
+        one leaves the study whole: trials that were not finished are run again by whoever goes on.
+
+        Raises:
+            ValueError: the run folder or the study is of another search, the database cannot be
+                used, or the objective's measure is not among the numbers that there are.
+        """
+        study = self._claim()
+        progress = SweepProgress(self._show_progress, self._title(), self.num_trials, self.config)
+        with progress, Interruption(progress.tell_stopping) as interruption:
+
+            def tell() -> None:
+                results = self._results(study)
+                progress.show(results)
+                self._keep_best(results)
+
+            stopped_by = Driver(
+                self._candidates, study, self.search, self.run_dir, interruption, tell
+            ).run()
+            tell()
+        return self._result(study, stopped_by)
+
+    def _result(self, study: Study, stopped_by: str | None) -> SweepResult:
+        """Gather what the search came to so far, and draw it as a page."""
+        trials, objective = self._results(study), self.config.objective
+        best = best_of(trials, objective.goal)
+        result = SweepResult(self.run_dir, trials, best, self.num_trials, stopped_by)
+        name = self._candidates.env.name
+        page = sweep_page(name, result, self.space, objective, study.importance())
+        page.save(self.run_dir / PAGE_FILE)
+        return result
+
+    def _results(self, study: Study) -> list[TrialResult]:
+        return [trial_result(trial, self.space, self.run_dir) for trial in study.trials()]
+
+    def _keep_best(self, trials: list[TrialResult]) -> None:
+        """Write the best configuration so far as a file that trains it again."""
+        best, made = best_of(trials, self.config.objective.goal), self._candidates.env.made_as
+        if best is None or made is None or best.number == self._kept:
+            return
+        labels = {path: _label(self.space, path, value) for path, value in best.values.items()}
+        candidate = self._candidates.make(labels)
+        name, kwargs = made
+        settings = Settings(name, None, candidate.config, kwargs)
+        text = print_settings(settings, params_to_json(candidate.env_params), "toml")
+        write_atomically(self.run_dir / BEST_FILE, text.encode())
+        self._kept = best.number
+
+    def _open_study(self) -> Study:
+        name = self.search.study or (_STUDY if self.search.storage is None else self.run_dir.name)
+        locks = open_locks(self._url, self.run_dir, name)
+        step = self.config.num_envs * self.config.num_steps
+        return Study(
+            open_storage(self._url, locks),
+            name,
+            locks,
+            self.space,
+            self.search,
+            self.config.objective.goal,
+            (look_interval(self.config) * step, self.config.num_iterations * step),
+            self._identity(),
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        """Describe all that trials have in common, which must stay the same."""
+        candidates, search = self._candidates, self.search
+        record = run_record(candidates.env, candidates.env_params, self.config)
+        fixed = ("sampler", "pruner", "reduction_factor", "num_seeds", "seed")
+        return {
+            "env": record["env"],
+            "config": record["config"],
+            "space": space_to_json(self.space),
+            "search": {name: getattr(search, name) for name in fixed},
+        }
+
+    def _choose_run_dir(self, run_dir: str | Path | None) -> Path:
+        if run_dir is not None and (Path(run_dir) / SEARCH_FILE).is_file():
+            return Path(run_dir)
+        return new_run_dir(run_dir, f"{self._candidates.env.name}-search")
+
+    def _claim(self) -> Study:
+        """Take the folder for this search, unless it is its own already, and open the study.
+
+        Raises:
+            ValueError: the folder or the study is of something else.
+        """
+        folder = self.run_dir
+        folder.mkdir(parents=True, exist_ok=True)
+        # Others that drive the same search may do so at the same time.
+        with FileLock(folder / LOCK_FILE):
+            if not (folder / SEARCH_FILE).is_file():
+                check_unused(folder)
+                self._write_down()
+            study = self._open_study()
+            self._write_down()  # what may differ from the last time
+        return study
+
+    def _write_down(self) -> None:
+        candidates, search = self._candidates, asdict(self.search)
+        record = run_record(candidates.env, candidates.env_params, self.config)
+        as_json.write_json(self.run_dir / CONFIG_FILE, record)
+        search["storage"] = without_password(self.search.storage)
+        said = {"space": space_to_json(self.space), "search": search}
+        as_json.write_json(self.run_dir / SEARCH_FILE, said)
+
+    def _title(self) -> str:
+        search, config = self.search, self.config
+        seeds = "" if search.num_seeds == 1 else f" x {search.num_seeds} seeds"
+        return (
+            f"{self._candidates.env.name} | {search.sampler}, pruner {search.pruner} | "
+            f"{self.num_trials} trials{seeds} of {config.total_env_steps:,} environment steps, "
+            f"{search.num_members} runs at once | {self.run_dir}"
+        )
+
+
+def space_to_json(space: Space) -> dict[str, Any]:
+    """Write a space as `read_space` reads it."""
+    return {
+        path: {"choices": list(dimension.values)}
+        if isinstance(dimension, Choices)
+        else asdict(dimension)
+        for path, dimension in space.items()
+    }
+
+
+def _label(space: Space, path: str, value: Any) -> Any:
+    dimension = space[path]
+    if isinstance(dimension, Choices):
+        return dimension.labels[list(dimension.values).index(value)]
+    return value
+
+
+def _check_base(env: MultiAgentEnv, config: TrainConfig) -> None:
+    """Refuse a configuration that no search can start from.
+
+    Raises:
+        ValueError: what it lacks, or what would have no effect.
+    """
+    if config.objective.measure is None:
+        raise ValueError(
+            "a search needs an objective: set objective.measure, such as "
+            "evaluation/all/return_mean, and objective.goal"
+        )
+    default = TrainConfig()
+    for name, instead in _OF_SINGLE_RUNS.items():
+        if getattr(config, name) != getattr(default, name):
+            raise ValueError(f"{name} has no effect in a search: {instead}")
+    for name in ("stop_at", "patience"):
+        if getattr(config.objective, name) is not None:
+            instead = _OF_SINGLE_RUNS["until"]
+            raise ValueError(f"objective.{name} has no effect in a search: {instead}")
+    if config.log_interval is not None and config.evaluation.every_env_steps is not None:
+        raise ValueError(
+            "log_interval has no effect in a search that evaluates: the log has an entry for every "
+            "evaluation; drop it"
+        )
+    if config.total_env_steps > MAX_INT:
+        raise ValueError(
+            f"total_env_steps={config.total_env_steps} of a trial must be at most {MAX_INT}"
+        )
+    if env.steps_on_host:
+        raise ValueError(
+            f"environment {env.name!r} is stepped in Python, where runs cannot train side by side; "
+            "search with an environment in JAX"
+        )

@@ -1,0 +1,103 @@
+"""`jaxmarl-ppo sweep`: what it takes, and what it says."""
+
+import json
+import re
+
+import pytest
+
+from jaxmarl_ppo.cli import main as cli
+from jaxmarl_ppo.cli import sweep as command
+
+SPACE = """
+env = { name = "tic_tac_toe", kwargs = { size = 2, k = 2 } }
+total_env_steps = 128
+num_envs = 4
+num_steps = 16
+log_interval = 1
+[default_policy.network]
+hidden_sizes = [4]
+[default_ppo]
+num_minibatches = 1
+[objective]
+measure = "agents/x/return_mean"
+[space.default_ppo]
+gamma = { choices = [0.5, 0.75] }
+[search]
+sampler = "grid"
+num_members = 2
+"""
+
+
+def run(capsys, *words):
+    """Exit status, standard output, standard error."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["sweep", *words])
+    captured = capsys.readouterr()
+    return caught.value.code, captured.out, captured.err
+
+
+@pytest.fixture
+def space(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "space.toml"
+    path.write_text(SPACE)
+    return path
+
+
+def test_a_search_says_what_it_found_and_goes_on(capsys, space):
+    status, out, errors = run(capsys, "space.toml", "--run-dir", "run", "--no-check-env")
+    assert (status, errors) == (0, "")
+    lines = [line for line in out.splitlines() if re.match(r"trial \d complete", line)]
+    assert len(lines) == 2
+    assert "default_ppo.gamma 0.5" in out
+    assert "2 of 2 trials are over" in out
+    assert "train it: jaxmarl-ppo train --config run/best.toml" in out
+    status, again, _ = run(capsys, "run", "--no-check-env", "--no-progress")
+    assert status == 0
+    assert again == out[out.index(again[:40]) :]
+    train = "train --config run/best.toml --run-dir best --no-progress --no-check-env"
+    with pytest.raises(SystemExit) as caught:
+        cli.main(train.split())
+    assert caught.value.code == 0
+    assert json.loads((space.parent / "best" / "config.json").read_text())["env"]["make"] == {
+        "name": "tic_tac_toe",
+        "kwargs": {"size": 2, "k": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "takes a file or the folder of a search"),
+        (["nothing.toml"], "'nothing.toml' cannot be read: No such file"),
+        (["."], "'.' is not the folder of a search"),
+        ([".", "--run-dir", "x"], "--run-dir has no effect beside the folder ."),
+        (["space.toml", "--num-trial", "3"], "did you mean --num-trials?"),
+        (["space.toml", "--storage", "study.db"], "storage must be postgresql://"),
+        (["space.toml", "--num-trials", "0"], "num_trials must be a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(capsys, space, words, message):
+    status, out, errors = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_code_that_a_file_names_is_not_run(capsys, space):
+    space.write_text(
+        SPACE.replace('{ name = "tic_tac_toe", kwargs = { size = 2, k = 2 } }', '"a.py:A"')
+    )
+    (space.parent / "a.py").write_text("raise SystemExit(3)")
+    status, _, errors = run(capsys, "space.toml")
+    assert status == 2
+    assert "no code is run because a file names it; if you trust it, name it too: --env" in errors
+
+
+def test_a_search_needs_optuna(capsys, space, monkeypatch):
+    def missing(name):
+        raise ImportError(name=name)
+
+    monkeypatch.setattr(command.importlib, "import_module", missing)
+    with pytest.raises(ValueError, match=r"needs optuna: pip install 'jaxmarl-ppo\[optuna\]'"):
+        command.main(["space.toml"])
