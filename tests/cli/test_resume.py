@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxmarl_ppo.cli import main as cli
-from jaxmarl_ppo.cli.train import tell_end
+from jaxmarl_ppo.cli.run_end import tell_end
 from jaxmarl_ppo.config.run import CheckpointConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.runs.callbacks import TrainResult
