@@ -167,7 +167,7 @@ def test_run_folder_in_use(interrupted, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("trian crypto", "unknown command 'trian'; valid: train, resume, evaluate, report,"),
+        ("trian crypto", "unknown command 'trian'; valid: train, resume, sweep, evaluate,"),
         ("train cripto", "environment 'cripto'; did you mean 'crypto'? valid names: asymmetric_"),
         ("train --seed 1 cripto", "did you mean 'crypto'?"),
         ("train tic_tac_toe --env-kwargs sise=4", "takes no option 'sise'; valid options: size"),

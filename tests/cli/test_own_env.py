@@ -17,7 +17,7 @@ from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import trainer
 
 TINY = ["--num-envs", "4", "--num-steps", "8", "--hidden-sizes", "4", "--ppo.num-minibatches", "2"]
-TINY += ["--total-env-steps", "32", "--no-progress"]
+TINY += ["--total-env-steps", "32", "--no-progress", "--no-plays"]
 BROKEN = """
 from heap import Heap
 
@@ -42,6 +42,7 @@ def _own_sys_path():
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(sys, "path", list(sys.path))
         yield
+    sys.modules.pop("tag_game", None)
 
 
 def run(capsys, *args):

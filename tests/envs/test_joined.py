@@ -148,7 +148,7 @@ def test_only_together_is_the_best_reached(tmp_path):
         total_env_steps=20_000,
         num_envs=32,
         num_steps=8,
-        default_ppo=PPOConfig(learning_rate=3e-3, entropy_coef=0.02),
+        default_ppo=PPOConfig(learning_rate=3e-3, entropy_coef=0.1),
     )
     trainer = Trainer(env, None, config, tmp_path / "run", progress=False)
     report = evaluate_policies(trainer.learner, trainer.train().population, 4, greedy=True)
