@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxmarl_ppo.config.mapping import Draw, Ensemble, MappingFunction, Matchups
+    from jaxmarl_ppo.config.pbt import PbtConfig
     from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
     from jaxmarl_ppo.config.ppo import PPOConfig
     from jaxmarl_ppo.config.presets import PRESETS, Preset, preset
@@ -65,6 +66,7 @@ _MODULES = {
     "ObjectiveConfig": "config.run",
     "PPOConfig": "config.ppo",
     "PRESETS": "config.presets",
+    "PbtConfig": "config.pbt",
     "Policy": "deploy.policy",
     "PolicySpec": "config.policies",
     "Preset": "config.presets",
@@ -119,6 +121,7 @@ __all__ = [
     "Metrics",
     "ObjectiveConfig",
     "PPOConfig",
+    "PbtConfig",
     "Policy",
     "PolicySpec",
     "Preset",

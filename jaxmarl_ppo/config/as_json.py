@@ -32,7 +32,9 @@ from jaxmarl_ppo.config.checks import (
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
+from jaxmarl_ppo.config.read_space import NONE, dimension_to_json, read_dimensions
 from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
+from jaxmarl_ppo.config.search import Dimension
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
@@ -45,8 +47,6 @@ READABLE_FORMATS = (1, FORMAT)
 _TOLD_FIELDS = ("num_outputs", "continuous", "actor_width", "parent", "name")
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
 CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
-# What stands for None in a file whose format has no such value.
-NONE = "none"
 _ROOT = "the configuration"
 _NETWORK_WORDS = {"activation": tuple(ACTIVATIONS), "dtype": DTYPES}
 MAPPING_KINDS = {"ensemble": Ensemble, "matchups": Matchups}
@@ -184,6 +184,8 @@ def to_plain(value: Any) -> Any:
         return {"linear": [value.start, value.end]}
     if isinstance(value, MappingFunction):
         return {"kind": "custom", "function": repr(value.function)}
+    if isinstance(value, Dimension):
+        return dimension_to_json(value)
     if callable(value):
         return {"custom": repr(value)}
     if dataclasses.is_dataclass(value):
@@ -319,6 +321,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "mapping": lambda data, where: mapping_from_json(data),
     "policies": _read_policies,
     "network": _read_network,
+    "space": read_dimensions,
 }
 
 

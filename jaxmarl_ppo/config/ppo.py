@@ -2,16 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from jaxmarl_ppo.config.checks import (
     Count,
     NotNegative,
     Positive,
     check_fields,
+    field_hints,
     show,
 )
-from jaxmarl_ppo.config.schedules import Scheduled, ScheduledFraction, ScheduledPositive
+from jaxmarl_ppo.config.schedules import (
+    Scheduled,
+    ScheduledFraction,
+    ScheduledPositive,
+    ScheduleRule,
+)
 
 ValueClip = Literal["off", "ppo2", "squared_error"]
 KLControl = Literal["off", "early_stop", "penalty"]
@@ -113,3 +119,11 @@ class PPOConfig:
                 f"{number}={value} has no effect with {switch}={mode!r}; "
                 f"set {switch} to one of {', '.join(needs)}, or drop {number}"
             )
+
+
+# Fields that take a schedule.
+SCHEDULED = tuple(
+    name
+    for name, hint in field_hints(PPOConfig).items()
+    if any(isinstance(part, ScheduleRule) for part in get_args(hint))
+)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -37,6 +37,7 @@ NOT_SEARCHED = {
     "checkpoints": "it changes nothing that is learnt",
     "evaluation": "trials are compared by the same evaluations",
     "objective": "trials are compared by the same objective",
+    "pbt": "members of a group learn from each other, trials do not",
 }
 _PART = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 
@@ -197,6 +198,23 @@ def check_space(space: Space) -> None:
         for other in space:
             if other != path and parts[other][: len(parts[path])] == parts[path]:
                 raise ValueError(f"space has {path} and, within it, {other}; drop one of them")
+
+
+def corners(ends: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """List values at the ends of a space that stand for all of it.
+
+    Every end of every dimension comes once, beside the first ends of all others, and all last ends
+    together.
+
+    Args:
+        ends: of every dimension, by path.
+    """
+    first = {path: each[0] for path, each in ends.items()}
+    yield first
+    for path, each in ends.items():
+        for end in each[1:]:
+            yield first | {path: end}
+    yield {path: each[-1] for path, each in ends.items()}
 
 
 def split_path(path: str) -> tuple[str, ...]:

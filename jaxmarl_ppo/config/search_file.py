@@ -1,6 +1,5 @@
 """Files that describe a search: a run, and beside it the tables `space` and `search`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,14 @@ from jaxmarl_ppo.config.as_json import read_field
 from jaxmarl_ppo.config.checks import field_hints, field_rules
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.parsing import parse_file
+from jaxmarl_ppo.config.read_space import read_dimensions
 from jaxmarl_ppo.config.run_file import Settings, naming, read_table, settings_of
 from jaxmarl_ppo.config.search import (
-    Choices,
     Dimension,
-    Range,
     SearchConfig,
     Space,
     check_space,
-    split_path,
 )
-
-_RANGE_KEYS = [field.name for field in fields(Range)]
 
 
 @dataclass(frozen=True)
@@ -85,40 +80,6 @@ def read_space(data: Any) -> dict[str, Dimension]:
     Raises:
         ValueError: an unknown key, a bad value, or nothing at all.
     """
-    found: dict[str, Dimension] = {}
-    for where, value in _leaves(table_of(data, "space"), ""):
-        if where in found:
-            raise ValueError(f"space has {where} twice")
-        try:
-            found[where] = _read_dimension(value)
-        except ValueError as error:
-            raise ValueError(f"space.{where}: {error}") from error
+    found = read_dimensions(data)
     check_space(found)
     return found
-
-
-def _leaves(table: Mapping[str, Any], where: str) -> list[tuple[str, Any]]:
-    """List paths and what stands there, down to what describes values."""
-    found = []
-    for key, value in table.items():
-        # In quotation marks TOML leaves a whole path to us.
-        path = ".".join(key_path("", part) for part in split_path(key))
-        path = f"{where}.{path}" if where else path
-        is_table = isinstance(value, Mapping)
-        if is_table and any(isinstance(each, Mapping) for each in value.values()):
-            found += _leaves(table_of(value, f"space.{path}"), path)
-        else:
-            found.append((path, value))
-    return found
-
-
-def _read_dimension(value: Any) -> Dimension:
-    values = table_of(value, "it")
-    if "choices" in values:
-        refuse_unknown(values, ["choices"], "it")
-        return Choices(values["choices"])
-    refuse_unknown(values, [*_RANGE_KEYS, "choices"], "it")
-    missing = [key for key in ("low", "high") if key not in values]
-    if missing:
-        raise ValueError(f"it lacks {', '.join(missing)}; a range has both, or there are choices")
-    return Range(**values)

@@ -16,6 +16,7 @@ from jaxmarl_ppo.config.checks import (
     show,
 )
 from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
+from jaxmarl_ppo.config.pbt import PbtConfig, check_pbt
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
@@ -77,6 +78,8 @@ class TrainConfig:
         checkpoints: when the state of training is saved.
         evaluation: when what was learnt is evaluated meanwhile, and how.
         objective: what the best checkpoint is chosen by, and when that is enough.
+        pbt: population-based training: the runs of `num_seeds` differ in hyper-parameters too, and
+            learn from each other; None for runs that do neither. See docs/scale.md.
     """
 
     total_env_steps: StepCount = 1_000_000
@@ -98,6 +101,7 @@ class TrainConfig:
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    pbt: PbtConfig | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -115,6 +119,8 @@ class TrainConfig:
                     f"until={text!r} needs evaluations while training; set "
                     "evaluation.every_env_steps"
                 )
+        if self.pbt is not None:
+            check_pbt(self)
 
     @property
     def num_iterations(self) -> int:

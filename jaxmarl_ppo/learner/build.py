@@ -127,7 +127,7 @@ def without_loads(config: TrainConfig) -> TrainConfig:
 
 def to_evaluate(config: TrainConfig) -> TrainConfig:
     """Copy a configuration for evaluation: fresh parameters for all policies, on one device."""
-    return dataclasses.replace(without_loads(config), num_devices=1, num_seeds=1)
+    return dataclasses.replace(without_loads(config), num_devices=1, num_seeds=1, pbt=None)
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember, ...]:

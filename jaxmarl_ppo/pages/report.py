@@ -15,7 +15,8 @@ from jaxmarl_ppo.pages.page import Page, make_page, read_static
 from jaxmarl_ppo.pages.replay_page import STATIC as REPLAY_STATIC
 from jaxmarl_ppo.pages.replay_page import replay_data
 from jaxmarl_ppo.pages.watch import watch_run
-from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
+from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
+from jaxmarl_ppo.runs.lineage import Event, read_lineage
 from jaxmarl_ppo.runs.log import read_lines, scalars
 from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 
@@ -77,7 +78,10 @@ def report_data(run_dirs: Sequence[str | Path]) -> dict[str, Any]:
         members = members_of(folders[0])
         if members:
             names, own = [member.name for member in members], [read_record(m) for m in members]
-            return describe_group(logs[0], names, own, [_log(member) for member in members])
+            lineage = read_lineage(folders[0] / LINEAGE_FILE)
+            return describe_group(
+                logs[0], names, own, [_log(member) for member in members], lineage
+            )
     return describe_runs([str(folder) for folder in folders], records, logs)
 
 
@@ -119,7 +123,11 @@ def describe_runs(
 
 
 def describe_group(
-    together: Log, names: Sequence[str], records: Sequence[Mapping[str, Any]], logs: Sequence[Log]
+    together: Log,
+    names: Sequence[str],
+    records: Sequence[Mapping[str, Any]],
+    logs: Sequence[Log],
+    lineage: Sequence[Event] = (),
 ) -> dict[str, Any]:
     """Describe a group of runs that differ in their seeds.
 
@@ -128,9 +136,12 @@ def describe_group(
         names: of its members.
         records: theirs.
         logs: theirs.
+        lineage: how they became what they are, where they learn from each other.
     """
     entries, evaluations = together
     data = describe_runs(names, records, logs)
+    if lineage:
+        data |= describe_lineage(data["runs"], lineage, entries[-1]["env_steps"] if entries else 0)
     data["group"] = {"series": _series(entries) | _series(evaluations, "evaluation/")}
     if entries:
         last = entries[-1]
@@ -141,6 +152,47 @@ def describe_group(
             ["time", f"{last['wall_s']:,.0f} s"],
         ]
     return data
+
+
+def describe_lineage(
+    runs: Sequence[dict[str, Any]], lineage: Sequence[Event], until: int
+) -> dict[str, Any]:
+    """Describe who learnt from whom as a table, and add the numbers of members to their series.
+
+    Args:
+        runs: what is said of each member.
+        lineage: the events.
+        until: environment steps up to which members have their last numbers.
+    """
+    paths = list(lineage[0].after)
+    for run in runs:
+        own = [event for event in lineage if event.member == run["name"]]
+        for path in paths:
+            points = [(event.env_steps, event.before.get(path)) for event in own[1:]]
+            points = [
+                pair
+                for event, old in zip(own[1:], points, strict=True)
+                for pair in (old, (event.env_steps, event.after[path]))
+            ]
+            points = [(0, own[0].after[path]), *points, (until, own[-1].after[path])]
+            run["series"][f"numbers/{path}"] = {
+                "steps": [step for step, _ in points],
+                "values": [float(f"{value:.5g}") for _, value in points],
+            }
+    copies = [event for event in lineage if event.parent is not None]
+    rows = [
+        [
+            f"{e.env_steps:,}",
+            e.member,
+            e.parent,
+            e.score if e.reason is None else "failed",
+            e.parent_score,
+            *(f"{e.before[path]:.3g} to {e.after[path]:.3g}" for path in paths),
+        ]
+        for e in copies
+    ]
+    columns = ["environment steps", "member", "copied from", "its score", "the other's", *paths]
+    return {"lineage": {"columns": columns, "rows": rows}}
 
 
 def _log(folder: Path) -> Log:

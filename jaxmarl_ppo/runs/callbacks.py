@@ -49,6 +49,8 @@ class TrainResult:
         members: of a group of seeds, what each came to that went on to the group's end; the state
             of the group has an axis of them, and its numbers are of all together.
         stopped_members: of a group, by name, the others and what has stopped them.
+        best_member: of population-based training, the name of the member that did best when they
+            were measured last.
     """
 
     state: TrainState
@@ -61,6 +63,7 @@ class TrainResult:
     stopped_by: str | None
     members: "tuple[TrainResult, ...]" = ()
     stopped_members: Mapping[str, str] = field(default_factory=dict)
+    best_member: str | None = None
 
     def __repr__(self) -> str:
         stopped = f", stopped by {self.stopped_by}" if self.interrupted else ""

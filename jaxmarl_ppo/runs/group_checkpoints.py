@@ -19,11 +19,13 @@ class GroupSnapshot:
         record: the content of the group's `config.json`.
         standing: where the group stands.
         members: by the name of a member's folder, its snapshot, or what has stopped it for good.
+        pbt: what members learnt from each other, in terms of JSON; None where they do not.
     """
 
     record: Mapping[str, Any]
     standing: Standing
     members: Mapping[str, Snapshot | str]
+    pbt: Mapping[str, Any] | None = None
 
 
 def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
@@ -41,12 +43,20 @@ def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
         else:
             folder = write_checkpoint(group_dir / MEMBERS / name, own)
             members[name] = {"sha256": sha256_of(folder / MANIFEST_FILE)}
-    return write_whole(
-        group_dir, snapshot.record, snapshot.standing, lambda _: None, members=members
-    )
+    further = {"members": members} | ({} if snapshot.pbt is None else {"pbt": snapshot.pbt})
+    return write_whole(group_dir, snapshot.record, snapshot.standing, lambda _: None, **further)
 
 
 def read_stopped(folder: Path) -> dict[str, str]:
     """Read which members of a group had been stopped for good, and by what, from its checkpoint."""
-    members = json.loads((folder / MANIFEST_FILE).read_bytes()).get("members", {})
+    members = _manifest(folder).get("members", {})
     return {name: own["stopped"] for name, own in members.items() if "stopped" in own}
+
+
+def read_pbt(folder: Path) -> dict[str, Any] | None:
+    """Read what members of a group learnt from each other, from its checkpoint."""
+    return _manifest(folder).get("pbt")
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / MANIFEST_FILE).read_bytes())

@@ -1,6 +1,6 @@
 """From values of a search space to the run that they mean."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.keys import refuse_unknown
 from jaxmarl_ppo.config.run_file import override
-from jaxmarl_ppo.config.search import Choices, Space, split_path
+from jaxmarl_ppo.config.search import Choices, Space, corners, split_path
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
@@ -95,7 +95,11 @@ class Candidates:
         Raises:
             ValueError: the first invalid one, with its values.
         """
-        for values in self._corners():
+        ends = {
+            path: dimension.labels if isinstance(dimension, Choices) else dimension.ends
+            for path, dimension in self.space.items()
+        }
+        for values in corners(ends):
             try:
                 candidate = self.make(values)
                 Measure(candidate.config.objective.measure, candidate.learner)
@@ -104,15 +108,3 @@ class Candidates:
             except ValueError as error:
                 said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
                 raise ValueError(f"the search can come to {said}, where {error}") from error
-
-    def _corners(self) -> Iterator[Values]:
-        ends = {
-            path: dimension.labels if isinstance(dimension, Choices) else dimension.ends
-            for path, dimension in self.space.items()
-        }
-        first = {path: each[0] for path, each in ends.items()}
-        yield first
-        for path, each in ends.items():
-            for end in each[1:]:
-                yield first | {path: end}
-        yield {path: each[-1] for path, each in ends.items()}

@@ -12,6 +12,7 @@ from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.checks import MAX_INT, check_bool, check_path
 from jaxmarl_ppo.config.env_as_json import params_to_json
 from jaxmarl_ppo.config.printing import print_settings
+from jaxmarl_ppo.config.read_space import space_to_json
 from jaxmarl_ppo.config.run_file import Settings
 from jaxmarl_ppo.config.search import Choices, SearchConfig, Space, check_space
 from jaxmarl_ppo.config.search_file import read_search, read_space
@@ -19,7 +20,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption
-from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE
+from jaxmarl_ppo.runs.files import BEST_FILE, CONFIG_FILE, LOCK_FILE
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
 from jaxmarl_ppo.sweeps.candidates import Candidates
 from jaxmarl_ppo.sweeps.driver import Driver
@@ -33,7 +34,6 @@ from jaxmarl_ppo.sweeps.trial_run import look_interval
 from jaxmarl_ppo.types import PyTree
 
 SEARCH_FILE = "search.json"
-BEST_FILE = "best.toml"
 # How a search is called in a database of its own.
 _STUDY = "search"
 # What ends or keeps a run of its own, and what a search has instead.
@@ -41,6 +41,7 @@ _OF_SINGLE_RUNS = {
     "until": "all trials are equally long; see search.pruner",
     "max_minutes": "see search.max_minutes",
     "checkpoints": "a trial that was not finished is run again",
+    "pbt": "members of a group learn from each other, trials do not; see `jaxmarl-ppo train`",
 }
 
 
@@ -252,16 +253,6 @@ class Sweep:
             f"{self.num_trials} trials{seeds} of {config.total_env_steps:,} environment steps, "
             f"{search.num_members} runs at once | {self.run_dir}"
         )
-
-
-def space_to_json(space: Space) -> dict[str, Any]:
-    """Write a space as `read_space` reads it."""
-    return {
-        path: {"choices": list(dimension.values)}
-        if isinstance(dimension, Choices)
-        else asdict(dimension)
-        for path, dimension in space.items()
-    }
 
 
 def _label(space: Space, path: str, value: Any) -> Any:

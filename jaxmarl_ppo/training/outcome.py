@@ -7,12 +7,17 @@ from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.as_json import network_kind
+from jaxmarl_ppo.config.env_as_json import params_to_json
+from jaxmarl_ppo.config.printing import print_settings
+from jaxmarl_ppo.config.run_file import Settings
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.pages.report import REPORT_FILE, describe_group, describe_runs, report_page
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.curve import plot_curve
-from jaxmarl_ppo.runs.files import CURVE_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.files import BEST_FILE, CURVE_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.lineage import Event, config_of
 from jaxmarl_ppo.types import Population
 
 
@@ -26,6 +31,7 @@ class Logged:
         record: the content of its `config.json`.
         history: entries of its log.
         evaluations: its evaluations.
+        lineage: of a group whose members learn from each other, how they became what they are.
     """
 
     run_dir: Path
@@ -33,6 +39,7 @@ class Logged:
     record: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
     evaluations: Sequence[Mapping[str, Any]]
+    lineage: Sequence[Event] = ()
 
     @property
     def both(self) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
@@ -62,8 +69,27 @@ def save_group(learner: Learner, logged: Logged, members: Sequence[Logged], stop
         [member.run_dir.name for member in members],
         [member.record for member in members],
         [member.both for member in members],
+        logged.lineage,
     )
     report_page(described).save(logged.run_dir / REPORT_FILE)
+
+
+def save_best(learner: Learner, logged: Logged, config: TrainConfig, member: str) -> None:
+    """Save the numbers that led to a member, as a file of a run that has them.
+
+    Args:
+        learner: of the group.
+        logged: of the group, with its lineage.
+        config: of that run but for those numbers.
+        member: the name of the best member.
+    """
+    made = learner.env.made_as
+    if made is None:  # of which no file can say how it is made
+        return
+    name, kwargs = made
+    settings = Settings(name, None, config_of(config, logged.lineage, member), kwargs)
+    text = print_settings(settings, params_to_json(learner.env_params), "toml")
+    write_atomically(logged.run_dir / BEST_FILE, text.encode())
 
 
 def _plot(learner: Learner, logged: Logged, which: str, stopped: bool) -> None:

@@ -45,6 +45,8 @@ CHANGEABLE = (
     "evaluation",
     "objective",
 )
+# Of that, what members of a group learn from each other by.
+_LEARNT_FROM = ("log_interval", "evaluation", "objective")
 
 
 @dataclass(frozen=True)
@@ -239,11 +241,13 @@ def _stretched(
 def _check_changes(config: TrainConfig, recorded: Any) -> None:
     """Refuse a configuration that differs from the recorded one in what is learnt from."""
     given = as_json.config_to_dict(as_json.with_explicit_network(config))
+    learns = config.pbt is not None
+    may = [name for name in CHANGEABLE if not (learns and name in _LEARNT_FROM)]
     for name, value in given.items():
-        if name in CHANGEABLE or name not in recorded:
+        if name in may or name not in recorded:
             continue
         if as_json.dump_json(value) != as_json.dump_json(recorded[name]):
             raise ValueError(
                 f"a run cannot go on with another {name}: it was {show(recorded[name])}, got "
-                f"{show(value)}; what may change: {', '.join(CHANGEABLE)}"
+                f"{show(value)}; what may change: {', '.join(may)}"
             )

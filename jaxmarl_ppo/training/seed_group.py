@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmarl_ppo.config.pbt import with_values
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.members import Members, MemberStates
 from jaxmarl_ppo.evaluation.seeds import summarise_seeds
@@ -23,6 +24,7 @@ from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.exchange import first_values
 from jaxmarl_ppo.training.one_run import (
     Moment,
     check_fault,
@@ -35,8 +37,11 @@ from jaxmarl_ppo.types import Population, PyTree
 
 
 def config_of_seed(config: TrainConfig, index: int) -> TrainConfig:
-    """Return the configuration of the run that a member of a group is."""
-    return dataclasses.replace(config, seed=config.seed + index, num_seeds=1, num_devices=1)
+    """Return the configuration of the run that a member of a group is, or begins as."""
+    values = {} if config.pbt is None else first_values(config.pbt, config.seed, index)
+    seed = config.seed + index
+    own = dataclasses.replace(config, seed=seed, num_seeds=1, num_devices=1, pbt=None)
+    return with_values(own, values)
 
 
 def make_members(learner: Learner, config: TrainConfig) -> Members:
@@ -60,9 +65,14 @@ def make_members(learner: Learner, config: TrainConfig) -> Members:
     return Members(learner, config.num_seeds, num_devices=config.num_devices)
 
 
+def member_name(config: TrainConfig) -> str:
+    """Name the member that has this configuration, and its folder."""
+    return f"seed-{config.seed}"
+
+
 def member_dir(group_dir: Path, config: TrainConfig) -> Path:
     """Name the folder of the member that has this configuration."""
-    return group_dir / MEMBERS / f"seed-{config.seed}"
+    return group_dir / MEMBERS / member_name(config)
 
 
 @dataclass
@@ -237,8 +247,7 @@ class SeedGroup:
     def evaluate(self, moment: Moment) -> dict[str, Any]:
         """Evaluate every seed as it would be alone, and return what they have in common."""
         for run in self.runs:
-            assert run.evaluator is not None
-            run.evaluations.append(make_report(run.evaluator, run.good, moment))
+            run.evaluations.append(self._report(run, moment))
             run.callbacks.tell("on_evaluation", run.evaluations[-1])
         newest = [run.evaluations[-1] for run in self.runs]
         clock = ("env_steps", "iteration", "wall_s")
@@ -246,12 +255,27 @@ class SeedGroup:
         common = {key: newest[0][key] for key in clock}
         return {**common, "seeds": len(newest), **summarise_seeds(found, has_counts=False)}
 
+    def _report(self, run: SeedRun, moment: Moment) -> dict[str, Any]:
+        """Evaluate a seed."""
+        assert run.evaluator is not None
+        return make_report(run.evaluator, run.good, moment)
+
+    @property
+    def kept(self) -> Sequence[SeedRun]:
+        """Seeds that a checkpoint holds the state of: those that go on."""
+        return self.runs
+
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
-        """Copy what a checkpoint is made of to the host: of every seed that goes on."""
+        """Copy what a checkpoint is made of to the host."""
         members: dict[str, Snapshot | str] = dict(self.stopped)
-        for run in self.runs:
+        for run in self.kept:
             arrays = to_arrays({"state": self.member_state(run), "metrics": self._metrics_of(run)})
-            own = dataclasses.replace(standing, decisions=run.decisions)
+            own = dataclasses.replace(
+                standing,
+                decisions=run.decisions,
+                num_entries=len(run.history),
+                num_evaluations=len(run.evaluations),
+            )
             names = self.learner.players.names
             members[run.name] = Snapshot(arrays, run.good, names, run.record, own)
         return GroupSnapshot(record, standing, members)

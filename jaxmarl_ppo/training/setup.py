@@ -1,5 +1,6 @@
 """From a compiled program to what a loop trains: a run, or a group of seeds, new or resumed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_ppo.config.pbt import with_values
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import CompiledRun
 from jaxmarl_ppo.devices.members import Members
@@ -15,14 +17,25 @@ from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.checkpoints import read_archive
-from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
-from jaxmarl_ppo.runs.group_checkpoints import read_stopped
+from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
+from jaxmarl_ppo.runs.group_checkpoints import read_pbt, read_stopped
+from jaxmarl_ppo.runs.lineage import Event, Lineage, from_json, values_of
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger, read_lines
 from jaxmarl_ppo.runs.run_folder import read_record
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.exchange import first_values
+from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.one_run import OneRun, Trained
-from jaxmarl_ppo.training.resume import Resumption, member_of, restore
-from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_of_seed, member_dir
+from jaxmarl_ppo.training.pbt_group import PbtGroup, hyperparams_with
+from jaxmarl_ppo.training.resume import Restored, Resumption, member_of, restore
+from jaxmarl_ppo.training.rivals import Rivals
+from jaxmarl_ppo.training.seed_group import (
+    SeedGroup,
+    SeedRun,
+    config_of_seed,
+    member_dir,
+    member_name,
+)
 from jaxmarl_ppo.training.snapshot_archive import make_archive
 from jaxmarl_ppo.types import Population, TrainState
 
@@ -111,20 +124,21 @@ def set_up_group(
         ValueError: a checkpoint is of another run.
     """
     stopped = {} if resumption is None else read_stopped(resumption.checkpoint)
+    learnt = None if resumption is None else read_pbt(resumption.checkpoint)
+    events = _events(config, learnt)
     runs, states, metrics = [], None, members.fill(members.no_metrics)
     for lane in range(config.num_seeds):
         own = config_of_seed(config, lane)
         run_dir = member_dir(group_dir, own)
         if run_dir.name in stopped:
             continue
-        state = members.begin(jax.random.key(own.seed))
+        if config.pbt is not None:
+            own = with_values(own, values_of(events, run_dir.name))
         of_member = None if resumption is None else member_of(resumption, run_dir)
-        history, evaluations, decisions = [], [], 0
+        restored = _begin_member(members, config, own, of_member)
+        state = restored.state
         if of_member is not None:
-            restored = restore(of_member, state, members.no_metrics)
-            state, decisions = restored.state, of_member.standing.decisions
             metrics = members.write(metrics, lane, restored.metrics)
-            history, evaluations = restored.history, restored.evaluations
         # Lanes in which nothing is trained hold the first state too, which is of the right shape.
         states = members.fill(state) if states is None else members.write(states, lane, state)
         run = SeedRun(
@@ -135,15 +149,19 @@ def set_up_group(
             callbacks=Callbacks(run_dir, [JsonLinesLogger(), TensorBoardLogger()]),
             good=_population_of(state),
             good_env_steps=_env_steps(own, of_member),
-            decisions=decisions,
-            evaluator=None if evaluator is None else evaluator.for_seed(own.seed),
-            history=history,
-            evaluations=evaluations,
+            decisions=0 if of_member is None else of_member.standing.decisions,
+            # Members that learn from each other are compared on the same episodes.
+            evaluator=evaluator
+            and evaluator.for_seed((own if config.pbt is None else config).seed),
+            history=restored.history,
+            evaluations=restored.evaluations,
         )
         run.callbacks.tell("on_start", run.info(members.learner.env.name))
         runs.append(run)
     assert states is not None
     group = SeedGroup(members, states, metrics, runs, stopped)
+    if config.pbt is not None:
+        group = _learning_group(group, config, group_dir, events, learnt)
     if resumption is None:
         return SetUp(group, [], [])
     standing = resumption.standing
@@ -152,6 +170,69 @@ def set_up_group(
         read_lines(group_dir / METRICS_FILE, standing.num_entries),
         read_lines(group_dir / EVALUATIONS_FILE, standing.num_evaluations),
     )
+
+
+def _begin_member(
+    members: Members, config: TrainConfig, own: TrainConfig, resumption: Resumption | None
+) -> Restored:
+    """Begin a member of a group, or go on with one.
+
+    Args:
+        members: the compiled program.
+        config: of the group.
+        own: of the member, with the numbers that it has now.
+        resumption: from where the member goes on; None for a new one.
+    """
+    hyperparams = None if config.pbt is None else hyperparams_with(members.learner, own)
+    state = members.begin(jax.random.key(own.seed), hyperparams)
+    if resumption is None:
+        return Restored(state, members.no_metrics, [], [])
+    return restore(resumption, state, members.no_metrics)
+
+
+def _events(config: TrainConfig, learnt: Mapping[str, Any] | None) -> list[Event]:
+    """List how the members of a group became what they are; of no other group anything."""
+    if config.pbt is None:
+        return []
+    if learnt is not None:
+        return from_json(learnt["lineage"])
+    names = [member_name(config_of_seed(config, lane)) for lane in range(config.num_seeds)]
+    return [
+        Event(0, 0, name, None, None, None, {}, first_values(config.pbt, config.seed, lane))
+        for lane, name in enumerate(names)
+    ]
+
+
+def _learning_group(
+    group: SeedGroup,
+    config: TrainConfig,
+    group_dir: Path,
+    events: list[Event],
+    learnt: Mapping[str, Any] | None,
+) -> PbtGroup:
+    """Make a group whose members learn from each other, where the checkpoint left it."""
+    learnt = {} if learnt is None else learnt
+    assert config.pbt is not None
+    failed = dict(learnt.get("failed", {}))
+    made = PbtGroup(
+        members=group.members,
+        state=group.state,
+        metrics=group.metrics,
+        runs=[run for run in group.runs if run.name not in failed],
+        stopped=group.stopped,
+        config=config,
+        lineage=Lineage(group_dir / LINEAGE_FILE, events),
+        measure=Measure(config.objective.measure, group.learner),
+        rivals=Rivals(group.learner, config.pbt.rivals) if config.pbt.rivals else None,
+        scores=dict(learnt.get("scores", {})),
+        scored_at=learnt.get("scored_at", 0),
+        iteration=int(max(np.asarray(group.state.iteration))),
+        failed=failed,
+        waiting=[run for run in group.runs if run.name in failed],
+    )
+    for run in made.kept:
+        made.adopt(run, values_of(events, run.name))
+    return made
 
 
 def _population_of(state: TrainState) -> Population:

@@ -43,6 +43,7 @@ from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
 from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.outcome import Logged, name_of_run
+from jaxmarl_ppo.training.pbt_group import check_members
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.resume import Resumption
 from jaxmarl_ppo.training.saving import GroupSaver, Saver
@@ -126,6 +127,8 @@ class Trainer:
         self.learner = make_learner(env, env_params, of_one, strict=_resumption is None)
         jobs.check_able(self._processes, self.learner, config)
         self._members = make_members(self.learner, config) if self._is_group else None
+        if config.pbt is not None:
+            check_members(env, env_params, config, self.learner)
         self._evaluator = (
             None
             if config.evaluation.every_env_steps is None

@@ -17,14 +17,17 @@ from jaxmarl_ppo import (
     MLP,
     PRESETS,
     CheckpointConfig,
+    Choices,
     Ensemble,
     EvaluationConfig,
     Linear,
     MappingFunction,
     Matchups,
     ObjectiveConfig,
+    PbtConfig,
     PolicySpec,
     PPOConfig,
+    Range,
     Scripted,
     Snapshots,
     TrainConfig,
@@ -119,7 +122,19 @@ EVERYTHING = TrainConfig(
         every_env_steps=100, episodes=4, greedy=True, opponents=("random", "minimax")
     ),
     objective=ObjectiveConfig(
-        measure="agents/x/return_mean", goal="minimise", stop_at=0.5, patience=2
+        measure="evaluation/rivals/all/return_mean", goal="minimise", stop_at=0.5, patience=2
+    ),
+    pbt=PbtConfig(
+        {
+            "default_ppo.learning_rate": Range(1e-4, 1e-2, log=True),
+            "policies.red.ppo.gamma": Choices([0.9, 0.95, 1.0]),
+            "default_ppo.entropy_coef": Range(0.0, 1.0, step=0.125),
+        },
+        every_env_steps=210,
+        fraction=0.5,
+        perturb=1.5,
+        resample_probability=0.125,
+        rivals=("x",),
     ),
 )
 
@@ -164,7 +179,7 @@ def test_every_field_is_written_and_differs_from_its_default():
     for f in dataclasses.fields(PolicySpec):
         if f.name != "trainable":  # which would forbid the field `ppo`
             assert getattr(EVERYTHING.default_policy, f.name) != f.default, f.name
-    for part in ("checkpoints", "evaluation", "objective"):
+    for part in ("checkpoints", "evaluation", "objective", "pbt"):
         for f in dataclasses.fields(getattr(EVERYTHING, part)):
             assert getattr(getattr(EVERYTHING, part), f.name) != f.default, f.name
     for f in dataclasses.fields(PPOConfig):

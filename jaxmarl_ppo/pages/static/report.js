@@ -168,6 +168,7 @@ function showCurves() {
 function groupOf(measure, measures) {
   if (measure.startsWith("evaluation/")) return "Evaluations";
   if (measure.startsWith("league/")) return "League";
+  if (measure.startsWith("numbers/")) return "Numbers of members";
   if (/^(agents|all)\//.test(measure)) return "Play, by agent";
   if (!measure.startsWith("policies/")) return "Speed and machine";
   return measures.includes(measure.replace("policies", "agents")) ? "Play, by policy" : "Learning, by policy";
@@ -176,7 +177,7 @@ function groupOf(measure, measures) {
 function showMeasures() {
   const measures = Object.keys(measuresOf(report.data.runs)).sort((a, b) => a.localeCompare(b));
   const chosen = byId("curve").value;
-  const groups = ["Play, by agent", "Evaluations", "League", "Play, by policy", "Learning, by policy", "Speed and machine"];
+  const groups = ["Play, by agent", "Evaluations", "League", "Numbers of members", "Play, by policy", "Learning, by policy", "Speed and machine"];
   const option = (measure) => make("option", { value: measure }, words(measure));
   byId("curve").replaceChildren(
     ...groups.flatMap((label) => {
@@ -244,6 +245,12 @@ function showLeague() {
   byId("wins").replaceChildren(...tables);
 }
 
+function showLineage() {
+  const { lineage } = report.data;
+  byId("lineage").hidden = !lineage;
+  if (lineage) fillTable(byId("copies"), lineage.columns, lineage.rows);
+}
+
 const show = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 function showConfigurations() {
@@ -270,6 +277,7 @@ function showReport(data) {
   showNewest();
   showResult();
   showLeague();
+  showLineage();
   showConfigurations();
 }
 

@@ -1,0 +1,74 @@
+"""What differs between runs, read from a table: ranges and choices by their paths."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
+from jaxmarl_ppo.config.search import Choices, Dimension, Range, split_path
+
+# What stands for None in a file whose format has no such value.
+NONE = "none"
+_RANGE_KEYS = [field.name for field in fields(Range)]
+
+
+def read_dimensions(data: Any, where: str = "space") -> dict[str, Dimension]:
+    """Read ranges and choices from a table, whose keys are paths or tables of further keys.
+
+    Args:
+        data: the table.
+        where: it stands.
+
+    Raises:
+        ValueError: an unknown key or a bad value.
+    """
+    found: dict[str, Dimension] = {}
+    for path, value in _leaves(table_of(data, where), "", where):
+        if path in found:
+            raise ValueError(f"{where} has {path} twice")
+        try:
+            found[path] = _read_dimension(value)
+        except ValueError as error:
+            raise ValueError(f"{where}.{path}: {error}") from error
+    return found
+
+
+def space_to_json(space: Mapping[str, Dimension]) -> dict[str, Any]:
+    """Write ranges and choices as `read_dimensions` reads them."""
+    return {path: dimension_to_json(dimension) for path, dimension in space.items()}
+
+
+def dimension_to_json(dimension: Dimension) -> dict[str, Any]:
+    """Write a range or choices as a file has them."""
+    if isinstance(dimension, Choices):
+        return {"choices": list(dimension.values)}
+    return {name: getattr(dimension, name) for name in _RANGE_KEYS}
+
+
+def _leaves(table: Mapping[str, Any], path: str, where: str) -> list[tuple[str, Any]]:
+    """List paths and what stands there, down to what describes values."""
+    found = []
+    for key, value in table.items():
+        # In quotation marks TOML leaves a whole path to us.
+        place = ".".join(key_path("", part) for part in split_path(key))
+        place = f"{path}.{place}" if path else place
+        is_table = isinstance(value, Mapping)
+        if is_table and any(isinstance(each, Mapping) for each in value.values()):
+            found += _leaves(table_of(value, f"{where}.{place}"), place, where)
+        else:
+            found.append((place, value))
+    return found
+
+
+def _read_dimension(value: Any) -> Dimension:
+    values = table_of(value, "it")
+    if "choices" in values:
+        refuse_unknown(values, ["choices"], "it")
+        return Choices(values["choices"])
+    refuse_unknown(values, [*_RANGE_KEYS, "choices"], "it")
+    missing = [key for key in ("low", "high") if key not in values]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}; a range has both, or there are choices")
+    if values.get("step") == NONE:
+        del values["step"]
+    return Range(**values)

@@ -1,0 +1,146 @@
+"""Who learnt from whom: the events of population-based training, and what they come to.
+
+An event is a line of `lineage.jsonl`: how a member began, or how it became a copy of another one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_ppo.config.pbt import with_values
+from jaxmarl_ppo.config.ppo import SCHEDULED
+from jaxmarl_ppo.config.search import split_path
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.runs.log import JsonLines, read_lines
+
+Values = Mapping[str, float]  # numbers of a member, by path
+
+
+@dataclass(frozen=True)
+class Event:
+    """Tells what a member became.
+
+    Attributes:
+        env_steps: when, in environment steps of a member.
+        iteration: when, in iterations.
+        member: name of its folder.
+        parent: whose copy it became; None at its beginning.
+        score: by which it was worse; None at the beginning, and of one that could not go on.
+        parent_score: by which the other was better.
+        before: its numbers up to then; none at its beginning.
+        after: its numbers from then on.
+        reason: why it could not go on; None for one that did worse.
+    """
+
+    env_steps: int
+    iteration: int
+    member: str
+    parent: str | None
+    score: float | None
+    parent_score: float | None
+    before: Values
+    after: Values
+    reason: str | None = None
+
+
+def values_of(events: Iterable[Event], member: str) -> Values:
+    """Look up the numbers that a member has after some events."""
+    return next(event.after for event in reversed([*events]) if event.member == member)
+
+
+def ancestry(events: Sequence[Event], member: str) -> list[Event]:
+    """List the events that a member's parameters have gone through, the first one first.
+
+    Of its ancestors only what was before the copy that came to it.
+    """
+    found: list[Event] = []
+    name, until = member, float("inf")
+    while True:
+        own = [event for event in events if event.member == name and event.iteration < until]
+        last = own[-1]
+        found.append(last)
+        if last.parent is None:
+            return found[::-1]
+        # The others of the same comparison took the parent as it was before.
+        name, until = last.parent, last.iteration
+
+
+def schedules(events: Sequence[Event], member: str, steps_per_iteration: int) -> dict[str, Any]:
+    """Write the numbers of a member and its ancestors as what a configuration takes.
+
+    A number that changed is a schedule of points, which is looked up where iterations begin, and
+    where a schedule cannot be, the number at the end.
+
+    Args:
+        events: of the group.
+        member: its name.
+        steps_per_iteration: environment steps of an iteration.
+    """
+    line = ancestry(events, member)
+    result: dict[str, Any] = {}
+    for path in line[0].after:
+        last = line[-1].after[path]
+        points: list[tuple[float, float]] = [(0.0, line[0].after[path])]
+        for event in line[1:]:
+            value = event.after[path]
+            if value == points[-1][1]:
+                continue
+            held = float(event.env_steps - steps_per_iteration)
+            if held > points[-1][0]:
+                points.append((held, points[-1][1]))
+            points.append((float(event.env_steps), value))
+        is_schedule = len(points) > 1 and split_path(path)[-1] in SCHEDULED
+        result[path] = tuple(points) if is_schedule else last
+    return result
+
+
+def config_of(config: TrainConfig, events: Sequence[Event], member: str) -> TrainConfig:
+    """Make the configuration of one run with the numbers that a member and its ancestors had.
+
+    Args:
+        config: of a single run with the same network and environments.
+        events: of the group.
+        member: its name.
+    """
+    return with_values(config, schedules(events, member, config.num_envs * config.num_steps))
+
+
+def to_json(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Write events in terms of JSON."""
+    return [asdict(event) for event in events]
+
+
+def from_json(data: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """Make events of what `to_json` returned."""
+    return [Event(**each) for each in data]
+
+
+def read_lineage(path: Path) -> list[Event]:
+    """Read events from a file, as far as it is sound; none where there is no file."""
+    count = path.read_bytes().count(b"\n") if path.is_file() else 0
+    return from_json(read_lines(path, count))
+
+
+class Lineage:
+    """The events of a group, in memory and in its file.
+
+    Args:
+        path: the file, which is written anew with the events so far.
+        events: those of a group that goes on.
+    """
+
+    def __init__(self, path: Path, events: Sequence[Event] = ()) -> None:
+        self.events: list[Event] = []
+        self._file = JsonLines(path)
+        for event in events:
+            self.add(event)
+
+    def add(self, event: Event) -> None:
+        """Add an event."""
+        self.events.append(event)
+        self._file.append(asdict(event))
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        self._file.close()

@@ -1,0 +1,283 @@
+"""A group whose members learn from each other: population-based training."""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.as_json import write_json
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig, comparison_interval, with_values
+from jaxmarl_ppo.config.search import corners
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.devices.members import OwnHyperparams, hyperparams_of
+from jaxmarl_ppo.evaluation.seeds import summarise_seeds
+from jaxmarl_ppo.learner.build import make_learner, without_loads
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.runs.callbacks import TrainResult
+from jaxmarl_ppo.runs.checkpoints import Standing
+from jaxmarl_ppo.runs.files import CONFIG_FILE
+from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
+from jaxmarl_ppo.runs.lineage import Event, Lineage, Values, to_json, values_of
+from jaxmarl_ppo.runs.run_folder import run_record
+from jaxmarl_ppo.training.exchange import Copy, exchange
+from jaxmarl_ppo.training.objective import Measure
+from jaxmarl_ppo.training.one_run import Moment
+from jaxmarl_ppo.training.outcome import Logged, save_best
+from jaxmarl_ppo.training.rivals import Rivals
+from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_of_seed
+from jaxmarl_ppo.types import PyTree, TrainState
+
+# What random numbers are for, beside a seed and an iteration.
+_EXCHANGE, _KEY = 1, 2
+
+
+@dataclass
+class PbtGroup(SeedGroup):
+    """Trains the members of a group, and lets those that do worst become copies of the best.
+
+    Members are compared when training goes on from a moment of comparison. A checkpoint of that
+    moment is therefore of before, and whoever goes on from it compares them again, alike.
+
+    Attributes:
+        config: of the group.
+        lineage: how members became what they are.
+        measure: by which they are compared.
+        rivals: whom they meet in evaluations; None for nobody else's policies.
+        scores: by the names of members, their newest measures, the larger the better.
+        scored_at: the iteration of those.
+        iteration: iterations done.
+        failed: by name, members that cannot go on, and why, until they become copies of others.
+        waiting: the runs of those.
+    """
+
+    config: TrainConfig
+    lineage: Lineage
+    measure: Measure
+    rivals: Rivals | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    scored_at: int = 0
+    iteration: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    waiting: list[SeedRun] = field(default_factory=list)
+
+    @property
+    def pbt(self) -> PbtConfig:
+        """How members learn from each other."""
+        assert self.config.pbt is not None
+        return self.config.pbt
+
+    @property
+    def kept(self) -> list[SeedRun]:
+        """Members that go on, or will as copies of others."""
+        return sorted([*self.runs, *self.waiting], key=lambda run: run.lane)
+
+    def train(self, count: int) -> int:
+        """Compare members if it is time to, and train all by so many iterations."""
+        is_scored = self.iteration > 0 and self.scored_at == self.iteration
+        if self.pbt.fraction and is_scored and self.iteration % self._interval == 0:
+            self._exchange()
+        self.iteration = super().train(count)
+        return self.iteration
+
+    def entry(self, moment: Moment) -> dict[str, Any]:
+        """Make an entry of every member's log, and return what they have in common."""
+        entry = super().entry(moment)
+        found = {run.name: self.measure.of_entry(run.history[-1]) for run in self.runs}
+        self._score(found, moment.iteration)
+        return entry
+
+    def evaluate(self, moment: Moment) -> dict[str, Any]:
+        """Evaluate every member, and return what they have in common."""
+        report = super().evaluate(moment)
+        found = {run.name: self.measure.of_evaluation(run.evaluations[-1]) for run in self.runs}
+        self._score(found, moment.iteration)
+        return report
+
+    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
+        """Copy what a checkpoint is made of to the host: of every member."""
+        snapshot = super().snapshot(record, standing)
+        learnt = {
+            "lineage": to_json(self.lineage.events),
+            "scores": dict(self.scores),
+            "scored_at": self.scored_at,
+            "failed": dict(self.failed),
+        }
+        return dataclasses.replace(snapshot, pbt=learnt)
+
+    def end(self, result: TrainResult, logged: Logged) -> TrainResult:
+        """Save what every member came to, and the numbers that led to the best one."""
+        self.lineage.close()
+        logged = dataclasses.replace(logged, lineage=self.lineage.events)
+        best = max(self.scores, key=lambda name: self.scores[name], default=None)
+        if best is not None:
+            alone = dataclasses.replace(self.config, pbt=None, num_seeds=1, num_devices=None)
+            save_best(self.learner, logged, alone, best)
+        for run in self.waiting:
+            self._end(run, interrupted=True, stopped_by=self.failed[run.name])
+        result = super().end(result, logged)
+        stopped = {**result.stopped_members, **self.failed}
+        return dataclasses.replace(result, best_member=best, stopped_members=stopped)
+
+    def _report(self, run: SeedRun, moment: Moment) -> dict[str, Any]:
+        """Evaluate a member, also against the policies of all others."""
+        report = super()._report(run, moment)
+        if self.rivals is None:
+            return report
+        # The last one that can go on meets nobody but itself.
+        others = [other.good for other in self.runs if other is not run] or [run.good]
+        assert run.evaluator is not None
+        met = [
+            run.evaluator.evaluate(self.rivals.against(run.good, other), moment.iteration)
+            for other in others
+        ]
+        means = summarise_seeds(met, has_counts=False)
+        return report | {RIVALS: {key: means[key] for key in met[0]}}
+
+    def _score(self, found: Mapping[str, float | None], iteration: int) -> None:
+        """Keep the measures of members, unless they are of the other kind of entry."""
+        if all(value is None for value in found.values()):
+            return
+        sign = 1.0 if self.config.objective.goal == "maximise" else -1.0
+        self.scored_at = iteration
+        self.scores = {
+            name: sign * value
+            for name, value in found.items()
+            if value is not None and math.isfinite(value)
+        }
+
+    def _stop(self, run: SeedRun, error: Exception) -> None:
+        """Let a member wait until it becomes a copy of another one."""
+        if not self.pbt.fraction:
+            super()._stop(run, error)
+            return
+        self.runs.remove(run)
+        self.waiting.append(run)
+        self.failed[run.name] = f"{type(error).__name__}: {error}"
+        self.scores.pop(run.name, None)
+        warnings.warn(
+            f"{run.name} waits to become a copy of another member: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    @property
+    def _interval(self) -> int:
+        return comparison_interval(self.config)
+
+    def _exchange(self) -> None:
+        """Let members become copies of better ones."""
+        runs = self.kept
+        names = [run.name for run in runs]
+        copies = exchange(
+            [self.scores.get(name) for name in names],
+            [values_of(self.lineage.events, name) for name in names],
+            self.pbt,
+            np.random.default_rng((self.config.seed, self.iteration, _EXCHANGE)),
+        )
+        # No parent becomes a copy itself, so they can be made one after the other.
+        for copy in copies:
+            self._record(copy, names)
+            self._copy(runs[copy.member], runs[copy.parent], copy.values)
+
+    def _record(self, copy: Copy, names: list[str]) -> None:
+        member, parent = names[copy.member], names[copy.parent]
+        sign = 1.0 if self.config.objective.goal == "maximise" else -1.0
+        own = self.scores.get(member)
+        event = Event(
+            env_steps=self.iteration * self.learner.num_envs * self.learner.num_steps,
+            iteration=self.iteration,
+            member=member,
+            parent=parent,
+            score=None if own is None else sign * own,
+            parent_score=sign * self.scores[parent],
+            before=values_of(self.lineage.events, member),
+            after=copy.values,
+            reason=self.failed.get(member),
+        )
+        self.lineage.add(event)
+
+    def _copy(self, run: SeedRun, parent: SeedRun, values: Values) -> None:
+        """Put a copy of a member, with other numbers and a key of its own, in a lane."""
+        seed = np.random.SeedSequence((run.config.seed, self.iteration, _KEY))
+        key = jax.random.key(int(seed.generate_state(1)[0]))
+        state = to_host(self.member_state(parent))
+        self.adopt(run, values)
+        hyperparams = hyperparams_with(self.learner, run.config)
+        state = state.replace(key=key, training=_with_hyperparams(state, hyperparams))
+        self.state = self.members.write(self.state, run.lane, state)
+        run.good, run.good_env_steps = parent.good, parent.good_env_steps
+        if run in self.waiting:
+            self.metrics = self.members.write(self.metrics, run.lane, self.members.no_metrics)
+            self.waiting.remove(run)
+            self.runs.append(run)
+            self.runs.sort(key=lambda each: each.lane)
+            del self.failed[run.name]
+
+    def adopt(self, run: SeedRun, values: Values) -> None:
+        """Write down which numbers a member has from now on."""
+        run.config = with_values(run.config, values)
+        run.record = run_record(self.learner.env, self.learner.env_params, run.config)
+        write_json(run.run_dir / CONFIG_FILE, run.record)
+
+
+def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:
+    """Make the numeric hyper-parameters that a configuration says for a learner's runs."""
+    own = make_learner(learner.env, learner.env_params, without_loads(config), strict=False)
+    return hyperparams_of(own)
+
+
+def to_host(tree: PyTree) -> Any:
+    """Copy a tree to the host, but for keys, which are copied on their device."""
+
+    def copy(x: jax.Array) -> Any:
+        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(
+                np.array(jax.random.key_data(x)), impl=jax.random.key_impl(x)
+            )
+        # On a CPU what comes may be the device's own memory, which training reuses.
+        return np.array(jax.device_get(x))
+
+    return jax.tree.map(copy, tree)
+
+
+def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[Any, ...]:
+    """Change the numbers of banks, but for the weights that training adapts."""
+    return tuple(
+        bank.replace(hyperparams=to_host(new).replace(kl_coef=bank.hyperparams.kl_coef))
+        for bank, new in zip(state.training, hyperparams, strict=True)
+    )
+
+
+def check_members(
+    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, learner: Learner
+) -> None:
+    """Make the members at the ends of the space, and refuse what one of them cannot be.
+
+    Args:
+        env: the environment.
+        env_params: its parameters.
+        config: of the group.
+        learner: of its first member.
+
+    Raises:
+        ValueError: the first invalid member, with its numbers, or agents that cannot be rivals.
+    """
+    pbt = config.pbt
+    assert pbt is not None
+    if pbt.rivals:
+        Rivals(learner, pbt.rivals)
+    Measure(config.objective.measure, learner)
+    of_one = config_of_seed(config, 0)
+    for values in corners({path: each.ends for path, each in pbt.space.items()}):
+        try:
+            make_learner(env, env_params, with_values(of_one, values))
+        except ValueError as error:
+            said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
+            raise ValueError(f"pbt can come to {said}, where {error}") from error

@@ -1,0 +1,66 @@
+"""Members of a group against the policies of other members."""
+
+from collections.abc import Sequence
+
+import jax
+
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.types import Population
+
+
+class Rivals:
+    """Puts other members' policies in the seats of some agents.
+
+    Args:
+        learner: of the members.
+        agents: in whose seats.
+
+    Raises:
+        ValueError: an agent that there is not, all of them, or policies that other agents, or more
+            than networks, play with.
+    """
+
+    def __init__(self, learner: Learner, agents: Sequence[str]) -> None:
+        players, env = learner.players, learner.env
+        for agent in agents:
+            if agent not in env.agents:
+                raise ValueError(f"pbt.rivals names {agent!r}; valid: {', '.join(env.agents)}")
+        theirs, others = set[int](), set[int]()
+        for agent, policies in zip(env.agents, players.mapping.candidates, strict=True):
+            (theirs if agent in agents else others).update(policies)
+        if not others:
+            raise ValueError("pbt.rivals names all agents, so that nobody is left to meet them")
+        if theirs & others:
+            name = players.policies[min(theirs & others)]
+            raise ValueError(
+                f"pbt.rivals={list(agents)} play with {name!r}, with which other agents play too"
+            )
+        self._rows: list[tuple[int, int]] = []  # bank and row of each network
+        for policy in sorted(theirs):
+            if any(pool.policy == policy for pool in players.pools):
+                raise ValueError(
+                    f"pbt.rivals={list(agents)} play with {players.policies[policy]!r}, a pool of "
+                    "snapshots, which others cannot meet"
+                )
+            player = players.first_player_of[policy]
+            for index, bank in enumerate(players.banks):
+                if player in bank.players:
+                    self._rows.append((index, player - bank.first_player))
+
+    def against(self, own: Population, other: Population) -> Population:
+        """Make the players of a member that meets another one.
+
+        Args:
+            own: the players of the first, on the host.
+            other: those of the second.
+        """
+        banks = list(own.banks)
+        for index, row in self._rows:
+
+            def put(x, y, row=row):
+                x = x.copy()
+                x[row] = y[row]
+                return x
+
+            banks[index] = jax.tree.map(put, banks[index], other.banks[index])
+        return own.replace(banks=tuple(banks))
