@@ -31,7 +31,7 @@ from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.one_run import Moment
 from jaxmarl_ppo.training.outcome import Logged, save_best
 from jaxmarl_ppo.training.rivals import Rivals
-from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_of_seed
+from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun
 from jaxmarl_ppo.types import PyTree, TrainState
 
 # What random numbers are for, beside a seed and an iteration.
@@ -255,29 +255,25 @@ def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[A
     )
 
 
-def check_members(
-    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, learner: Learner
-) -> None:
+def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
     """Make the members at the ends of the space, and refuse what one of them cannot be.
 
     Args:
         env: the environment.
         env_params: its parameters.
         config: of the group.
-        learner: of its first member.
 
     Raises:
         ValueError: the first invalid member, with its numbers, or agents that cannot be rivals.
     """
     pbt = config.pbt
     assert pbt is not None
-    if pbt.rivals:
-        Rivals(learner, pbt.rivals)
-    Measure(config.objective.measure, learner)
-    of_one = config_of_seed(config, 0)
+    alone = dataclasses.replace(config, pbt=None, num_seeds=1, num_devices=1)
     for values in corners({path: each.ends for path, each in pbt.space.items()}):
         try:
-            make_learner(env, env_params, with_values(of_one, values))
+            learner = make_learner(env, env_params, with_values(alone, values))
         except ValueError as error:
             said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
             raise ValueError(f"pbt can come to {said}, where {error}") from error
+        if pbt.rivals:
+            Rivals(learner, pbt.rivals)

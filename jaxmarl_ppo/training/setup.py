@@ -141,6 +141,8 @@ def set_up_group(
             metrics = members.write(metrics, lane, restored.metrics)
         # Lanes in which nothing is trained hold the first state too, which is of the right shape.
         states = members.fill(state) if states is None else members.write(states, lane, state)
+        # Members that learn from each other are compared on the same episodes.
+        episodes_of = own if config.pbt is None else config
         run = SeedRun(
             lane=lane,
             config=own,
@@ -150,9 +152,7 @@ def set_up_group(
             good=_population_of(state),
             good_env_steps=_env_steps(own, of_member),
             decisions=0 if of_member is None else of_member.standing.decisions,
-            # Members that learn from each other are compared on the same episodes.
-            evaluator=evaluator
-            and evaluator.for_seed((own if config.pbt is None else config).seed),
+            evaluator=None if evaluator is None else evaluator.for_seed(episodes_of.seed),
             history=restored.history,
             evaluations=restored.evaluations,
         )

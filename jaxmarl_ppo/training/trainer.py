@@ -122,13 +122,13 @@ class Trainer:
         self._show_progress = progress and self._processes.is_first
         if self._processes.is_first:
             self._choose_run_dir()
+        if config.pbt is not None and _resumption is None:
+            check_members(env, env_params, config)
         # A recorded run may have options without effect: of another version, or of another length.
         of_one = config_of_seed(config, 0) if self._is_group else config
         self.learner = make_learner(env, env_params, of_one, strict=_resumption is None)
         jobs.check_able(self._processes, self.learner, config)
         self._members = make_members(self.learner, config) if self._is_group else None
-        if config.pbt is not None:
-            check_members(env, env_params, config, self.learner)
         self._evaluator = (
             None
             if config.evaluation.every_env_steps is None
