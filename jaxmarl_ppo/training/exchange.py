@@ -68,7 +68,7 @@ def exchange(
     worst = [*ranked[count:], *absent][-max(count, len(absent)) :]
     copies = []
     for member in sorted(worst) if best else ():
-        parent = best[rng.integers(len(best))]
+        parent = best[int(rng.integers(len(best)))]
         explored = {
             path: _explore(dimension, values[parent][path], pbt, rng)
             for path, dimension in pbt.space.items()
@@ -82,14 +82,16 @@ def exchange(
 def _draw(dimension: Dimension, rng: np.random.Generator) -> float:
     """Draw a number evenly."""
     if isinstance(dimension, Choices):
-        return dimension.values[rng.integers(len(dimension.values))]
+        return dimension.values[int(rng.integers(len(dimension.values)))]
     if dimension.log:
         return _within(
             dimension, math.exp(rng.uniform(math.log(dimension.low), math.log(dimension.high)))
         )
     step = _step(dimension)
     if step:
-        return _within(dimension, dimension.low + step * rng.integers(1 + _last(dimension, step)))
+        return _within(
+            dimension, dimension.low + step * int(rng.integers(1 + _last(dimension, step)))
+        )
     return _within(dimension, rng.uniform(dimension.low, dimension.high))
 
 

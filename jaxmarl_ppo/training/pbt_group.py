@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from jaxmarl_ppo.evaluation.seeds import summarise_seeds
 from jaxmarl_ppo.learner.build import make_learner, without_loads
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.runs.callbacks import TrainResult
-from jaxmarl_ppo.runs.checkpoints import Standing
+from jaxmarl_ppo.runs.checkpoints import Standing, from_arrays, to_arrays
 from jaxmarl_ppo.runs.files import CONFIG_FILE
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.lineage import Event, Lineage, Values, to_json, values_of
@@ -233,24 +234,15 @@ def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:
     return hyperparams_of(own)
 
 
-def to_host(tree: PyTree) -> Any:
-    """Copy a tree to the host, but for keys, which are copied on their device."""
-
-    def copy(x: jax.Array) -> Any:
-        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(
-                np.array(jax.random.key_data(x)), impl=jax.random.key_impl(x)
-            )
-        # On a CPU what comes may be the device's own memory, which training reuses.
-        return np.array(jax.device_get(x))
-
-    return jax.tree.map(copy, tree)
+def to_host(state: TrainState) -> TrainState:
+    """Copy a state to the host, its keys onto the default device."""
+    return from_arrays(to_arrays(state), state, Path("a member"))
 
 
 def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[Any, ...]:
     """Change the numbers of banks, but for the weights that training adapts."""
     return tuple(
-        bank.replace(hyperparams=to_host(new).replace(kl_coef=bank.hyperparams.kl_coef))
+        bank.replace(hyperparams=new.replace(kl_coef=bank.hyperparams.kl_coef))
         for bank, new in zip(state.training, hyperparams, strict=True)
     )
 
