@@ -7,6 +7,7 @@ from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
 from jaxmarl_ppo.runs.callbacks import TrainResult
+from jaxmarl_ppo.runs.files import BEST_FILE, MEMBERS
 from jaxmarl_ppo.training.trainer import Trainer
 
 
@@ -39,11 +40,18 @@ def tell_end(result: TrainResult, config: TrainConfig, env: str, tells: bool = T
         print(f"trained {result.env_steps:,} environment steps{each} in {seconds:.1f} s")
     for name, why in result.stopped_members.items():
         print(f"{name} was stopped: {why}")
+    if result.best_member is not None:
+        print(f"the best member is {result.best_member}")
     print(f"saved in {result.run_dir}")
+    best = result.run_dir / BEST_FILE
+    if result.best_member is not None and best.is_file():
+        print(f"train with the numbers that led to it: jaxmarl-ppo train --config {best}")
     again = f" --env {shlex.quote(env)}" if is_own(env) else ""
     if result.interrupted and config.checkpoints.keep:
         print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
     shown = result.members[0].run_dir if result.members else result.run_dir
+    if result.best_member is not None:
+        shown = result.run_dir / MEMBERS / result.best_member
     print(f"watch it: jaxmarl-ppo watch {shown}{again}")
     print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}", flush=True)
     return status

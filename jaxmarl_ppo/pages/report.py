@@ -167,31 +167,27 @@ def describe_lineage(
     paths = list(lineage[0].after)
     for run in runs:
         own = [event for event in lineage if event.member == run["name"]]
+        ends = [event.env_steps for event in own[1:]] + [until]
+        # Each number from its event to the next one.
+        steps = [
+            step for event, end in zip(own, ends, strict=True) for step in (event.env_steps, end)
+        ]
         for path in paths:
-            points = [(event.env_steps, event.before.get(path)) for event in own[1:]]
-            points = [
-                pair
-                for event, old in zip(own[1:], points, strict=True)
-                for pair in (old, (event.env_steps, event.after[path]))
-            ]
-            points = [(0, own[0].after[path]), *points, (until, own[-1].after[path])]
-            run["series"][f"numbers/{path}"] = {
-                "steps": [step for step, _ in points],
-                "values": [float(f"{value:.5g}") for _, value in points],
-            }
-    copies = [event for event in lineage if event.parent is not None]
+            values = [float(f"{event.after[path]:.5g}") for event in own for _ in range(2)]
+            run["series"][f"numbers/{path}"] = {"steps": steps, "values": values}
     rows = [
         [
-            f"{e.env_steps:,}",
-            e.member,
-            e.parent,
-            e.score if e.reason is None else "failed",
-            e.parent_score,
-            *(f"{e.before[path]:.3g} to {e.after[path]:.3g}" for path in paths),
+            f"{event.env_steps:,}",
+            event.member,
+            event.parent,
+            "could not go on" if event.score is None else event.score,
+            event.parent_score,
+            *(f"{event.before[path]:.3g} to {event.after[path]:.3g}" for path in paths),
         ]
-        for e in copies
+        for event in lineage
+        if event.parent is not None
     ]
-    columns = ["environment steps", "member", "copied from", "its score", "the other's", *paths]
+    columns = ["environment steps", "member", "copy of", "its score", "the other's", *paths]
     return {"lineage": {"columns": columns, "rows": rows}}
 
 

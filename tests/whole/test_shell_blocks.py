@@ -51,10 +51,10 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     monkeypatch.setattr(trainer.Trainer, "__init__", reached)
     monkeypatch.setattr(sweep, "read_search_file", reached)
     monkeypatch.setattr(Sweep, "resume", reached)
-    # What a search would have left.
-    best = tmp_path / "runs" / "search" / "best.toml"
-    best.parent.mkdir(parents=True)
-    best.write_text('env = "tic_tac_toe"\n')
+    # What a search and members that learn from each other would have left, and a file of theirs.
+    for left in ("runs/search/best.toml", "runs/pbt/best.toml", "pbt.toml"):
+        (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / left).write_text('env = "tic_tac_toe"\n')
     for name in ("measure", "compare", "scaling"):
         monkeypatch.setattr(bench, name, reached)
     for words in commands(path):

@@ -109,8 +109,10 @@ function curvesOf(measure, members) {
   const chosen = byId("which").value;
   const runs = report.data.runs.filter(({ name }) => !chosen || name === chosen);
   const names = Object.keys(members);
-  if (byId("mean").checked && report.data.group) return curvesOfGroup(measure, members);
-  if (byId("mean").checked)
+  // What members differ in has no mean.
+  const together = byId("mean").checked && !measure.startsWith("numbers/");
+  if (together && report.data.group) return curvesOfGroup(measure, members);
+  if (together)
     return names.map((member, k) => ({
       ...meanOfRuns(runs.map((run) => pointsOf(run, members[member])).filter((points) => points.length)),
       name: member || words(measure), member, hue: k, dash: dashOf(k),
