@@ -2,8 +2,8 @@
 
 On crypto, groups whose members learn from each other, and the same groups without that: the same
 seeds, first hyper-parameters, steps and evaluations. Of each the member counts whose bob and alice
-earned most against the eves of all others when the group ended. Its bob and alice are then frozen,
-and a fresh eve is trained against them alone.
+earned most against the members' eves when the group ended. Its bob and alice are then frozen, and a
+fresh eve is trained against them alone.
 
     python scripts/population_based.py --seeds 0 1 2 --json benchmarks/population-based-cpu.json
 """
@@ -24,7 +24,6 @@ from jaxmarl_ppo import (
     EvaluationConfig,
     ObjectiveConfig,
     PbtConfig,
-    PolicySpec,
     Range,
     TrainConfig,
     Trainer,
@@ -36,7 +35,7 @@ from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 EPISODES = 4096
-MEASURE = "evaluation/rivals/agents/bob_0/return_mean"
+MEASURE = "evaluation/rivals/{}/agents/bob_0/return_mean"
 # What somebody would try who knows of the game, and of PPO's numbers, next to nothing.
 WIDE = {
     "default_ppo.learning_rate": Range(1e-5, 1e-1, log=True),
@@ -55,6 +54,8 @@ NARROW = {
     "default_ppo.gae_lambda": Range(0.5, 1.0),
 }
 SPACES = {"wide": WIDE, "narrow": NARROW}
+# A network for each agent, or one that bob and alice share, with which the game is much easier.
+MAPPINGS: dict[str, Any] = {"per_agent": "per_agent", "shared": preset("crypto").config.mapping}
 
 
 def group_config(args: argparse.Namespace, seed: int, learns: bool) -> TrainConfig:
@@ -66,12 +67,13 @@ def group_config(args: argparse.Namespace, seed: int, learns: bool) -> TrainConf
         )
     return dataclasses.replace(
         preset("crypto").config,
+        mapping=MAPPINGS[args.mapping],
         total_env_steps=args.steps,
         num_envs=args.num_envs,
         seed=seed,
         num_seeds=args.members,
         evaluation=EvaluationConfig(every_env_steps=args.every, episodes=args.episodes),
-        objective=ObjectiveConfig(measure=MEASURE),
+        objective=ObjectiveConfig(measure=MEASURE.format(args.over)),
         pbt=pbt,
     )
 
@@ -82,7 +84,8 @@ def train_group(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
     env, params = jaxmarl_envs.make("crypto")
     result = Trainer(env, params, config, run_dir, progress=False).train()
     ends = {m.run_dir.name: m.evaluations[-1] for m in result.members}
-    scores = {name: end["rivals"]["agents"]["bob_0"]["return_mean"] for name, end in ends.items()}
+    over = str(config.objective.measure).split("/")[2]
+    scores = {k: end["rivals"][over]["agents"]["bob_0"]["return_mean"] for k, end in ends.items()}
     best = str(result.best_member)
     lines = (run_dir / "lineage.jsonl").read_text().splitlines()
     return {
@@ -99,15 +102,18 @@ def train_group(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
 def against_best_response(args: argparse.Namespace, member_dir: Path, run_dir: Path) -> float:
     """What a member's bob and alice earn from an eve that is trained against them alone."""
     base = preset("crypto").config
-    frozen = PolicySpec(
-        network=base.default_policy.network, trainable=False, load=f"{member_dir}:good"
-    )
+    names = ("good",) if args.mapping == "shared" else ("bob_0", "alice_0")
+    frozen = {
+        name: dataclasses.replace(base.default_policy, trainable=False, load=f"{member_dir}:{name}")
+        for name in names
+    }
     config = dataclasses.replace(
         base,
         total_env_steps=args.response_steps,
         num_envs=64,
         seed=1000,
-        policies={"good": frozen},
+        mapping=MAPPINGS[args.mapping],
+        policies=frozen,
     )
     env, params = jaxmarl_envs.make("crypto")
     trainer = Trainer(env, params, config, run_dir, progress=False)
@@ -122,6 +128,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 100, 200])
     parser.add_argument("--space", choices=list(SPACES), default="wide")
+    parser.add_argument("--over", choices=["least", "mean"], default="least", help="all eves")
+    parser.add_argument("--mapping", choices=list(MAPPINGS), default="per_agent")
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--steps", type=int, default=160_000, help="environment steps of a member")
     parser.add_argument("--num-envs", type=int, default=64)

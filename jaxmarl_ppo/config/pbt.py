@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from jaxmarl_ppo.config.checks import (
     MAX_FLOAT,
@@ -17,13 +17,8 @@ from jaxmarl_ppo.config.checks import (
     refuse_repeated,
     show,
 )
-from jaxmarl_ppo.config.keys import refuse_unknown
-from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.search import Choices, Dimension, Range, split_path
 from jaxmarl_ppo.types import Hyperparams
-
-if TYPE_CHECKING:
-    from jaxmarl_ppo.config.train import TrainConfig
 
 # Where an evaluation tells how members do against each other's policies.
 RIVALS = "rivals"
@@ -92,8 +87,9 @@ class PbtConfig:
             `log`, moved up or down by so much more than 1 of its width; a choice becomes the one
             beside it.
         resample_probability: that a copy's number is drawn anew instead.
-        rivals: agents in whose seats members meet the policies of all other members whenever they
-            are evaluated; the objective's measure is then one of `evaluation/rivals`.
+        rivals: agents in whose seats members meet the policies of all other members, and their own,
+            whenever they are evaluated; the objective's measure is then one of
+            `evaluation/rivals/mean`, `evaluation/rivals/least` and `evaluation/rivals/greatest`.
     """
 
     space: Annotated[Mapping[str, Dimension], _check_space]
@@ -119,84 +115,6 @@ class PbtConfig:
                     f"pbt.{field}={value!r} has no effect with pbt.fraction=0; raise it or drop "
                     "the other"
                 )
-
-
-def check_pbt(config: "TrainConfig") -> None:
-    """Refuse a run whose members have nothing to learn from each other, or no way to.
-
-    Raises:
-        ValueError: what is missing, or would have no effect.
-    """
-    pbt, measure = config.pbt, config.objective.measure
-    assert pbt is not None
-    if config.num_seeds < 2:
-        raise ValueError(
-            "pbt needs members that learn from each other; set num_seeds to at least 2, got "
-            f"{config.num_seeds}"
-        )
-    if measure is None:
-        raise ValueError(
-            "pbt needs an objective by which members are compared; set objective.measure, such as "
-            "evaluation/all/return_mean"
-        )
-    if bool(pbt.rivals) != measure.startswith(f"evaluation/{RIVALS}/"):
-        raise ValueError(
-            f"objective.measure={measure!r} and pbt.rivals={list(pbt.rivals)} do not fit: with "
-            f"rivals the measure is one of evaluation/{RIVALS}, and only then"
-        )
-    for path in pbt.space:
-        _check_place(config, path)
-    interval = comparison_interval(config)
-    if pbt.fraction and interval >= config.num_iterations:
-        steps = interval * config.num_envs * config.num_steps
-        raise ValueError(
-            f"pbt has no effect: members are compared every {steps:,} environment steps, and the "
-            f"run has {config.total_env_steps:,}; compare them more often"
-        )
-
-
-def _check_place(config: "TrainConfig", path: str) -> None:
-    """Refuse a path that the configuration does not have."""
-    head, name, *_ = split_path(path)
-    if head == "default_ppo":
-        return
-    refuse_unknown([name], config.policies, "pbt.space: policies")
-    spec = config.policies[name]
-    if not isinstance(spec, PolicySpec) or spec.ppo is None:
-        raise ValueError(
-            f"pbt.space has {path}, but policies.{name} has no ppo of its own; give it one, or use "
-            "default_ppo"
-        )
-
-
-def comparison_interval(config: "TrainConfig") -> int:
-    """Count the iterations from one comparison of members to the next.
-
-    Raises:
-        ValueError: nothing is measured then.
-    """
-    pbt, measure = config.pbt, config.objective.measure or ""
-    assert pbt is not None
-    per_iteration = config.num_envs * config.num_steps
-    if measure.startswith("evaluation/"):
-        assert config.evaluation.every_env_steps is not None
-        measured, key = -(-config.evaluation.every_env_steps // per_iteration), "evaluations"
-    elif config.log_interval is None:
-        raise ValueError(
-            f"pbt with objective.measure={measure!r} needs entries of the log at moments that do "
-            "not depend on the clock; set log_interval, or a measure of an evaluation"
-        )
-    else:
-        measured, key = config.log_interval, "entries of the log"
-    if pbt.every_env_steps is None:
-        return measured
-    interval = -(-pbt.every_env_steps // per_iteration)
-    if interval % measured:
-        raise ValueError(
-            f"pbt.every_env_steps={pbt.every_env_steps} is {interval} iterations, which must be a "
-            f"multiple of the {measured} between {key}"
-        )
-    return interval
 
 
 def with_values(config: _Tree, values: Mapping[str, float]) -> _Tree:

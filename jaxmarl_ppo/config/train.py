@@ -16,7 +16,7 @@ from jaxmarl_ppo.config.checks import (
     show,
 )
 from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
-from jaxmarl_ppo.config.pbt import PbtConfig, check_pbt
+from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
@@ -120,9 +120,67 @@ class TrainConfig:
                     "evaluation.every_env_steps"
                 )
         if self.pbt is not None:
-            check_pbt(self)
+            _check_pbt(self)
 
     @property
     def num_iterations(self) -> int:
         """Count the iterations that reach `total_env_steps`, or that can be counted at all."""
         return min(MAX_INT, -(-self.total_env_steps // (self.num_envs * self.num_steps)))
+
+
+def _check_pbt(config: TrainConfig) -> None:
+    """Refuse a run whose members have nothing to learn from each other, or no way to."""
+    pbt, measure = config.pbt, config.objective.measure
+    assert pbt is not None
+    if config.num_seeds < 2:
+        raise ValueError(
+            "pbt needs members that learn from each other; set num_seeds to at least 2, got "
+            f"{config.num_seeds}"
+        )
+    if measure is None:
+        raise ValueError(
+            "pbt needs an objective by which members are compared; set objective.measure, such as "
+            "evaluation/all/return_mean"
+        )
+    if bool(pbt.rivals) != measure.startswith(f"evaluation/{RIVALS}/"):
+        raise ValueError(
+            f"objective.measure={measure!r} and pbt.rivals={list(pbt.rivals)} do not fit: with "
+            f"rivals the measure is one of evaluation/{RIVALS}, and only then"
+        )
+    interval = comparison_interval(config)
+    if pbt.fraction and interval >= config.num_iterations:
+        steps = interval * config.num_envs * config.num_steps
+        raise ValueError(
+            f"pbt has no effect: members are compared every {steps:,} environment steps, and the "
+            f"run has {config.total_env_steps:,}; compare them more often"
+        )
+
+
+def comparison_interval(config: TrainConfig) -> int:
+    """Count the iterations from one comparison of members to the next.
+
+    Raises:
+        ValueError: nothing is measured then.
+    """
+    pbt, measure = config.pbt, config.objective.measure or ""
+    assert pbt is not None
+    per_iteration = config.num_envs * config.num_steps
+    if measure.startswith("evaluation/"):
+        assert config.evaluation.every_env_steps is not None
+        measured, key = -(-config.evaluation.every_env_steps // per_iteration), "evaluations"
+    elif config.log_interval is None:
+        raise ValueError(
+            f"pbt with objective.measure={measure!r} needs entries of the log at moments that do "
+            "not depend on the clock; set log_interval, or a measure of an evaluation"
+        )
+    else:
+        measured, key = config.log_interval, "entries of the log"
+    if pbt.every_env_steps is None:
+        return measured
+    interval = -(-pbt.every_env_steps // per_iteration)
+    if interval % measured:
+        raise ValueError(
+            f"pbt.every_env_steps={pbt.every_env_steps} is {interval} iterations, which must be a "
+            f"multiple of the {measured} between {key}"
+        )
+    return interval

@@ -14,11 +14,12 @@ import numpy as np
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.checks import show
-from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig, comparison_interval, with_values
-from jaxmarl_ppo.config.search import corners
-from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig, with_values
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.search import corners, split_path
+from jaxmarl_ppo.config.train import TrainConfig, comparison_interval
 from jaxmarl_ppo.devices.members import OwnHyperparams, hyperparams_of
-from jaxmarl_ppo.evaluation.seeds import summarise_seeds
 from jaxmarl_ppo.learner.build import make_learner, without_loads
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.runs.callbacks import TrainResult
@@ -31,7 +32,7 @@ from jaxmarl_ppo.training.exchange import Copy, exchange
 from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.one_run import Moment
 from jaxmarl_ppo.training.outcome import Logged, save_best
-from jaxmarl_ppo.training.rivals import Rivals
+from jaxmarl_ppo.training.rivals import Rivals, over_rivals
 from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun
 from jaxmarl_ppo.types import PyTree, TrainState
 
@@ -131,15 +132,13 @@ class PbtGroup(SeedGroup):
         report = super()._report(run, moment)
         if self.rivals is None:
             return report
-        # The last one that can go on meets nobody but itself.
-        others = [other.good for other in self.runs if other is not run] or [run.good]
         assert run.evaluator is not None
         met = [
-            run.evaluator.evaluate(self.rivals.against(run.good, other), moment.iteration)
-            for other in others
+            run.evaluator.evaluate(self.rivals.against(run.good, other.good), moment.iteration)
+            for other in self.runs
+            if other is not run
         ]
-        means = summarise_seeds(met, has_counts=False)
-        return report | {RIVALS: {key: means[key] for key in met[0]}}
+        return report | {RIVALS: over_rivals([report, *met])}
 
     def _score(self, found: Mapping[str, float | None], iteration: int) -> None:
         """Keep the measures of members, unless they are of the other kind of entry."""
@@ -260,6 +259,8 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     """
     pbt = config.pbt
     assert pbt is not None
+    for path in pbt.space:
+        _check_place(config, path)
     alone = dataclasses.replace(config, pbt=None, num_seeds=1, num_devices=1)
     for values in corners({path: each.ends for path, each in pbt.space.items()}):
         try:
@@ -269,3 +270,17 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
             raise ValueError(f"pbt can come to {said}, where {error}") from error
         if pbt.rivals:
             Rivals(learner, pbt.rivals)
+
+
+def _check_place(config: TrainConfig, path: str) -> None:
+    """Refuse a path that the configuration does not have."""
+    head, name, *_ = split_path(path)
+    if head == "default_ppo":
+        return
+    refuse_unknown([name], config.policies, "pbt.space: policies")
+    spec = config.policies[name]
+    if not isinstance(spec, PolicySpec) or spec.ppo is None:
+        raise ValueError(
+            f"pbt.space has {path}, but policies.{name} has no ppo of its own; give it one, or use "
+            "default_ppo"
+        )

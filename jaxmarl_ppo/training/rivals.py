@@ -1,11 +1,16 @@
 """Members of a group against the policies of other members."""
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.types import Population
+
+# Of a report, what says when it was made; standard errors say nothing of how rivals differ.
+_CLOCK = ("env_steps", "iteration", "wall_s")
 
 
 class Rivals:
@@ -64,3 +69,30 @@ class Rivals:
 
             banks[index] = jax.tree.map(put, banks[index], other.banks[index])
         return own.replace(banks=tuple(banks))
+
+
+def over_rivals(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Say how a member did over all whom it met: the mean of every number, the least, the greatest.
+
+    Args:
+        reports: evaluations, the member's own and those among the policies of others.
+    """
+    return {name: _joined(reports, join) for name, join in _JOINS.items()}
+
+
+_JOINS: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "least": min,
+    "greatest": max,
+}
+
+
+def _joined(reports: Sequence[Mapping[str, Any]], join: Callable[[Sequence[float]], float]) -> Any:
+    last = reports[-1]
+    return {
+        key: _joined([own[key] for own in reports], join)
+        if isinstance(value, Mapping)
+        else join([own[key] for own in reports])
+        for key, value in last.items()
+        if all(key in own for own in reports) and key not in _CLOCK and not key.endswith("_se")
+    }

@@ -122,7 +122,7 @@ EVERYTHING = TrainConfig(
         every_env_steps=100, episodes=4, greedy=True, opponents=("random", "minimax")
     ),
     objective=ObjectiveConfig(
-        measure="evaluation/rivals/all/return_mean", goal="minimise", stop_at=0.5, patience=2
+        measure="evaluation/rivals/least/all/return_mean", goal="minimise", stop_at=0.5, patience=2
     ),
     pbt=PbtConfig(
         {

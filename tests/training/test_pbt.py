@@ -47,7 +47,7 @@ PBT = {
     "checkpoints": EVERY,
     "num_seeds": NUM_MEMBERS,
     "evaluation": EvaluationConfig(every_env_steps=2 * PER_ITERATION, episodes=16),
-    "objective": ObjectiveConfig(measure="evaluation/rivals/all/return_mean"),
+    "objective": ObjectiveConfig(measure="evaluation/rivals/least/all/return_mean"),
     "pbt": PbtConfig(
         {RATE: Range(1e-3, 1e-1, log=True), GAMMA: Range(0.5, 1.0)}, rivals=("bob_0",)
     ),
@@ -130,7 +130,7 @@ def test_every_copy_is_of_a_better_member_and_begins_with_its_state(group):
         assert event.env_steps == event.iteration * PER_ITERATION
         by_name = dict(zip(names, group.members, strict=True))
         (own,) = (e for e in by_name[event.member].evaluations if e["iteration"] == event.iteration)
-        assert own["rivals"]["all"]["return_mean"] == event.score
+        assert own["rivals"]["least"]["all"]["return_mean"] == event.score
 
 
 def test_members_train_with_the_numbers_that_the_lineage_says(group):
@@ -188,7 +188,7 @@ def test_what_members_are_compared_by_stays_what_it_is(group):
 
 def test_the_best_member_is_the_one_with_the_best_newest_score(group):
     scores = {
-        member.run_dir.name: member.evaluations[-1]["rivals"]["all"]["return_mean"]
+        member.run_dir.name: member.evaluations[-1]["rivals"]["least"]["all"]["return_mean"]
         for member in group.members
     }
     assert group.best_member == max(scores, key=scores.get)
