@@ -275,6 +275,15 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_memory_and_values_equal_an_explicit_loop": ("per_agent-9",),
     },
+    "training/test_pbt.py": {
+        "test_a_killed_group_goes_on_to_the_bit": ("3",),
+        "test_a_group_that_a_callback_stops_goes_on_to_the_bit": ALL,
+        "test_a_group_that_goes_on_for_longer_is_one_that_was_so_long": ALL,
+        "test_a_random_search_copies_nobody": ALL,
+        "test_the_best_member_s_numbers_are_a_file_that_trains_again": ALL,
+        "test_a_member_that_diverges_becomes_a_copy": ALL,
+        "test_a_member_at_fault_becomes_a_copy_of_one_that_is_not": ALL,
+    },
     "training/test_trainer.py": {
         "test_a_faulty_rollout_leaves_the_league_alone": ALL,
         "test_one_environment": ALL,
