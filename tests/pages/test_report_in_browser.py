@@ -28,6 +28,7 @@ from jaxmarl_ppo.evaluation.seeds import summarise_seeds
 from jaxmarl_ppo.pages import report_server
 from jaxmarl_ppo.pages.report import describe_group, describe_runs, report_page
 from jaxmarl_ppo.pages.report_server import serve_report
+from jaxmarl_ppo.runs.lineage import Event
 from jaxmarl_ppo.runs.run_folder import run_record
 
 EVIL = "<img src=x onerror=document.title='owned'>"
@@ -65,6 +66,15 @@ def measured(k, shift):
     return {"env_steps": 1000 * (k + 1), "exploitability": {"greedy": shift + 1 / k}}
 
 
+def event(env_steps, member, after, parent=None):
+    scores = (None, None) if parent is None else (0.25, 0.75)
+    before = {} if parent is None else {"default_ppo.gamma": 0.5}
+    return Event(env_steps, 0, member, parent, *scores, before, {"default_ppo.gamma": after})
+
+
+LINEAGE = [event(0, "seed-0", 0.9), event(0, "seed-1", 0.5), event(5000, "seed-1", 0.8, "seed-0")]
+
+
 @pytest.fixture(scope="module")
 def record():
     env = tables_of("tic_tac_toe")().env
@@ -86,7 +96,10 @@ def pages(record, tmp_path_factory):
     pairs = [[{"agents": log[0][k]["agents"]} for log in logs] for k in range(10)]
     together = [entry(k) | summarise_seeds(pair) for k, pair in enumerate(pairs)]
     group = describe_group((together, []), ["seed-0", "seed-1"], [record, record], logs)
-    saved = {"one": one, "two": two, "group": report_page(group)}
+    data = describe_group(
+        (together, []), ["seed-0", "seed-1"], [record, record], copy.deepcopy(logs), LINEAGE
+    )
+    saved = {"one": one, "two": two, "group": report_page(group), "pbt": report_page(data)}
     return {name: page.save(folder / f"{name}.html") for name, page in saved.items()}
 
 
@@ -229,6 +242,17 @@ def test_seeds_are_shown_together_and_one_by_one(driver, pages):
     assert len(paths(page)) == 4
 
 
+def test_who_learnt_from_whom_is_shown(driver, pages):
+    page = show(driver, pages["pbt"].as_uri())
+    (row,) = rows(page, "copies")
+    assert row == ["5,000", "seed-1", "seed-0", "0.25", "0.75", "0.5 to 0.8"]
+    Select(page.find_element(By.ID, "curve")).select_by_visible_text("numbers: default ppo.gamma")
+    assert len(paths(page)) == 2
+    assert "seed-1 0.8" in page.find_element(By.ID, "lines").text
+    show(driver, pages["group"].as_uri())
+    assert not page.find_element(By.ID, "lineage").is_displayed()
+
+
 def test_no_name_runs_as_script_and_nothing_is_asked_for(driver, pages):
     page = show(driver, pages["one"].as_uri())
     assert page.find_elements(By.TAG_NAME, "img") == []
@@ -238,7 +262,7 @@ def test_no_name_runs_as_script_and_nothing_is_asked_for(driver, pages):
     assert complaints(page) == []
 
 
-@pytest.mark.parametrize("name", ["one", "two", "group"])
+@pytest.mark.parametrize("name", ["one", "two", "group", "pbt"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_can_be_read_everywhere_by_everybody(driver, pages, name, scheme):
     set_scheme(driver, scheme)
