@@ -1,9 +1,9 @@
 """Runs logged to Weights & Biases and to MLflow, offline; `make loggers` installs both."""
 
 import json
-import time
 import math
 import sys
+import time
 import warnings
 from types import ModuleType, SimpleNamespace
 
