@@ -49,9 +49,8 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 NOTEBOOK_INTERVAL_S = 0.5
 NOTEBOOK_WIDTH = 100
 # In the notebook's own colours of text and ground, light or dark. Notebooks would wrap long lines.
-_NOTEBOOK_FORMAT = (
-    '<pre style="line-height:1.25;font-family:monospace;white-space:pre;overflow-x:auto">{code}</pre>'
-)
+_NOTEBOOK_STYLE = "line-height:1.25;font-family:monospace;white-space:pre;overflow-x:auto"
+_NOTEBOOK_FORMAT = f'<pre style="{_NOTEBOOK_STYLE}">{{code}}</pre>'
 _ENDS = {"done": Text("✓ done", style="green"), "stopped": Text("■ stopped", style="yellow")}
 
 
