@@ -154,13 +154,13 @@ class PbtGroup(SeedGroup):
 
     def _stop(self, run: SeedRun, error: Exception) -> None:
         """Let a member wait until it becomes a copy of another one."""
+        self.scores.pop(run.name, None)
         if not self.pbt.fraction:
             super()._stop(run, error)
             return
         self.runs.remove(run)
         self.waiting.append(run)
         self.failed[run.name] = f"{type(error).__name__}: {error}"
-        self.scores.pop(run.name, None)
         warnings.warn(
             f"{run.name} waits to become a copy of another member: {error}",
             RuntimeWarning,
