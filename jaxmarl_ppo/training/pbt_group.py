@@ -33,7 +33,7 @@ from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.one_run import Moment
 from jaxmarl_ppo.training.outcome import Logged, save_best
 from jaxmarl_ppo.training.rivals import Rivals, over_rivals
-from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun
+from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone
 from jaxmarl_ppo.types import PyTree, TrainState
 
 # What random numbers are for, beside a seed and an iteration.
@@ -119,8 +119,8 @@ class PbtGroup(SeedGroup):
         logged = dataclasses.replace(logged, lineage=self.lineage.events)
         best = max(self.scores, key=lambda name: self.scores[name], default=None)
         if best is not None:
-            alone = dataclasses.replace(self.config, pbt=None, num_seeds=1, num_devices=None)
-            save_best(self.learner, logged, alone, best)
+            alone = config_alone(self.config)
+            save_best(self.learner, logged, dataclasses.replace(alone, num_devices=None), best)
         for run in self.waiting:
             self._end(run, interrupted=True, stopped_by=self.failed[run.name])
         result = super().end(result, logged)
@@ -261,7 +261,7 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     assert pbt is not None
     for path in pbt.space:
         _check_place(config, path)
-    alone = dataclasses.replace(config, pbt=None, num_seeds=1, num_devices=1)
+    alone = dataclasses.replace(config_alone(config), num_devices=1)
     for values in corners({path: each.ends for path, each in pbt.space.items()}):
         try:
             learner = make_learner(env, env_params, with_values(alone, values))

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_ppo.config.pbt import with_values
+from jaxmarl_ppo.config.pbt import RIVALS, with_values
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.members import Members, MemberStates
 from jaxmarl_ppo.evaluation.seeds import summarise_seeds
@@ -39,9 +39,17 @@ from jaxmarl_ppo.types import Population, PyTree
 def config_of_seed(config: TrainConfig, index: int) -> TrainConfig:
     """Return the configuration of the run that a member of a group is, or begins as."""
     values = {} if config.pbt is None else first_values(config.pbt, config.seed, index)
-    seed = config.seed + index
-    own = dataclasses.replace(config, seed=seed, num_seeds=1, num_devices=1, pbt=None)
+    own = dataclasses.replace(config_alone(config), seed=config.seed + index, num_devices=1)
     return with_values(own, values)
+
+
+def config_alone(config: TrainConfig) -> TrainConfig:
+    """Return the configuration of a single run like those of a group, which meets no rivals."""
+    root, _, rest = (config.objective.measure or "").partition(f"/{RIVALS}/")
+    # What comes of rivals is the mean, the least or the greatest of what the run has of its own.
+    measure = f"{root}/{rest.partition('/')[2]}" if rest else config.objective.measure
+    objective = dataclasses.replace(config.objective, measure=measure)
+    return dataclasses.replace(config, num_seeds=1, pbt=None, objective=objective)
 
 
 def make_members(learner: Learner, config: TrainConfig) -> Members:

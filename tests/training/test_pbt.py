@@ -146,7 +146,10 @@ def test_members_train_with_the_numbers_that_the_lineage_says(group):
             rate, gamma = bank.hyperparams.learning_rate.values, bank.hyperparams.gamma
             np.testing.assert_allclose(rate, values[RATE], rtol=1e-6)
             np.testing.assert_allclose(gamma, values[GAMMA], rtol=1e-6)
-        ppo = load_run(member.run_dir, env=Lamps()).config.default_ppo
+        config = load_run(member.run_dir, env=Lamps()).config
+        # Alone it would meet nobody.
+        assert config.objective.measure == "evaluation/all/return_mean"
+        ppo = config.default_ppo
         assert (ppo.learning_rate, ppo.gamma) == (values[RATE], values[GAMMA])
     keys = {tuple(jax.random.key_data(member.state.key).tolist()) for member in group.members}
     assert len(keys) == NUM_MEMBERS
