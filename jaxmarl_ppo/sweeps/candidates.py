@@ -25,11 +25,13 @@ class Candidate:
     """A run that a search may try.
 
     Attributes:
+        values: what it was made of.
         env_params: parameters of its environment.
         config: the run.
         learner: what trains it.
     """
 
+    values: Values
     env_params: PyTree
     config: TrainConfig
     learner: Learner
@@ -70,7 +72,7 @@ class Candidates:
                 "snapshots that do not all lie on the device (on_device) cannot be searched over; "
                 "give the pool a size alone"
             )
-        return Candidate(env_params, config, learner)
+        return Candidate(values, env_params, config, learner)
 
     def tables(self, values: Values) -> dict[str, Any]:
         """Write values as the tables of a file of a run."""

@@ -1,5 +1,7 @@
 """Searches over configurations: from what a user says to what was found."""
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
 from jaxmarl_ppo.sweeps.candidates import Candidates
 from jaxmarl_ppo.sweeps.driver import Driver
+from jaxmarl_ppo.sweeps.local import LocalWorkers
 from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
 from jaxmarl_ppo.sweeps.progress import SweepProgress
 from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
@@ -30,7 +33,11 @@ from jaxmarl_ppo.sweeps.samplers import count_trials
 from jaxmarl_ppo.sweeps.storage import database_url, open_locks, open_storage, without_password
 from jaxmarl_ppo.sweeps.study import Study
 from jaxmarl_ppo.sweeps.trial_run import look_interval
+from jaxmarl_ppo.sweeps.workers import Workers
 from jaxmarl_ppo.types import PyTree
+
+# Of what can be made of values, and how many runs each worker trains side by side.
+MakeWorkers = Callable[[Candidates, int], Workers]
 
 SEARCH_FILE = "search.json"
 BEST_FILE = "best.toml"
@@ -136,11 +143,15 @@ class Sweep:
             check_env=check_env,
         )
 
-    def run(self) -> SweepResult:
+    def run(self, make_workers: MakeWorkers | None = None) -> SweepResult:
         """Run trials until there are enough, or a signal or the time limit stops it.
 
         Other processes may run trials of the same search at the same time. What stops or kills this
         one leaves the study whole: trials that were not finished are run again by whoever goes on.
+
+        Args:
+            make_workers: makes who trains, such as `RayCluster("auto").workers`; None for this
+                process.
 
         Raises:
             ValueError: the run folder or the study is of another search, the database cannot be
@@ -155,9 +166,14 @@ class Sweep:
                 progress.show(results)
                 self._keep_best(results)
 
-            stopped_by = Driver(
-                self._candidates, study, self.search, self.run_dir, interruption, tell
-            ).run()
+            if make_workers is None:
+                workers = LocalWorkers(self.search.num_members, self.run_dir, interruption)
+            else:
+                workers = make_workers(self._candidates, self.search.num_members)
+            with contextlib.closing(workers):
+                stopped_by = Driver(
+                    self._candidates, study, self.search, self.run_dir, workers, interruption, tell
+                ).run()
             tell()
         return self._result(study, stopped_by)
 
