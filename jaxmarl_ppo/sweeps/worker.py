@@ -38,6 +38,11 @@ class Worker:
         """How many runs can begin now."""
         return self._num_lanes - len(self._runs)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is anything to train."""
+        return bool(self._runs)
+
     def begin(
         self, name: RunName, candidate: Candidate, folder: Path, saved: Saved | None = None
     ) -> None:

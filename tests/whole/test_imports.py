@@ -31,6 +31,7 @@ FLOORS = (
     "pages",
     "training",
     "sweeps",
+    "on_ray",
     "bench",
     "cli",
 )

@@ -1,0 +1,142 @@
+"""A Ray cluster: how it is reached, what it has, and whether it runs what we run."""
+
+# pyright: reportMissingImports=false
+
+import importlib
+import logging
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.checks import check_name, show
+
+# What the driver and all others must have of the same version: what they exchange depends on it.
+_PACKAGES = ("jaxmarl-ppo", "jax", "flax", "optax")
+
+
+def import_ray(module: str = "ray") -> Any:
+    """Import Ray, or one of its modules.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"a Ray cluster needs {error.name or 'ray'}: pip install 'jaxmarl-ppo[ray]'"
+        ) from error
+
+
+def connect(address: str, *, shows_output: bool) -> Any:
+    """Connect this process to a cluster, unless it is connected already.
+
+    Args:
+        address: as Ray takes it: `auto` for the cluster of this machine, HOST:PORT,
+            `ray://HOST:PORT`, or `local` for a cluster that is started here and ends with this
+            process.
+        shows_output: whether what others print is shown here.
+
+    Returns:
+        The module `ray`.
+
+    Raises:
+        ValueError: Ray is not installed, or nothing can be reached there.
+    """
+    check_name("address", address)
+    ray = import_ray()
+    if ray.is_initialized():
+        return ray
+    try:
+        ray.init(address=address, log_to_driver=shows_output, logging_level=logging.ERROR)
+    # Ray's own versions differ: RuntimeError; what it cannot reach or read is all the others.
+    except (ConnectionError, OSError, RuntimeError, ValueError, AssertionError) as error:
+        raise ValueError(
+            f"no Ray cluster can be reached at {show(address)}: {first_line(error)}"
+        ) from error
+    return ray
+
+
+def alive_nodes(ray: Any) -> list[dict[str, float]]:
+    """List what the nodes of a cluster that live have, such as `{"CPU": 8.0, "GPU": 1.0}`."""
+    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def worker_resources(
+    nodes: Sequence[Mapping[str, float]], num_cpus: int | None
+) -> list[dict[str, float]]:
+    """Choose workers for the nodes of a cluster: one for each GPU, else one for each node.
+
+    Args:
+        nodes: what each has.
+        num_cpus: of a worker, where there are no GPUs, in which case there are as many as a node
+            has room for; None for all of its node.
+
+    Returns:
+        What each worker takes.
+
+    Raises:
+        ValueError: no node has what a worker takes.
+    """
+    gpus = sum(int(node.get("GPU", 0)) for node in nodes)
+    if gpus:
+        if num_cpus is not None:
+            raise ValueError(
+                f"cpus_per_worker={num_cpus} has no effect in a cluster with GPUs, where every "
+                "worker has one; drop it"
+            )
+        return [
+            {"GPU": 1.0, "CPU": min(1.0, node.get("CPU", 0.0) // node["GPU"])}
+            for node in nodes
+            for _ in range(int(node.get("GPU", 0)))
+        ]
+    cpus = [int(node.get("CPU", 0)) for node in nodes]
+    if num_cpus is None:
+        found = [{"CPU": float(count)} for count in cpus if count]
+    else:
+        found = [{"CPU": float(num_cpus)} for count in cpus for _ in range(count // num_cpus)]
+    if not found:
+        wanted = "a CPU or GPU" if num_cpus is None else f"{num_cpus} CPUs"
+        raise ValueError(f"no node of the cluster has {wanted}; its nodes have {cpus} CPUs")
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Tell the versions of what must be alike on all machines."""
+    found = {name: metadata.version(name) for name in _PACKAGES}
+    return found | {"python": platform.python_version()}
+
+
+def check_versions(drivers: Mapping[str, str]) -> None:
+    """Refuse a machine whose versions differ from the driver's.
+
+    Raises:
+        ValueError: the first that does.
+    """
+    for name, own in versions().items():
+        if drivers.get(name) != own:
+            raise ValueError(
+                f"{platform.node()} has {name} {own}, but the driver has {drivers.get(name)}; "
+                "install the same on all nodes of the cluster"
+            )
+
+
+def ship_code(env: MultiAgentEnv) -> None:
+    """Have the code of an environment from a file of one's own sent along with it.
+
+    Other machines find what is installed there, but no module that was imported from a file.
+    """
+    module = sys.modules.get(type(env).__module__)
+    place = getattr(module, "__file__", None)
+    if module is None or place is None or env.made_as is None or ":" not in env.made_as[0]:
+        return
+    import_ray("ray.cloudpickle").register_pickle_by_value(module)
+
+
+def first_line(error: BaseException) -> str:
+    """Say what went wrong in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,117 @@
+"""Searches, runs and Tune on a cluster of two nodes, one of which dies."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("ray")
+
+import jaxmarl_envs
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.run import ObjectiveConfig
+from jaxmarl_ppo.config.search import Range, SearchConfig
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.on_ray.workers import RayWorkers
+from jaxmarl_ppo.runs.run_folder import load_run, read_run
+from jaxmarl_ppo.sweeps.sweep import Sweep
+from jaxmarl_ppo.training.trainer import Trainer
+
+# Ray starts its processes by a fork, of which JAX warns.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+NUM_TRIALS = 5
+PER_ITERATION = 128 * 32
+CONFIG = TrainConfig(
+    total_env_steps=12 * PER_ITERATION,
+    num_envs=128,
+    num_steps=32,
+    log_interval=2,
+    default_policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
+    default_ppo=PPOConfig(num_minibatches=2, num_epochs=1),
+    objective=ObjectiveConfig("agents/x/return_mean"),
+)
+SPACE = {"default_ppo.learning_rate": Range(1e-4, 1e-1, log=True)}
+
+
+def entries(run_dir):
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+class Killed(RayWorkers):
+    """Workers one of which is killed with its node once it has been heard of."""
+
+    def __init__(self, nodes, *args):
+        super().__init__(nodes.address, None, *args)
+        self.nodes, self.resumed = nodes, {}
+        self.killed = False
+
+    def train(self):
+        looks = super().train()
+        for seat in self._seats:
+            self._call(seat)
+        if not self.killed and all(map(self._is_in_the_middle, self._seats)):
+            self.nodes.kill_second()
+            self.killed = True
+        return looks
+
+    def _is_in_the_middle(self, seat):
+        """Whether a worker trains on after a first look at its runs."""
+        saved = [o.saved is not None for o in seat.orders.values()]
+        return seat.call is not None and saved == [True, True] and not seat.begun
+
+    def _place_waiting(self):
+        self.resumed |= {o.name.trial: o.saved.iteration for o in self._waiting if o.saved}
+        super()._place_waiting()
+
+
+@pytest.fixture(scope="module")
+def searched(two_nodes, tmp_path_factory):
+    env, params = jaxmarl_envs.make("tic_tac_toe", size=3)
+    search = SearchConfig(sampler="random", num_trials=NUM_TRIALS, num_members=2)
+    folder = tmp_path_factory.mktemp("search") / "run"
+    sweep = Sweep(env, params, CONFIG, SPACE, search, folder, progress=False, check_env=False)
+    made = []
+
+    def make(*args):
+        made.append(Killed(two_nodes, *args))
+        return made[0]
+
+    with pytest.warns(RuntimeWarning, match="a worker of the search is lost"):
+        result = sweep.run(make)
+    two_nodes.complete()
+    return result, made[0]
+
+
+def test_a_search_ends_whole_though_a_node_dies(searched):
+    result, workers = searched
+    assert workers.killed
+    assert [t.number for t in result.trials] == list(range(NUM_TRIALS))
+    assert {t.state for t in result.trials} == {"complete"}
+    steps = [k * 2 * PER_ITERATION for k in range(1, 7)]
+    for trial in result.trials:
+        assert list(trial.reports) == steps
+        assert [entry["env_steps"] for entry in entries(trial.run_dir)] == steps
+    assert len({t.values["default_ppo.learning_rate"] for t in result.trials}) == NUM_TRIALS
+
+
+def test_trials_of_the_dead_go_on_from_where_they_were_looked_at(searched, tmp_path):
+    result, workers = searched
+    number, iteration = next(iter(workers.resumed.items()))
+    assert 0 < iteration < 12
+    trial = result.trials[number]
+    recorded = read_run(trial.run_dir)
+    run = (recorded.env, recorded.env_params, recorded.config, tmp_path / "alone")
+    trained = Trainer(*run, progress=False, check_env=False).train()
+    # Without the compiler's optimisations programs of one lane and of two round otherwise.
+    found = load_run(trial.run_dir).population.banks
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, 1e-3, 1e-5), trained.population.banks, found)
+    for ours, theirs in zip(entries(trial.run_dir), trained.history, strict=True):
+        assert [ours[key] for key in ("episodes", "decisions")] == [
+            theirs[key] for key in ("episodes", "decisions")
+        ]
+    seconds = [entry["wall_s"] for entry in entries(trial.run_dir)]
+    assert seconds == sorted(seconds)
