@@ -1,15 +1,23 @@
 """Searches, runs and Tune on a cluster of two nodes, one of which dies."""
 
-import dataclasses
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 import jax
 import numpy as np
 import pytest
+from job import environment
 
 pytest.importorskip("ray")
 
 import jaxmarl_envs
+from jaxmarl_ppo.cli import train
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import ObjectiveConfig
@@ -21,8 +29,12 @@ from jaxmarl_ppo.runs.run_folder import load_run, read_run
 from jaxmarl_ppo.sweeps.sweep import Sweep
 from jaxmarl_ppo.training.trainer import Trainer
 
-# Ray starts its processes by a fork, of which JAX warns.
-pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+# Ray starts its processes by a fork, of which JAX warns, and uses what it has deprecated itself.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 NUM_TRIALS = 5
 PER_ITERATION = 128 * 32
 CONFIG = TrainConfig(
@@ -115,3 +127,40 @@ def test_trials_of_the_dead_go_on_from_where_they_were_looked_at(searched, tmp_p
         ]
     seconds = [entry["wall_s"] for entry in entries(trial.run_dir)]
     assert seconds == sorted(seconds)
+
+
+RUN = (
+    "crypto --total-env-steps 8192 --num-envs 16 --num-steps 16 --hidden-sizes 8 --num-devices 2 "
+    "--ppo.num-epochs 1 --ppo.num-minibatches 2 --checkpoints.every-env-steps 1024 --log-interval 4"
+    " --no-check-env --no-plays --no-progress --run-dir"
+).split()
+
+
+def kill_first_host(run_dir, killed):
+    """Kill the process that trains, once there is something to go on from."""
+    deadline = time.monotonic() + 120
+    while not list(run_dir.glob("checkpoints/0*/manifest.json")):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.01)
+    number = int(re.match(r"process (\d+)", (run_dir / ".lock").read_text()).group(1))
+    os.kill(number, signal.SIGKILL)
+    killed.append(number)
+
+
+def test_two_hosts_train_as_two_processes_do_though_one_dies(two_nodes, tmp_path):
+    killed = []
+    killer = threading.Thread(target=kill_first_host, args=(tmp_path / "hosts", killed), daemon=True)
+    killer.start()
+    job = ["--ray", two_nodes.address, "--num-hosts", "2", "--max-failures", "1"]
+    assert train.main([*RUN, str(tmp_path / "hosts"), *job]) == 0
+    killer.join()
+    assert killed
+    assert os.listdir(tmp_path) == ["hosts"]
+    command = [sys.executable, "-m", "jaxmarl_ppo", "train", *RUN, str(tmp_path / "processes")]
+    subprocess.run([*command, "--processes", "2"], check=True, env=environment())
+    runs = [load_run(tmp_path / name) for name in ("hosts", "processes")]
+    same = jax.tree.map(np.array_equal, *(run.population for run in runs))
+    assert all(jax.tree.leaves(same))
+    entry = [entries(tmp_path / name)[-1] for name in ("hosts", "processes")]
+    assert entry[0]["env_steps"] == entry[1]["env_steps"] == 8192
