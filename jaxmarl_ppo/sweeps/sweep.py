@@ -11,7 +11,7 @@ from filelock import FileLock
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
-from jaxmarl_ppo.config.checks import MAX_INT, check_bool, check_path
+from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.env_as_json import params_to_json
 from jaxmarl_ppo.config.printing import print_settings
 from jaxmarl_ppo.config.run_file import Settings
@@ -23,7 +23,7 @@ from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
-from jaxmarl_ppo.sweeps.candidates import Candidates
+from jaxmarl_ppo.sweeps.candidates import Candidates, check_trials
 from jaxmarl_ppo.sweeps.driver import Driver
 from jaxmarl_ppo.sweeps.local import LocalWorkers
 from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
@@ -43,12 +43,6 @@ SEARCH_FILE = "search.json"
 BEST_FILE = "best.toml"
 # How a search is called in a database of its own.
 _STUDY = "search"
-# What ends or keeps a run of its own, and what a search has instead.
-_OF_SINGLE_RUNS = {
-    "until": "all trials are equally long; see search.pruner",
-    "max_minutes": "see search.max_minutes",
-    "checkpoints": "a trial that was not finished is run again",
-}
 
 
 class Sweep:
@@ -298,25 +292,4 @@ def _check_base(env: MultiAgentEnv, config: TrainConfig) -> None:
             "a search needs an objective: set objective.measure, such as "
             "evaluation/all/return_mean, and objective.goal"
         )
-    default = TrainConfig()
-    for name, instead in _OF_SINGLE_RUNS.items():
-        if getattr(config, name) != getattr(default, name):
-            raise ValueError(f"{name} has no effect in a search: {instead}")
-    for name in ("stop_at", "patience"):
-        if getattr(config.objective, name) is not None:
-            instead = _OF_SINGLE_RUNS["until"]
-            raise ValueError(f"objective.{name} has no effect in a search: {instead}")
-    if config.log_interval is not None and config.evaluation.every_env_steps is not None:
-        raise ValueError(
-            "log_interval has no effect in a search that evaluates: the log has an entry for every "
-            "evaluation; drop it"
-        )
-    if config.total_env_steps > MAX_INT:
-        raise ValueError(
-            f"total_env_steps={config.total_env_steps} of a trial must be at most {MAX_INT}"
-        )
-    if env.steps_on_host:
-        raise ValueError(
-            f"environment {env.name!r} is stepped in Python, where runs cannot train side by side; "
-            "search with an environment in JAX"
-        )
+    check_trials(env, config)

@@ -116,7 +116,7 @@ class Worker:
             seen.entry,
             seen.report,
             run.good,
-            program.save(run) if self._saves and not run.is_over else None,
+            program.save(run) if self._saves else None,
         )
         if run.is_over:
             self.end(name)

@@ -1,5 +1,6 @@
 """Searches, runs and Tune on a cluster of two nodes, one of which dies."""
 
+import dataclasses
 import json
 import os
 import re
@@ -46,7 +47,8 @@ CONFIG = TrainConfig(
     default_ppo=PPOConfig(num_minibatches=2, num_epochs=1),
     objective=ObjectiveConfig("agents/x/return_mean"),
 )
-SPACE = {"default_ppo.learning_rate": Range(1e-4, 1e-1, log=True)}
+RATE = "default_ppo.learning_rate"
+SPACE = {RATE: Range(1e-4, 1e-1, log=True)}
 
 
 def entries(run_dir):
@@ -107,7 +109,7 @@ def test_a_search_ends_whole_though_a_node_dies(searched):
     for trial in result.trials:
         assert list(trial.reports) == steps
         assert [entry["env_steps"] for entry in entries(trial.run_dir)] == steps
-    assert len({t.values["default_ppo.learning_rate"] for t in result.trials}) == NUM_TRIALS
+    assert len({t.values[RATE] for t in result.trials}) == NUM_TRIALS
 
 
 def test_trials_of_the_dead_go_on_from_where_they_were_looked_at(searched, tmp_path):
@@ -164,3 +166,35 @@ def test_two_hosts_train_as_two_processes_do_though_one_dies(two_nodes, tmp_path
     assert all(jax.tree.leaves(same))
     entry = [entries(tmp_path / name)[-1] for name in ("hosts", "processes")]
     assert entry[0]["env_steps"] == entry[1]["env_steps"] == 8192
+
+
+def test_tune_moves_checkpoints_between_trials_and_changes_their_numbers(two_nodes, tmp_path):
+    from ray import tune
+
+    from jaxmarl_ppo.on_ray.trainable import make_trainable
+
+    env, params = jaxmarl_envs.make("tic_tac_toe", size=3)
+    config = dataclasses.replace(CONFIG, total_env_steps=8 * PER_ITERATION)
+    exploits = tune.schedulers.PopulationBasedTraining(
+        time_attr="training_iteration",
+        perturbation_interval=2,
+        quantile_fraction=0.5,
+        resample_probability=0.0,
+        hyperparam_mutations={RATE: tune.loguniform(1e-4, 1e-1)},
+        synch=True,
+    )
+    found = tune.Tuner(
+        make_trainable(env, params, config),
+        param_space={RATE: tune.grid_search([1e-4, 3e-2])},
+        tune_config=tune.TuneConfig(metric="objective", mode="max", scheduler=exploits, reuse_actors=True),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), name="search", verbose=0),
+    ).fit()
+    assert not found.errors
+    histories = [result.metrics_dataframe for result in found]
+    for history in histories:
+        assert list(history["env_steps"]) == [k * 2 * PER_ITERATION for k in (1, 2, 3, 4)]
+    # The one that was worse went on from where the better one was, with another rate.
+    assert any(history[f"config/{RATE}"].nunique() == 2 for history in histories)
+    for result in found:
+        loaded = load_run(result.checkpoint.path)
+        assert loaded.config.default_ppo.learning_rate == result.config[RATE]
