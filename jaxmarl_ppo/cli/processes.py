@@ -158,13 +158,17 @@ def launch_on_ray(
         raise ValueError("--ray needs --run-dir, a folder that all hosts share")
     assert options.ray is not None
     plan = Plan(
-        begin=(f"jaxmarl_ppo.cli.{command}", without_ray(args)),
-        go_on=("jaxmarl_ppo.cli.resume", resume_args),
+        begin=(_module_of(command), without_ray(args)),
+        go_on=(_module_of("resume"), resume_args),
         run_dir=str(run_dir.absolute()),
         here=os.getcwd(),
         num_cpus=0,
     )
     return train_on_hosts(options.ray, options.num_hosts, failures, plan)
+
+
+def _module_of(command: str) -> str:
+    return f"jaxmarl_ppo.cli.{command}"
 
 
 def shares(num_cores: int, count: int) -> list[range]:

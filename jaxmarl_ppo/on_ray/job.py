@@ -216,7 +216,9 @@ def _check_nodes(
     check = ray.remote(num_cpus=0, max_retries=0)(check_node)
     calls = [
         check.options(
-            scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(
+                node["NodeID"], soft=False
+            )
         ).remote(versions(), here)
         for node in nodes
         if all(node["Resources"].get(name, 0) >= count for name, count in resources.items())

@@ -1,8 +1,8 @@
 """The workers of a search on a Ray cluster.
 
-Each is an actor, which Ray places, watches and starts anew elsewhere when its node is lost. All that
-a worker knows of a run it has told with its last look at it, so the runs of one that is lost go on
-from there on another.
+Each is an actor, which Ray places, watches and starts anew elsewhere when its node is lost. All
+that a worker knows of a run it has told with its last look at it, so the runs of one that is lost
+go on from there on another.
 """
 
 # pyright: reportMissingImports=false

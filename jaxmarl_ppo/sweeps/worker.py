@@ -68,9 +68,7 @@ class Worker:
             self._programs[key] = program
         program = self._programs[key]
         own = replace(config, seed=config.seed + name.offset)
-        run = TrialRun(
-            program.learner, own, candidate.env_params, folder, program.evaluator, saved
-        )
+        run = TrialRun(program.learner, own, candidate.env_params, folder, program.evaluator, saved)
         program.admit(run, learner, saved)
         self._runs[name] = (program, run)
 

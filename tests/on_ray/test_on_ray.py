@@ -121,8 +121,8 @@ def test_trials_of_the_dead_go_on_from_where_they_were_looked_at(searched, tmp_p
     run = (recorded.env, recorded.env_params, recorded.config, tmp_path / "alone")
     trained = Trainer(*run, progress=False, check_env=False).train()
     # Without the compiler's optimisations programs of one lane and of two round otherwise.
-    found = load_run(trial.run_dir).population.banks
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, 1e-3, 1e-5), trained.population.banks, found)
+    banks = [trained.population.banks, load_run(trial.run_dir).population.banks]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, 1e-3, 1e-5), *banks)
     for ours, theirs in zip(entries(trial.run_dir), trained.history, strict=True):
         assert [ours[key] for key in ("episodes", "decisions")] == [
             theirs[key] for key in ("episodes", "decisions")
@@ -131,11 +131,11 @@ def test_trials_of_the_dead_go_on_from_where_they_were_looked_at(searched, tmp_p
     assert seconds == sorted(seconds)
 
 
-RUN = (
-    "crypto --total-env-steps 8192 --num-envs 16 --num-steps 16 --hidden-sizes 8 --num-devices 2 "
-    "--ppo.num-epochs 1 --ppo.num-minibatches 2 --checkpoints.every-env-steps 1024 --log-interval 4"
-    " --no-check-env --no-plays --no-progress --run-dir"
-).split()
+RUN = """
+crypto --total-env-steps 8192 --num-envs 16 --num-steps 16 --hidden-sizes 8 --num-devices 2
+--ppo.num-epochs 1 --ppo.num-minibatches 2 --checkpoints.every-env-steps 1024 --log-interval 4
+--no-check-env --no-plays --no-progress --run-dir
+"""
 
 
 def kill_first_host(run_dir, killed):
@@ -152,15 +152,18 @@ def kill_first_host(run_dir, killed):
 
 def test_two_hosts_train_as_two_processes_do_though_one_dies(two_nodes, tmp_path):
     killed = []
-    killer = threading.Thread(target=kill_first_host, args=(tmp_path / "hosts", killed), daemon=True)
+    killer = threading.Thread(
+        target=kill_first_host, args=(tmp_path / "hosts", killed), daemon=True
+    )
     killer.start()
     job = ["--ray", two_nodes.address, "--num-hosts", "2", "--max-failures", "1"]
-    assert train.main([*RUN, str(tmp_path / "hosts"), *job]) == 0
+    assert train.main([*RUN.split(), str(tmp_path / "hosts"), *job]) == 0
     killer.join()
     assert killed
     assert os.listdir(tmp_path) == ["hosts"]
-    command = [sys.executable, "-m", "jaxmarl_ppo", "train", *RUN, str(tmp_path / "processes")]
-    subprocess.run([*command, "--processes", "2"], check=True, env=environment())
+    args = ["train", *RUN.split(), str(tmp_path / "processes"), "--processes", "2"]
+    command = [sys.executable, "-m", "jaxmarl_ppo", *args]
+    subprocess.run(command, check=True, env=environment())
     runs = [load_run(tmp_path / name) for name in ("hosts", "processes")]
     same = jax.tree.map(np.array_equal, *(run.population for run in runs))
     assert all(jax.tree.leaves(same))
@@ -183,10 +186,11 @@ def test_tune_moves_checkpoints_between_trials_and_changes_their_numbers(two_nod
         hyperparam_mutations={RATE: tune.loguniform(1e-4, 1e-1)},
         synch=True,
     )
+    how = tune.TuneConfig(metric="objective", mode="max", scheduler=exploits, reuse_actors=True)
     found = tune.Tuner(
         make_trainable(env, params, config),
         param_space={RATE: tune.grid_search([1e-4, 3e-2])},
-        tune_config=tune.TuneConfig(metric="objective", mode="max", scheduler=exploits, reuse_actors=True),
+        tune_config=how,
         run_config=tune.RunConfig(storage_path=str(tmp_path), name="search", verbose=0),
     ).fit()
     assert not found.errors
