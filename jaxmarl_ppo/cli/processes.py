@@ -149,8 +149,10 @@ def launch_on_ray(
     for name in ("distributed", *others):
         if getattr(options, name) not in (None, False):
             raise ValueError(f"--ray starts a job; drop {session.flag(name)}")
-    if options.num_hosts is None or options.num_hosts < 1:
-        raise ValueError(f"--ray needs --num-hosts of at least 1, got {options.num_hosts}")
+    if options.num_hosts is None:
+        raise ValueError("--ray needs --num-hosts, how many hosts are to train")
+    if options.num_hosts < 1:
+        raise ValueError(f"--num-hosts must be at least 1, got {options.num_hosts}")
     failures = DEFAULT_FAILURES if options.max_failures is None else options.max_failures
     if failures < 0:
         raise ValueError(f"--max-failures must be at least 0, got {failures}")

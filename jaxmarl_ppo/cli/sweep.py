@@ -102,13 +102,14 @@ def _workers_of(options: SweepOptions) -> "MakeWorkers | None":
         return None
     import jax
 
-    from jaxmarl_ppo.on_ray.cluster import connect
+    from jaxmarl_ppo.on_ray.cluster import alive_nodes, connect, worker_resources
     from jaxmarl_ppo.on_ray.workers import RayCluster
 
     cluster = RayCluster(options.ray, options.cpus_per_worker)
     # Accelerators are for those who train, who may be on this machine too.
     jax.config.update("jax_platforms", "cpu")
-    connect(options.ray, shows_output=False)
+    ray = connect(options.ray, shows_output=False)
+    worker_resources(alive_nodes(ray), options.cpus_per_worker)
     return cluster.workers
 
 

@@ -5,6 +5,7 @@
 import importlib
 import logging
 import platform
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -15,6 +16,7 @@ from jaxmarl_ppo.config.checks import check_name, show
 
 # What the driver and all others must have of the same version: what they exchange depends on it.
 _PACKAGES = ("jaxmarl-ppo", "jax", "flax", "optax")
+KNOCK_S = 10.0
 
 
 def import_ray(module: str = "ray") -> Any:
@@ -51,6 +53,7 @@ def connect(address: str, *, shows_output: bool) -> Any:
     if ray.is_initialized():
         return ray
     try:
+        _knock(address)
         ray.init(address=address, log_to_driver=shows_output, logging_level=logging.ERROR)
     # Ray's own versions differ: RuntimeError; what it cannot reach or read is all the others.
     except (ConnectionError, OSError, RuntimeError, ValueError, AssertionError) as error:
@@ -58,6 +61,17 @@ def connect(address: str, *, shows_output: bool) -> Any:
             f"no Ray cluster can be reached at {show(address)}: {first_line(error)}"
         ) from error
     return ray
+
+
+def _knock(address: str) -> None:
+    """Find out in seconds whether anybody is there, which Ray tries for two minutes.
+
+    Raises:
+        OSError: nobody is.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
 
 
 def alive_nodes(ray: Any) -> list[dict[str, float]]:
@@ -100,7 +114,8 @@ def worker_resources(
         found = [{"CPU": float(num_cpus)} for count in cpus for _ in range(count // num_cpus)]
     if not found:
         wanted = "a CPU or GPU" if num_cpus is None else f"{num_cpus} CPUs"
-        raise ValueError(f"no node of the cluster has {wanted}; its nodes have {cpus} CPUs")
+        there = ", ".join(map(str, cpus)) or "none"
+        raise ValueError(f"no node of the cluster has {wanted}; CPUs of its nodes: {there}")
     return found
 
 
