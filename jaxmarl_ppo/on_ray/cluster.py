@@ -4,14 +4,18 @@
 
 import importlib
 import logging
+import os
 import platform
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.own import import_factory
+from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.config.checks import check_name, show
 
 # What the driver and all others must have of the same version: what they exchange depends on it.
@@ -139,16 +143,55 @@ def check_versions(drivers: Mapping[str, str]) -> None:
             )
 
 
-def ship_code(env: MultiAgentEnv) -> None:
-    """Have the code of an environment from a file of one's own sent along with it.
+@dataclass(frozen=True)
+class Packed:
+    """Holds something about an environment as other machines can unpack it.
 
-    Other machines find what is installed there, but no module that was imported from a file.
+    Attributes:
+        code: how an environment of one's own is named, whose code is imported first; None for an
+            installed one.
+        here: the folder in which that was named.
+        content: as cloudpickle wrote it.
     """
-    module = sys.modules.get(type(env).__module__)
-    place = getattr(module, "__file__", None)
-    if module is None or place is None or env.made_as is None or ":" not in env.made_as[0]:
-        return
-    import_ray("ray.cloudpickle").register_pickle_by_value(module)
+
+    code: str | None
+    here: str
+    content: bytes
+
+
+def pack(value: Any, env: MultiAgentEnv) -> Packed:
+    """Pack something that refers to an environment.
+
+    Raises:
+        ValueError: other machines cannot import the environment's class.
+    """
+    if type(env).__module__ == "__main__":
+        raise ValueError(
+            f"environment {env.name!r} is a class of the script that runs, which workers cannot "
+            "import; put it in a module beside the script, or install it"
+        )
+    name = None if env.made_as is None else env.made_as[0]
+    code = name if name is not None and is_own(name) else None
+    return Packed(code, os.getcwd(), import_ray("ray.cloudpickle").dumps(value))
+
+
+def unpack(packed: Packed) -> Any:
+    """Unpack what `pack` has packed, on a machine that has the environment's code too.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if packed.here not in sys.path:
+        sys.path.append(packed.here)  # last, so that it hides nothing that is installed
+    if packed.code is not None:
+        import_factory(packed.code)
+    try:
+        return import_ray("ray.cloudpickle").loads(packed.content)
+    except ImportError as error:
+        raise ValueError(
+            f"{platform.node()} cannot import what the driver has: {error}; install it on all "
+            "nodes of the cluster"
+        ) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
 from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
 from jaxmarl_ppo.machine.cores import use_cpu_cores
-from jaxmarl_ppo.on_ray.cluster import import_ray, ship_code
+from jaxmarl_ppo.on_ray.cluster import import_ray, pack, unpack
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.run_folder import run_record
@@ -50,18 +50,19 @@ def make_trainable(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) 
         config: what all trials have in common.
 
     Raises:
-        ValueError: what does not fit together, or Ray is not installed.
+        ValueError: what does not fit together, an environment that workers cannot import, or Ray is
+            not installed.
     """
     check_arguments(env, env_params, config)
     check_trials(env, config)
     quick_check(env, env_params)
     candidates = Candidates(env, env_params, config, {})
     candidates.make({})
-    ship_code(env)
+    packed = pack(candidates, env)
 
     class JaxmarlPPO(import_ray("ray.tune").Trainable):
         def setup(self, config: Mapping[str, Any]) -> None:
-            self._run = TunedRun(candidates, config)
+            self._run = TunedRun(unpack(packed), config)
 
         def step(self) -> dict[str, Any]:
             return self._run.step()

@@ -17,12 +17,12 @@ from typing import Any
 from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
 from jaxmarl_ppo.machine.cores import use_cpu_cores
 from jaxmarl_ppo.on_ray.cluster import (
+    Packed,
     alive_nodes,
     check_versions,
     connect,
-    first_line,
-    import_ray,
-    ship_code,
+    pack,
+    unpack,
     versions,
     worker_resources,
 )
@@ -69,19 +69,19 @@ class RemoteWorker:
         use_cpu_cores(max(1, num_cpus))
         use_compilation_cache()
 
-    def start(self, drivers: dict[str, str], candidates: bytes, num_lanes: int) -> None:
+    def start(self, drivers: dict[str, str], candidates: Packed, num_lanes: int) -> None:
         """Begin with nothing, whatever there was before.
 
         Args:
             drivers: versions of the driver.
-            candidates: `Candidates` as cloudpickle wrote them.
+            candidates: `Candidates`.
             num_lanes: how many runs side by side.
 
         Raises:
-            ValueError: versions differ.
+            ValueError: versions differ, or the environment's code is not here.
         """
         check_versions(drivers)
-        self._candidates: Candidates = import_ray("ray.cloudpickle").loads(candidates)
+        self._candidates: Candidates = unpack(candidates)
         self._worker = Worker(num_lanes, saves=True)
 
     def work(self, begun: list[Order], ended: list[RunName]) -> list[Look]:
@@ -129,7 +129,8 @@ class RayWorkers:
         num_members: how many each worker trains side by side.
 
     Raises:
-        ValueError: the cluster cannot be reached, or has nothing for a worker.
+        ValueError: the cluster cannot be reached, or has nothing for a worker, or the environment
+            is of no use there.
     """
 
     def __init__(
@@ -141,9 +142,8 @@ class RayWorkers:
     ) -> None:
         self._ray = connect(address, shows_output=False)
         self._num_members = num_members
-        ship_code(candidates.env)
-        pickled = import_ray("ray.cloudpickle").dumps(candidates)
-        self._start_with = (versions(), self._ray.put(pickled), num_members)
+        packed = self._ray.put(pack(candidates, candidates.env))
+        self._start_with = (versions(), packed, num_members)
         self._waiting: list[Order] = []
         remote = self._ray.remote(RemoteWorker)
         self._seats = []
@@ -249,8 +249,8 @@ class RayWorkers:
         orders = list(seat.orders.values())
         if orders:
             warnings.warn(
-                f"a worker of the search is lost ({first_line(error)[:200]}); its {len(orders)} "
-                "runs go on elsewhere from where they were looked at last",
+                f"a worker of the search is lost ({type(error).__name__}); its {len(orders)} runs go "
+                "on elsewhere from where they were looked at last",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -263,7 +263,7 @@ class RayWorkers:
             if order.losses < MAX_LOSSES:
                 self._waiting.append(order)
                 continue
-            sentence = f"{MAX_LOSSES} workers were lost while they trained it: {first_line(error)}"
+            sentence = f"{MAX_LOSSES} workers were lost one after the other while they trained it"
             yield Look(order.name, 0, False, error=sentence)
 
     def _check_startable(self, error: Exception) -> None:
