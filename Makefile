@@ -26,7 +26,7 @@ slow: $(VENV)/.installed-dev
 
 # What needs Ray, a large library, is tested beside it.
 ray: $(VENV)/.installed-ray
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell find tests -name 'test_*rllib*.py')
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell find tests -name 'test_*rllib*.py') tests/on_ray
 
 # Likewise what logs to Weights & Biases and to MLflow.
 loggers: $(VENV)/.installed-loggers

@@ -79,36 +79,35 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         for name in ("num_trials", "num_members", "max_minutes", "storage")
         if getattr(options, name) is not None
     }
-    make_workers = _workers_of(options)
+    if options.cpus_per_worker is not None and options.ray is None:
+        raise ValueError("--cpus-per-worker has no effect without --ray")
     # What is said may be wrong in itself, which costs nothing to find out.
     said = None if options.space.is_dir() else read_search_file(options.space, options.env)
     session.use_cpu_cores()
     session.find_modules_here(options.env)
     session.enable_compilation_cache()
     _check_installed()
+    make_workers = None if options.ray is None else _workers_on_ray(options)
     sweep = _resumed(options, changes) if said is None else _made(options, said, changes)
     return tell_end(sweep.run(make_workers), sweep.config)
 
 
-def _workers_of(options: SweepOptions) -> "MakeWorkers | None":
-    """Choose who trains: None for this process.
+def _workers_on_ray(options: SweepOptions) -> "MakeWorkers":
+    """Choose the workers of a Ray cluster.
 
     Raises:
-        ValueError: an option without effect, or the cluster cannot be reached.
+        ValueError: the cluster cannot be reached, or has nothing for a worker.
     """
-    if options.ray is None:
-        if options.cpus_per_worker is not None:
-            raise ValueError("--cpus-per-worker has no effect without --ray")
-        return None
     import jax
 
     from jaxmarl_ppo.on_ray.cluster import alive_nodes, connect, worker_resources
     from jaxmarl_ppo.on_ray.workers import RayCluster
 
+    assert options.ray is not None
     cluster = RayCluster(options.ray, options.cpus_per_worker)
+    ray = connect(options.ray, shows_output=False)
     # Accelerators are for those who train, who may be on this machine too.
     jax.config.update("jax_platforms", "cpu")
-    ray = connect(options.ray, shows_output=False)
     worker_resources(alive_nodes(ray), options.cpus_per_worker)
     return cluster.workers
 

@@ -100,7 +100,7 @@ def train_on_hosts(address: str, num_hosts: int, max_failures: int, plan: Plan) 
         try:
             told = trainer.fit().return_value
         except (train.TrainingFailedError, SystemExit) as error:
-            why = "Ctrl-C" if isinstance(error, SystemExit) else _cause_of(error)
+            why = "Ctrl-C" if isinstance(error, SystemExit) else _cause_of(ray, error)
             raise ValueError(f"the job has ended: {why}{_how_to_go_on(plan)}") from error
     if told["error"] is not None:
         raise ValueError(told["error"])
@@ -267,11 +267,15 @@ def _without_rays_folder(run_dir: str) -> Iterator[None]:
         shutil.rmtree(path.with_name(f".{path.name}.ray"), ignore_errors=True)
 
 
-def _cause_of(error: Exception) -> str:
-    """Say what a worker has died or failed of."""
-    failures = getattr(error, "worker_failures", None) or {}
-    for rank, failure in sorted(failures.items()):
-        return f"process {rank}: {_last_line(failure)}"
+def _cause_of(ray: Any, error: Exception) -> str:
+    """Say which processes were lost, or what one of them has failed of."""
+    failures = dict(sorted((getattr(error, "worker_failures", None) or {}).items()))
+    lost = [rank for rank, why in failures.items() if isinstance(why, ray.exceptions.RayError)]
+    for rank, why in failures.items():
+        if rank not in lost:
+            return f"process {rank} has failed: {_last_line(why)}"
+    if lost:
+        return f"process {' and '.join(map(str, lost))} was lost"
     return first_line(error)
 
 

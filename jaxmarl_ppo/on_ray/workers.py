@@ -249,8 +249,8 @@ class RayWorkers:
         orders = list(seat.orders.values())
         if orders:
             warnings.warn(
-                f"a worker of the search is lost ({type(error).__name__}); its {len(orders)} runs go "
-                "on elsewhere from where they were looked at last",
+                f"a worker of the search is lost ({type(error).__name__}); its {len(orders)} runs "
+                "go on elsewhere from where they were looked at last",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -1,6 +1,5 @@
 """Searches, runs and Tune on a cluster of two nodes, one of which dies."""
 
-import dataclasses
 import json
 import os
 import re
@@ -13,7 +12,7 @@ import time
 import jax
 import numpy as np
 import pytest
-from job import environment
+from job import ROOT, environment
 
 pytest.importorskip("ray")
 
@@ -171,34 +170,22 @@ def test_two_hosts_train_as_two_processes_do_though_one_dies(two_nodes, tmp_path
     assert entry[0]["env_steps"] == entry[1]["env_steps"] == 8192
 
 
-def test_tune_moves_checkpoints_between_trials_and_changes_their_numbers(two_nodes, tmp_path):
-    from ray import tune
-
-    from jaxmarl_ppo.on_ray.trainable import make_trainable
-
-    env, params = jaxmarl_envs.make("tic_tac_toe", size=3)
-    config = dataclasses.replace(CONFIG, total_env_steps=8 * PER_ITERATION)
-    exploits = tune.schedulers.PopulationBasedTraining(
-        time_attr="training_iteration",
-        perturbation_interval=2,
-        quantile_fraction=0.5,
-        resample_probability=0.0,
-        hyperparam_mutations={RATE: tune.loguniform(1e-4, 1e-1)},
-        synch=True,
-    )
-    how = tune.TuneConfig(metric="objective", mode="max", scheduler=exploits, reuse_actors=True)
-    found = tune.Tuner(
-        make_trainable(env, params, config),
-        param_space={RATE: tune.grid_search([1e-4, 3e-2])},
-        tune_config=how,
-        run_config=tune.RunConfig(storage_path=str(tmp_path), name="search", verbose=0),
-    ).fit()
-    assert not found.errors
-    histories = [result.metrics_dataframe for result in found]
+def test_tune_moves_checkpoints_between_trials_as_the_document_says(
+    two_nodes, tmp_path, monkeypatch
+):
+    document = ROOT / "docs" / "from-rllib.md"
+    section = document.read_text().partition("## Your own Tune script")[2]
+    block = re.search(r"```py\n(.*?)```", section, flags=re.DOTALL).group(1)
+    monkeypatch.chdir(tmp_path)
+    said = {}
+    exec(compile(block, str(document), "exec"), said)
+    results = said["results"]
+    assert not results.errors
+    histories = [result.metrics_dataframe for result in results]
     for history in histories:
-        assert list(history["env_steps"]) == [k * 2 * PER_ITERATION for k in (1, 2, 3, 4)]
+        assert list(history["env_steps"]) == [4096, 8192, 12288, 16384]
     # The one that was worse went on from where the better one was, with another rate.
     assert any(history[f"config/{RATE}"].nunique() == 2 for history in histories)
-    for result in found:
+    for result in results:
         loaded = load_run(result.checkpoint.path)
         assert loaded.config.default_ppo.learning_rate == result.config[RATE]

@@ -46,6 +46,7 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     monkeypatch.setattr(session, "use_cpu_cores", lambda *args: None)
     for command in (train, resume):
         monkeypatch.setattr(command, "launch", reached)
+        monkeypatch.setattr(command, "launch_on_ray", reached)
     monkeypatch.setattr(session, "enable_compilation_cache", lambda: None)
     monkeypatch.setattr(loggers, "make_loggers", lambda names: names)
     monkeypatch.setattr(trainer.Trainer, "__init__", reached)
