@@ -11,6 +11,7 @@ import jax
 import tyro
 from rich.table import Table
 
+from jaxmarl_ppo.bench.ahead import compile_ahead
 from jaxmarl_ppo.bench.peers import NUM_ENVS, compare
 from jaxmarl_ppo.bench.scaling import (
     STEP,
@@ -31,6 +32,11 @@ from jaxmarl_ppo.machine.hardware import describe_hardware
 _EFFECTIVE = {
     "compare": ("compare", "num_envs", "num_steps", "repeats", "json"),
     "scaling": ("scaling", "repeats", "json"),
+    "target": (
+        *("target", "env", "env_kwargs", "network", "hidden_sizes", "lstm_size"),
+        *("separate_critic", "dtype", "mapping", "num_envs", "num_steps", "num_epochs"),
+        *("num_minibatches", "micro_batch_rows", "num_devices", "json"),
+    ),
 }
 
 
@@ -63,6 +69,8 @@ class BenchOptions:
             `pgx`, `jaxmarl`, `gymnax`.
         scaling: instead, sweep sizes one by one and draw how the cost of a decision grows, as PNG;
             takes minutes.
+        target: instead, compile for an accelerator that is not there, and count what it would
+            launch and hold: `h200`, `h100`, `a100`, `b200`, or a TPU's topology such as `v5e:2x2`.
     """
 
     env: str = "crypto"
@@ -84,15 +92,18 @@ class BenchOptions:
     json: bool = False
     compare: tuple[str, ...] | None = None
     scaling: Path | None = None
+    target: str | None = None
 
     def check_effects(self) -> None:
         """Refuse what would change nothing.
 
         Raises:
-            ValueError: `--compare` and `--scaling`, or another option that has no effect with them.
+            ValueError: two of `--compare`, `--scaling` and `--target`, or another option that has
+                no effect with one of them.
         """
-        if self.compare is not None and self.scaling is not None:
-            raise ValueError("--compare and --scaling measure different things; give one of them")
+        modes = [f"--{mode}" for mode in _EFFECTIVE if getattr(self, mode) is not None]
+        if len(modes) > 1:
+            raise ValueError(f"{' and '.join(modes)} are different things; give one of them")
         for mode, effective in _EFFECTIVE.items():
             if getattr(self, mode) is None:
                 continue
@@ -148,8 +159,15 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
         ValueError: options that do not fit together.
     """
     options = session.parse(BenchOptions, args, prog)
-    session.use_cpu_cores()
     options.check_effects()
+    if options.target is not None:
+        # What is traced lies on the host, whatever else there is.
+        jax.config.update("jax_platforms", "cpu")
+        session.find_modules_here(options.env)
+        result = compile_ahead(options.to_workload(), options.target, options.num_devices)
+        print(json.dumps(result)) if options.json else session.show(format_ahead(result))
+        return 0
+    session.use_cpu_cores()
     session.find_modules_here(options.env)
     if options.compare is not None:
         num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
@@ -220,6 +238,61 @@ def format_scaling(result: dict[str, Any]) -> Table:
                 growth if first else "",
                 end_section=point is sweep["points"][-1],
             )
+    return table
+
+
+def format_ahead(result: dict[str, Any]) -> Table:
+    """Draw what `compile_ahead` found as a table."""
+    workload, memory = result["workload"], result["memory_mb"]
+    devices = f"{result['num_devices']} x {result['device']}"
+    table = Table(
+        title=f"{workload['env']}, {workload['network']}, {workload['mapping']}, "
+        f"{workload['num_envs']:,} environments x {workload['num_steps']} ticks\n"
+        f"compiled for {devices}, run nowhere (JAX {result['jax']})",
+        show_header=False,
+    )
+    kernels, trips = result["kernels"], result["round_trips"]
+    floor = ", ".join(
+        f"{name.replace('_', ' ')} {ms:,.1f} ms" for name, ms in result["floor_ms"].items()
+    )
+    longest = max(result["floor_ms"].values())
+    rows = [
+        (
+            "kernels",
+            f"{kernels['tick']} a tick, {', '.join(map(str, kernels['gradient']))} a gradient, "
+            f"{kernels['iteration']:,.0f} an iteration",
+        ),
+        (
+            "round trips to the host",
+            f"{trips['tick']} a tick, {trips['iteration']:,.0f} an iteration",
+        ),
+        (
+            "loops of a length known as they run",
+            ", ".join(loop["scope"] for loop in result["loops"]) or "none",
+        ),
+        (
+            "memory of a device",
+            f"{memory['all']:,.0f} MB of {result['device_mb']:,.0f}: it "
+            f"{'fits' if result['fits'] else 'does not fit'} (temporary {memory['temporary']:,.0f}, "
+            f"state {memory['arguments']:,.0f}, code {memory['code']:,.0f})",
+        ),
+        (
+            "exchanged in an iteration",
+            ", ".join(
+                f"{own['count']:,.0f} {kind} of {own['bytes'] / max(own['count'], 1) / 1e3:,.0f} kB"
+                for kind, own in result["collectives"].items()
+            )
+            or "nothing",
+        ),
+        ("at least", f"{floor}, one after the other"),
+        (
+            "at most",
+            f"{1e3 * result['env_steps'] / longest:,.0f} environment steps/s, by the longest",
+        ),
+        ("compiled in", f"{result['compile_s']:.0f} s, after {result['trace_s']:.1f} s of tracing"),
+    ]
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
