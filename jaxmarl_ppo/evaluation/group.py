@@ -12,7 +12,6 @@ from jaxmarl_ppo.runs.files import CHECKPOINTS
 from jaxmarl_ppo.runs.log import scalars
 from jaxmarl_ppo.runs.run_folder import load_run, members_of
 
-GROUP_COLUMNS = ("mean", *SPREAD)
 # Of a report, what says how it was made, not how good the policies are.
 _NOT_RESULTS = ("seed", "episodes", "unfinished")
 

@@ -11,7 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxmarl_ppo.evaluation.scenarios.base import Report
+from jaxmarl_ppo.evaluation.seeds import SPREAD
 from jaxmarl_ppo.evaluation.statistics import plus_minus
+
+# Headings of `group_rows`.
+GROUP_COLUMNS = ("over seeds", "mean", "IQM", "95 % from", "to")
+# Of single episodes: over seeds they say nothing.
+_EXTREMES = ("return_min", "return_max")
 
 
 def format_report(report: Report, width: int | None = None) -> str:
@@ -37,19 +43,23 @@ def format_report(report: Report, width: int | None = None) -> str:
     return "\n".join([*lines, *table])
 
 
+def group_rows(report: Report) -> list[tuple[str, *tuple[float | None, ...]]]:
+    """Tabulate the numbers of `evaluate_group`, but for single episodes', in `GROUP_COLUMNS`."""
+    return [
+        (path, *(own[name] for name in ("mean", *SPREAD)))
+        for path, own in report["numbers"].items()
+        if not path.endswith(_EXTREMES)
+    ]
+
+
 def format_group_report(report: Report) -> str:
     """Write what `evaluate_group` says for people: a line for every number."""
     acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
     table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("over seeds")
-    for heading in ("mean", "IQM", "95 % interval"):
-        table.add_column(heading, justify="right")
-    for path, numbers in report["numbers"].items():
-        if path.endswith(("return_min", "return_max")):  # of single episodes
-            continue
-        low, high = numbers["ci95_low"], numbers["ci95_high"]
-        interval = "-" if low is None else f"{low:.4g} to {high:.4g}"
-        table.add_row(path, f"{numbers['mean']:.4g}", f"{numbers['iqm']:.4g}", interval)
+    for k, heading in enumerate(GROUP_COLUMNS):
+        table.add_column(heading, justify="right" if k else "left")
+    for path, *numbers in group_rows(report):
+        table.add_row(path, *("-" if x is None else f"{x:.4g}" for x in numbers))
     head = (
         f"{report['env']}: {len(report['members'])} seeds, {report['episodes']:,} episodes of "
         f"each, {acting}, seed {report['seed']}"

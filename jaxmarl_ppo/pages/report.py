@@ -8,8 +8,9 @@ from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
-from jaxmarl_ppo.evaluation.group import GROUP_COLUMNS, evaluate_group
+from jaxmarl_ppo.evaluation.group import evaluate_group
 from jaxmarl_ppo.evaluation.scenarios.known import RETURNS, known_of
+from jaxmarl_ppo.evaluation.tables import GROUP_COLUMNS, group_rows
 from jaxmarl_ppo.pages.league import ELO, elo_series, league_table
 from jaxmarl_ppo.pages.page import Page, make_page, read_static
 from jaxmarl_ppo.pages.replay_page import STATIC as REPLAY_STATIC
@@ -37,7 +38,8 @@ def report_runs(
 
     Args:
         run_dirs: folders of runs, or that of a group of seeds.
-        plays: also evaluate what a single run has learnt, and show episodes of it.
+        plays: also evaluate what a single run or all seeds have learnt, and show episodes of it or
+            of the first seed.
         seed: of both.
         env: as `load_run` needs it.
 
@@ -48,7 +50,7 @@ def report_runs(
         raise ValueError("give the folder of at least one run")
     data = report_data(run_dirs)
     if plays and "group" in data:
-        data["evaluation"] = _evaluated_group(run_dirs[0], seed, env)
+        data |= _played_group(Path(run_dirs[0]), seed, env)
     elif plays and len(run_dirs) == 1:
         data |= _played(run_dirs[0], seed, env)
     return report_page(data)
@@ -227,20 +229,22 @@ def _seconds_by_phase(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return total
 
 
-def _evaluated_group(
-    group_dir: str | Path, seed: int, env: MultiAgentEnv | str | None
-) -> dict[str, Any]:
-    """Evaluate all members of a group."""
+def _played_group(group_dir: Path, seed: int, env: MultiAgentEnv | str | None) -> dict[str, Any]:
+    """Evaluate all members of a group, and play some episodes of the first one."""
     report = evaluate_group(group_dir, seed=seed, env=env)
-    rows = [
-        [name, *(own.get(column) for column in GROUP_COLUMNS)]
-        for name, own in report["numbers"].items()
-    ]
+    first = members_of(group_dir)[0]
+    watched = watch_run(first, seed=seed, env=env)
     episodes = f"{report['episodes']:,} fresh episodes of each of {len(report['members'])} seeds"
     return {
-        "headline": [f"{episodes}, actions drawn, seed {seed}"],
-        "columns": ["", *(column.replace("_", " ") for column in GROUP_COLUMNS)],
-        "rows": rows,
+        "evaluation": {
+            "headline": [
+                f"{episodes}, sampled actions, seed {seed}",
+                f"The episodes below are {first.name}'s.",
+            ],
+            "columns": GROUP_COLUMNS,
+            "rows": group_rows(report),
+        },
+        "replay": replay_data(watched.replays, watched.env, watched.elo),
     }
 
 

@@ -48,8 +48,9 @@ TREND_LENGTH = 10
 _LEVELS = "▁▂▃▄▅▆▇█"
 NOTEBOOK_INTERVAL_S = 0.5
 NOTEBOOK_WIDTH = 100
-# In the notebook's own colours of text and ground, light or dark.
-_NOTEBOOK_FORMAT = '<pre style="line-height:1.25;font-family:monospace">{code}</pre>'
+# In the notebook's own colours of text and ground, light or dark. Notebooks would wrap long lines.
+_NOTEBOOK_STYLE = "line-height:1.25;font-family:monospace;white-space:pre;overflow-x:auto"
+_NOTEBOOK_FORMAT = f'<pre style="{_NOTEBOOK_STYLE}">{{code}}</pre>'
 _ENDS = {"done": Text("✓ done", style="green"), "stopped": Text("■ stopped", style="yellow")}
 
 

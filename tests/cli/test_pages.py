@@ -1,8 +1,5 @@
 """`watch`, `play` and `report`: what they write, say and refuse."""
 
-import base64
-import gzip
-import json
 import re
 import signal
 import subprocess
@@ -11,6 +8,7 @@ import urllib.request
 
 import jax
 import pytest
+from page_data import read_page
 
 import jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, TrainConfig, make_learner
@@ -88,9 +86,7 @@ def test_a_run_ends_with_episodes_in_its_report(plays, tmp_path, capsys):
     assert status == 0
     told = f"what it came to, with episodes to watch: {target / 'report.html'}\n"
     assert out.endswith(told) == plays
-    page = (target / "report.html").read_text()
-    packed = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', page)[1]
-    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    data = read_page((target / "report.html").read_text())
     assert ("replay" in data, "evaluation" in data) == (plays, plays)
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from page_data import read_page
 
 from jaxmarl_ppo.cli import main as cli
 
@@ -54,6 +55,13 @@ def test_a_group_is_reported(group, capsys):
     status, out, _ = run(capsys, f"report {group}")
     assert status == 0
     assert f"saved in {group}/report.html" in out
+    data = read_page((group / "report.html").read_text())
+    assert data["evaluation"]["headline"][1] == "The episodes below are seed-0's."
+    assert data["replay"]["episodes"]
+    rows = {path: numbers for path, *numbers in data["evaluation"]["rows"]}
+    low, high = rows["agents/x/return_mean"][2:]
+    assert low <= rows["agents/x/return_mean"][1] <= high
+    assert not any(path.endswith("return_max") for path in rows)
 
 
 def test_a_group_cannot_be_watched_as_one(group, capsys):

@@ -1,16 +1,15 @@
 """The page of replays as a file: whole, small, closed to the network and to foreign script."""
 
 import base64
-import gzip
 import hashlib
 import html
-import json
 import re
 from xml.etree import ElementTree
 
 import jax
 import numpy as np
 import pytest
+from page_data import read_page
 from PIL import Image
 
 import jaxmarl_envs
@@ -40,8 +39,7 @@ def make_replays(env, episodes, mapping="per_agent", **kwargs):
 
 def read(path):
     page = path.read_text()
-    packed = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', page)[1]
-    return page, json.loads(gzip.decompress(base64.b64decode(packed)))
+    return page, read_page(page)
 
 
 @pytest.fixture(scope="module")

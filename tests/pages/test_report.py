@@ -1,14 +1,11 @@
 """The report: what it reads, what it says of it, and where it is written."""
 
-import base64
-import gzip
-import json
-import re
 import threading
 import urllib.error
 import urllib.request
 
 import pytest
+from page_data import read_page, unpack
 
 import jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, Trainer
@@ -37,18 +34,9 @@ def runs(tmp_path_factory):
     return found
 
 
-def read(html):
-    packed = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', html)[1]
-    return unpack(packed)
-
-
-def unpack(packed):
-    return json.loads(gzip.decompress(base64.b64decode(packed)))
-
-
 def test_every_run_ends_with_one(runs):
     for result in runs:
-        data = read((result.run_dir / "report.html").read_text())
+        data = read_page((result.run_dir / "report.html").read_text())
         (run,) = data["runs"]
         series = run["series"]["agents/x/return_mean"]
         assert series["steps"] == [entry["env_steps"] for entry in result.history]
@@ -61,11 +49,11 @@ def test_every_run_ends_with_one(runs):
 
 def test_one_run_is_evaluated_and_shown(runs):
     page = report_runs([runs[0].run_dir])
-    data = read(page.html)
+    data = read_page(page.html)
     assert [row[0] for row in data["evaluation"]["rows"]] == ["x", "o"]
     assert any("exploitability" in line for line in data["evaluation"]["headline"])
     assert len(data["replay"]["episodes"]) == 4
-    assert "replay" not in read(report_runs([runs[0].run_dir], plays=False).html)
+    assert "replay" not in read_page(report_runs([runs[0].run_dir], plays=False).html)
 
 
 def test_what_differs_between_runs_is_there(runs):
@@ -169,7 +157,7 @@ def test_a_run_that_goes_on_is_read_anew(runs, tmp_path):
         assert ready.wait(60)
         (address,) = addresses
         with urllib.request.urlopen(address, timeout=30) as response:
-            data = read(response.read().decode())
+            data = read_page(response.read().decode())
         assert data["refresh_s"] > 0
         assert len(data["runs"][0]["series"]["agents/x/return_mean"]["steps"]) == 1
         (folder / METRICS_FILE).write_text("".join(lines[:3]) + lines[3][:20])  # half a line

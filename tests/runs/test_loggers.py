@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+import time
 import warnings
 from types import ModuleType, SimpleNamespace
 
@@ -147,7 +148,21 @@ def records(data):
 
 
 def read_offline(path):
-    """The history of a run by step, its configuration, its artifacts and how it ended."""
+    """The history of a run by step, its configuration, its artifacts and how it ended.
+
+    wandb's own process writes the end of the file after `finish` has returned, when the machine is
+    busy: it is waited for.
+    """
+    for _ in range(200):
+        found = read_records(path)
+        if found.exit_code is not None:
+            break
+        time.sleep(0.1)
+    return found
+
+
+def read_records(path):
+    """What `read_offline` gives, of what is in the file by now."""
     from wandb.proto import wandb_internal_pb2
 
     history, config, artifacts, exit_code = {}, {}, [], None

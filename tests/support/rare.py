@@ -24,6 +24,9 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "cli/test_own_env.py": {
         "test_an_environment_of_ones_own_is_measured": ALL,
     },
+    "cli/test_sweep.py": {
+        "test_a_search_says_what_it_found_and_goes_on": ALL,
+    },
     "config/test_config.py": {
         "test_preset_fits_its_environment": ("gymnax",),
     },
@@ -57,8 +60,16 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
             "bounds",
         ),
     },
+    "devices/test_members.py": {
+        "test_side_by_side_is_the_same_but_for_rounding": ("2",),
+    },
+    "devices/test_processes.py": {
+        "test_a_signal_to_one_process_stops_all_with_a_checkpoint": ALL,
+        "test_a_callback_that_fails_ends_all_with_what_was_learnt": ALL,
+    },
     "devices/test_sharding.py": {
         "test_a_rollout_teaches_two_devices_what_it_teaches_one": (
+            "memory",
             "banks",
             "league",
         ),
@@ -115,6 +126,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "envs/adapters/test_pgx.py": {
+        "test_games_of_one_player_have_no_outcomes": ALL,
         "test_every_tick_is_pgx_s_own": (
             "2048",
             "minatar-breakout",
@@ -263,6 +275,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "rollout/test_rollout.py": {
         "test_ratio_is_one_before_the_first_step": (
+            "mlp-everything",
             "lstm-everything",
             "mlp-shared",
             "lstm-shared",
@@ -274,6 +287,20 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
             "shared-3",
         ),
         "test_memory_and_values_equal_an_explicit_loop": ("per_agent-9",),
+    },
+    "training/test_resume.py": {
+        "test_every_kind_of_run_goes_on_to_the_bit": (
+            "shuttle-lstm-2",
+            "crypto-mlp-2",
+            "archive-2",
+        ),
+    },
+    "training/test_seeds.py": {
+        "test_a_callback_stops_the_group_which_goes_on": ALL,
+        "test_checkpoints_of_members_go_with_those_of_the_group": ALL,
+    },
+    "training/test_snapshot_archive.py": {
+        "test_a_bounded_pool_forgets_the_oldest": ALL,
     },
     "training/test_trainer.py": {
         "test_a_faulty_rollout_leaves_the_league_alone": ALL,

@@ -1,12 +1,10 @@
 """The page and the table of a search."""
 
-import base64
-import gzip
-import json
 import re
 from pathlib import Path
 
 import pytest
+from page_data import read_page
 from rich.console import Console
 
 from jaxmarl_ppo.config.run import ObjectiveConfig
@@ -38,8 +36,7 @@ TRIALS = [
 def test_the_page_has_all_that_was_found():
     result = SweepResult(Path("x"), TRIALS, TRIALS[3], 5, None)
     html = sweep_page("game", result, SPACE, OBJECTIVE, {"default_ppo.gamma": 0.75}).html
-    packed = re.search(r'<script type="application/gzip" id="data">([^<]*)</script>', html)[1]
-    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    data = read_page(html)
     assert data["goal"] == "minimise"
     assert data["dimensions"][0] == {
         "path": "default_ppo.gamma", "choices": None, "low": 0.5, "high": 1.0, "log": False,

@@ -56,7 +56,7 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     best = tmp_path / "runs" / "search" / "best.toml"
     best.parent.mkdir(parents=True)
     best.write_text('env = "tic_tac_toe"\n')
-    for name in ("measure", "compare", "scaling"):
+    for name in ("measure", "compare", "scaling", "compile_ahead"):
         monkeypatch.setattr(bench, name, reached)
     for words in commands(path):
         assert words[0] in COMMANDS, words
