@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: train watch play test slow ray loggers pages docs lint clean
+.PHONY: train watch play test slow ray loggers accelerators pages docs lint clean
 
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
@@ -26,11 +26,15 @@ slow: $(VENV)/.installed-dev
 
 # What needs Ray, a large library, is tested beside it.
 ray: $(VENV)/.installed-ray
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell find tests -name 'test_*rllib*.py')
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell find tests -name 'test_*rllib*.py') tests/on_ray
 
 # Likewise what logs to Weights & Biases and to MLflow.
 loggers: $(VENV)/.installed-loggers
 	$(BIN)/python -m pytest -q tests/runs/test_loggers.py
+
+# Small workloads are compiled for GPUs and TPUs that need not be there.
+accelerators: $(VENV)/.installed-accelerators
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -q -n auto tests/bench/test_ahead.py
 
 # Pages are tried in a browser: chromium and chromedriver, such as Debian's packages of these names.
 pages: $(VENV)/.installed-pages
@@ -69,6 +73,10 @@ $(VENV)/.installed-loggers: $(VENV)/.installed-dev
 
 $(VENV)/.installed-pages: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[pages]'
+	touch $@
+
+$(VENV)/.installed-accelerators: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[gpu-aot,tpu-aot]'
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

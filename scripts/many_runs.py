@@ -23,10 +23,10 @@ import tyro
 import jaxmarl_envs
 from jaxmarl_ppo import use_cpu_cores
 from jaxmarl_ppo.config.presets import PRESETS
-from jaxmarl_ppo.devices.members import Layout, Members
-from jaxmarl_ppo.devices.sharding import ONE_CORE_EACH, WIDE_VECTORS
+from jaxmarl_ppo.devices.members import Members
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.machine.tuning import Layout, tuning
 
 
 def main(
@@ -121,8 +121,8 @@ def one_by_one(
     learner: Learner, num_members: int, num_devices: int, iterations: int
 ) -> Callable[[], Any]:
     """Make a call in which a thread for each device trains its members, a program for each."""
-    options = WIDE_VECTORS | ONE_CORE_EACH if jax.default_backend() == "cpu" else None
-    train = jax.jit(learner.train_steps, donate_argnums=(0, 2), compiler_options=options)
+    options = tuning().compiler_options | tuning().options_of_many
+    train = jax.jit(learner.train_steps, donate_argnums=(0, 2), compiler_options=options or None)
     members = Members(learner, 1, num_devices=1)
     devices = jax.local_devices()[:num_devices]
     runs = [

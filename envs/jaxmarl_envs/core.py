@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_envs.threefry import split
@@ -207,7 +208,7 @@ class MultiAgentEnv(Generic[State, Params]):
             fresh = jax.vmap(self.reset_env, in_axes=(0, None))(split_all(keys)[:, 1], params)
             return jax.vmap(_select)(over, fresh, (obs, state))
 
-        obs, state = jax.lax.cond(over.any(), reset_some, lambda: (obs, state))
+        obs, state = skip_unless(over.any(), reset_some, lambda: (obs, state))
         return obs, state, reward, terminated, truncated, info
 
     def _step(

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
+from jaxmarl_envs.backend import backend
+
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 _WORDS = {8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32, 64: jnp.uint64}
@@ -30,7 +32,7 @@ def unrolled(key: jax.Array) -> jax.Array:
     are made by `split` and `fold_in` below.
     """
     partitionable = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
-    if jax.default_backend() != "cpu" or not partitionable:
+    if backend() != "cpu" or not partitionable:
         return key
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):  # raw words of `jax.random.PRNGKey`
         key = jax.random.wrap_key_data(key)

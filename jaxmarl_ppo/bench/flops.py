@@ -21,7 +21,9 @@ LIMIT_ROWS = 32768
 GRADIENT_PASSES = 3
 
 
-def step_flops(learner: Learner, decisions: jax.Array, trained: jax.Array) -> float:
+def step_flops(
+    learner: Learner, decisions: jax.Array | np.ndarray, trained: jax.Array | np.ndarray
+) -> float:
     """Count one forward pass per decision, and one gradient per decision and epoch.
 
     Args:

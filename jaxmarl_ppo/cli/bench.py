@@ -1,27 +1,27 @@
-"""`jaxmarl-ppo bench` and `scripts/benchmark.py`: options, and the results as a table."""
+"""`jaxmarl-ppo bench` and `scripts/benchmark.py`: their options."""
 
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import tyro
-from rich.table import Table
 
+from jaxmarl_ppo.bench.ahead import compile_ahead
 from jaxmarl_ppo.bench.peers import NUM_ENVS, compare
-from jaxmarl_ppo.bench.scaling import (
-    STEP,
-    UPDATE,
-    check_picture_path,
-    plot_scaling,
-    scaling,
-)
+from jaxmarl_ppo.bench.scaling import check_picture_path, plot_scaling, scaling
 from jaxmarl_ppo.bench.training import measure
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.bench_tables import (
+    format_ahead,
+    format_comparison,
+    format_result,
+    format_scaling,
+)
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, parse_env_kwargs
 from jaxmarl_ppo.machine import awake
@@ -31,6 +31,11 @@ from jaxmarl_ppo.machine.hardware import describe_hardware
 _EFFECTIVE = {
     "compare": ("compare", "num_envs", "num_steps", "repeats", "json"),
     "scaling": ("scaling", "repeats", "json"),
+    "target": (
+        *("target", "env", "env_kwargs", "network", "hidden_sizes", "lstm_size"),
+        *("separate_critic", "dtype", "mapping", "num_envs", "num_steps", "num_epochs"),
+        *("num_minibatches", "micro_batch_rows", "num_devices", "json"),
+    ),
 }
 
 
@@ -63,6 +68,8 @@ class BenchOptions:
             `pgx`, `jaxmarl`, `gymnax`.
         scaling: instead, sweep sizes one by one and draw how the cost of a decision grows, as PNG;
             takes minutes.
+        target: instead, compile for an accelerator that is not there, and count what it would
+            launch and hold: `h200`, `h100`, `a100`, `b200`, or a TPU's topology such as `v5e:2x2`.
     """
 
     env: str = "crypto"
@@ -84,15 +91,18 @@ class BenchOptions:
     json: bool = False
     compare: tuple[str, ...] | None = None
     scaling: Path | None = None
+    target: str | None = None
 
     def check_effects(self) -> None:
         """Refuse what would change nothing.
 
         Raises:
-            ValueError: `--compare` and `--scaling`, or another option that has no effect with them.
+            ValueError: two of `--compare`, `--scaling` and `--target`, or another option that has
+                no effect with one of them.
         """
-        if self.compare is not None and self.scaling is not None:
-            raise ValueError("--compare and --scaling measure different things; give one of them")
+        modes = [f"--{mode}" for mode in _EFFECTIVE if getattr(self, mode) is not None]
+        if len(modes) > 1:
+            raise ValueError(f"{' and '.join(modes)} are different things; give one of them")
         for mode, effective in _EFFECTIVE.items():
             if getattr(self, mode) is None:
                 continue
@@ -148,8 +158,15 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
         ValueError: options that do not fit together.
     """
     options = session.parse(BenchOptions, args, prog)
-    session.use_cpu_cores()
     options.check_effects()
+    if options.target is not None:
+        # What is traced lies on the host, whatever else there is.
+        jax.config.update("jax_platforms", "cpu")
+        session.find_modules_here(options.env)
+        result = compile_ahead(options.to_workload(), options.target, options.num_devices)
+        print(json.dumps(result)) if options.json else session.show(format_ahead(result))
+        return 0
+    session.use_cpu_cores()
     session.find_modules_here(options.env)
     if options.compare is not None:
         num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
@@ -177,104 +194,3 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
 def _cores_awake() -> AbstractContextManager[None]:
     """Keep cores awake as in a run over all devices."""
     return awake.cores_awake(awake.helps(jax.local_device_count()))
-
-
-def format_comparison(result: dict[str, Any]) -> Table:
-    """Draw what `compare` found as a table."""
-    size = f"{result['num_envs']:,} environments x {result['num_steps']} ticks"
-    table = Table(title=f"environment steps, {size}\n{_machine(result['hardware'])}")
-    for heading in ("pair", "ours/s", "theirs/s", "ratio"):
-        table.add_column(heading, justify="left" if heading == "pair" else "right")
-    for pair in result["pairs"]:
-        theirs = f"{pair['peer']} {result['versions'][pair['peer']]} {pair['game']}"
-        between = f"({pair['ratio_range']['min']:.2f} to {pair['ratio_range']['max']:.2f})"
-        table.add_row(
-            f"{pair['env']} : {theirs}",
-            f"{pair['ours_per_s']['median']:,.0f}",
-            f"{pair['theirs_per_s']['median']:,.0f}",
-            f"{pair['ratio']:.2f} {between}",
-        )
-    for own in result["alone"]:
-        table.add_row(own["env"], f"{own['ours_per_s']['median']:,.0f}", "", "")
-    return table
-
-
-def format_scaling(result: dict[str, Any]) -> Table:
-    """Draw what `scaling` found as a table."""
-    table = Table(title=f"cost per decision\n{_machine(result['hardware'])}")
-    table.add_column("sweep")
-    for heading in ("value", "decisions", "step, ns", "update, ns", "dearest/cheapest"):
-        table.add_column(heading, justify="right")
-    for sweep in result["sweeps"]:
-        growth = f"{sweep['growth']:.2f}"
-        if sweep["per_flop"]:
-            growth += f", per operation {sweep['growth_per_flop']:.2f}"
-        for point in sweep["points"]:
-            first = point is sweep["points"][0]
-            table.add_row(
-                sweep["label"] if first else "",
-                f"{point['value']:,}",
-                f"{point['decisions']:,.0f}",
-                f"{point[STEP]:,.0f}",
-                f"{point[UPDATE]:,.0f}",
-                growth if first else "",
-                end_section=point is sweep["points"][-1],
-            )
-    return table
-
-
-def _machine(hardware: dict[str, Any]) -> str:
-    return (
-        f"{hardware['device']} ({hardware['processor']}), {hardware['cpus']} CPUs, "
-        f"JAX {hardware['jax']}"
-    )
-
-
-def format_result(result: dict[str, Any]) -> Table:
-    """Draw what `measure` found as a table."""
-    workload, hardware = result["workload"], result["hardware"]
-    title = (
-        f"{workload['env']}, {workload['network']}, {workload['mapping']}, "
-        f"{workload['num_envs']} environments x {workload['num_steps']} ticks\n"
-        f"{_machine(hardware)}"
-    )
-    table = Table(title=title, show_header=False)
-    rates = result["env_steps_per_s_range"]
-    shares = result["time_shares"]
-    rows = [
-        (
-            "training",
-            f"{rates['median']:,.0f} environment steps/s ({rates['min']:,.0f} to "
-            f"{rates['max']:,.0f}), {result['decisions_per_s']:,.0f} decisions/s",
-        ),
-        ("rollout alone", f"{result['rollout_steps_per_s']:,.0f} environment steps/s"),
-        ("environment alone", f"{result['env_only_steps_per_s']:,.0f} steps/s"),
-        (
-            "time",
-            f"rollout {shares['rollout']:.0%}, advantages and packing "
-            f"{shares['advantages_and_packing']:.0%}, update {shares['update']:.0%}",
-        ),
-        (
-            "of the limit",
-            f"{result['fraction_of_limit']:.0%} (matrix products at "
-            f"{result['matmul_gflops']:,.0f} GFLOP/s)",
-        ),
-    ]
-    if "compile_s" in result:
-        rows += [
-            (
-                "to the first update",
-                f"{result['first_update_s']:.1f} s, with a compilation cache "
-                f"{result['first_update_warm_s']:.1f} s",
-            ),
-            (
-                "of it",
-                f"import {result['import_s']:.1f} s over jax, trace {result['trace_s']:.1f} s, "
-                f"compile {result['compile_s'] - result['trace_s']:.1f} s, with a cache "
-                f"{result['compile_warm_s'] - result['trace_s']:.1f} s",
-            ),
-            ("peak memory", f"{result['peak_memory_mb']:,.0f} MB"),
-        ]
-    for row in rows:
-        table.add_row(*row)
-    return table

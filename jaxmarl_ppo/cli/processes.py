@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 from jaxmarl_ppo.cli import session
@@ -34,6 +35,11 @@ class JobOptions:
         coordinator: HOST:PORT at which the first process of the job is to be found.
         num_processes: processes of the job.
         process_id: which of them this is, from 0.
+        ray: address of a Ray cluster that places and watches the processes: `auto` for the cluster
+            of this machine, HOST:PORT, ray://HOST:PORT.
+        num_hosts: processes on it, each on a host of its own with all of its devices.
+        max_failures: how often they go on from the newest checkpoint after one is lost; None for
+            three times.
     """
 
     processes: int | None = None
@@ -41,6 +47,9 @@ class JobOptions:
     coordinator: str | None = None
     num_processes: int | None = None
     process_id: int | None = None
+    ray: str | None = None
+    num_hosts: int | None = None
+    max_failures: int | None = None
 
 
 def prepare(options: JobOptions, num_devices: int | None) -> None:
@@ -54,6 +63,9 @@ def prepare(options: JobOptions, num_devices: int | None) -> None:
         ValueError: options without effect, or a job that cannot be joined.
     """
     named = ("coordinator", "num_processes", "process_id")
+    for name in ("num_hosts", "max_failures"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{session.flag(name)} has no effect without --ray")
     if not options.distributed:
         for name in named:
             if getattr(options, name) is not None:
@@ -88,7 +100,7 @@ def launch(options: JobOptions, command: str, args: Sequence[str]) -> int:
         raise ValueError(f"--processes must be at least 1, got {count}")
     if options.distributed:
         raise ValueError("--processes starts a job and --distributed joins one; drop one of them")
-    common = [sys.executable, "-m", "jaxmarl_ppo", command, *_without_processes(args)]
+    common = [sys.executable, "-m", "jaxmarl_ppo", command, *_without(args, "--processes")]
     common += ["--distributed", "--coordinator", f"127.0.0.1:{_free_port()}"]
     common += ["--num-processes", str(count)]
     children = []
@@ -107,6 +119,58 @@ def launch(options: JobOptions, command: str, args: Sequence[str]) -> int:
     for teller in tellers:
         teller.join(timeout=1.0)
     return status
+
+
+def launch_on_ray(
+    options: JobOptions,
+    command: str,
+    args: Sequence[str],
+    run_dir: Path | None,
+    resume_args: Sequence[str],
+) -> int:
+    """Run a command in processes on the hosts of a Ray cluster.
+
+    Args:
+        options: with `ray`.
+        command: such as `train`.
+        args: what was typed after it.
+        run_dir: the folder of the run.
+        resume_args: what is to be typed after `resume` where a process was lost.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ValueError: options that do not go together, or what went wrong.
+    """
+    from jaxmarl_ppo.on_ray.job import DEFAULT_FAILURES, Plan, train_on_hosts
+
+    others = ("processes", "coordinator", "num_processes", "process_id")
+    for name in ("distributed", *others):
+        if getattr(options, name) not in (None, False):
+            raise ValueError(f"--ray starts a job; drop {session.flag(name)}")
+    if options.num_hosts is None:
+        raise ValueError("--ray needs --num-hosts, how many hosts are to train")
+    if options.num_hosts < 1:
+        raise ValueError(f"--num-hosts must be at least 1, got {options.num_hosts}")
+    failures = DEFAULT_FAILURES if options.max_failures is None else options.max_failures
+    if failures < 0:
+        raise ValueError(f"--max-failures must be at least 0, got {failures}")
+    if run_dir is None:
+        raise ValueError("--ray needs --run-dir, a folder that all hosts share")
+    assert options.ray is not None
+    plan = Plan(
+        begin=(_module_of(command), without_ray(args)),
+        go_on=(_module_of("resume"), resume_args),
+        run_dir=str(run_dir.absolute()),
+        here=os.getcwd(),
+        num_cpus=0,
+    )
+    return train_on_hosts(options.ray, options.num_hosts, failures, plan)
+
+
+def _module_of(command: str) -> str:
+    return f"jaxmarl_ppo.cli.{command}"
 
 
 def shares(num_cores: int, count: int) -> list[range]:
@@ -204,12 +268,18 @@ def _free_port() -> int:
         return server.getsockname()[1]
 
 
-def _without_processes(args: Sequence[str]) -> list[str]:
-    """Leave out the option that starts processes."""
+def without_ray(args: Sequence[str]) -> list[str]:
+    """Leave out what is said of a Ray cluster."""
+    return _without(args, "--ray", "--num-hosts", "--max-failures")
+
+
+def _without(args: Sequence[str], *options: str) -> list[str]:
+    """Leave out options that start processes, with their values."""
     rest, words = [], iter(args)
     for word in words:
-        if word == "--processes":
-            next(words, None)
-        elif not word.startswith("--processes="):
+        name, has_value, _ = word.partition("=")
+        if name.replace("_", "-") not in options:
             rest.append(word)
+        elif not has_value:
+            next(words, None)
     return rest

@@ -7,7 +7,13 @@ from typing import Annotated
 import tyro
 
 from jaxmarl_ppo.cli import session
-from jaxmarl_ppo.cli.processes import JobOptions, launch, prepare
+from jaxmarl_ppo.cli.processes import (
+    JobOptions,
+    launch,
+    launch_on_ray,
+    prepare,
+    without_ray,
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,9 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     """
     options = session.parse(ResumeOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog)
+    if options.job.ray is not None:
+        rest = without_ray(args)
+        return launch_on_ray(options.job, "resume", rest, run_dir, rest)
     if options.job.processes is not None:
         return launch(options.job, "resume", args)
     prepare(options.job, options.num_devices)

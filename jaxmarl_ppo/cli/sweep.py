@@ -21,7 +21,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 
 if TYPE_CHECKING:  # its import takes a while, and help does without it
     from jaxmarl_ppo.sweeps.results import SweepResult
-    from jaxmarl_ppo.sweeps.sweep import Sweep
+    from jaxmarl_ppo.sweeps.sweep import MakeWorkers, Sweep
 
 PROG = "jaxmarl-ppo sweep"
 Space = Annotated[
@@ -44,6 +44,10 @@ class SweepOptions:
         num_members: how many runs train side by side, likewise.
         max_minutes: after which the search stops, and goes on when it is called again; likewise.
         storage: the database, likewise: postgresql://USER@HOST/DATABASE.
+        ray: address of a Ray cluster, whose workers then train the trials, so many runs side by
+            side on each: `auto` for the cluster of this machine, HOST:PORT, ray://HOST:PORT.
+        cpus_per_worker: CPUs of each worker of a cluster without GPUs; None for a worker on each
+            node with all of its CPUs. With GPUs there is a worker for each.
         progress: show progress.
         check_env: as for `train`.
     """
@@ -55,6 +59,8 @@ class SweepOptions:
     num_members: int | None = None
     max_minutes: float | None = None
     storage: str | None = None
+    ray: str | None = None
+    cpus_per_worker: int | None = None
     progress: bool = True
     check_env: bool = True
 
@@ -73,14 +79,37 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
         for name in ("num_trials", "num_members", "max_minutes", "storage")
         if getattr(options, name) is not None
     }
+    if options.cpus_per_worker is not None and options.ray is None:
+        raise ValueError("--cpus-per-worker has no effect without --ray")
     # What is said may be wrong in itself, which costs nothing to find out.
     said = None if options.space.is_dir() else read_search_file(options.space, options.env)
     session.use_cpu_cores()
     session.find_modules_here(options.env)
     session.enable_compilation_cache()
     _check_installed()
+    make_workers = None if options.ray is None else _workers_on_ray(options)
     sweep = _resumed(options, changes) if said is None else _made(options, said, changes)
-    return tell_end(sweep.run(), sweep.config)
+    return tell_end(sweep.run(make_workers), sweep.config)
+
+
+def _workers_on_ray(options: SweepOptions) -> "MakeWorkers":
+    """Choose the workers of a Ray cluster.
+
+    Raises:
+        ValueError: the cluster cannot be reached, or has nothing for a worker.
+    """
+    import jax
+
+    from jaxmarl_ppo.on_ray.cluster import alive_nodes, connect, worker_resources
+    from jaxmarl_ppo.on_ray.workers import RayCluster
+
+    assert options.ray is not None
+    cluster = RayCluster(options.ray, options.cpus_per_worker)
+    ray = connect(options.ray, shows_output=False)
+    # Accelerators are for those who train, who may be on this machine too.
+    jax.config.update("jax_platforms", "cpu")
+    worker_resources(alive_nodes(ray), options.cpus_per_worker)
+    return cluster.workers
 
 
 def _made(options: SweepOptions, said: SearchFile, changes: Mapping[str, Any]) -> "Sweep":

@@ -15,7 +15,7 @@ import jaxmarl_envs
 from jaxmarl_envs.own import importing_only
 from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
-from jaxmarl_ppo.cli.processes import JobOptions, launch, prepare
+from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
 from jaxmarl_ppo.config.as_json import network_kind
@@ -289,6 +289,8 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     options = parse_train(args, prog)
     config = options.to_config()
     env_kwargs = options.to_env_kwargs()
+    if options.job.ray is not None:
+        return _train_on_ray(options, args)
     if options.job.processes is not None:
         return launch(options.job, "train", args)
     prepare(options.job, config.num_devices)
@@ -320,6 +322,28 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     if is_first:
         show_plays(trainer, result, options.plays)
     return status
+
+
+def _train_on_ray(options: TrainOptions, args: Sequence[str]) -> int:
+    """Have the hosts of a Ray cluster train.
+
+    Raises:
+        ValueError: options that do not go together, a folder in use, or what went wrong.
+    """
+    from jaxmarl_ppo.runs.run_folder import check_unused
+
+    if options.run_dir is not None:
+        check_unused(options.run_dir)
+    again = [] if options.run_dir is None else [str(options.run_dir)]
+    if is_own(str(options.env)):
+        again += ["--env", str(options.env)]
+    for name in ("progress", "check_env"):
+        again += [] if getattr(options, name) else [session.flag(f"no_{name}")]
+    again += ["--keep-cores-awake"] if options.keep_cores_awake else []
+    if options.plays is not None:
+        again += ["--plays" if options.plays else "--no-plays"]
+    again += [word for (name,) in options.log for word in ("--log", name)]
+    return launch_on_ray(options.job, "train", args, options.run_dir, again)
 
 
 def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:

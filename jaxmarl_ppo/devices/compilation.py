@@ -13,16 +13,10 @@ from jaxmarl_ppo.devices.sharding import BY_ENV, SAME, Devices, rollout_specs, s
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.rollout.rollout import Rollout
 from jaxmarl_ppo.types import RolloutState, TrainState
-
-# Compiler options for what runs once, on a CPU: half the compilation, for code that is slower. The
-# compiler of JAX 0.11 no longer takes them.
-RUNS_ONCE: dict[str, Any] = {
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_backend_optimization_level": 1,
-}
 
 InitFn = Callable[[jax.Array], tuple[TrainState, Metrics]]
 TrainFn = Callable[[TrainState, np.int32, Metrics], tuple[TrainState, Metrics]]
@@ -75,8 +69,8 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
 
 def init_options() -> dict[str, Any] | None:
     """Return the compiler options for what begins a run."""
-    takes_them = jax.default_backend() == "cpu" and jax.__version_info__ < (0, 11)
-    return RUNS_ONCE if takes_them else None
+    # The compiler of JAX 0.11 no longer takes those of a CPU.
+    return (jax.__version_info__ < (0, 11) and tuning().options_of_once) or None
 
 
 def jit_rollout(learner: Learner, devices: Devices) -> Any:

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,9 @@ from jaxmarl_ppo.devices.sharding import AXIS, BY_ENV, SAME, Devices
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
+from jaxmarl_ppo.machine.tuning import Layout, tuning
 from jaxmarl_ppo.types import Hyperparams, PyTree, TrainState
 
-Layout = Literal["in_turn", "side_by_side"]
 # By the bank learners of a run: the numbers of the members of each.
 OwnHyperparams = tuple[Hyperparams, ...]
 # States of all members, `[L, ...]` leaves.
@@ -34,11 +34,6 @@ BY_MEMBER = BY_ENV
 def hyperparams_of(learner: Learner) -> OwnHyperparams:
     """Return the numeric hyper-parameters that a learner's runs begin with."""
     return tuple(bank_learner.hyperparams for bank_learner in learner.bank_learners)
-
-
-def choose_layout() -> Layout:
-    """Choose how the members of one device are trained, by what is faster: docs/performance.md."""
-    return "in_turn" if jax.default_backend() == "cpu" else "side_by_side"
 
 
 class Members:
@@ -72,7 +67,7 @@ class Members:
         _check(learner, num_members, num_devices, layout)
         self.learner, self.num_members = learner, num_members
         self.num_devices = num_devices or min(jax.local_device_count(), num_members)
-        self.layout = layout or choose_layout()
+        self.layout = layout or tuning().layout
         self._per_device = -(-num_members // self.num_devices)
         self.num_lanes = self.num_devices * self._per_device
         self._devices = Devices(self.num_devices)

@@ -180,6 +180,12 @@ class Processes:
                     self._wire.tell_trouble(peer, self.index, sentence)
             raise
 
+    def leave(self) -> None:
+        """Part from the others ahead of this process's end, once all have nothing left to do."""
+        if self._wire is not None:
+            atexit.unregister(self._leave)
+            self._leave()
+
     def _others(self) -> Iterator[int]:
         return iter(range(1, self.count) if self.is_first else (0,))
 

@@ -14,15 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxmarl_envs.backend import local_devices
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.rollout.rollout import Rollout
 from jaxmarl_ppo.types import PyTree, TrainState
 
 AXIS = "devices"
-# Compiler options on a CPU. XLA keeps to vectors of 256 bits where a core has 512; others are not
-# affected.
-WIDE_VECTORS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
-# CPU devices are cores here, so none is to share its operations out.
-ONE_CORE_EACH: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 # Where arguments and results lie, for trees of any kind.
 SAME: Any = PartitionSpec()
 BY_ENV: Any = PartitionSpec(AXIS)
@@ -72,11 +69,11 @@ class Devices:
             out_specs: where the results lie.
             donate: arguments whose memory may be reused.
         """
-        options = WIDE_VECTORS if jax.default_backend() == "cpu" else None
+        options = tuning().compiler_options
         if self.num_devices == 1:
             # Without an axis nothing is exchanged, and there is no program to partition.
             alone = partial(function, axis_name=None)
-            return jax.jit(alone, donate_argnums=donate, compiler_options=options)
+            return jax.jit(alone, donate_argnums=donate, compiler_options=options or None)
         spread = jax.shard_map(
             partial(function, axis_name=AXIS),
             mesh=self.mesh,
@@ -84,14 +81,15 @@ class Devices:
             out_specs=out_specs,
             check_vma=False,
         )
-        if options is not None:
-            options = options | ONE_CORE_EACH
-        return jax.jit(spread, donate_argnums=donate, compiler_options=options)
+        options = options | tuning().options_of_many
+        return jax.jit(spread, donate_argnums=donate, compiler_options=options or None)
 
 
 def _first_devices(num_devices: int) -> list[Any]:
     if num_devices == 1:
-        return jax.local_devices()[:1]
+        return local_devices()[:1]
+    if jax.process_count() == 1:
+        return local_devices()[:num_devices]
     # By process, so that each holds a row of environments without gaps.
     count = jax.process_count()
     share = num_devices // count

@@ -222,10 +222,11 @@ class Learner:
             self.bank_learners, state.training, state.per_env.banks, strict=True
         ):
             index = bank_learner.index
-            bank = bank_learner.learn(
-                stacks[index], training, carry, played, after, usable, env_steps, keys[index],
-                axis_name,
-            )  # fmt: skip
+            with jax.named_scope(bank_learner.scope):
+                bank = bank_learner.learn(
+                    stacks[index], training, carry, played, after, usable, env_steps, keys[index],
+                    axis_name,
+                )  # fmt: skip
             stacks[index] = bank.stack
             learnt.append(bank)
         state = state.replace(

@@ -3,23 +3,18 @@
 import math
 from statistics import NormalDist
 
-import jax
 import numpy as np
 from jax.core import Tracer
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.types import PyTree
 
 DEFAULT_BPTT_LENGTH = 16
-# Rows that a gradient is computed over at once. On a CPU, so few that they stay in a core's cache
-# and are not worth sharing out between cores; an accelerator wants few large kernels.
-MICRO_BATCH_ROWS = {"cpu": 512}
-RECURRENT_MICRO_BATCH_ROWS = {"cpu": 1024}
-MICRO_BATCH_ROWS_ELSEWHERE = 65536
 # Rows that are shuffled together, and how many such blocks a minibatch should at least have.
 MAX_BLOCK_ROWS = 32
 MIN_BLOCKS_PER_MINIBATCH = 32
@@ -73,10 +68,9 @@ def micro_batch_blocks(
     no more than make up the wanted rows. `spread` is the standard deviation of a policy's blocks,
     relative to `blocks_per_minibatch`.
     """
-    default = RECURRENT_MICRO_BATCH_ROWS if is_recurrent else MICRO_BATCH_ROWS
-    wanted = config.micro_batch_rows or default.get(
-        jax.default_backend(), MICRO_BATCH_ROWS_ELSEWHERE
-    )
+    best = tuning()
+    default = best.recurrent_micro_batch_rows if is_recurrent else best.micro_batch_rows
+    wanted = config.micro_batch_rows or default
     # Few minibatches are beyond three deviations; room for more would be empty nearly always.
     most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
     size = np.arange(1, most + 1)

@@ -4,6 +4,8 @@ import os
 
 import jax
 
+from jaxmarl_envs.backend import backend, local_devices
+
 # Unless a configuration says otherwise, no device has fewer environments: with so few, exchanging
 # gradients costs more than another core gains.
 MIN_ENVS_PER_DEVICE = 8
@@ -64,7 +66,7 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
             )
         return 1
     processes = jax.process_count()
-    available = processes * jax.local_device_count()
+    available = processes * len(local_devices())
     if wanted is None:
         if num_envs % processes:
             raise ValueError(
@@ -79,7 +81,7 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
             "a multiple, or leave it out"
         )
     if wanted > available:
-        is_cpu = jax.default_backend() == "cpu"
+        is_cpu = backend() == "cpu"
         raise ValueError(
             f"num_devices={wanted} exceeds the {available} that JAX sees here"
             + ("; call use_cpu_cores first" if is_cpu and available < usable_cores() else "")

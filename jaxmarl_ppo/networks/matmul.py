@@ -5,6 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_ppo.machine.tuning import tuning
+
 # A layer with so few outputs takes the gradient of its kernel output by output, see `_backward`.
 # Where that was measured it paid with four outputs and no longer with eight.
 FEW_OUTPUTS = 6
@@ -19,7 +21,7 @@ def dense_dot_general(
     matrix by columns at half the speed, and under several batch axes, where it copies `g` instead,
     at a third; the copy costs a tenth of the product.
     """
-    if jax.default_backend() != "cpu":
+    if not tuning().copies_inputs:
         return jax.lax.dot_general(x, kernel, dimension_numbers, precision=precision)
     rows = _matmul(x.reshape(-1, x.shape[-1]), kernel)
     return rows.reshape(*x.shape[:-1], kernel.shape[1])

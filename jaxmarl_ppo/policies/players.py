@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.core import Observation
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.mapping import Draw
@@ -196,5 +197,5 @@ class Players:
                 return jnp.where(where, scripted.astype(action.dtype), action)
 
             acts = (mine & state.obs.agent_mask).any()
-            action = jax.lax.cond(acts, put, lambda action=action: action)
+            action = skip_unless(acts, put, lambda action=action: action)
         return action

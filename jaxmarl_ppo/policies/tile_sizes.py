@@ -4,21 +4,24 @@ At a tick each policy has about its share of the rows, now more, now fewer. Its 
 empty, and so may be the tiles of the last pass; but every pass has its price.
 """
 
-import jax
 import numpy as np
 
-# A CPU keeps what a pass works on in its cache.
-MIN_TILE_ROWS, MAX_TILE_ROWS, MAX_PASS_ROWS = 16, 512, 1024
+from jaxmarl_ppo.machine.tuning import tuning
+
+MIN_TILE_ROWS, MAX_TILE_ROWS = 16, 512
 # A tile and a pass each cost as much as so many more rows would.
 ROWS_PER_TILE, ROWS_PER_PASS = 13, 25
-# An accelerator has room for all of them at once.
-MAX_ROWS_ELSEWHERE = 16384
 NUM_DRAWS = 64
 MIN_ENVS_VALUED = 8  # at once; fewer would not be cheaper
 
 
 def envs_valued_at_once(num_envs: int) -> int:
-    """Choose of how many environments final observations are valued at once; few end at a tick."""
+    """Choose of how many environments final observations are valued at once; few end at a tick.
+
+    An accelerator values all: how many ends there are would send it to its host.
+    """
+    if not tuning().weighs_tiles:
+        return num_envs
     return min(max(num_envs // 16, MIN_ENVS_VALUED), num_envs)
 
 
@@ -30,12 +33,13 @@ def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[in
         valued_rows: of the environments that are valued at once.
         num_policies: that are drawn for them, each as often as the others.
     """
-    if jax.default_backend() != "cpu":
+    most = tuning().max_pass_rows
+    if not tuning().weighs_tiles:
         # All in one pass, in tiles of about what each policy gets.
         share = max(num_rows // num_policies, 1)
         power_of_two = 1 << (share.bit_length() - 1)
-        size = min(max(power_of_two, MIN_TILE_ROWS), MAX_ROWS_ELSEWHERE)
-        return size, max(1, MAX_ROWS_ELSEWHERE // size)
+        size = min(max(power_of_two, MIN_TILE_ROWS), most)
+        return size, max(1, most // size)
     # Always the same draws: the choice is part of the program that is compiled.
     rng = np.random.default_rng(0)
     shares = np.full(num_policies, 1.0 / num_policies)
@@ -57,6 +61,6 @@ def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[in
     choices = [
         (size, at_once)
         for size in sizes
-        for at_once in range(1, min(MAX_PASS_ROWS // size, num_rows // size + num_policies) + 1)
+        for at_once in range(1, min(most // size, num_rows // size + num_policies) + 1)
     ]
     return min(choices, key=lambda choice: cost(*choice))

@@ -79,6 +79,11 @@ class BankLearner:
     normalise_advantages: bool
 
     @property
+    def scope(self) -> str:
+        """What compiled programs and profiles call what is learnt here."""
+        return f"bank{self.index}"
+
+    @property
     def num_trainable(self) -> int:
         """How many members are trained, the `K` of what is trained."""
         return self.bank.num_trainable

@@ -203,9 +203,10 @@ def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -
 
     width = params.shape[-1] + len(fields(LossSums))
     totals = jnp.zeros((num_micro.shape[0], width))
-    return jax.lax.while_loop(
-        lambda carry: carry[0] < last[-1], body, (jnp.zeros((), last.dtype), totals)
-    )[1]
+    with jax.named_scope("gradients"):
+        return jax.lax.while_loop(
+            lambda carry: carry[0] < last[-1], body, (jnp.zeros((), last.dtype), totals)
+        )[1]
 
 
 def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.Array:

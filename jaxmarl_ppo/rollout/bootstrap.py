@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.core import Observation
 from jaxmarl_ppo.ops.grouping import invert
 from jaxmarl_ppo.policies.ask import ask
@@ -81,4 +82,4 @@ def final_value(
         zeros = jnp.zeros_like(state.last_reward)
         return jax.lax.fori_loop(0, -(-rank[-1] // size), some_envs, zeros)
 
-    return jax.lax.cond(truncated.any(), compute, lambda: jnp.zeros_like(state.last_reward))
+    return skip_unless(truncated.any(), compute, lambda: jnp.zeros_like(state.last_reward))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.backend import skip_unless
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.types import EpisodeSums, Outcomes, Running, RunningSums
 
@@ -131,7 +132,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
 
     # Few ticks end a life or an episode, and entering one compares every slot with every policy.
     before = (tracker.agents, tracker.policies, tracker.episodes)
-    agents, policies, episodes = jax.lax.cond(finished.any() | over.any(), enter, lambda: before)
+    agents, policies, episodes = skip_unless(finished.any() | over.any(), enter, lambda: before)
     return EpisodeTracker(
         running=Running(_begin_anew(lived, ended), _begin_anew(whole, over)),
         agents=agents,

@@ -6,6 +6,7 @@ anew (`networks.recurrence`). Its player is drawn when it is born, and stays for
 
 import jax
 
+from jaxmarl_envs.backend import skip_unless
 from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.noise import Noise
@@ -45,4 +46,4 @@ def begin_lives(
     def draw() -> jax.Array:
         return players.draw(key, league, Draw(state.episode, needed, state.player, state.obs.alive))
 
-    return state.replace(player=jax.lax.cond(needed.any(), draw, lambda: state.player))
+    return state.replace(player=skip_unless(needed.any(), draw, lambda: state.player))

@@ -89,9 +89,10 @@ def rollout(
 
     start_hidden = state.hidden
     noise = draw_noise(players, (num_steps, state.is_first.shape[0]), key)
-    (state, tracker), (decisions, outcomes, faults) = jax.lax.scan(
-        tick, (state, start_tracking(players, running)), noise
-    )
+    with jax.named_scope("tick"):
+        (state, tracker), (decisions, outcomes, faults) = jax.lax.scan(
+            tick, (state, start_tracking(players, running)), noise
+        )
     # Only where an agent decides next: a slot that waits leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
     last_fault = check_last(players.seen(state.obs))

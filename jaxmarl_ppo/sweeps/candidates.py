@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.checks import MAX_INT, show
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.keys import refuse_unknown
 from jaxmarl_ppo.config.run_file import override
@@ -17,6 +17,13 @@ from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.types import PyTree
 
+# What ends or keeps a run of its own, and what a trial has instead.
+_OF_SINGLE_RUNS = {
+    "until": "all trials are equally long; see search.pruner",
+    "max_minutes": "see search.max_minutes",
+    "checkpoints": "a trial that was not finished is run again",
+    "pbt": "members of a group learn from each other, trials do not; see `jaxmarl-ppo train`",
+}
 Values = Mapping[str, Any]  # by path; of choices their labels
 
 
@@ -25,11 +32,13 @@ class Candidate:
     """A run that a search may try.
 
     Attributes:
+        values: what it was made of.
         env_params: parameters of its environment.
         config: the run.
         learner: what trains it.
     """
 
+    values: Values
     env_params: PyTree
     config: TrainConfig
     learner: Learner
@@ -43,7 +52,7 @@ class Candidates:
         env: the environment.
         env_params: its parameters, unless they are searched.
         config: the base.
-        space: what is searched.
+        space: what is searched; what it does not name is taken as it is.
     """
 
     env: MultiAgentEnv
@@ -70,13 +79,13 @@ class Candidates:
                 "snapshots that do not all lie on the device (on_device) cannot be searched over; "
                 "give the pool a size alone"
             )
-        return Candidate(env_params, config, learner)
+        return Candidate(values, env_params, config, learner)
 
     def tables(self, values: Values) -> dict[str, Any]:
         """Write values as the tables of a file of a run."""
         result: dict[str, Any] = {}
         for path, value in values.items():
-            dimension = self.space[path]
+            dimension = self.space.get(path)
             if isinstance(dimension, Choices):
                 value = dimension.values[dimension.labels.index(value)]
             *tables, key = split_path(path)
@@ -108,3 +117,33 @@ class Candidates:
             except ValueError as error:
                 said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
                 raise ValueError(f"the search can come to {said}, where {error}") from error
+
+
+def check_trials(env: MultiAgentEnv, config: TrainConfig) -> None:
+    """Refuse a configuration that trials cannot have in common.
+
+    Raises:
+        ValueError: what would have no effect, or cannot be.
+    """
+    default = TrainConfig()
+    for name, instead in _OF_SINGLE_RUNS.items():
+        if getattr(config, name) != getattr(default, name):
+            raise ValueError(f"{name} has no effect in a search: {instead}")
+    for name in ("stop_at", "patience"):
+        if getattr(config.objective, name) is not None:
+            instead = _OF_SINGLE_RUNS["until"]
+            raise ValueError(f"objective.{name} has no effect in a search: {instead}")
+    if config.log_interval is not None and config.evaluation.every_env_steps is not None:
+        raise ValueError(
+            "log_interval has no effect in a search that evaluates: the log has an entry for every "
+            "evaluation; drop it"
+        )
+    if config.total_env_steps > MAX_INT:
+        raise ValueError(
+            f"total_env_steps={config.total_env_steps} of a trial must be at most {MAX_INT}"
+        )
+    if env.steps_on_host:
+        raise ValueError(
+            f"environment {env.name!r} is stepped in Python, where runs cannot train side by side; "
+            "search with an environment in JAX"
+        )

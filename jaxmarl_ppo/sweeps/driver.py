@@ -1,8 +1,8 @@
-"""The loop of a search: ask for trials, train them side by side, look at them, tell the study."""
+"""The loop of a search: ask for trials, have them trained side by side, tell the study."""
 
 import shutil
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,47 +10,40 @@ import numpy as np
 from optuna.trial import Trial
 
 from jaxmarl_ppo.config.search import SearchConfig
-from jaxmarl_ppo.machine.interruption import Interruption, Stopped, call_interruptibly
+from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.sweeps.candidates import Candidate, Candidates
-from jaxmarl_ppo.sweeps.program import Program
-from jaxmarl_ppo.sweeps.program_key import program_key
 from jaxmarl_ppo.sweeps.results import trial_folder
 from jaxmarl_ppo.sweeps.study import Study
-from jaxmarl_ppo.sweeps.trial_run import TrialRun
-from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+from jaxmarl_ppo.sweeps.trial_record import TrialRecord
+from jaxmarl_ppo.sweeps.workers import Look, RunName, Workers
 
 
 @dataclass
 class RunningTrial:
-    """A trial that this process runs.
+    """A trial that this process has trained.
 
     Attributes:
         trial: as Optuna has it.
-        program: which trains it.
-        runs: one for each seed.
-        values: of the runs that were looked at since all of them were.
+        records: of its runs, by their names.
+        values: of the objective, by environment steps and run: of those that were looked at there
+            while others were not yet.
     """
 
     trial: Trial
-    program: Program
-    runs: list[TrialRun]
-    values: dict[int, float | None] = field(default_factory=dict)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all runs have trained to their ends."""
-        return all(run.is_over for run in self.runs)
+    records: dict[RunName, TrialRecord] = field(default_factory=dict)
+    values: dict[int, dict[RunName, float | None]] = field(default_factory=dict)
 
 
 @dataclass
 class Driver:
-    """Runs trials until the study has enough, or something stops it.
+    """Has trials run until the study has enough, or something stops it.
 
     Attributes:
         candidates: makes runs of values.
         study: whom trials are asked for and told to.
-        search: how many train side by side, and how long.
+        search: how long.
         run_dir: the folder of the search.
+        workers: who trains.
         interruption: whether a signal asks for the end.
         on_change: called whenever a trial has begun, was looked at or is over.
     """
@@ -59,12 +52,12 @@ class Driver:
     study: Study
     search: SearchConfig
     run_dir: Path
+    workers: Workers
     interruption: Interruption
     on_change: Callable[[], None]
 
     def __post_init__(self) -> None:
-        self.running: list[RunningTrial] = []
-        self._programs: dict[Hashable, Program] = {}
+        self.running: dict[int, RunningTrial] = {}  # by number
         self._began = time.perf_counter()
 
     @property
@@ -90,25 +83,23 @@ class Driver:
         with self.study.driving():
             try:
                 while self.stopped_by is None:
-                    self._fill()
-                    if not self.running:
+                    has_more = self._fill()
+                    if not self.running and not has_more:
                         break
-                    for program in self._programs.values():
-                        program.free_memory()
-                    self._train()
+                    for look in self.workers.train():
+                        self._take(look)
                 return self.stopped_by
             finally:
-                for running in list(self.running):
+                for running in list(self.running.values()):
                     self._leave(running)
                     self.study.release(running.trial)
 
-    def _fill(self) -> None:
-        """Ask for as many trials as there is room for."""
-        num_seeds = self.search.num_seeds
-        while (len(self.running) + 1) * num_seeds <= self.search.num_members:
+    def _fill(self) -> bool:
+        """Ask for as many trials as there is room for; return whether there may be more."""
+        while self.workers.room >= self.search.num_seeds:
             trial = None if self.stopped_by is not None else self.study.ask()
             if trial is None:
-                return
+                return False
             try:
                 candidate = self.candidates.make(trial.params)
             except ValueError as error:
@@ -116,71 +107,48 @@ class Driver:
                 continue
             self._begin(trial, candidate)
             self.on_change()
+        return True
 
     def _begin(self, trial: Trial, candidate: Candidate) -> None:
-        """Give every run of a trial a lane of the program that they share."""
-        learner, config = candidate.learner, candidate.config
-        key = program_key(learner)
-        if key not in self._programs:
-            self._programs[key] = self._compiled(Program(learner, config, self.search.num_members))
-        program = self._programs[key]
+        """Begin every run of a trial."""
         folder = trial_folder(self.run_dir, trial.number)
         # Of a process that did not come to the trial's end.
         shutil.rmtree(folder, ignore_errors=True)
-        running = RunningTrial(trial, program, [])
-        self.running.append(running)
+        running = self.running[trial.number] = RunningTrial(trial)
+        learner, config = candidate.learner, candidate.config
         for offset in range(self.search.num_seeds):
             own = replace(config, seed=config.seed + offset)
             place = folder if self.search.num_seeds == 1 else folder / f"seed-{own.seed}"
-            run = TrialRun(program.learner, own, candidate.env_params, place, program.evaluator)
-            program.admit(run, learner)
-            running.runs.append(run)
+            name = RunName(trial.number, offset)
+            running.records[name] = TrialRecord(learner, own, candidate.env_params, place)
+            self.workers.begin(name, candidate, place)
 
-    def _compiled(self, program: Program) -> Program:
-        try:
-            call_interruptibly(program.compile, self.interruption)
-        except Stopped as error:
-            raise Stopped(
-                f"stopped during compilation; trials that are over stay in {self.run_dir}",
-                error.signal,
-            ) from None
-        return program
-
-    def _train(self) -> None:
-        """Train all programs by a slice, and look at the runs for which it is time."""
-        for program in self._programs.values():
-            due = [] if program.is_idle else program.train()
-            for running in list(self.running):
-                if any(run in due for run in running.runs):
-                    self._look(running, due)
-
-    def _look(self, running: RunningTrial, due: list[TrialRun]) -> None:
-        """Look at runs of a trial, and tell how good it is once all of them have been looked at."""
-        try:
-            for index, run in enumerate(running.runs):
-                if run in due:
-                    running.values[index] = running.program.look(run)
-        except (EnvironmentFault, TrainingDiverged) as error:
+    def _take(self, look: Look) -> None:
+        """Write down a look at a run, and tell how good its trial is if all runs came so far."""
+        running = self.running.get(look.name.trial)
+        if running is None:
+            return  # another of its runs has failed, or it was ended, meanwhile
+        running.records[look.name].add(look)
+        if look.error is not None:
             self._leave(running)
-            self.study.fail(running.trial, str(error))
+            self.study.fail(running.trial, look.error)
         else:
-            if len(running.values) == len(running.runs):
-                self._judge(running, list(running.values.values()))
-                running.values = {}
+            values = running.values.setdefault(look.env_steps, {})
+            values[look.name] = look.value
+            if len(values) == len(running.records):
+                del running.values[look.env_steps]
+                self._judge(running, look, list(values.values()))
         self.on_change()
 
-    def _judge(self, running: RunningTrial, values: list[float | None]) -> None:
+    def _judge(self, running: RunningTrial, look: Look, values: list[float | None]) -> None:
         """Tell the study how good the runs of a trial are now, and end it where that is due."""
         known = [value for value in values if value is not None and np.isfinite(value)]
         whole = len(known) == len(values)
-        ends = False
-        if whole:
-            env_steps = running.runs[0].env_steps
-            ends = self.study.report(running.trial, float(np.mean(known)), env_steps)
-        if not (running.is_over or ends):
+        ends = whole and self.study.report(running.trial, float(np.mean(known)), look.env_steps)
+        if not (look.is_over or ends):
             return
         self._leave(running)
-        if not running.is_over:
+        if not look.is_over:
             self.study.prune(running.trial)
         elif whole:
             self.study.complete(running.trial, float(np.mean(known)))
@@ -189,8 +157,8 @@ class Driver:
             self.study.fail(running.trial, f"at its end there was no finite number {measure!r}")
 
     def _leave(self, running: RunningTrial) -> None:
-        """Save the runs of a trial, and free their lanes."""
-        self.running.remove(running)
-        for run in running.runs:
-            run.close()
-            running.program.dismiss(run)
+        """End the runs of a trial, and save what they have learnt."""
+        del self.running[running.trial.number]
+        for name, record in running.records.items():
+            self.workers.end(name)
+            record.close()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,8 +12,12 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.members import Members, hyperparams_of
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.interruption import wait_until_ready
-from jaxmarl_ppo.sweeps.trial_run import TrialRun
+from jaxmarl_ppo.runs.checkpoints import from_arrays, to_arrays
+from jaxmarl_ppo.sweeps.trial_run import Seen, TrialRun
+from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.resume import with_hyperparams
+from jaxmarl_ppo.types import TrainState
 
 # A slice of compiled iterations is to last about this long, so that a signal is soon heard.
 SLICE_S = 0.5
@@ -52,18 +57,24 @@ class Program:
         """Compile what trains and what begins a run."""
         self._members.compile()
 
-    def admit(self, run: TrialRun, learner: Learner) -> None:
-        """Begin a run in a lane that is free.
+    def admit(self, run: TrialRun, learner: Learner, saved: Saved | None = None) -> None:
+        """Begin a run in a lane that is free, or go on with one.
 
         Args:
             run: the run.
             learner: of the run, for its hyper-parameters.
+            saved: where it stood; None for a run that begins.
+
+        Raises:
+            ValueError: what was saved is of another run.
         """
         members = self._members
         per_device = members.num_lanes // members.num_devices
         lane = choose_lane(self._runs, members.num_members, per_device)
         key = jax.random.key(run.config.seed)
         one = members.begin(key, hyperparams_of(learner), run.env_params)
+        if saved is not None:
+            one = restored(saved, one, run.folder)
         if self._states is None:
             # Lanes that are free hold the same, which never trains.
             self._states = members.fill(one)
@@ -97,7 +108,12 @@ class Program:
             run.iteration = int(iterations[lane])
         return [run for lane, run in self._runs.items() if run.num_left == 0 or faults[lane]]
 
-    def look(self, run: TrialRun) -> float | None:
+    def save(self, run: TrialRun) -> Saved:
+        """Copy where a run stands to the host; it has just been looked at."""
+        state = self._members.member(self._states, self._lane_of(run))
+        return Saved(to_arrays({"state": state}), run.iteration, run.decisions, run.wall_s)
+
+    def look(self, run: TrialRun) -> Seen:
         """Look at a run; see `TrialRun.look`."""
         lane, members = self._lane_of(run), self._members
         population = members.member(self._states.population, lane)
@@ -108,6 +124,23 @@ class Program:
 
     def _lane_of(self, run: TrialRun) -> int:
         return next(lane for lane, other in self._runs.items() if other is run)
+
+
+def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
+    """Make the state that a run goes on from.
+
+    Args:
+        saved: where it stood.
+        begun: the state that it began with, or that a run begins with which is to go on from there
+            with other numbers: hyper-parameters and the environment's parameters are taken of it.
+        where: the folder of the run, for messages.
+
+    Raises:
+        ValueError: what was saved is of a run of another kind.
+    """
+    state: TrainState = from_arrays(saved.arrays, {"state": begun}, where)["state"]
+    training = with_hyperparams(state.training, begun.training)
+    return state.replace(training=training, env_params=begun.env_params)
 
 
 def choose_lane(taken: Collection[int], num_members: int, lanes_per_device: int) -> int:

@@ -1,5 +1,7 @@
 """Searches over configurations: from what a user says to what was found."""
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from filelock import FileLock
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
-from jaxmarl_ppo.config.checks import MAX_INT, check_bool, check_path
+from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.env_as_json import params_to_json
 from jaxmarl_ppo.config.printing import print_settings
 from jaxmarl_ppo.config.read_space import space_to_json
@@ -22,8 +24,9 @@ from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs.files import BEST_FILE, CONFIG_FILE, LOCK_FILE
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
-from jaxmarl_ppo.sweeps.candidates import Candidates
+from jaxmarl_ppo.sweeps.candidates import Candidates, check_trials
 from jaxmarl_ppo.sweeps.driver import Driver
+from jaxmarl_ppo.sweeps.local import LocalWorkers
 from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
 from jaxmarl_ppo.sweeps.progress import SweepProgress
 from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
@@ -31,18 +34,15 @@ from jaxmarl_ppo.sweeps.samplers import count_trials
 from jaxmarl_ppo.sweeps.storage import database_url, open_locks, open_storage, without_password
 from jaxmarl_ppo.sweeps.study import Study
 from jaxmarl_ppo.sweeps.trial_run import look_interval
+from jaxmarl_ppo.sweeps.workers import Workers
 from jaxmarl_ppo.types import PyTree
+
+# Of what can be made of values, and how many runs each worker trains side by side.
+MakeWorkers = Callable[[Candidates, int], Workers]
 
 SEARCH_FILE = "search.json"
 # How a search is called in a database of its own.
 _STUDY = "search"
-# What ends or keeps a run of its own, and what a search has instead.
-_OF_SINGLE_RUNS = {
-    "until": "all trials are equally long; see search.pruner",
-    "max_minutes": "see search.max_minutes",
-    "checkpoints": "a trial that was not finished is run again",
-    "pbt": "members of a group learn from each other, trials do not; see `jaxmarl-ppo train`",
-}
 
 
 class Sweep:
@@ -137,11 +137,15 @@ class Sweep:
             check_env=check_env,
         )
 
-    def run(self) -> SweepResult:
+    def run(self, make_workers: MakeWorkers | None = None) -> SweepResult:
         """Run trials until there are enough, or a signal or the time limit stops it.
 
         Other processes may run trials of the same search at the same time. What stops or kills this
         one leaves the study whole: trials that were not finished are run again by whoever goes on.
+
+        Args:
+            make_workers: makes who trains, such as `RayCluster("auto").workers`; None for this
+                process.
 
         Raises:
             ValueError: the run folder or the study is of another search, the database cannot be
@@ -156,9 +160,14 @@ class Sweep:
                 progress.show(results)
                 self._keep_best(results)
 
-            stopped_by = Driver(
-                self._candidates, study, self.search, self.run_dir, interruption, tell
-            ).run()
+            if make_workers is None:
+                workers = LocalWorkers(self.search.num_members, self.run_dir, interruption)
+            else:
+                workers = make_workers(self._candidates, self.search.num_members)
+            with contextlib.closing(workers):
+                stopped_by = Driver(
+                    self._candidates, study, self.search, self.run_dir, workers, interruption, tell
+                ).run()
             tell()
         return self._result(study, stopped_by)
 
@@ -273,25 +282,4 @@ def _check_base(env: MultiAgentEnv, config: TrainConfig) -> None:
             "a search needs an objective: set objective.measure, such as "
             "evaluation/all/return_mean, and objective.goal"
         )
-    default = TrainConfig()
-    for name, instead in _OF_SINGLE_RUNS.items():
-        if getattr(config, name) != getattr(default, name):
-            raise ValueError(f"{name} has no effect in a search: {instead}")
-    for name in ("stop_at", "patience"):
-        if getattr(config.objective, name) is not None:
-            instead = _OF_SINGLE_RUNS["until"]
-            raise ValueError(f"objective.{name} has no effect in a search: {instead}")
-    if config.log_interval is not None and config.evaluation.every_env_steps is not None:
-        raise ValueError(
-            "log_interval has no effect in a search that evaluates: the log has an entry for every "
-            "evaluation; drop it"
-        )
-    if config.total_env_steps > MAX_INT:
-        raise ValueError(
-            f"total_env_steps={config.total_env_steps} of a trial must be at most {MAX_INT}"
-        )
-    if env.steps_on_host:
-        raise ValueError(
-            f"environment {env.name!r} is stepped in Python, where runs cannot train side by side; "
-            "search with an environment in JAX"
-        )
+    check_trials(env, config)

@@ -1,19 +1,15 @@
-"""One run of a trial: how far it trains next, what is written of it, and how good it is."""
+"""One run of a trial: how far it trains next, what is told of it, and how good it is."""
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmarl_ppo.config import as_json
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.learner.summary import summarise
-from jaxmarl_ppo.policies.population_file import save_population
-from jaxmarl_ppo.runs.callbacks import RunInfo
-from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
-from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
-from jaxmarl_ppo.runs.run_folder import run_record
+from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.one_run import (
@@ -29,6 +25,21 @@ from jaxmarl_ppo.types import Population, PyTree
 LOOKS = 20
 
 
+@dataclass(frozen=True)
+class Seen:
+    """Holds what a look at a run shows.
+
+    Attributes:
+        value: of the objective; None where it is not there.
+        entry: of the log.
+        report: of the evaluation; None where nothing is evaluated.
+    """
+
+    value: float | None
+    entry: dict[str, Any]
+    report: dict[str, Any] | None
+
+
 class TrialRun:
     """A run that trains side by side with others.
 
@@ -36,8 +47,13 @@ class TrialRun:
         learner: of the program that trains it.
         config: of the run, with its own seed.
         env_params: of the run.
-        folder: for its record, empty or absent.
+        folder: of its record, for messages.
         evaluator: of the program; None where nothing is evaluated.
+        saved: where it stood; None for a run that begins.
+
+    Attributes:
+        good: the newest players that are known to be sound, on the host; None before the first
+            look.
     """
 
     def __init__(
@@ -47,22 +63,19 @@ class TrialRun:
         env_params: PyTree,
         folder: Path,
         evaluator: MeanwhileEvaluator | None,
+        saved: Saved | None = None,
     ) -> None:
         self.config, self.env_params, self.folder = config, env_params, folder
-        self.iteration = 0
+        self.iteration = 0 if saved is None else saved.iteration
+        self.good: Population | None = None
+        self.decisions = 0 if saved is None else saved.decisions
         self._learner = learner
         self._evaluator = None if evaluator is None else evaluator.for_seed(config.seed)
         self._measure = Measure(config.objective.measure, learner)
-        self._good: Population | None = None
-        self._decisions = self._env_steps_of_good = 0
-        self._next_look = min(look_interval(config), config.num_iterations)
-        self._began = self._looked_at = time.perf_counter()
-        record = run_record(learner.env, env_params, config)
-        as_json.write_json(folder / CONFIG_FILE, record)
-        self._loggers = (JsonLinesLogger(), TensorBoardLogger())
-        info = RunInfo(folder, config, record, learner.env.name, 0, (), ())
-        for logger in self._loggers:
-            logger.on_start(info)
+        self._env_steps_of_good = self.env_steps
+        self._next_look = self._look_after(self.iteration)
+        self._looked_at = time.perf_counter()
+        self._began = self._looked_at - (0.0 if saved is None else saved.wall_s)
 
     @property
     def num_left(self) -> int:
@@ -79,8 +92,13 @@ class TrialRun:
         """Environment steps done."""
         return self.iteration * self.config.num_envs * self.config.num_steps
 
-    def look(self, population: Population, metrics: Metrics) -> float | None:
-        """Log, and evaluate where that is wanted; return the objective, None where it is not there.
+    @property
+    def wall_s(self) -> float:
+        """Seconds of training, those of the workers before included."""
+        return time.perf_counter() - self._began
+
+    def look(self, population: Population, metrics: Metrics) -> Seen:
+        """See how good it is, evaluate where that is wanted.
 
         Args:
             population: what it has learnt.
@@ -92,52 +110,37 @@ class TrialRun:
             ValueError: the objective's measure is not among the numbers that there are.
         """
         self._check(population, metrics)
-        value = self._measure.of_entry(self._log(metrics))
-        self._next_look = min(
-            self.iteration + look_interval(self.config), self.config.num_iterations
-        )
+        entry = self._entry(metrics)
+        value = self._measure.of_entry(entry)
+        self._next_look = self._look_after(self.iteration)
         if self._evaluator is None:
-            return value
-        evaluated = self._measure.of_evaluation(self._evaluate(self._evaluator, population))
-        return evaluated if value is None else value
+            return Seen(value, entry, None)
+        report = make_report(self._evaluator, population, self._moment(0.0), self.env_params)
+        # Not a part of training's rate.
+        self._looked_at = time.perf_counter()
+        evaluated = self._measure.of_evaluation(report)
+        return Seen(evaluated if value is None else value, entry, report)
 
-    def close(self) -> None:
-        """Save what was learnt, and close the files."""
-        if self._good is not None:
-            names = self._learner.players.names
-            save_population(self.folder / POLICIES_FILE, names, self._good)
-        for logger in self._loggers:
-            logger.close()
+    def _look_after(self, iteration: int) -> int:
+        return min(iteration + look_interval(self.config), self.config.num_iterations)
 
     def _check(self, population: Population, metrics: Metrics) -> None:
         """Take the players as the ones to save, unless something is wrong with them."""
         saved = self._env_steps_of_good
         check_finite(self._learner, population, metrics, self.env_steps, saved, self.folder)
-        self._good, self._env_steps_of_good = population, self.env_steps
+        self.good, self._env_steps_of_good = population, self.env_steps
         check_fault(self._learner, metrics.fault, self.folder)
 
-    def _log(self, metrics: Metrics) -> dict[str, Any]:
+    def _entry(self, metrics: Metrics) -> dict[str, Any]:
         summary = summarise(self._learner, metrics)
-        self._decisions += summary["decisions"]
+        self.decisions += summary["decisions"]
         now = time.perf_counter()
         rate = summary["env_steps"] / (now - self._looked_at)
-        entry = make_entry(summary, self._decisions, self._moment(rate))
         self._looked_at = now
-        for logger in self._loggers:
-            logger.on_log(entry)
-        return entry
-
-    def _evaluate(self, evaluator: MeanwhileEvaluator, population: Population) -> dict[str, Any]:
-        report = make_report(evaluator, population, self._moment(0.0), self.env_params)
-        # Not a part of training's rate.
-        self._looked_at = time.perf_counter()
-        for logger in self._loggers:
-            logger.on_evaluation(report)
-        return report
+        return make_entry(summary, self.decisions, self._moment(rate))
 
     def _moment(self, rate: float) -> Moment:
-        wall_s = time.perf_counter() - self._began
-        return Moment(self.iteration, self.env_steps, wall_s, rate)
+        return Moment(self.iteration, self.env_steps, self.wall_s, rate)
 
 
 def look_interval(config: TrainConfig) -> int:

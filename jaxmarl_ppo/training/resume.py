@@ -178,7 +178,7 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
     restored = from_arrays(read_arrays(resumption.checkpoint), expected, resumption.checkpoint)
     state, standing = restored["state"], resumption.standing
     if resumption.is_longer:
-        state = state.replace(training=_stretched(state.training, begun.training))
+        state = state.replace(training=with_hyperparams(state.training, begun.training))
     run_dir = resumption.run_dir
     return Restored(
         state,
@@ -226,10 +226,10 @@ def check_num_envs(run_dir: Path, num_envs: int) -> None:
         )
 
 
-def _stretched(
+def with_hyperparams(
     training: tuple[BankTraining, ...], fresh: tuple[BankTraining, ...]
 ) -> tuple[BankTraining, ...]:
-    """Take hyper-parameters as of a run of the new length, but the weight that training adapts."""
+    """Take hyper-parameters as of a run that begins, but for the weight that training adapts."""
     return tuple(
         bank.replace(
             hyperparams=jax.device_get(new.hyperparams).replace(kl_coef=bank.hyperparams.kl_coef)

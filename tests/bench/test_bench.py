@@ -124,7 +124,7 @@ def test_a_fresh_process_is_timed():
         ("--compare gymnax --repeats 0", "repeats must be at least 1, got 0"),
         ("--compare gymnax --num-envs 0", "num_envs must be at least 1, got 0"),
         ("--compare gymnax --no-startup", "--startup has no effect with --compare"),
-        ("--compare gymnax --scaling x.png", "measure different things"),
+        ("--compare gymnax --scaling x.png", "are different things; give one of them"),
         ("--scaling x.png --network lstm", "--network has no effect with --scaling"),
         ("--scaling x.png --num-envs 8 --env basic", "--env, --num-envs have no effect"),
         ("--scaling x.pdf", "the picture's name must end in .png"),

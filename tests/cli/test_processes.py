@@ -118,6 +118,12 @@ def test_processes_are_started_on_their_cores_with_their_numbers(monkeypatch):
     assert threading.active_count() < 20
 
 
+def test_a_job_on_a_cluster_needs_a_folder_that_all_share(capsys):
+    with pytest.raises(SystemExit):
+        main.main(["train", "crypto", "--ray", "auto", "--num-hosts", "2"])
+    assert "--ray needs --run-dir, a folder that all hosts share" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -126,6 +132,16 @@ def test_processes_are_started_on_their_cores_with_their_numbers(monkeypatch):
         (["--num-processes", "2"], "--num-processes has no effect without --distributed"),
         (["--process-id", "0"], "--process-id has no effect without --distributed"),
         (["--coordinator", "a:1"], "--coordinator has no effect without --distributed"),
+        (["--num-hosts", "2"], "--num-hosts has no effect without --ray"),
+        (["--max-failures", "2"], "--max-failures has no effect without --ray"),
+        (["--ray", "auto"], "--ray needs --num-hosts, how many hosts are to train"),
+        (["--ray", "auto", "--num-hosts", "0"], "--num-hosts must be at least 1, got 0"),
+        (["--ray", "auto", "--processes", "2"], "--ray starts a job; drop --processes"),
+        (["--ray", "auto", "--distributed"], "--ray starts a job; drop --distributed"),
+        (
+            ["--ray", "auto", "--num-hosts", "1", "--max-failures=-1"],
+            "--max-failures must be at least 0, got -1",
+        ),
         (["--process-id", "x"], "--process-id: 'x' is not a whole number"),
         (["--num-proceses", "2"], "did you mean --num-processes?"),
     ],

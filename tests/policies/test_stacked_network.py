@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from probe_envs import quick_jit
 
+from jaxmarl_ppo.machine.tuning import CPU
 from jaxmarl_ppo.networks.actor_critic import LSTM
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.policies.tile_sizes import (
-    MAX_PASS_ROWS,
     MAX_TILE_ROWS,
     MIN_TILE_ROWS,
     choose_tiles,
@@ -125,7 +125,7 @@ def test_tiles_hold_the_rows_of_their_policies_without_much_room(num_rows, num_m
     size, at_once = choose_tiles(num_rows, max(num_rows // 16, 1), num_members)
     assert MIN_TILE_ROWS <= size <= MAX_TILE_ROWS
     assert size & (size - 1) == 0
-    assert 1 <= at_once <= MAX_PASS_ROWS // size
+    assert 1 <= at_once <= CPU.max_pass_rows // size
     if num_rows > num_members:
         rng = np.random.default_rng(1)
         counts = rng.multinomial(num_rows, np.full(num_members, 1 / num_members), 100)

@@ -31,6 +31,7 @@ FLOORS = (
     "pages",
     "training",
     "sweeps",
+    "on_ray",
     "bench",
     "cli",
 )
@@ -38,6 +39,7 @@ FLOORS = (
 # named, but no environment.
 KNOWS_NO_ENVIRONMENT = FLOORS[: FLOORS.index("devices")]
 KNOWN_OF_ENVS = {
+    "jaxmarl_envs.backend",
     "jaxmarl_envs.core",
     "jaxmarl_envs.own_names",
     "jaxmarl_envs.spaces",

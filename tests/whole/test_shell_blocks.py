@@ -46,6 +46,7 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     monkeypatch.setattr(session, "use_cpu_cores", lambda *args: None)
     for command in (train, resume):
         monkeypatch.setattr(command, "launch", reached)
+        monkeypatch.setattr(command, "launch_on_ray", reached)
     monkeypatch.setattr(session, "enable_compilation_cache", lambda: None)
     monkeypatch.setattr(loggers, "make_loggers", lambda names: names)
     monkeypatch.setattr(trainer.Trainer, "__init__", reached)
@@ -55,7 +56,7 @@ def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, ca
     for left in ("runs/search/best.toml", "runs/pbt/best.toml", "pbt.toml"):
         (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / left).write_text('env = "tic_tac_toe"\n')
-    for name in ("measure", "compare", "scaling"):
+    for name in ("measure", "compare", "scaling", "compile_ahead"):
         monkeypatch.setattr(bench, name, reached)
     for words in commands(path):
         assert words[0] in COMMANDS, words

@@ -1,0 +1,216 @@
+"""A workload compiled for a machine that is not there: what it launches, and whether it fits."""
+
+import math
+import re
+import time
+from dataclasses import asdict, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from jaxmarl_envs.backend import compiling_for
+from jaxmarl_ppo.bench.flops import step_flops
+from jaxmarl_ppo.bench.hlo import Body, read_program
+from jaxmarl_ppo.bench.targets import Chip, Target, make_target
+from jaxmarl_ppo.bench.workload import Workload
+from jaxmarl_ppo.devices.sharding import SAME, Devices, state_specs
+from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.types import PyTree
+
+# There is no device to try algorithms on.
+_OPTIONS = {"gpu": {"xla_gpu_autotune_level": 0}, "tpu": {}}
+# Seconds that a kernel takes to be launched on a GPU from a host that does nothing else, and that a
+# host takes to see a number of its GPU. Both are common figures, not measured here.
+LAUNCH_S, ROUND_TRIP_S = 3e-6, 12e-6
+
+
+def compile_ahead(
+    workload: Workload, target: str, num_devices: int | None = None
+) -> dict[str, Any]:
+    """Compile a training step for a target and count what is in it.
+
+    Args:
+        workload: what to train.
+        target: as `make_target` takes it.
+        num_devices: likewise.
+
+    Returns:
+        `kernels` of a tick, of a gradient and of a whole iteration; `round_trips` to the host of
+        each; `loops` whose length shows only as they run; `memory_mb` of one device and whether it
+        `fits`; `collectives` of an iteration and their bytes; `floor_ms`, below which no iteration
+        comes, by arithmetic, memory and launches; seconds of tracing and compiling.
+
+    Raises:
+        ValueError: what `make_target` and `Workload.make` refuse.
+    """
+    wanted = make_target(target, num_devices)
+    env, env_params, config = replace(workload, num_devices=len(wanted.devices)).make()
+    with compiling_for(wanted.chip.platform, wanted.devices):
+        began = time.perf_counter()
+        learner = make_learner(env, env_params, config)
+        lowered = _lower(learner, wanted)
+        traced = time.perf_counter()
+        compiled = lowered.compile(compiler_options=_OPTIONS[wanted.chip.platform])
+        compile_s = time.perf_counter() - traced
+        body = read_program(compiled.as_text())
+        gradients = gradients_per_minibatch(learner)
+    memory = _memory(compiled.memory_analysis(), wanted.chip)
+    return {
+        "workload": asdict(workload),
+        "target": target,
+        "device": wanted.chip.name,
+        "num_devices": len(wanted.devices),
+        "jax": jax.__version__,
+        **count(body, gradients, wanted.chip),
+        **memory,
+        "floor_ms": _floor(learner, body, gradients, wanted),
+        "env_steps": config.num_envs * config.num_steps,
+        "trace_s": traced - began,
+        "compile_s": compile_s,
+    }
+
+
+def _lower(learner: Learner, target: Target) -> Any:
+    """Trace a training step for the devices of a target."""
+    devices = Devices(len(target.devices))
+    state = jax.eval_shape(learner.init, jax.eval_shape(lambda: jax.random.key(0)))
+    specs = state_specs()
+
+    def place(spec: Any, part: PyTree) -> PyTree:
+        sharding = NamedSharding(devices.mesh, spec)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part
+        )
+
+    state = jax.tree.map(place, specs, state, is_leaf=lambda x: isinstance(x, PartitionSpec))
+    return devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,)).lower(state)
+
+
+def gradients_per_minibatch(learner: Learner) -> dict[str, int]:
+    """Count the gradients of a full minibatch of each bank, by the name of its scope.
+
+    Full is a rollout in which as many agents act at every tick as can.
+    """
+    ticks = learner.num_envs // learner.num_devices * learner.num_steps
+    found = {}
+    for own in learner.bank_learners:
+        members = len(own.policy_ids)
+        rows = ticks * own.bank.num_lanes / (members * own.update_shape.num_minibatches)
+        blocks = math.ceil(rows / own.block_size)
+        found[own.scope] = members * math.ceil(blocks / own.update_shape.micro_batch_blocks)
+    return found
+
+
+def count(body: Body, gradients: dict[str, int], chip: Chip) -> dict[str, Any]:
+    """Count kernels, round trips, loops of unknown length and collectives.
+
+    Args:
+        body: of a training step.
+        gradients: of `gradients_per_minibatch`.
+        chip: what it is compiled for. A TPU runs loops and branches without its host.
+    """
+    runs = _runs(body, gradients)
+    asks = chip.platform == "gpu"
+    ticks = _bodies(body, "tick")
+    of_gradients = _bodies(body, "gradients")
+    collectives: dict[str, dict[str, float]] = {}
+    for own, times in runs:
+        for kind, (calls, size) in own.collectives.items():
+            before = collectives.setdefault(kind, {"count": 0, "bytes": 0})
+            before["count"] += calls * times
+            before["bytes"] += size * times
+    return {
+        "kernels": {
+            "tick": max((_total(own) for own in ticks), default=0),
+            "gradient": [own.kernels for own in of_gradients],
+            "iteration": sum(own.kernels * times for own, times in runs),
+        },
+        "round_trips": {
+            "tick": asks * max((_waits(own) for own in ticks), default=0),
+            "iteration": asks * sum(own.waits * times for own, times in runs),
+        },
+        "loops": [
+            {"scope": loop.scope, "kernels": loop.body.kernels}
+            for own, _ in runs
+            for loop in own.loops
+            if loop.trip_count is None
+        ],
+        "collectives": collectives,
+    }
+
+
+def _runs(body: Body, gradients: dict[str, int], times: float = 1.0) -> list[tuple[Body, float]]:
+    """List every body of a step, with how often it runs; unknown loops but gradients run once."""
+    found = [(body, times)]
+    for loop in body.loops:
+        trips = loop.trip_count
+        if trips is None:
+            trips = next((n for scope, n in gradients.items() if _within(loop.scope, scope)), 1)
+        found += _runs(loop.body, gradients, times * trips)
+    for ways in body.branches:
+        found += _runs(max(ways, key=_total), gradients, times)
+    return found
+
+
+def _bodies(body: Body, scope: str) -> list[Body]:
+    """Find the bodies of the outermost loops that the source gives a name."""
+    found = []
+    for loop in body.loops:
+        found += [loop.body] if _within(loop.scope, scope) else _bodies(loop.body, scope)
+    return found
+
+
+def _within(path: str, scope: str) -> bool:
+    return scope in re.split(r"[/()]", path)
+
+
+def _total(body: Body) -> int:
+    return sum(own.kernels for own, _ in _runs(body, {}))
+
+
+def _waits(body: Body) -> int:
+    return sum(own.waits for own, _ in _runs(body, {}))
+
+
+def _memory(analysis: Any, chip: Chip) -> dict[str, Any]:
+    """Say how much memory one device takes, and whether it has as much."""
+    parts = {
+        "arguments": analysis.argument_size_in_bytes,
+        "results": analysis.output_size_in_bytes - analysis.alias_size_in_bytes,
+        "temporary": analysis.temp_size_in_bytes,
+        "code": analysis.generated_code_size_in_bytes,
+    }
+    total = sum(parts.values())
+    return {
+        "memory_mb": {name: size / 1e6 for name, size in (parts | {"all": total}).items()},
+        "device_mb": 1e3 * chip.memory_gb,
+        "fits": total < 1e9 * chip.memory_gb,
+    }
+
+
+def _floor(
+    learner: Learner, body: Body, gradients: dict[str, int], target: Target
+) -> dict[str, float]:
+    """Bound an iteration from below, in milliseconds, as if nothing overlapped.
+
+    All that can act act.
+    """
+    decisions = np.zeros(len(learner.players.policies))
+    ticks = learner.num_envs * learner.num_steps
+    for bank in learner.players.banks:
+        ids = np.unique(np.array(learner.players.policy_of)[np.array(bank.players)])
+        decisions[ids] += ticks * bank.num_lanes / len(ids)
+    flops = step_flops(learner, decisions, decisions) / len(target.devices)
+    runs = _runs(body, gradients)
+    moved = sum(own.moved * times for own, times in runs)
+    found = {
+        "arithmetic": flops / (1e9 * target.chip.tflops),
+        "memory": moved / (1e6 * target.chip.gb_per_s),
+    }
+    if target.chip.platform == "gpu":
+        found["launches"] = 1e3 * LAUNCH_S * sum(own.kernels * times for own, times in runs)
+        found["round_trips"] = 1e3 * ROUND_TRIP_S * sum(own.waits * times for own, times in runs)
+    return found

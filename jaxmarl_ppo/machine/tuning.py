@@ -1,0 +1,72 @@
+"""What is computed one way on one backend and another way on others, in one place.
+
+Every entry was measured on a CPU (docs/performance.md). What accelerators get follows from how they
+work: few large kernels, none of which waits for the host.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from jaxmarl_envs.backend import backend
+
+Layout = Literal["in_turn", "side_by_side"]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The choices of a backend.
+
+    Attributes:
+        copies_inputs: whether a kernel's gradient is the product of a transposed copy of the inputs
+            (`networks/matmul.py`).
+        micro_batch_rows: over which a gradient is computed at once. On a CPU, so few that they stay
+            in a core's cache and are not worth sharing out between cores.
+        recurrent_micro_batch_rows: likewise, of recurrent networks.
+        max_pass_rows: most rows of drawn policies that are computed at once
+            (`policies/tile_sizes.py`).
+        weighs_tiles: whether their tiles are chosen by what each of them costs; where everything
+            fits at once it is one pass.
+        layout: how the members of one device are trained (`devices/members.py`).
+        compiler_options: of what runs often.
+        options_of_many: further ones, where there are several devices.
+        options_of_once: instead of both, of what runs once.
+    """
+
+    copies_inputs: bool
+    micro_batch_rows: int
+    recurrent_micro_batch_rows: int
+    max_pass_rows: int
+    weighs_tiles: bool
+    layout: Layout
+    compiler_options: dict[str, Any] = field(default_factory=dict)
+    options_of_many: dict[str, Any] = field(default_factory=dict)
+    options_of_once: dict[str, Any] = field(default_factory=dict)
+
+
+CPU = Tuning(
+    copies_inputs=True,
+    micro_batch_rows=512,
+    recurrent_micro_batch_rows=1024,
+    max_pass_rows=1024,
+    weighs_tiles=True,
+    layout="in_turn",
+    # XLA keeps to vectors of 256 bits where a core has 512; others are not affected.
+    compiler_options={"xla_cpu_prefer_vector_width": 512},
+    # CPU devices are cores here, so none is to share its operations out.
+    options_of_many={"xla_cpu_multi_thread_eigen": False},
+    # Half the compilation, for code that is slower.
+    options_of_once={"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
+)
+ACCELERATOR = Tuning(
+    copies_inputs=False,
+    micro_batch_rows=65536,
+    recurrent_micro_batch_rows=65536,
+    max_pass_rows=16384,
+    weighs_tiles=False,
+    layout="side_by_side",
+)
+
+
+def tuning() -> Tuning:
+    """Return the choices of the backend that programs are compiled for."""
+    return CPU if backend() == "cpu" else ACCELERATOR

@@ -1,0 +1,53 @@
+"""What is written of a run of a trial: the same files as of any run."""
+
+from pathlib import Path
+
+from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.policies.population_file import save_population
+from jaxmarl_ppo.runs.callbacks import RunInfo
+from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
+from jaxmarl_ppo.runs.run_folder import run_record
+from jaxmarl_ppo.sweeps.workers import Look
+from jaxmarl_ppo.types import Population, PyTree
+
+
+class TrialRecord:
+    """Writes down a run that workers train.
+
+    Args:
+        learner: of the run.
+        config: of the run, with its own seed.
+        env_params: of the run.
+        folder: for its record, empty or absent.
+    """
+
+    def __init__(
+        self, learner: Learner, config: TrainConfig, env_params: PyTree, folder: Path
+    ) -> None:
+        self._folder, self._names = folder, learner.players.names
+        self._good: Population | None = None
+        record = run_record(learner.env, env_params, config)
+        as_json.write_json(folder / CONFIG_FILE, record)
+        self._loggers = (JsonLinesLogger(), TensorBoardLogger())
+        info = RunInfo(folder, config, record, learner.env.name, 0, (), ())
+        for logger in self._loggers:
+            logger.on_start(info)
+
+    def add(self, look: Look) -> None:
+        """Write down what was seen, and keep what was learnt."""
+        self._good = self._good if look.population is None else look.population
+        for logger in self._loggers:
+            if look.entry is not None:
+                logger.on_log(look.entry)
+            if look.report is not None:
+                logger.on_evaluation(look.report)
+
+    def close(self) -> None:
+        """Save what was learnt, and close the files."""
+        if self._good is not None:
+            save_population(self._folder / POLICIES_FILE, self._names, self._good)
+        for logger in self._loggers:
+            logger.close()

@@ -1,0 +1,121 @@
+"""A worker of a search in this process: programs, and the runs in their lanes."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_ppo.sweeps.candidates import Candidate
+from jaxmarl_ppo.sweeps.program import Program
+from jaxmarl_ppo.sweeps.program_key import program_key
+from jaxmarl_ppo.sweeps.trial_run import TrialRun
+from jaxmarl_ppo.sweeps.workers import Look, RunName, Saved
+from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
+
+
+class Worker:
+    """Trains runs side by side on the devices of this process.
+
+    Args:
+        num_lanes: how many at a time.
+        saves: whether a look has what another worker needs to go on.
+        call: calls what compiles a program, such as in a way that a signal ends.
+    """
+
+    def __init__(
+        self,
+        num_lanes: int,
+        *,
+        saves: bool = False,
+        call: Callable[[Callable[[], None]], Any] | None = None,
+    ) -> None:
+        self._num_lanes, self._saves, self._call = num_lanes, saves, call
+        self._programs: dict[Hashable, Program] = {}
+        self._runs: dict[RunName, tuple[Program, TrialRun]] = {}
+
+    @property
+    def room(self) -> int:
+        """How many runs can begin now."""
+        return self._num_lanes - len(self._runs)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is anything to train."""
+        return bool(self._runs)
+
+    def begin(
+        self, name: RunName, candidate: Candidate, folder: Path, saved: Saved | None = None
+    ) -> None:
+        """Begin a run, or go on with one.
+
+        Args:
+            name: of the run.
+            candidate: what it is, but for the offset of its seed.
+            folder: of its record, for messages.
+            saved: where it stood; None for a run that begins.
+
+        Raises:
+            ValueError: what was saved is of another run.
+        """
+        learner, config = candidate.learner, candidate.config
+        key = program_key(learner)
+        if key not in self._programs:
+            program = Program(learner, config, self._num_lanes)
+            if self._call is None:
+                program.compile()
+            else:
+                self._call(program.compile)
+            self._programs[key] = program
+        program = self._programs[key]
+        own = replace(config, seed=config.seed + name.offset)
+        run = TrialRun(program.learner, own, candidate.env_params, folder, program.evaluator, saved)
+        program.admit(run, learner, saved)
+        self._runs[name] = (program, run)
+
+    def end(self, name: RunName) -> None:
+        """Free the lane of a run, unless it is free already."""
+        if name in self._runs:
+            program, run = self._runs.pop(name)
+            program.dismiss(run)
+
+    def end_all(self) -> None:
+        """Free all lanes."""
+        for name in list(self._runs):
+            self.end(name)
+
+    def train(self) -> list[Look]:
+        """Train all programs by a slice, and look at the runs for which it is time."""
+        for program in self._programs.values():
+            program.free_memory()
+        looks = []
+        for program in self._programs.values():
+            due = [] if program.is_idle else program.train()
+            names = [name for name, (_, run) in self._runs.items() if run in due]
+            looks += [self._look(name) for name in names]
+        return looks
+
+    def save(self, name: RunName) -> Saved:
+        """Copy where a run stands to the host; it is to be at a look."""
+        program, run = self._runs[name]
+        return program.save(run)
+
+    def _look(self, name: RunName) -> Look:
+        program, run = self._runs[name]
+        try:
+            seen = program.look(run)
+        except (EnvironmentFault, TrainingDiverged) as error:
+            self.end(name)
+            return Look(name, run.env_steps, False, population=run.good, error=str(error))
+        look = Look(
+            name,
+            run.env_steps,
+            run.is_over,
+            seen.value,
+            seen.entry,
+            seen.report,
+            run.good,
+            program.save(run) if self._saves else None,
+        )
+        if run.is_over:
+            self.end(name)
+        return look

@@ -1,0 +1,108 @@
+"""Who trains the runs of a search: workers, here or elsewhere, which tell how good runs are.
+
+A search begins runs, has them trained, and ends them; `Workers` is all that it knows of whoever
+does so. Runs that are looked at come back as `Look`, with all that is written of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from jaxmarl_ppo.sweeps.candidates import Candidate
+from jaxmarl_ppo.types import Population
+
+
+class RunName(NamedTuple):
+    """Names a run of a search.
+
+    Attributes:
+        trial: number of the trial.
+        offset: of its seed from the configuration's.
+    """
+
+    trial: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Holds a run as it stood when it was looked at, from which any worker can go on.
+
+    Attributes:
+        arrays: the state of training by path, as `to_arrays` makes them.
+        iteration: iterations done.
+        decisions: decisions done.
+        wall_s: seconds of training.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    iteration: int
+    decisions: int
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Look:
+    """Tells what was seen when a run was looked at.
+
+    Attributes:
+        name: of the run.
+        env_steps: environment steps done.
+        is_over: whether it has trained to its end.
+        value: of the objective; None where it is not there.
+        entry: of the log; None where the run failed.
+        report: of the evaluation; None where nothing is evaluated.
+        population: the newest players that are sound, on the host; None where there are none.
+        saved: where it stands; None where the workers do not save.
+        error: why it cannot go on; None where it can.
+    """
+
+    name: RunName
+    env_steps: int
+    is_over: bool
+    value: float | None = None
+    entry: Mapping[str, Any] | None = None
+    report: Mapping[str, Any] | None = None
+    population: Population | None = None
+    saved: Saved | None = None
+    error: str | None = None
+
+
+class Workers(Protocol):
+    """Workers of one search; closed by whoever has opened them."""
+
+    @property
+    def room(self) -> int:
+        """How many runs can begin now."""
+        ...
+
+    def begin(self, name: RunName, candidate: Candidate, folder: Path) -> None:
+        """Begin a run.
+
+        Args:
+            name: of the run.
+            candidate: what it is, but for the offset of its seed.
+            folder: of its record, for messages.
+        """
+        ...
+
+    def end(self, name: RunName) -> None:
+        """End a run, unless it is over already or has failed."""
+        ...
+
+    def train(self) -> list[Look]:
+        """Train all runs for a moment, and return what was looked at meanwhile.
+
+        A run that is over or has failed is looked at no more, and makes room for another.
+
+        Raises:
+            ValueError: the objective's measure is not among the numbers that there are.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...

@@ -1,0 +1,88 @@
+"""Small workloads compiled for accelerators; `make accelerators` installs the compilers."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jaxmarl_ppo.bench.targets import check_target
+
+SMALL = "--num-envs 64 --num-steps 16 --hidden-sizes 8 --num-epochs 2 --num-minibatches 2"
+
+
+def is_there(package):
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+for_gpu = pytest.mark.skipif(
+    not is_there("jax_plugins.xla_cuda13"), reason="needs jaxmarl-ppo[gpu-aot]"
+)
+for_tpu = pytest.mark.skipif(not is_there("libtpu"), reason="needs jaxmarl-ppo[tpu-aot]")
+
+
+def bench(options):
+    """What `bench` says of a workload, compiled in a process of its own."""
+    command = [sys.executable, "-m", "jaxmarl_ppo", "bench", "--json", *options.split()]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@for_gpu
+@pytest.mark.parametrize(
+    ("num_devices", "workload"),
+    [
+        (1, "--env tic_tac_toe"),
+        (1, "--env shuttle_grid --network lstm --lstm-size 8"),
+        (2, "--env crypto --mapping per_agent"),
+    ],
+)
+def test_a_tick_on_a_gpu_does_not_wait_for_its_host(num_devices, workload):
+    found = bench(f"--target h200 --num-devices {num_devices} {SMALL} {workload}")
+    assert found["round_trips"]["tick"] == 0
+    assert 10 < found["kernels"]["tick"] < 100
+    assert len(found["kernels"]["gradient"]) == 1
+    assert found["fits"]
+    assert 0 < found["memory_mb"]["temporary"] < 20
+    # Two epochs of two minibatches, each with an exchange.
+    sums = found["collectives"].get("all-reduce", {"count": 0})["count"]
+    assert sums >= 4 if num_devices == 2 else sums == 0
+
+
+@for_tpu
+def test_a_program_for_a_tpu():
+    found = bench(f"--target v5e:2x2 {SMALL} --env crypto --mapping per_agent")
+    assert found["num_devices"] == 4
+    assert found["kernels"]["tick"] > 10
+    assert found["round_trips"] == {"tick": 0, "iteration": 0}
+    assert found["collectives"]["all-reduce"]["count"] >= 4
+    assert found["fits"]
+
+
+@pytest.mark.parametrize(
+    ("name", "num_devices", "message"),
+    [
+        ("h300", None, "unknown target 'h300'; valid: a100, h100, h200, b200, or v5e"),
+        ("h200:2x2", None, "a GPU has no topology; say --num-devices"),
+        ("v5e", None, "lacks its topology"),
+        ("v5e:two", None, "lacks its topology"),
+        ("h200", 0, "num_devices must be at least 1, got 0"),
+    ],
+)
+def test_targets_that_there_are_not(name, num_devices, message):
+    with pytest.raises(ValueError, match=message):
+        check_target(name, num_devices)
+
+
+def test_a_target_needs_its_compiler(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'jaxmarl-ppo\[gpu-aot\]'"):
+        check_target("h200", None)
+    with pytest.raises(ValueError, match=r"pip install 'jaxmarl-ppo\[tpu-aot\]'"):
+        check_target("v5e:2x2", None)

@@ -1,0 +1,58 @@
+"""What is read out of a compiled program, against programs that are known."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxmarl_ppo.bench.ahead import count
+from jaxmarl_ppo.bench.hlo import read_program
+from jaxmarl_ppo.bench.targets import CHIPS
+
+# As XLA prints a GPU's program, of which little is left: a scan of 7, in it a loop that is as long
+# as its data say and a condition, an update in place, and an exchange between devices.
+PROGRAM = Path(__file__).parents[1].joinpath("support", "step.hlo").read_text()
+NOTED = 'backend_config={"known_trip_count":{"n":"7"}}'
+
+
+@pytest.mark.parametrize("noted", [NOTED, "backend_config={}"])
+def test_loops_kernels_and_bytes(noted):
+    main = read_program(PROGRAM.replace("NOTED", noted))
+    assert (main.kernels, main.waits) == (0, 0)
+    (loop,) = main.loops
+    assert loop.trip_count == 7
+    tick = loop.body
+    assert tick.kernels == 1
+    # In place: a row of 4 is written, and one read, and where it goes.
+    assert tick.moved == 16 + 16 + 4
+    assert tick.collectives == {"all-reduce": (1, 16)}
+    assert tick.waits == 2  # for the condition, and for the loop's length
+    assert [way.kernels for way in tick.branches[0]] == [1, 0]
+    (inner,) = tick.loops
+    assert inner.trip_count is None
+    assert inner.body.kernels == 2
+    assert inner.body.moved == (16 + 16) + (16 + 16)
+
+
+def test_what_an_iteration_launches():
+    main = read_program(PROGRAM.replace("NOTED", NOTED))
+    found = count(main, {"bank0": 5}, CHIPS["h200"])
+    # A tick: what is in place, the longer way of the condition, and the loop once or as often as
+    # there are gradients.
+    assert found["kernels"] == {"tick": 1 + 1 + 2, "gradient": [2], "iteration": 7 * (2 + 5 * 2)}
+    assert found["round_trips"] == {"tick": 2, "iteration": 14}
+    assert found["collectives"] == {"all-reduce": {"count": 7, "bytes": 7 * 16}}
+    assert [loop["kernels"] for loop in found["loops"]] == [2]
+    assert count(main, {"bank0": 5}, CHIPS["v5e"])["round_trips"] == {"tick": 0, "iteration": 0}
+
+
+def test_a_program_of_this_machine_is_read():
+    def run(x, n):
+        x, sums = jax.lax.scan(lambda x, _: (jnp.sin(x) @ x, x.sum()), x, length=11)
+        return jax.lax.fori_loop(0, n, lambda _, x: jnp.cos(x) @ x, x), sums
+
+    text = jax.jit(run).lower(jnp.ones((8, 8)), 3).compile().as_text()
+    main = read_program(text)
+    assert [loop.trip_count for loop in main.loops] == [11, None]
+    assert all(loop.body.kernels for loop in main.loops)

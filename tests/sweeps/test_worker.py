@@ -1,0 +1,93 @@
+"""A worker of a search: what it has told of a run is enough for another to go on with it."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmarl_envs
+from jaxmarl_ppo.config.policies import PolicySpec
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.run import ObjectiveConfig
+from jaxmarl_ppo.config.search import Range
+from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.networks.actor_critic import LSTM
+from jaxmarl_ppo.sweeps.candidates import Candidates
+from jaxmarl_ppo.sweeps.worker import Worker
+from jaxmarl_ppo.sweeps.workers import RunName
+
+CONFIG = TrainConfig(
+    total_env_steps=6 * 4 * 8,
+    num_envs=4,
+    num_steps=8,
+    log_interval=2,
+    default_policy=PolicySpec(
+        network=LSTM(hidden_sizes=(4,), lstm_size=4), normalise_observations=True
+    ),
+    default_ppo=PPOConfig(num_minibatches=2, num_epochs=1, bptt_length=4),
+    objective=ObjectiveConfig("agents/x/return_mean"),
+)
+RUN, FOLDER = RunName(0, 1), Path("run")
+
+
+def train(worker):
+    looks = []
+    while worker.is_busy:
+        looks += worker.train()
+    return looks
+
+
+@pytest.fixture(scope="module")
+def candidates():
+    env, params = jaxmarl_envs.make("tic_tac_toe", size=3)
+    space = {"default_ppo.learning_rate": Range(1e-4, 1e-1, log=True)}
+    return Candidates(env, params, CONFIG, space)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    """One in which runs have been before."""
+    return Worker(2, saves=True)
+
+
+@pytest.fixture(scope="module")
+def looks(candidates, worker):
+    worker.begin(RUN, candidates.make({"default_ppo.learning_rate": 3e-2}), FOLDER)
+    return train(worker)
+
+
+def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(candidates, worker, looks):
+    candidate = candidates.make({"default_ppo.learning_rate": 3e-2})
+    # Beside another one, in the other lane.
+    worker.begin(RunName(1, 0), candidates.make({"default_ppo.learning_rate": 1e-3}), FOLDER)
+    worker.begin(RUN, candidate, FOLDER, looks[0].saved)
+    rest = [look for look in train(worker) if look.name == RUN]
+    assert [look.env_steps for look in rest] == [look.env_steps for look in looks[1:]]
+    for before, after in zip(looks[1:], rest, strict=True):
+        assert before.value == after.value
+        assert before.entry["policies"] == after.entry["policies"]
+        assert before.entry["decisions"] == after.entry["decisions"]
+        assert after.entry["wall_s"] > looks[0].saved.wall_s
+        same = jax.tree.map(np.array_equal, before.population, after.population)
+        assert all(jax.tree.leaves(same))
+
+
+def test_a_run_that_is_over_leaves_its_lane(worker, looks):
+    assert [look.is_over for look in looks] == [False, False, True]
+    assert [look.saved.iteration for look in looks] == [2, 4, 6]
+    assert worker.room == 2
+
+
+def test_other_numbers_go_on_from_a_run_and_other_shapes_are_refused(candidates, worker, looks):
+    other = candidates.make({"default_ppo.learning_rate": 1e-3})
+    worker.begin(RUN, other, FOLDER, looks[0].saved)
+    (rest, *_) = train(worker)
+    assert rest.env_steps == looks[1].env_steps
+    parameters = [jax.tree.leaves(look.population.banks[0].params) for look in (looks[0], rest)]
+    moved = max(np.abs(x - y).max() for x, y in zip(*parameters, strict=True))
+    assert 0 < moved < 4 * 2 * 1e-3  # so far Adam goes in as many steps at that rate
+    narrow = {name: array.reshape(-1)[:1] for name, array in looks[0].saved.arrays.items()}
+    with pytest.raises(ValueError, match="run does not fit the run: state/"):
+        worker.begin(RUN, other, FOLDER, dataclasses.replace(looks[0].saved, arrays=narrow))
