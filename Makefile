@@ -32,9 +32,10 @@ ray: $(VENV)/.installed-ray
 loggers: $(VENV)/.installed-loggers
 	$(BIN)/python -m pytest -q tests/runs/test_loggers.py
 
-# Small workloads are compiled for GPUs and TPUs that need not be there.
-accelerators: $(VENV)/.installed-accelerators
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -q -n auto tests/bench/test_ahead.py
+# Small workloads are compiled for GPUs and TPUs that need not be there. In an environment of its
+# own, since with a TPU's compiler at hand JAX looks for a TPU at every start.
+accelerators: $(VENV)-accelerators/.installed
+	JAX_PLATFORMS=cpu $(VENV)-accelerators/bin/python -m pytest -q -n auto tests/bench/test_ahead.py
 
 # Pages are tried in a browser: chromium and chromedriver, such as Debian's packages of these names.
 pages: $(VENV)/.installed-pages
@@ -50,7 +51,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean:
-	rm -rf $(VENV) build dist site .cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-accelerators build dist site .cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -75,8 +76,9 @@ $(VENV)/.installed-pages: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[pages]'
 	touch $@
 
-$(VENV)/.installed-accelerators: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[gpu-aot,tpu-aot]'
+$(VENV)-accelerators/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-accelerators
+	$(VENV)-accelerators/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[gpu-aot,tpu-aot]' pytest pytest-xdist
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
