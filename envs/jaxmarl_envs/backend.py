@@ -29,7 +29,7 @@ def skip_unless(needed: jax.Array, compute: Callable[[], T], otherwise: Callable
 
     Args:
         needed: `()` bool.
-        compute: gives what `otherwise` gives, to the bit, where nothing is needed.
+        compute: gives what `otherwise` gives, as far as it counts, where nothing is needed.
         otherwise: what there is before.
     """
     return jax.lax.cond(needed, compute, otherwise) if backend() == "cpu" else compute()

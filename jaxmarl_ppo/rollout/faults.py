@@ -99,15 +99,13 @@ def find_fault(
     num_steps, num_envs, num_agents = codes.shape
     found = codes.any() | last.any()
 
-    nothing = no_fault().replace(iteration=iteration)
-
     def look() -> Fault:
         # If all ticks are fine, it is the observation after them, which the appended True is for.
         tick = jnp.argmax(jnp.append(codes.any((1, 2)), True))
         row = jnp.where(tick < num_steps, codes[jnp.minimum(tick, num_steps - 1)], last).ravel()
         field = jnp.where(row > 0, (row - 1) // 2, len(FAULT_FIELDS))
         place = jnp.argmin(field)
-        where = Fault(
+        return Fault(
             found=found,
             iteration=iteration,
             tick=tick,
@@ -116,10 +114,9 @@ def find_fault(
             field=field[place].astype(jnp.int32),
             is_nan=row[place] % 2 == 0,
         )
-        return jax.tree.map(lambda x, y: jnp.where(found, x, y), where, nothing)
 
-    # Where it is takes long to find, and hardly ever anything is wrong.
-    fault = skip_unless(found, look, lambda: nothing)
+    # Where it is takes long to find, and hardly ever anything is wrong. Then only `found` counts.
+    fault = skip_unless(found, look, lambda: no_fault().replace(iteration=iteration))
     return first_of(jnp.where(found, fault.tick, num_steps + 1), fault, axis_name)
 
 

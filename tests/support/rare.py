@@ -207,6 +207,9 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         "test_shuttles_beside_their_dispatchers": ALL,
         "test_a_seat_that_nobody_learns_is_left_out": ALL,
     },
+    "evaluation/test_replay.py": {
+        "test_the_interesting_ones_are_those_of_the_seat_that_is_watched": ALL,
+    },
     "evaluation/test_trajectories.py": {
         "test_continuous_actions_are_as_the_environment_took_them": ALL,
     },
@@ -225,6 +228,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
             "asymmetric_play-2",
             "shuttle_grid-1",
             "random_lives-1",
+            "random_lives-2",
             "random_lives-5",
             "shuttle_grid-5",
             "tic_tac_toe-5",
@@ -299,6 +303,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "training/test_resume.py": {
         "test_every_kind_of_run_goes_on_to_the_bit": (
+            "league-2",
             "shuttle-lstm-2",
             "crypto-mlp-2",
             "archive-2",
@@ -307,9 +312,17 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "training/test_seeds.py": {
         "test_a_callback_stops_the_group_which_goes_on": ALL,
         "test_checkpoints_of_members_go_with_those_of_the_group": ALL,
+        "test_a_killed_group_goes_on_to_the_bit": ("1",),
     },
     "training/test_snapshot_archive.py": {
         "test_a_bounded_pool_forgets_the_oldest": ALL,
+        "test_a_snapshot_that_is_lost_does_not_end_a_run": ALL,
+    },
+    "training/test_time_split.py": {
+        "test_a_run_is_the_same_to_the_bit_and_logs_the_share": ALL,
+    },
+    "training/test_until.py": {
+        "test_conditions_are_kept_and_can_be_others_when_a_run_goes_on": ALL,
     },
     "training/test_trainer.py": {
         "test_a_faulty_rollout_leaves_the_league_alone": ALL,
@@ -333,6 +346,9 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "whole/test_readme.py": {
         "test_what_rllib_users_ask_for_runs": ALL,
         "test_python_blocks_run": ALL,
+    },
+    "whole/test_rllib_setups.py": {
+        "test_a_league_is_zero_sum_to_the_digit_in_rollouts_of_one_tick": ALL,
     },
     "whole/test_walls.py": {
         "test_random_ensembles_of_agents_of_unequal_spaces_train": ALL,
