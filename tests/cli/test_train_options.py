@@ -227,7 +227,7 @@ def test_any_command_line_is_a_configuration_or_refused_in_a_sentence(args):
 
 
 @pytest.mark.slow
-@settings(FIXED, max_examples=2_000)
+@settings(FIXED, max_examples=500)
 @given(args=ARGS)
 def test_many_command_lines_are_configurations_or_refused_in_a_sentence(args):
     ends_in_a_sentence(["tic_tac_toe", *args])
