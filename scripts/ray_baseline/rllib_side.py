@@ -22,6 +22,7 @@ def train(scenario: Scenario, seed: int) -> Iterator[dict[str, Any]]:
     """Train for as long as the caller asks for more."""
     torch.set_num_threads(scenario.rllib.torch_threads)
     ray.init(
+        "local",  # not the cluster that may be running here
         num_cpus=1 + scenario.rllib.num_runners + scenario.rllib.num_learners,
         include_dashboard=False,
         log_to_driver=False,

@@ -40,7 +40,7 @@ class TwoNodes:
         self._cluster.shutdown()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # others start Ray as well, in the same process
 def two_nodes():
     ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
