@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_run_that_is_killed_again_and_again_ends_as_in_peace(tmp_path, name, devices):
     out = tmp_path / "kills.json"
     command = [sys.executable, str(ROOT / "scripts" / "kill_runs.py"), "--out", str(out)]
-    command += ["--runs", name, "--devices", str(devices), "--kills", "4"]
+    command += ["--runs", name, "--devices", str(devices), "--kills", "2"]
     paths = [str(ROOT), str(ROOT / "envs"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         command,
@@ -28,4 +28,4 @@ def test_a_run_that_is_killed_again_and_again_ends_as_in_peace(tmp_path, name, d
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = json.loads(out.read_text()).values()
     assert result["same"]
-    assert result["kills"] == 4
+    assert result["kills"] == 2
