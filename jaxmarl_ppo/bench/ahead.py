@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxmarl_envs.backend import compiling_for
 from jaxmarl_ppo.bench.flops import step_flops
-from jaxmarl_ppo.bench.hlo import Body, read_program
+from jaxmarl_ppo.bench.hlo import Body, Loop, read_program
 from jaxmarl_ppo.bench.targets import Chip, Target, make_target
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.devices.sharding import SAME, Devices, state_specs
@@ -129,8 +129,8 @@ def count(body: Body, gradients: dict[str, int], chip: Chip) -> dict[str, Any]:
             "iteration": sum(own.kernels * times for own, times in runs),
         },
         "round_trips": {
-            "tick": asks * max((_waits(own) for own in ticks), default=0),
-            "iteration": asks * sum(own.waits * times for own, times in runs),
+            "tick": asks * max((_waits(own, {}) for own in ticks), default=0),
+            "iteration": asks * _waits(body, gradients),
         },
         "loops": [
             {"scope": loop.scope, "kernels": loop.body.kernels}
@@ -146,13 +146,17 @@ def _runs(body: Body, gradients: dict[str, int], times: float = 1.0) -> list[tup
     """List every body of a step, with how often it runs; unknown loops but gradients run once."""
     found = [(body, times)]
     for loop in body.loops:
-        trips = loop.trip_count
-        if trips is None:
-            trips = next((n for scope, n in gradients.items() if _within(loop.scope, scope)), 1)
-        found += _runs(loop.body, gradients, times * trips)
+        found += _runs(loop.body, gradients, times * _trips(loop, gradients))
     for ways in body.branches:
         found += _runs(max(ways, key=_total), gradients, times)
     return found
+
+
+def _trips(loop: Loop, gradients: dict[str, int]) -> int:
+    """Tell how often a loop runs; where that is not known, as for full minibatches, or once."""
+    if loop.trip_count is not None:
+        return loop.trip_count
+    return next((n for scope, n in gradients.items() if _within(loop.scope, scope)), 1)
 
 
 def _bodies(body: Body, scope: str) -> list[Body]:
@@ -171,8 +175,19 @@ def _total(body: Body) -> int:
     return sum(own.kernels for own, _ in _runs(body, {}))
 
 
-def _waits(body: Body) -> int:
-    return sum(own.waits for own, _ in _runs(body, {}))
+def _waits(body: Body, gradients: dict[str, int]) -> float:
+    """Count how often the host has to see a number before it goes on.
+
+    At each condition, and before each pass of a loop of unknown length and behind its last.
+    """
+    return sum(
+        times
+        * (
+            len(own.branches)
+            + sum(1 + _trips(loop, gradients) for loop in own.loops if loop.trip_count is None)
+        )
+        for own, times in _runs(body, gradients)
+    )
 
 
 def _memory(analysis: Any, chip: Chip) -> dict[str, Any]:
@@ -212,5 +227,5 @@ def _floor(
     }
     if target.chip.platform == "gpu":
         found["launches"] = 1e3 * LAUNCH_S * sum(own.kernels * times for own, times in runs)
-        found["round_trips"] = 1e3 * ROUND_TRIP_S * sum(own.waits * times for own, times in runs)
+        found["round_trips"] = 1e3 * ROUND_TRIP_S * _waits(body, gradients)
     return found

@@ -97,11 +97,6 @@ class Body:
     loops: list[Loop] = field(default_factory=list)
     branches: list[list["Body"]] = field(default_factory=list)
 
-    @property
-    def waits(self) -> int:
-        """How many times the host has to look at a number before it goes on."""
-        return len(self.branches) + sum(loop.trip_count is None for loop in self.loops)
-
 
 Program = Mapping[str, list[Instruction]]
 

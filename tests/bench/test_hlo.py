@@ -19,7 +19,7 @@ NOTED = 'backend_config={"known_trip_count":{"n":"7"}}'
 @pytest.mark.parametrize("noted", [NOTED, "backend_config={}"])
 def test_loops_kernels_and_bytes(noted):
     main = read_program(PROGRAM.replace("NOTED", noted))
-    assert (main.kernels, main.waits) == (0, 0)
+    assert (main.kernels, main.branches) == (0, [])
     (loop,) = main.loops
     assert loop.trip_count == 7
     tick = loop.body
@@ -27,7 +27,6 @@ def test_loops_kernels_and_bytes(noted):
     # In place: a row of 4 is written, and one read, and where it goes.
     assert tick.moved == 16 + 16 + 4
     assert tick.collectives == {"all-reduce": (1, 16)}
-    assert tick.waits == 2  # for the condition, and for the loop's length
     assert [way.kernels for way in tick.branches[0]] == [1, 0]
     (inner,) = tick.loops
     assert inner.trip_count is None
@@ -41,7 +40,8 @@ def test_what_an_iteration_launches():
     # A tick: what is in place, the longer way of the condition, and the loop once or as often as
     # there are gradients.
     assert found["kernels"] == {"tick": 1 + 1 + 2, "gradient": [2], "iteration": 7 * (2 + 5 * 2)}
-    assert found["round_trips"] == {"tick": 2, "iteration": 14}
+    # For the condition, before each pass of the inner loop, and behind its last.
+    assert found["round_trips"] == {"tick": 1 + 2, "iteration": 7 * (1 + 6)}
     assert found["collectives"] == {"all-reduce": {"count": 7, "bytes": 7 * 16}}
     assert [loop["kernels"] for loop in found["loops"]] == [2]
     assert count(main, {"bank0": 5}, CHIPS["v5e"])["round_trips"] == {"tick": 0, "iteration": 0}
