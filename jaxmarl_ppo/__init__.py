@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.learner.summary import summarise
     from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
     from jaxmarl_ppo.machine.cores import use_cpu_cores
-    from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+    from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
     from jaxmarl_ppo.pages.report import report_runs
     from jaxmarl_ppo.pages.watch import WatchedRun, watch_run
     from jaxmarl_ppo.runs.callbacks import Callback, CallbackError, RunInfo, TrainResult
@@ -54,6 +54,7 @@ _MODULES = {
     "EnvironmentFault": "training.errors",
     "EvaluationConfig": "config.run",
     "ExportedPolicy": "deploy.exported",
+    "GRU": "networks.actor_critic",
     "LSTM": "networks.actor_critic",
     "Learner": "learner.learner",
     "Linear": "config.schedules",
@@ -63,6 +64,7 @@ _MODULES = {
     "MappingFunction": "config.mapping",
     "Matchups": "config.mapping",
     "Metrics": "learner.metrics",
+    "MinGRU": "networks.actor_critic",
     "ObjectiveConfig": "config.run",
     "PPOConfig": "config.ppo",
     "PRESETS": "config.presets",
@@ -100,6 +102,7 @@ _MODULES = {
 
 __all__ = [
     "CNN",
+    "GRU",
     "LSTM",
     "MLP",
     "PRESETS",
@@ -119,6 +122,7 @@ __all__ = [
     "MappingFunction",
     "Matchups",
     "Metrics",
+    "MinGRU",
     "ObjectiveConfig",
     "PPOConfig",
     "PbtConfig",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import jax
 import tyro
@@ -23,16 +23,18 @@ from jaxmarl_ppo.cli.bench_tables import (
     format_scaling,
 )
 from jaxmarl_ppo.cli.session import Switch
-from jaxmarl_ppo.cli.values import Dtype, parse_env_kwargs
+from jaxmarl_ppo.cli.values import Dtype, NetworkKind, parse_env_kwargs
+from jaxmarl_ppo.config.as_json import kinds_with
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
+from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
 # What has an effect beside the options that measure something else than one workload.
 _EFFECTIVE = {
     "compare": ("compare", "num_envs", "num_steps", "repeats", "json"),
     "scaling": ("scaling", "repeats", "json"),
     "target": (
-        *("target", "env", "env_kwargs", "network", "hidden_sizes", "lstm_size"),
+        *("target", "env", "env_kwargs", "network", "hidden_sizes", "lstm_size", "gru_size"),
         *("separate_critic", "dtype", "mapping", "num_envs", "num_steps", "num_epochs"),
         *("num_minibatches", "micro_batch_rows", "num_devices", "json"),
     ),
@@ -51,7 +53,9 @@ class BenchOptions:
         network: kind of network.
         hidden_sizes: widths of the dense layers; None for the network's own.
         lstm_size: width of the LSTM; only with `--network lstm`; None for the network's own.
-        separate_critic: a tower of its own for the critic; None for yes, or for no with an LSTM.
+        gru_size: width of the GRU or minGRU; only with `--network gru` and `min_gru`; None for the
+            network's own.
+        separate_critic: a tower of its own for the critic; None for yes, or for no with memory.
         dtype: what layers are computed in; None for float32. bfloat16 is for accelerators.
         mapping: which policy plays which agent: `shared`, `per_agent` or `ensemble:K`.
         num_envs: parallel environments; None for 256, or for 8192 with `--compare`.
@@ -74,9 +78,10 @@ class BenchOptions:
 
     env: str = "crypto"
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
-    network: Literal["mlp", "lstm", "cnn"] = "mlp"
+    network: NetworkKind = "mlp"
     hidden_sizes: tuple[int, ...] | None = None
     lstm_size: int | None = None
+    gru_size: int | None = None
     separate_critic: Switch = None
     dtype: Dtype | None = None
     mapping: str = "shared"
@@ -124,15 +129,20 @@ class BenchOptions:
         Raises:
             ValueError: options that do not fit together.
         """
-        if self.lstm_size is not None and self.network != "lstm":
-            raise ValueError(
-                f"lstm_size={self.lstm_size} has no effect with network {self.network!r}; "
-                "use --network lstm or drop it"
-            )
-        separate = self.network != "lstm" if self.separate_critic is None else self.separate_critic
+        for size in ("lstm_size", "gru_size"):
+            value, kinds = getattr(self, size), kinds_with(size)
+            if value is not None and self.network not in kinds:
+                raise ValueError(
+                    f"{size}={value} has no effect with network {self.network!r}; "
+                    f"use --network {' or '.join(kinds)}, or drop it"
+                )
+        separate = self.separate_critic
+        if separate is None:
+            separate = NETWORKS[self.network].core_class is None
         network = {
             "hidden_sizes": self.hidden_sizes,
             "lstm_size": self.lstm_size,
+            "gru_size": self.gru_size,
             "separate_critic": separate,
             "dtype": self.dtype,
         }

@@ -17,8 +17,14 @@ from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
 from jaxmarl_ppo.cli.session import Switch
-from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
-from jaxmarl_ppo.config.as_json import network_kind
+from jaxmarl_ppo.cli.values import (
+    Dtype,
+    MappingOption,
+    NetworkKind,
+    ScheduleOption,
+    parse_env_kwargs,
+)
+from jaxmarl_ppo.config.as_json import kinds_with, network_kind
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.parsing import is_run_file
 from jaxmarl_ppo.config.ppo import OPTIMISERS, PPOConfig
@@ -29,7 +35,6 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
 PROG = "jaxmarl-ppo train"
-NetworkKind = Literal["mlp", "lstm", "cnn"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
 
 
@@ -109,6 +114,7 @@ class TrainOptions:
         network: kind of network.
         hidden_sizes: widths of the dense layers.
         lstm_size: width of the LSTM; only with `--network lstm`.
+        gru_size: width of the GRU or minGRU; only with `--network gru` and `min_gru`.
         channels: of each convolution; only with `--network cnn`.
         activation: of all layers.
         separate_critic: actor and critic share no layer.
@@ -169,6 +175,7 @@ class TrainOptions:
     network: NetworkKind
     hidden_sizes: tuple[int, ...]
     lstm_size: int | None
+    gru_size: int | None
     channels: tuple[int, ...] | None
     activation: Activation
     separate_critic: bool
@@ -248,15 +255,15 @@ class TrainOptions:
 
     def _network(self) -> Any:
         sizes: dict[str, Any] = {}
-        for option, kind in (("lstm_size", "lstm"), ("channels", "cnn")):
-            value = getattr(self, option)
-            if kind == self.network:
+        for option in ("lstm_size", "gru_size", "channels"):
+            value, kinds = getattr(self, option), kinds_with(option)
+            if self.network in kinds:
                 sizes[option] = value
             elif value is not None:
                 flag = option.replace("_", "-")
                 raise ValueError(
                     f"--{flag} has no effect with --network {self.network}; "
-                    f"use --network {kind} or drop --{flag}"
+                    f"use --network {' or '.join(kinds)}, or drop --{flag}"
                 )
         sizes["hidden_sizes"] = self.hidden_sizes
         for option, value in sizes.items():
@@ -429,6 +436,7 @@ def _default_options(start: Settings, kind: str | None) -> TrainOptions:
         network=network_kind(network),  # type: ignore[arg-type]
         hidden_sizes=tuple(network.hidden_sizes),
         lstm_size=getattr(network, "lstm_size", None),
+        gru_size=getattr(network, "gru_size", None),
         channels=getattr(network, "channels", None),
         activation=network.activation,
         separate_critic=network.separate_critic,

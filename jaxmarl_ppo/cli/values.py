@@ -12,6 +12,7 @@ from jaxmarl_ppo.config.mapping import MappingSpec
 from jaxmarl_ppo.config.schedules import Linear, ScheduleSpec
 
 Dtype = Literal["float32", "bfloat16"]
+NetworkKind = Literal["mlp", "lstm", "gru", "min_gru", "cnn"]
 
 
 def parse_mapping(text: str) -> MappingSpec:

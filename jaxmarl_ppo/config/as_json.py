@@ -140,7 +140,7 @@ def with_explicit_network(config: TrainConfig) -> TrainConfig:
 
 
 def network_kind(network: str | nn.Module) -> str:
-    """Tell a network's kind: `"mlp"`, `"lstm"`, `"cnn"`, or `"custom"` for any other module."""
+    """Tell a network's kind, a key of `NETWORKS`, or `"custom"` for any other module."""
     if isinstance(network, str):
         return network
     kinds = {cls: kind for kind, cls in NETWORKS.items()}
@@ -328,6 +328,11 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 def network_fields(cls: type[nn.Module]) -> list[str]:
     """List the fields of a network that a user decides."""
     return [f.name for f in dataclasses.fields(cls) if f.name not in _TOLD_FIELDS]
+
+
+def kinds_with(field: str) -> list[str]:
+    """List the kinds of networks of which a user decides a field."""
+    return [kind for kind, cls in NETWORKS.items() if field in network_fields(cls)]
 
 
 def _hashable(value: Any) -> Any:

@@ -20,6 +20,7 @@ from jaxmarl_ppo.config.checks import (
     whole_number,
 )
 from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.networks.actor_critic import NETWORKS
 from jaxmarl_ppo.types import PyTree
 
 OpponentDraw = Literal["uniform", "latest", "prioritised"]
@@ -34,9 +35,10 @@ ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
 
 def _check_network(name: str, network: Any) -> str | nn.Module:
     if isinstance(network, str):
-        return choice("mlp", "lstm", "cnn")(name, network)
+        return choice(*NETWORKS)(name, network)
     if not isinstance(network, nn.Module):
-        raise refusal(name, "'mlp', 'lstm', 'cnn' or a flax.linen module", network)
+        kinds = ", ".join(map(repr, NETWORKS))
+        raise refusal(name, f"{kinds} or a flax.linen module", network)
     return network
 
 
@@ -59,8 +61,9 @@ class PolicySpec:
     """A policy that is a network: how it looks at the world and how it is trained.
 
     Attributes:
-        network: `"mlp"`, `"lstm"`, `"cnn"`, a module of `jaxmarl_ppo.networks` with its own
-            sizes, or any flax module that keeps the call of that file.
+        network: `"mlp"`, `"lstm"`, `"gru"`, `"min_gru"`, `"cnn"`, a module of
+            `jaxmarl_ppo.networks` with its own sizes, or any flax module that keeps the call of
+            that file.
         prev_action: append the agent's previous action to its features.
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.

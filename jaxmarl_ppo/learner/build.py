@@ -252,7 +252,7 @@ def _check_minibatches(config: TrainConfig, ppo: PPOConfig, bank: Bank, num_slot
     if ppo.bptt_length is not None:
         raise ValueError(
             f"bptt_length={ppo.bptt_length} has no effect on a network without memory; "
-            "use network 'lstm' or drop bptt_length"
+            "use network 'lstm', 'gru' or 'min_gru', or drop bptt_length"
         )
     num_rows = config.num_envs * config.num_steps * num_slots
     if ppo.num_minibatches > num_rows:

@@ -22,6 +22,8 @@ class Tuning:
         micro_batch_rows: over which a gradient is computed at once. On a CPU, so few that they stay
             in a core's cache and are not worth sharing out between cores.
         recurrent_micro_batch_rows: likewise, of recurrent networks.
+        max_steps_in_turn: longest chunk whose steps of linear memory are written out one after the
+            other; those of longer ones are composed in a tree (`networks/recurrence.py`).
         max_pass_rows: most rows of drawn policies that are computed at once
             (`policies/tile_sizes.py`).
         weighs_tiles: whether their tiles are chosen by what each of them costs; where everything
@@ -35,6 +37,7 @@ class Tuning:
     copies_inputs: bool
     micro_batch_rows: int
     recurrent_micro_batch_rows: int
+    max_steps_in_turn: int
     max_pass_rows: int
     weighs_tiles: bool
     layout: Layout
@@ -47,6 +50,7 @@ CPU = Tuning(
     copies_inputs=True,
     micro_batch_rows=512,
     recurrent_micro_batch_rows=1024,
+    max_steps_in_turn=32,
     max_pass_rows=1024,
     weighs_tiles=True,
     layout="in_turn",
@@ -61,6 +65,7 @@ ACCELERATOR = Tuning(
     copies_inputs=False,
     micro_batch_rows=65536,
     recurrent_micro_batch_rows=65536,
+    max_steps_in_turn=0,
     max_pass_rows=16384,
     weighs_tiles=False,
     layout="side_by_side",

@@ -5,21 +5,31 @@ has memory also offers `initial_hidden(batch_shape)`, which must be all zeros; o
 `num_outputs` is told how many distribution inputs the environment needs. A module may further offer
 `encode`, `recur` and `decode`, whose composition is its call: the update then runs `encode` and
 `decode` on all rows at once and only `recur` along time.
+
+A step of memory that is linear in it needs no time at all. Such a module offers, beside or in the
+place of `recur`, `coefficients(encoded) -> (a, b)`, both of them like its hidden state, and
+`read(hidden, encoded) -> y`: `hidden` becomes `a * hidden + b`, and `decode` takes `y`. The update
+then composes the steps of a chunk in a tree.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxmarl_ppo.networks.gru import GRUCore
 from jaxmarl_ppo.networks.layers import Torso, dense
 from jaxmarl_ppo.networks.lstm import LSTMCore
+from jaxmarl_ppo.networks.min_gru import MinGRUCore
 from jaxmarl_ppo.types import PyTree
+
+Core = LSTMCore | GRUCore | MinGRUCore
 
 
 class ActorCritic(nn.Module):
-    """A torso, an optional LSTM, and two heads; `MLP`, `LSTM` and `CNN` are its named forms.
+    """A torso, an optional memory, and two heads; the classes below are its named forms.
 
     Attributes:
         num_outputs: distribution inputs per row; filled in by the policy bank.
@@ -43,6 +53,10 @@ class ActorCritic(nn.Module):
     continuous: bool = False
     actor_width: int = 0
 
+    # Of networks with memory: what it is made of, and what files of saved runs call it.
+    core_class: ClassVar[type[Core] | None] = None
+    core_name: ClassVar[str] = ""
+
     @property
     def conv_channels(self) -> Sequence[int]:
         """Output channels of each convolution; none by default."""
@@ -50,7 +64,7 @@ class ActorCritic(nn.Module):
 
     @property
     def memory_size(self) -> int:
-        """Width of the LSTM; 0 for none."""
+        """Width of the memory; 0 for none."""
         return 0
 
     def setup(self) -> None:
@@ -67,9 +81,10 @@ class ActorCritic(nn.Module):
             )
             for name in names
         ]
-        if self.memory_size:
+        if self.core_class is not None:
             self.cores = [
-                LSTMCore(self.memory_size, self.dtype, name=f"{name}_lstm") for name in names
+                self.core_class(self.memory_size, self.dtype, name=f"{name}_{self.core_name}")
+                for name in names
             ]
         num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
         # Of small gain, so that a new policy hardly prefers one action to another.
@@ -79,11 +94,11 @@ class ActorCritic(nn.Module):
             self.log_std = self.param("log_std", nn.initializers.zeros, (num_means,))
 
     def initial_hidden(self, batch_shape: tuple[int, ...]) -> PyTree:
-        """Return zeros: per tower a pair `[*batch_shape, memory_size]`; `()` without memory."""
-        if not self.memory_size:
+        """Return zeros: per tower `[*batch_shape, memory_size]` leaves; `()` without memory."""
+        if self.core_class is None:
             return ()
-        zeros = jnp.zeros((*batch_shape, self.memory_size))
-        return tuple((zeros, zeros) for _ in range(2 if self.separate_critic else 1))
+        one = self.core_class.initial_hidden(self.memory_size, batch_shape)
+        return (one,) * (2 if self.separate_critic else 1)
 
     def encode(self, inputs: jax.Array) -> tuple[jax.Array, ...]:
         """Compute, per tower, what does not depend on memory, `[..., F]` from `inputs [..., D]`."""
@@ -92,7 +107,7 @@ class ActorCritic(nn.Module):
             # What the critic alone sees stands behind what the actor sees.
             seen[0] = inputs[..., : self.actor_width]
         encoded = tuple(torso(x) for torso, x in zip(self.torsos, seen, strict=True))
-        if not self.memory_size:
+        if self.core_class is None:
             return encoded
         return tuple(core.project(x) for core, x in zip(self.cores, encoded, strict=True))
 
@@ -100,7 +115,7 @@ class ActorCritic(nn.Module):
         self, hidden: PyTree, encoded: tuple[jax.Array, ...]
     ) -> tuple[PyTree, tuple[jax.Array, ...]]:
         """Take one step of memory in every tower; without memory, return `encoded` as it is."""
-        if not self.memory_size:
+        if self.core_class is None:
             return hidden, encoded
         pairs = [core(h, x) for core, h, x in zip(self.cores, hidden, encoded, strict=True)]
         return tuple(h for h, _ in pairs), tuple(y for _, y in pairs)
@@ -139,11 +154,63 @@ class LSTM(ActorCritic):
 
     hidden_sizes: Sequence[int] = (64,)
     lstm_size: int = 64
+    core_class = LSTMCore
+    core_name = "lstm"
 
     @property
     def memory_size(self) -> int:
         """Width of the LSTM."""
         return self.lstm_size
+
+
+class GRU(ActorCritic):
+    """A network of dense layers, then a GRU, then the heads.
+
+    Attributes:
+        gru_size: width of the GRU.
+    """
+
+    hidden_sizes: Sequence[int] = (64,)
+    gru_size: int = 64
+    core_class = GRUCore
+    core_name = "gru"
+
+    @property
+    def memory_size(self) -> int:
+        """Width of the GRU."""
+        return self.gru_size
+
+
+class MinGRU(ActorCritic):
+    """A network of dense layers, then a minGRU, then the heads; its update has no loop over time.
+
+    Attributes:
+        gru_size: width of the minGRU.
+    """
+
+    hidden_sizes: Sequence[int] = (64,)
+    gru_size: int = 64
+    core_class = MinGRUCore
+    core_name = "min_gru"
+
+    @property
+    def memory_size(self) -> int:
+        """Width of the minGRU."""
+        return self.gru_size
+
+    def coefficients(
+        self, encoded: tuple[jax.Array, ...]
+    ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+        """Compute, per tower, `a` and `b` by which `recur` makes `a * hidden + b` of its memory."""
+        pairs = [core.coefficients(x) for core, x in zip(self.cores, encoded, strict=True)]
+        return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+
+    def read(
+        self, hidden: tuple[jax.Array, ...], encoded: tuple[jax.Array, ...]
+    ) -> tuple[jax.Array, ...]:
+        """Compute what `recur` returns beside the memory that it has come to."""
+        towers = zip(self.cores, hidden, encoded, strict=True)
+        return tuple(core.read(h, x) for core, h, x in towers)
 
 
 class CNN(ActorCritic):
@@ -164,4 +231,10 @@ class CNN(ActorCritic):
 
 
 # By the names that configurations and the command line use.
-NETWORKS: dict[str, type[ActorCritic]] = {"mlp": MLP, "lstm": LSTM, "cnn": CNN}
+NETWORKS: dict[str, type[ActorCritic]] = {
+    "mlp": MLP,
+    "lstm": LSTM,
+    "gru": GRU,
+    "min_gru": MinGRU,
+    "cnn": CNN,
+}

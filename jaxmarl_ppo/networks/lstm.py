@@ -78,6 +78,12 @@ class LSTMCore(nn.Module):
         # Both projections are added, so one bias is enough.
         self.hidden_gates = dense(4 * self.size, 1.0, use_bias=False, dtype=self.dtype)
 
+    @staticmethod
+    def initial_hidden(size: int, batch_shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+        """Return zeros `(c, h)`, each `[*batch_shape, size]`."""
+        zeros = jnp.zeros((*batch_shape, size))
+        return zeros, zeros
+
     def project(self, x: jax.Array) -> jax.Array:
         """Compute gate pre-activations from the input: `[..., D] -> [..., 4 * size]`."""
         return self.input_gates(x)

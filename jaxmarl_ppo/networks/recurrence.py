@@ -2,7 +2,8 @@
 
 An agent's memory advances only at its own decisions, is held in between, and is zero at the first
 decision of a life. The rollout applies `advance` tick by tick; the update applies it along chunks
-of one agent's decisions, so both see the same states.
+of one agent's decisions, so both see the same states: step by step (`unroll`), or all at once where
+a step is linear in memory (`unroll_linear`).
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import PyTree
 
@@ -74,3 +76,88 @@ def unroll(
     length = is_first.shape[0]
     resumes = (jnp.arange(length) == 1)[:, None] & resume
     return jax.lax.scan(step, hidden, (x, is_first, valid, resumes))[1]
+
+
+def unroll_linear(
+    coefficients: tuple[PyTree, PyTree],
+    hidden: PyTree,
+    is_first: jax.Array,
+    valid: jax.Array,
+    resume: jax.Array,
+    resume_hidden: PyTree,
+) -> PyTree:
+    """Replay memory of which a step makes `a * hidden + b` along chunks, without a loop over time.
+
+    Holding, beginning anew and taking up another state are such steps too, `(1, 0)`, `(0, b)` and
+    `(0, a * resume_hidden + b)`, so that a chunk is nothing but steps to compose.
+
+    Args:
+        coefficients: `(a, b)`, each `[L, C, H]` leaves of the structure of `hidden`.
+        hidden: as in `unroll`, like all that follows.
+        is_first: `[L, C]` bool.
+        valid: `[L, C]` bool.
+        resume: `[C]` bool.
+        resume_hidden: `[C, H]` leaves.
+
+    Returns:
+        `[L, C, H]` leaves: the states that decisions led to; in the padding, what is held.
+    """
+    resumes = (jnp.arange(is_first.shape[0]) == 1)[:, None] & resume
+
+    def states(a: jax.Array, b: jax.Array, start: jax.Array, later: jax.Array) -> jax.Array:
+        a = where_rows(valid, where_rows(is_first, jnp.zeros_like(a), a), jnp.ones_like(a))
+        b = where_rows(valid, b, jnp.zeros_like(b))
+        b = where_rows(resumes, a * later + b, b).at[0].add(a[0] * start)
+        return linear_scan(where_rows(resumes, jnp.zeros_like(a), a), b)
+
+    return jax.tree.map(states, *coefficients, hidden, resume_hidden)
+
+
+@jax.custom_vjp
+def linear_scan(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Compute `h[t] = a[t] * h[t - 1] + b[t]` along the first axis, from `h[-1] = 0`.
+
+    Two steps compose to one (Blelloch 1990), so that as many operations follow each other as the
+    logarithm of the length. The gradient is the same recurrence backwards, and is taken that way
+    rather than through the tree, which would keep every level of it.
+    """
+    return _linear_scan(a, b)[0]
+
+
+def _compose(
+    first: tuple[jax.Array, jax.Array], second: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """Compose two steps `(a, b)`."""
+    return second[0] * first[0], second[0] * first[1] + second[1]
+
+
+def _linear_scan(a: jax.Array, b: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    h = _states(a, b)
+    return h, (a, h)
+
+
+def _states(a: jax.Array, b: jax.Array, reverse: bool = False) -> jax.Array:
+    """Compute what `linear_scan` returns, or the same from the end to the beginning."""
+    length = a.shape[0]
+    if length > tuning().max_steps_in_turn:
+        return jax.lax.associative_scan(_compose, (a, b), reverse=reverse)[1]
+    # Where nothing is done side by side anyway, a tree is only more work.
+    h, states = jnp.zeros_like(b[0]), []
+    for t in reversed(range(length)) if reverse else range(length):
+        h = a[t] * h + b[t]
+        states.append(h)
+    return jnp.stack(states[::-1] if reverse else states)
+
+
+def _linear_scan_backward(
+    saved: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Turn the gradient of all `h` into those of `a` and `b`."""
+    a, h = saved
+    zeros = jnp.zeros_like(a[:1])
+    later = jnp.concatenate([a[1:], zeros])
+    of_b = _states(later, gradient, reverse=True)
+    return of_b * jnp.concatenate([zeros, h[:-1]]), of_b
+
+
+linear_scan.defvjp(_linear_scan, _linear_scan_backward)

@@ -1,6 +1,7 @@
 """Networks of a configuration, built for an environment and tried before anything is compiled."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ def make_network(
             + (
                 "use network 'cnn'"
                 if planes
-                else "use 'mlp' or 'lstm', or an environment in planes"
+                else "use 'mlp', 'lstm', 'gru' or 'min_gru', or an environment in planes"
             )
         )
     # A module of the user's own may know its sizes itself, and need not have these fields.
@@ -69,8 +70,8 @@ def check_network(network: StackedNetwork) -> None:
     """Call a network abstractly, so that a user's own module fails here and not in a trace.
 
     Raises:
-        ValueError: the module cannot be called, returns other shapes than it must, or starts lives
-            from a memory that is not zero.
+        ValueError: the module or one of its stages cannot be called or returns other shapes than it
+            must, or lives start from a memory that is not zero.
     """
     name = type(network.module).__name__
     # Acting calls a module with one batch axis, the update of one without memory with two.
@@ -79,6 +80,8 @@ def check_network(network: StackedNetwork) -> None:
     # `recurrence.advance` begins lives at zero and does not ask the module.
     if any(leaf.any() for leaf in jax.tree.leaves(network.initial_hidden((1,)))):
         raise ValueError(f"network {name}: initial_hidden must be all zeros")
+    if network.is_linear:
+        _check_linear(network, name, (3, 2))
 
 
 def _check_call(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]) -> None:
@@ -111,6 +114,33 @@ def _check_call(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]
             f"network {name} returned shapes {_shapes(returned)} for rows of shape {batch_shape}; "
             f"it must return hidden {_shapes(hidden)}, distribution inputs {expected[0]} and "
             f"value {expected[1]}"
+        )
+
+
+def _check_linear(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]) -> None:
+    """Compare the stages of a memory that is linear in itself with what the module's call takes."""
+    hidden = network.initial_hidden(batch_shape)
+    inputs = jnp.zeros((*batch_shape, *network.input_shape))
+
+    def stages(key: jax.Array) -> tuple[PyTree, PyTree]:
+        variables = network.module.init(key, hidden, inputs)
+        stage = functools.partial(network.module.apply, variables)
+        encoded = stage(inputs, method="encode")
+        coefficients = stage(encoded, method="coefficients")
+        return coefficients, stage(stage(hidden, encoded, method="read"), method="decode")
+
+    coefficients, told = _try(name, "one of its stages", stages, jax.random.key(0))
+    expected = (_shapes(hidden),) * 2
+    if _shapes(coefficients) != expected:
+        raise ValueError(
+            f"network {name}: coefficients returned shapes {_shapes(coefficients)} for rows of "
+            f"shape {batch_shape}; it must return (a, b) {expected}"
+        )
+    expected = ((*batch_shape, network.distribution.num_outputs), batch_shape)
+    if _shapes(told) != expected:
+        raise ValueError(
+            f"network {name}: decode returned shapes {_shapes(told)} for rows of shape "
+            f"{batch_shape}; it must return {expected}"
         )
 
 

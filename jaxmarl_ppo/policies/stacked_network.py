@@ -63,6 +63,11 @@ class StackedNetwork:
         """Whether the network has memory."""
         return bool(jax.tree.leaves(jax.eval_shape(lambda: self.initial_hidden((1,)))))
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether a step of its memory is linear in it, so that the update needs no loop."""
+        return self.is_recurrent and self._offers("encode", "coefficients", "read", "decode")
+
     def forward(
         self,
         stack: PolicyStack,
@@ -222,8 +227,7 @@ class StackedNetwork:
         resume: jax.Array,
         resume_hidden: PyTree,
     ) -> tuple[jax.Array, jax.Array]:
-        # All three: a module of the user's own may have an `encode` that means something else.
-        staged = all(hasattr(self.module, name) for name in ("encode", "recur", "decode"))
+        staged = self.is_linear or self._offers("encode", "recur", "decode")
 
         def recur(hidden: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
             if staged:
@@ -233,12 +237,24 @@ class StackedNetwork:
 
         x = jnp.moveaxis(inputs, 1, 0)  # [B, C, D]: time first, for the scan
         if staged:
-            # Of all decisions at once: only `recur` has to go along time.
+            # Of all decisions at once: only memory has to go along time.
             x = self._apply(policy, x, method="encode")
-        is_first, acted = rows.is_first.T, rows.acted.T
-        y = recurrence.unroll(recur, rows.hidden, x, is_first, acted, resume, resume_hidden)
+        when = (rows.is_first.T, rows.acted.T, resume, resume_hidden)
+        if self.is_linear:
+            coefficients = self._apply(policy, x, method="coefficients")
+            hidden = recurrence.unroll_linear(coefficients, rows.hidden, *when)
+            y = self._apply(policy, hidden, x, method="read")
+        else:
+            y = recurrence.unroll(recur, rows.hidden, x, *when)
         outputs, value = self._apply(policy, y, method="decode") if staged else y
         return jnp.moveaxis(outputs, 0, 1), value.T
+
+    def _offers(self, *names: str) -> bool:
+        """Tell whether the module has all of some methods.
+
+        All of them: a module of the user's own may have an `encode` that means something else.
+        """
+        return all(hasattr(self.module, name) for name in names)
 
     def select(self, stack: PolicyStack, k: int | jax.Array | np.ndarray) -> PolicyStack:
         """Return one policy of the stack, or a stack of several, by number."""

@@ -116,6 +116,10 @@ def test_a_fresh_process_is_timed():
     [
         ("--env chess", "unknown environment 'chess'"),
         ("--lstm-size 8", "lstm_size=8 has no effect with network 'mlp'"),
+        (
+            "--network lstm --gru-size 8",
+            "gru_size=8 has no effect with network 'lstm'; use --network gru or min",
+        ),
         ("--repeats 0", "repeats must be at least 1, got 0"),
         ("--mapping ensemble:0", "ensemble"),
         ("--num-minibatches 0", "num_minibatches must be a whole number of at least 1"),

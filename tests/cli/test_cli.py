@@ -14,6 +14,7 @@ import pytest
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli import train as cli_train
 from jaxmarl_ppo.cli import values as cli_values
+from jaxmarl_ppo.config.as_json import config_from_dict, config_to_dict
 from jaxmarl_ppo.config.mapping import Ensemble, Matchups
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.presets import preset
@@ -21,7 +22,7 @@ from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy.exported import load_exported
 from jaxmarl_ppo.evaluation import load_trajectories
-from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
 from jaxmarl_ppo.runs import loggers
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import trainer
@@ -177,6 +178,8 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --lstm-size 8", "--lstm-size has no effect with --network mlp"),
         ("train tic_tac_toe --channels 8", "--channels has no effect with --network mlp"),
         ("train shuttle_grid --network mlp --lstm-size 8", "--lstm-size has no effect with --net"),
+        ("train crypto --gru-size 8", "--network mlp; use --network gru or min_gru, or drop --gru"),
+        ("train crypto --network gru --lstm-size 8", "--network gru; use --network lstm, or drop"),
         ("train tic_tac_toe --ppo.bptt-length 8", "bptt_length=8 has no effect"),
         ("train tic_tac_toe --ppo.target-kl 0.1", "target_kl=0.1 has no effect"),
         ("train tic_tac_toe --network cnn", "network CNN needs planes"),
@@ -240,8 +243,8 @@ def test_run_folder_in_use(interrupted, capsys):
         ),
         ("train tic_tac_toe --hidden-sizes 8 x", "--hidden-sizes: 'x' is not a whole number"),
         (
-            "train tic_tac_toe --network gru",
-            "--network: unknown choice 'gru'; valid: mlp, lstm",
+            "train tic_tac_toe --network rnn",
+            "--network: unknown choice 'rnn'; valid: mlp, lstm, gru, min_gru",
         ),
         ("train tic_tac_toe --env-kwargs name=5", "'tic_tac_toe' takes no option 'name'; valid"),
         ("train relay --env-kwargs x=5", "'relay' takes no option 'x'; valid options: none"),
@@ -421,6 +424,16 @@ def test_another_network_than_the_presets_brings_its_own_sizes():
 def test_an_environments_name_as_another_options_value():
     config = config_of("--run-dir", "crypto", "tic_tac_toe")
     assert config == preset("tic_tac_toe").config
+
+
+@pytest.mark.parametrize(("kind", "network"), [("gru", GRU), ("min_gru", MinGRU)])
+def test_networks_of_either_gru_have_a_width(kind, network):
+    args = ["shuttle_grid", "--network", kind, "--hidden-sizes", "9"]
+    assert config_of(*args).default_policy.network == network(hidden_sizes=(9,))
+    args += ["--gru-size", "5", "--ppo.bptt-length", "7"]
+    config = config_of(*args)
+    assert config.default_policy.network == network(hidden_sizes=(9,), gru_size=5)
+    assert config_from_dict(config_to_dict(config)) == config
 
 
 def test_ppo_options_are_the_fields_of_ppo_config():

@@ -185,10 +185,10 @@ SCHEDULES = [
 ]
 VALUES = {
     **dict.fromkeys(["--num-envs", "--seed", "--hidden-sizes", "--ppo.gamma"], NUMBERS),
-    **dict.fromkeys(["--lstm-size", "--ppo.target-kl", "--ppo.bptt-length"], NUMBERS),
+    **dict.fromkeys(["--lstm-size", "--gru-size", "--ppo.target-kl", "--ppo.bptt-length"], NUMBERS),
     **dict.fromkeys(["--ppo.learning-rate", "--ppo.entropy-coef"], SCHEDULES + NUMBERS),
     "--mapping": [*TABLES, "ensemble:2", "ensemble:x", "per_agent", ""],
-    "--network": ["mlp", "lstm", "cnn", "gru"],
+    "--network": ["mlp", "lstm", "gru", "min_gru", "cnn", "rnn"],
     "--env-kwargs": ["size=4", "k=2", "size", "k={[]: 1}", "k=1j", "=", "k=" + "-" * 9000 + "1"],
     "--preset": ["league", "rllib", ""],
     "--ppo.kl-control": ["penalty", "off", "of"],

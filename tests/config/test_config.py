@@ -247,9 +247,9 @@ def test_values_are_checked_when_read():
         config_from_dict({"default_ppo": {"learning_rate": {"linear": 3}}})
     with pytest.raises(ValueError, match="default_ppo must be a table, got 3"):
         config_from_dict({"default_ppo": 3})
-    with pytest.raises(ValueError, match="unknown network kind 'gru'; valid: mlp, lstm, cnn"):
-        config_from_dict({"default_policy": {"network": {"kind": "gru"}}})
-    with pytest.raises(ValueError, match=r"unknown network kind \['mlp'\]; valid: mlp, lstm, cnn"):
+    with pytest.raises(ValueError, match="unknown network kind 'rnn'; valid: mlp, lstm, gru"):
+        config_from_dict({"default_policy": {"network": {"kind": "rnn"}}})
+    with pytest.raises(ValueError, match=r"unknown network kind \['mlp'\]; valid: mlp, lstm, gru"):
         config_from_dict({"default_policy": {"network": {"kind": ["mlp"]}}})
 
 
@@ -451,7 +451,10 @@ def test_without_a_preset_the_defaults_hold():
         (lambda: PPOConfig(value_clip="ppo2"), "value_clip='ppo2' needs value_clip_eps"),
         (lambda: PPOConfig(target_kl=0.1), "target_kl=0.1 has no effect"),
         (lambda: PPOConfig(initial_kl_coef=0.1), "initial_kl_coef=0.1 has no effect"),
-        (lambda: PolicySpec(network="gru"), "unknown network 'gru'; valid: mlp, lstm, cnn"),
+        (
+            lambda: PolicySpec(network="rnn"),
+            "unknown network 'rnn'; valid: mlp, lstm, gru, min_gru",
+        ),
         (lambda: PolicySpec(network=3), "network must be 'mlp'"),
         (lambda: TrainConfig(num_envs=0), "num_envs must be a whole number of at least 1, got 0"),
         (lambda: TrainConfig(num_steps=True), "num_steps must be a whole number"),

@@ -182,7 +182,7 @@ def test_what_all_policies_have_reaches_the_presets_single_ones(write):
         ("default_policy.network.lstm_size = 3", "has no 'lstm_size'; valid: hidden_sizes"),
         ("default_policy.network.hidden_sizes = [0]", "an element of default_policy.network.hid"),
         ('default_policy.network.activation = "elu"', "'elu'; valid: tanh, relu, silu, gelu"),
-        ('default_policy.network = "gru"', "unknown network kind 'gru'; valid: mlp, lstm, cnn"),
+        ('default_policy.network = "rnn"', "unknown network kind 'rnn'; valid: mlp, lstm, gru"),
         ("total_env_steps = 1.5", "total_env_steps must be a whole number"),
         ("num_envs = 1e30", "num_envs must be a whole number of at most"),
         ("num_envs = 2020-01-01", "num_envs must be a whole number of at least 1, got datetime"),

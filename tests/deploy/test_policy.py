@@ -137,7 +137,7 @@ def make_case(name):
     if name == "continuous":
         env, params = jaxmarl_envs.make("crypto", continuous_actions=True)
         spec = {"prev_action": True, "prev_reward": True, "normalise_observations": True}
-        return tiny_learner(env, params, memory=True, spec=spec)
+        return tiny_learner(env, params, memory="min_gru", spec=spec)
     if name == "bounds":
         return tiny_learner(Reach(), None)
     env, network = RandomLives(), {"separate_critic": True}

@@ -331,7 +331,7 @@ def test_a_reward_on_the_others_move_teaches_the_right_agent():
     )
 
 
-@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("memory", [False, True, "gru", "min_gru"])
 def test_only_memory_recalls_the_cue(memory):
     run = Run(
         Recall(), None, memory=memory, num_envs=16, num_steps=7, learning_rate=0.02, num_epochs=4,

@@ -214,7 +214,45 @@ class OwnMemory(nn.Module):
         return new, nn.Dense(self.num_outputs)(h), nn.Dense(1)(h)[..., 0]
 
 
-@pytest.mark.parametrize("module", [Own(), OwnMemory()])
+class OwnLinear(nn.Module):
+    """A user's network whose memory is linear in itself, in stages, two leaves of it."""
+
+    num_outputs: int = 0
+    flaw: str = ""
+
+    def setup(self):
+        self.layer = nn.Dense(3)
+        self.head = nn.Dense(self.num_outputs + 1 + (self.flaw == "outputs"))
+
+    def initial_hidden(self, batch_shape):
+        return {"slow": jnp.zeros((*batch_shape, 3)), "sum": jnp.zeros((*batch_shape, 1))}
+
+    def encode(self, inputs):
+        return nn.tanh(self.layer(inputs))
+
+    def coefficients(self, encoded):
+        if self.flaw == "error":
+            raise RuntimeError("of a stage")
+        a = {"slow": jnp.full_like(encoded, 0.7), "sum": jnp.ones((*encoded.shape[:-1], 1))}
+        b = {"slow": encoded, "sum": encoded[..., : 1 + (self.flaw == "wide")]}
+        return a, b
+
+    def read(self, hidden, encoded):
+        return hidden["slow"] * encoded + hidden["sum"]
+
+    def decode(self, y):
+        outputs = self.head(y)
+        return outputs[..., :-1], outputs[..., -1]
+
+    def __call__(self, hidden, inputs):
+        encoded = self.encode(inputs)
+        a, b = self.coefficients(encoded) if not self.flaw else (hidden, hidden)
+        hidden = jax.tree.map(lambda a, h, b: a * h + b, a, hidden, b)
+        outputs, value = self.decode(self.read(hidden, encoded))
+        return hidden, outputs[..., : self.num_outputs], value
+
+
+@pytest.mark.parametrize("module", [Own(), OwnMemory(), OwnLinear()])
 def test_modules_of_ones_own_are_trained(module):
     learner = learner_for(module)
     state = quick_jit(learner.init)(jax.random.key(0))
@@ -239,6 +277,9 @@ def test_modules_of_ones_own_are_trained(module):
         (OwnMemory(flaw="hidden"), ["OwnMemory", "(3, 2)", "(3, 3)"]),
         (OwnMemory(flaw="start"), ["OwnMemory", "initial_hidden must be all zeros"]),
         (OwnMemory(flaw="initial_hidden"), ["OwnMemory", "initial_hidden failed", "no memory of"]),
+        (OwnLinear(flaw="error"), ["OwnLinear: one of its stages failed: of a stage"]),
+        (OwnLinear(flaw="wide"), ["OwnLinear: coefficients", "(3, 2, 2)", "must return (a, b)"]),
+        (OwnLinear(flaw="outputs"), ["OwnLinear: decode", "(3, 2, 10)", "((3, 2, 9), (3, 2))"]),
         (MLP(activation="swosh"), ["unknown activation 'swosh'", "tanh, relu, silu, gelu"]),
     ],
 )
@@ -252,7 +293,7 @@ def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
 def test_planes_and_flat_features_are_told_apart():
     with pytest.raises(ValueError, match=r"MLP needs flat .* shape \(3, 3, 3\); use .*'cnn'"):
         learner_for("mlp", planes=True)
-    with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use 'mlp' or 'lstm'"):
+    with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use 'mlp', 'ls"):
         learner_for("cnn")
     assert learner_for("cnn", planes=True).players.banks[0].network.input_shape == (3, 3, 3)
 

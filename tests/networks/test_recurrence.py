@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_ppo.networks.actor_critic import LSTM
-from jaxmarl_ppo.networks.recurrence import advance, unroll
+from jaxmarl_ppo.networks.actor_critic import GRU, LSTM, MinGRU
+from jaxmarl_ppo.networks.recurrence import advance, unroll, unroll_linear
 from jaxmarl_ppo.ops.trees import where_rows
 
 
@@ -14,6 +14,16 @@ def recur(hidden, x):
     """Remembers everything, in a way that depends on the order."""
     moved = 0.5 * hidden[0] + x
     return (moved, hidden[1] + 1.0), moved * 10.0
+
+
+def at_once(recur, hidden, x, *lives):
+    """What `unroll` returns, from what `recur` is as coefficients."""
+    half, one = (np.full(x.shape, number, np.float32) for number in (0.5, 1.0))
+    states = unroll_linear(((half, one), (x, one)), hidden, *lives)
+    return states[0] * 10.0
+
+
+FORMS = pytest.mark.parametrize("unroll", [unroll, at_once])
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +65,17 @@ def test_advance_holds_and_resets(chunks):
     )
 
 
-def test_unroll_is_repeated_advance(chunks):
+@FORMS
+def test_unroll_is_repeated_advance(chunks, unroll):
     hidden, x, is_first, valid = chunks
     num = valid.shape[1]
     nowhere = jnp.zeros(num, bool)
-    outputs = unroll(recur, hidden, x, is_first, valid, nowhere, hidden)
-    np.testing.assert_allclose(outputs, explicit(*chunks)[2], atol=1e-4)
+    outputs = np.asarray(unroll(recur, hidden, x, is_first, valid, nowhere, hidden))
+    np.testing.assert_allclose(outputs[valid], explicit(*chunks)[2][valid], atol=1e-4)
 
 
-def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks):
+@FORMS
+def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks, unroll):
     hidden, x, is_first, _ = chunks
     everything = np.ones(is_first.shape, bool)
     resume = np.arange(everything.shape[1]) % 2 == 0
@@ -77,7 +89,8 @@ def test_resumed_chunks_take_up_the_state_at_their_second_decision(chunks):
     )
 
 
-def test_padding_holds_nothing_but_what_the_chunk_had(chunks):
+@FORMS
+def test_padding_holds_nothing_but_what_the_chunk_had(chunks, unroll):
     hidden, x, is_first, valid = chunks
     nowhere = jnp.zeros(valid.shape[1], bool)
     garbage = np.where(valid[..., None], x, np.nan)
@@ -95,9 +108,12 @@ def test_where_rows_broadcasts_over_trailing_axes():
     np.testing.assert_array_equal(chosen["b"], [1, 0])
 
 
-@pytest.mark.parametrize("separate_critic", [False, True])
-def test_staged_network_is_its_plain_call(separate_critic):
-    network = LSTM(num_outputs=3, hidden_sizes=(5,), lstm_size=4, separate_critic=separate_critic)
+@pytest.mark.parametrize(
+    ("kind", "separate_critic"),
+    [(LSTM, False), (LSTM, True), (GRU, True), (MinGRU, False), (MinGRU, True)],
+)
+def test_staged_network_is_its_plain_call(kind, separate_critic):
+    network = kind(num_outputs=3, hidden_sizes=(5,), separate_critic=separate_critic)
     key_init, key_x, key_h = jax.random.split(jax.random.key(0), 3)
     hidden = network.initial_hidden((6,))
     hidden = jax.tree.map(lambda h: jax.random.normal(key_h, h.shape), hidden)
@@ -115,4 +131,5 @@ def test_staged_network_is_its_plain_call(separate_critic):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), plain_hidden, staged_hidden
     )
-    assert len(jax.tree.leaves(hidden)) == (4 if separate_critic else 2)
+    per_tower = 2 if kind is LSTM else 1
+    assert len(jax.tree.leaves(hidden)) == per_tower * (2 if separate_critic else 1)

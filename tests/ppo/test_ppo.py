@@ -10,7 +10,7 @@ import pytest
 from probe_envs import quick_jit
 from tables import TrainingRows, training_table
 
-from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo import minibatches
@@ -192,6 +192,8 @@ class Problem:
 TINY_MLP = MLP(num_outputs=N, hidden_sizes=(5,))
 TINY_CNN = CNN(num_outputs=N, channels=(3,), hidden_sizes=(5,))
 TINY_LSTM = LSTM(num_outputs=N, hidden_sizes=(5,), lstm_size=4)
+TINY_GRU = GRU(num_outputs=N, hidden_sizes=(5,), gru_size=4)
+TINY_MIN_GRU = MinGRU(num_outputs=N, hidden_sizes=(5,), gru_size=4, separate_critic=True)
 
 
 @pytest.fixture(scope="module")
@@ -268,13 +270,17 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
         assert_close(got, params, atol=1e-5)
 
 
-def test_gradient_through_time_is_that_of_the_dense_loss(lstm):
+@pytest.mark.parametrize(
+    "network", [TINY_LSTM, TINY_GRU, TINY_MIN_GRU], ids=["lstm", "gru", "min_gru"]
+)
+def test_gradient_through_time_is_that_of_the_dense_loss(network):
+    problem = Problem(network)
     how, hyperparams = shape(), make_hyperparams()
-    chunks = [chunk for k in range(K) for chunk in lstm.streams(k)]
+    chunks = [chunk for k in range(K) for chunk in problem.streams(k)]
     assert any(len(chunk) > 1 and chunk[0][0] == 0 for chunk in chunks)  # carried over
     assert any(len(chunk) == CHUNK for chunk in chunks)
-    policies, _, _ = lstm.update(how, hyperparams)
-    assert_close(policies.params, lstm.expected_params(how, hyperparams))
+    policies, _, _ = problem.update(how, hyperparams)
+    assert_close(policies.params, problem.expected_params(how, hyperparams))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])

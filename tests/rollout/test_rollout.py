@@ -140,6 +140,14 @@ REPLAYS = {
         "network": {"separate_critic": True},
     },
     "lstm-few-act": {"env": "few_act", "memory": True, "num_steps": 9, "spec": EVERYTHING},
+    "gru-everything": {"memory": "gru", "num_steps": 9, "spec": EVERYTHING},
+    "min-gru-everything": {
+        "memory": "min_gru",
+        "mapping": "per_agent",
+        "spec": EVERYTHING,
+        "network": {"separate_critic": True},
+    },
+    "min-gru-few-act": {"env": "few_act", "memory": "min_gru", "num_steps": 9},
     "lstm-one-actor": {"env": "tic_tac_toe", "memory": True, "spec": {"prev_reward": True}},
 }
 
@@ -151,7 +159,7 @@ def test_ratio_is_one_before_the_first_step(name):
     env_name = options.pop("env", None)
     probes = {None: RandomLives, "few_act": FewAct}
     env = probes[env_name]() if env_name in probes else jaxmarl_envs.make(env_name)[0]
-    recurrent = options.get("memory", False)
+    recurrent = "memory" in options
     learner = tiny_learner(
         env,
         env.default_params,

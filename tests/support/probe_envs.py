@@ -17,7 +17,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import GRU, LSTM, MLP, MinGRU
 from jaxmarl_ppo.ppo.bank_learner import BankLearner
 
 # Tests compile many small functions and run each a few times.
@@ -470,7 +470,7 @@ def _everyone_acts(features: jax.Array, num_actions: int) -> Observation:
 def tiny_learner(
     env: MultiAgentEnv,
     params: Any,
-    memory: bool = False,
+    memory: bool | str = False,
     mapping: Any = "shared",
     num_envs: int = 3,
     num_steps: int = 5,
@@ -479,9 +479,11 @@ def tiny_learner(
     config: dict[str, Any] | None = None,
     **ppo: Any,
 ) -> Learner:
-    """A learner that compiles fast."""
+    """A learner that compiles fast; `memory` is a kind of it, or True for an LSTM."""
     sizes: dict[str, Any] = {"hidden_sizes": (8,), **(network or {})}
-    module = LSTM(lstm_size=6, **sizes) if memory else MLP(**sizes)
+    kinds = {True: LSTM, "gru": GRU, "min_gru": MinGRU}
+    size = "lstm_size" if memory is True else "gru_size"
+    module = kinds[memory](**{size: 6}, **sizes) if memory else MLP(**sizes)
     ppo = {"num_epochs": 1, "num_minibatches": 1, **ppo}
     return make_learner(
         env,

@@ -17,7 +17,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, MinGRU
 from jaxmarl_ppo.runs.callbacks import Callback
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, read_standing, to_arrays
 from jaxmarl_ppo.runs.run_folder import load_run
@@ -216,7 +216,7 @@ RUNS = {
     "tic-tac-toe-cnn-1": network(
         "tic_tac_toe", CNN(hidden_sizes=(8,), channels=(2,)), 1, planes=True
     ),
-    "crypto-mlp-2": network("crypto", MLP(hidden_sizes=(8,)), 2),
+    "crypto-min-gru-2": network("crypto", MinGRU(hidden_sizes=(8,), gru_size=8), 2),
 }
 
 

@@ -40,6 +40,9 @@ def test_policies_are_made_as_the_document_says():
     specs = run_blocks(ROOT / "docs" / "policies.md")["specs"]
     config = TrainConfig(mapping={"*": list(specs)}, policies=specs)
     assert config.policies["past"].of == "thinker"
+    own = TrainConfig(num_envs=2, num_steps=4, default_policy=specs["fading"])
+    learner = make_learner(*jaxmarl_envs.make("crypto"), own)
+    assert learner.players.banks[0].network.is_linear
 
 
 def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):

@@ -49,7 +49,7 @@ HINTS = {
     "model.custom_model": _NETWORK,
     "model.conv": "give a network: PolicySpec(network=CNN(channels=...)), with 3 x 3 kernels",
     "model.fcnet_activation": "valid: tanh, relu, silu (swish), gelu",
-    "model.use_attention": "there is none; an LSTM, or a flax module of your own",
+    "model.use_attention": "there is none; an LSTM, a GRU, or a flax module of your own",
     "model.": _NETWORK,
 }
 

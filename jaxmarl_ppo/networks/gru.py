@@ -1,0 +1,80 @@
+"""The GRU cell, with a gradient of its own that keeps few arrays."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxmarl_ppo.networks.layers import dense
+from jaxmarl_ppo.types import PyTree
+
+
+@jax.custom_vjp
+def update_cell(h: jax.Array, gates: jax.Array, recurrent: jax.Array) -> jax.Array:
+    """Compute the elementwise part of a GRU step: `h [..., H]` from the one before.
+
+    `gates` and `recurrent [..., 3 H]` are what the input and `h` contribute to reset gate, update
+    gate and candidate, in this order: `h' = (1 - z) tanh(x + r * y) + z h`. Differentiated by hand,
+    for the reason of `lstm.update_cell`.
+    """
+    return _update_cell(h, gates, recurrent)[0]
+
+
+def _update_cell(
+    h: jax.Array, gates: jax.Array, recurrent: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """Compute what `update_cell` returns, and five arrays `[..., H]` that its gradient reads."""
+    (of_r, of_z, of_n), (from_r, from_z, from_n) = (
+        jnp.split(x, 3, axis=-1) for x in (gates, recurrent)
+    )
+    r, z = nn.sigmoid(of_r + from_r), nn.sigmoid(of_z + from_z)
+    n = jnp.tanh(of_n + r * from_n)
+    return n + z * (h - n), (r, z, n, from_n, h)
+
+
+def _update_cell_backward(
+    saved: tuple[jax.Array, ...], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Turn the gradient of the new `h` into those of `h` before, of `gates` and of `recurrent`."""
+    r, z, n, from_n, h = saved
+    of_n = gradient * (1.0 - z) * (1.0 - n**2)
+    of_z = gradient * (h - n) * z * (1.0 - z)
+    of_r = of_n * from_n * r * (1.0 - r)
+    of_gates = jnp.concatenate((of_r, of_z, of_n), axis=-1)
+    return gradient * z, of_gates, jnp.concatenate((of_r, of_z, of_n * r), axis=-1)
+
+
+update_cell.defvjp(_update_cell, _update_cell_backward)
+
+
+class GRUCore(nn.Module):
+    """A GRU cell (Cho et al. 2014) whose input projection is computed elsewhere.
+
+    The reset gate is applied behind the product with `h`, as in cuDNN, PyTorch and flax. What
+    `LSTMCore` says of projections holds here too.
+    """
+
+    size: int
+    dtype: str = "float32"
+
+    def setup(self) -> None:
+        """Make two projections to gates and candidate, from the input and from `h`."""
+        self.input_gates = dense(3 * self.size, 1.0, dtype=self.dtype)
+        self.hidden_gates = dense(3 * self.size, 1.0, use_bias=False, dtype=self.dtype)
+        # The one bias that is not added to another: the reset gate is applied to it.
+        self.candidate_bias = self.param("candidate_bias", nn.initializers.zeros, (self.size,))
+
+    @staticmethod
+    def initial_hidden(size: int, batch_shape: tuple[int, ...]) -> jax.Array:
+        """Return zeros `[*batch_shape, size]`."""
+        return jnp.zeros((*batch_shape, size))
+
+    def project(self, x: jax.Array) -> jax.Array:
+        """Compute what the input contributes to the gates: `[..., D] -> [..., 3 * size]`."""
+        return self.input_gates(x)
+
+    def __call__(self, hidden: PyTree, gates: jax.Array) -> tuple[PyTree, jax.Array]:
+        """Take one step, `(h, gates) -> (h, h)`; `gates` are those of `project`."""
+        bias = jnp.pad(self.candidate_bias, (2 * self.size, 0))
+        recurrent = self.hidden_gates(hidden).astype(hidden.dtype) + bias
+        h = update_cell(hidden, gates.astype(hidden.dtype), recurrent)
+        return h, h
