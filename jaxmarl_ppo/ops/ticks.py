@@ -1,10 +1,11 @@
 """Scans over ticks whose results are many small arrays, `[E, ...]` each.
 
 On an accelerator every array that is written is a kernel of its own, and rows of three numbers, as
-`[E, A]` may have, fill a fraction of a vector. There results are written side by side, and what is
-carried lies in memory with `E` as its fastest axis.
+`[E, A]` may have, fill a fraction of a vector. There results are written side by side, and narrow
+arrays lie in memory with `E` as their fastest axis.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -43,19 +44,21 @@ def scan_ticks(
         return jax.lax.scan(body, carry, entries, reverse=reverse)
 
     def packing(carry: Carry, entry: Any) -> tuple[Carry, Packed]:
-        carry, results = body(_envs_last(carry), entry)
-        return _envs_last(carry), _envs_last(pack(results, MAX_WIDTH))
+        carry, results = body(_narrow_envs_last(carry), entry)
+        packed = pack(results, MAX_WIDTH)
+        rows = {"words": _envs_last(packed.words), "bytes": _envs_last(packed.bytes)}
+        return _narrow_envs_last(carry), packed.replace(**rows)
 
     carry, packed = jax.lax.scan(packing, carry, entries, reverse=reverse)
     return carry, unpack(packed)
 
 
-def _envs_last(tree: PyTree) -> PyTree:
-    """Lay arrays `[E, ...]` out in memory so that `E` is the fastest axis; their shapes stay."""
+def _narrow_envs_last(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x if math.prod(x.shape[1:]) > MAX_WIDTH else _envs_last(x), tree)
 
-    def place(x: jax.Array) -> jax.Array:
-        if x.ndim < 2 or jnp.issubdtype(x.dtype, jax.dtypes.extended):
-            return x
-        return with_layout_constraint(x, Layout(major_to_minor=(*range(1, x.ndim), 0)))
 
-    return jax.tree.map(place, tree)
+def _envs_last(x: jax.Array) -> jax.Array:
+    """Lay `x [E, ...]` out in memory so that `E` is the fastest axis; its shape stays."""
+    if x.ndim < 2 or jnp.issubdtype(x.dtype, jax.dtypes.extended):
+        return x
+    return with_layout_constraint(x, Layout(major_to_minor=(*range(1, x.ndim), 0)))
