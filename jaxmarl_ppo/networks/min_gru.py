@@ -15,7 +15,8 @@ class MinGRUCore(nn.Module):
     `h`, and steps can be composed before `h` is known: see `recurrence.unroll_linear`. Since every
     `1 - z` lies between 0 and 1, products of them only ever vanish, and nothing has to be computed
     in logarithms. The output gate is not in the paper, which puts more layers behind: without one,
-    what is remembered and what is seen would only be added up before a decision.
+    a memory that one input asks for and the next does not could only be forgotten, or shown to both
+    (`docs/learning.md`).
 
     The gate begins open for the past, as the LSTM's, and memory is float32 always.
     """

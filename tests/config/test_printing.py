@@ -7,9 +7,11 @@ import yaml
 
 import jaxmarl_envs
 from jaxmarl_ppo import (
+    GRU,
     LSTM,
     PRESETS,
     Ensemble,
+    MinGRU,
     PolicySpec,
     PPOConfig,
     Scripted,
@@ -72,7 +74,19 @@ def test_every_line_of_a_printed_file_has_a_comment(write, form):
 
 @pytest.mark.parametrize(
     "cls",
-    [TrainConfig, PPOConfig, PolicySpec, Snapshots, Scripted, Ensemble, RunFile, EnvTable, LSTM],
+    [
+        TrainConfig,
+        PPOConfig,
+        PolicySpec,
+        Snapshots,
+        Scripted,
+        Ensemble,
+        RunFile,
+        EnvTable,
+        LSTM,
+        GRU,
+        MinGRU,
+    ],
 )
 def test_docstrings_name_all_attributes(cls):
     about = attributes_of(cls)

@@ -240,6 +240,30 @@ class Recall(MultiAgentEnv[Any, None]):
         )
 
 
+class Answers(Recall):
+    """A cue, then eight signs: say of each whether it is that of the cue."""
+
+    name = "answers"
+    num_signs = 8
+
+    def _tell(self, time: Any, cue: Any, sign: Any) -> Observation:
+        begins, over = time == 0, time > self.num_signs
+        seen = jnp.stack([begins * (2.0 * cue - 1.0), ~begins * (2.0 * sign - 1.0)])
+        obs = _everyone_acts(seen[None], 2)
+        return obs.replace(alive=obs.alive & ~over, agent_mask=obs.agent_mask & ~over)
+
+    def reset_env(self, key, params):
+        cue, zero = jax.random.bernoulli(key), jnp.zeros((), jnp.int32)
+        return self._tell(zero, cue, cue), (zero, cue, cue)
+
+    def step_env(self, key, state, action, params):
+        time, cue, sign = state
+        reward = ((time > 0) & (action == (cue == sign))).astype(jnp.float32) / self.num_signs
+        state = (time + 1, cue, jax.random.bernoulli(key))
+        over = (time == self.num_signs)[None]
+        return self._tell(*state), state, reward, over, jnp.zeros(1, bool), {}
+
+
 class Reach(MultiAgentEnv[Any, None]):
     """Continuous, one tick: each agent earns minus the squared distance to its own target.
 
@@ -483,7 +507,7 @@ def tiny_learner(
     sizes: dict[str, Any] = {"hidden_sizes": (8,), **(network or {})}
     kinds = {True: LSTM, "gru": GRU, "min_gru": MinGRU}
     size = "lstm_size" if memory is True else "gru_size"
-    module = kinds[memory](**{size: 6}, **sizes) if memory else MLP(**sizes)
+    module = kinds[memory](**{size: 6, **sizes}) if memory else MLP(**sizes)
     ppo = {"num_epochs": 1, "num_minibatches": 1, **ppo}
     return make_learner(
         env,

@@ -216,6 +216,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "learner/test_learner.py": {
         "test_seeds_side_by_side_are_the_single_runs": ALL,
         "test_only_memory_recalls_the_cue": ALL,
+        "test_a_min_gru_keeps_what_only_some_inputs_ask_for": ALL,
         "test_continuous_actions_of_unequal_width_improve": ALL,
         "test_numbers_never_compile_anew": ALL,
         "test_a_donated_state_may_be_used_up": ALL,
