@@ -17,7 +17,13 @@ from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
 from jaxmarl_ppo.cli.session import Switch
-from jaxmarl_ppo.cli.values import Dtype, MappingOption, ScheduleOption, parse_env_kwargs
+from jaxmarl_ppo.cli.values import (
+    Dtype,
+    MappingOption,
+    OptionalSchedule,
+    ScheduleOption,
+    parse_env_kwargs,
+)
 from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.parsing import is_run_file
@@ -54,6 +60,7 @@ class PPOOptions(PPOConfig):  # noqa: D101
     gae_lambda: ScheduleOption = PPOConfig.gae_lambda
     clip_eps: ScheduleOption = PPOConfig.clip_eps
     value_coef: ScheduleOption = PPOConfig.value_coef
+    magnet_coef: OptionalSchedule = PPOConfig.magnet_coef
     optimiser: Literal[OPTIMISERS] = "adam"  # type: ignore[valid-type]
 
     def __post_init__(self) -> None:

@@ -42,6 +42,7 @@ class UpdateInputs:
         hyperparams: of these members at this iteration, `[K]`.
         axis_name: of the devices that rows are spread over. Each shuffles its own, and a step takes
             the gradients of all.
+        magnet: parameters that these members are drawn towards, `[K, ...]` leaves, or None.
     """
 
     network: StackedNetwork
@@ -50,6 +51,7 @@ class UpdateInputs:
     blocks: Blocks
     hyperparams: Hyperparams
     axis_name: str | None = None
+    magnet: PyTree = None
 
 
 class UpdateStats(struct.PyTreeNode):
@@ -197,8 +199,10 @@ def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -
         rows = minibatches.take_micro_batch(
             blocks, selection, k, index - (last[k] - num_micro[k]), size
         )
-        policy, hyperparams = jax.tree.map(lambda x: x[k], (stack, inputs.hyperparams))
-        (_, sums), grads = grad_fn(policy, policy.params, network, shape, rows, hyperparams)
+        policy, hyperparams, magnet = jax.tree.map(
+            lambda x: x[k], (stack, inputs.hyperparams, inputs.magnet)
+        )
+        (_, sums), grads = grad_fn(policy, policy.params, network, shape, rows, hyperparams, magnet)
         return index + 1, totals.at[k].add(ravel_pytree((grads, sums))[0])
 
     width = params.shape[-1] + len(fields(LossSums))
@@ -217,3 +221,20 @@ def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.A
     """
     factor = jnp.where(kl > 2.0 * target, 1.5, jnp.where(kl < 0.5 * target, 0.5, 1.0))
     return jnp.clip(kl_coef * factor, MIN_KL_COEF, MAX_KL_COEF)
+
+
+def move_magnet(
+    magnet: PyTree, params: PyTree, hyperparams: Hyperparams, stats: UpdateStats
+) -> PyTree:
+    """Move the averages of weights towards the newest weights, of members that made a step.
+
+    `magnet` and `params` have `[K, ...]` leaves; without a magnet the result is None.
+    """
+    if magnet is None:
+        return None
+
+    def mixed(old: jax.Array, new: jax.Array) -> jax.Array:
+        rate = hyperparams.magnet_rate.reshape(-1, *[1] * (new.ndim - 1))  # type: ignore
+        return old + rate * (new - old)
+
+    return where_rows(stats.num_steps > 0, jax.tree.map(mixed, magnet, params), magnet)
