@@ -214,7 +214,9 @@ class BankTraining(struct.PyTreeNode):
 
     opt_state: PyTree  # [K] or [K, W] leaves
     hyperparams: Hyperparams  # [K]
-    magnet: PyTree = None  # [K, ...] leaves, the parameters that policies are drawn towards; or None
+    magnet: PyTree = (
+        None  # [K, ...] leaves, the parameters that policies are drawn towards; or None
+    )
 
 
 class BankCarry(struct.PyTreeNode):

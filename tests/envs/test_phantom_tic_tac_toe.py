@@ -86,7 +86,9 @@ def test_random_games_go_as_the_rules_say(step):
         np.testing.assert_array_equal(terminated, np.stack([ends, ends], 1))
         assert not truncated.any()
         np.testing.assert_array_equal(info["metrics"]["refused"], refused)
-        won = np.array([game.result if end else [0, 0] for game, end in zip(games, ends, strict=True)])
+        won = np.array(
+            [game.result if end else [0, 0] for game, end in zip(games, ends, strict=True)]
+        )
         np.testing.assert_array_equal(reward, won)
         np.testing.assert_array_equal(info["metrics"]["win"], won == 1)
         np.testing.assert_array_equal(info["metrics"]["draw"].sum(1), 2 * (ends & ~won.any(1)))
@@ -103,7 +105,7 @@ def test_the_longest_game_takes_the_whole_horizon(step):
     tries = [[], []]
     for k in range(9):
         mover = k % 2
-        met = [cell for cell in (o[: k // 2] if mover == 0 else x[: (k + 1) // 2])]
+        met = o[: k // 2] if mover == 0 else x[: (k + 1) // 2]
         for cell in met:
             if cell not in tries[mover]:
                 tries[mover].append(cell)

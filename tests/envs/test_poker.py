@@ -1,4 +1,4 @@
-"""Kuhn poker and Leduc hold'em against plain rules, and their exact values against known figures."""
+"""Kuhn poker and Leduc hold'em against plain rules, and their exact values against figures."""
 
 from types import SimpleNamespace
 
@@ -35,7 +35,7 @@ def leduc():
     return InformationTable(LeducHoldem())
 
 
-# ---- Plain rules, written down apart from the environment's ---------------------------------------
+# ---- Plain rules, written down apart from the environment's --------------------------------------
 
 
 class Plain:
@@ -147,7 +147,7 @@ def test_deals_are_even(game):
     assert (np.abs(counts - expected) < 5 * np.sqrt(expected)).all()
 
 
-# ---- Information states ---------------------------------------------------------------------------
+# ---- Information states --------------------------------------------------------------------------
 
 
 def test_an_observation_is_an_information_state(game):
@@ -170,9 +170,7 @@ def test_the_table_shows_its_information_states(game):
     obs = game.observe(states)
     rows = np.arange(table.num_info_states)
     assert np.asarray(obs.agent_mask)[rows, table.mover].all()
-    np.testing.assert_array_equal(
-        np.asarray(obs.action_mask)[rows, table.mover], table.action_mask
-    )
+    np.testing.assert_array_equal(np.asarray(obs.action_mask)[rows, table.mover], table.action_mask)
     deal = [(table.deals == cards).all(1).argmax() for cards in np.asarray(states.cards)]
     np.testing.assert_array_equal(table.info[table.node, deal], rows)
 
@@ -185,7 +183,7 @@ def test_a_critic_may_see_all_cards(game):
     )
 
 
-# ---- Values ---------------------------------------------------------------------------------------
+# ---- Values --------------------------------------------------------------------------------------
 
 
 def test_known_values_of_uniform_play(kuhn, leduc):

@@ -64,5 +64,7 @@ def _bets(history: np.ndarray) -> str:
     for index, row in enumerate(history, 1):
         said = [("call", "raise")[int(place.argmax())] for place in row if place.any()]
         if said:
-            rounds.append(f"round {index}: {', '.join(said)}" if len(history) > 1 else " ".join(said))
+            rounds.append(
+                f"round {index}: {', '.join(said)}" if len(history) > 1 else " ".join(said)
+            )
     return "; ".join(rounds) or "no bets yet"

@@ -41,9 +41,7 @@ def play_against_random(evaluation: Evaluation) -> Report:
             ),
         )
         metrics = jax.device_get(totals.metrics)
-        results[agent] = {
-            name: mean_and_se(metrics[name][:, seat])["mean"] for name in RESULTS
-        }
+        results[agent] = {name: mean_and_se(metrics[name][:, seat])["mean"] for name in RESULTS}
     against = {"random": results}
     (words,) = results_in_words(against)
     headline = [f"{acting} policy, {evaluation.num_episodes:,} games in each seat, {words}"]
