@@ -1,6 +1,5 @@
 """A workload compiled for a machine that is not there: what it launches, and whether it fits."""
 
-import math
 import re
 import time
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxmarl_envs.backend import compiling_for
 from jaxmarl_ppo.bench.flops import step_flops
-from jaxmarl_ppo.bench.hlo import Body, Loop, read_program
+from jaxmarl_ppo.bench.hlo import Body, read_program
 from jaxmarl_ppo.bench.targets import Chip, Target, make_target
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.devices.sharding import SAME, Devices, state_specs
@@ -56,7 +55,6 @@ def compile_ahead(
         compiled = lowered.compile(compiler_options=_OPTIONS[wanted.chip.platform])
         compile_s = time.perf_counter() - traced
         body = read_program(compiled.as_text())
-        gradients = gradients_per_minibatch(learner)
     memory = _memory(compiled.memory_analysis(), wanted.chip)
     return {
         "workload": asdict(workload),
@@ -64,9 +62,9 @@ def compile_ahead(
         "device": wanted.chip.name,
         "num_devices": len(wanted.devices),
         "jax": jax.__version__,
-        **count(body, gradients, wanted.chip),
+        **count(body, wanted.chip),
         **memory,
-        "floor_ms": _floor(learner, body, gradients, wanted),
+        "floor_ms": _floor(learner, body, wanted),
         "env_steps": config.num_envs * config.num_steps,
         "trace_s": traced - began,
         "compile_s": compile_s,
@@ -89,33 +87,16 @@ def _lower(learner: Learner, target: Target) -> Any:
     return devices.jit(learner.train_step, (specs,), (specs, SAME), donate=(0,)).lower(state)
 
 
-def gradients_per_minibatch(learner: Learner) -> dict[str, int]:
-    """Count the gradients of a full minibatch of each bank, by the name of its scope.
-
-    Full is a rollout in which as many agents act at every tick as can.
-    """
-    ticks = learner.num_envs // learner.num_devices * learner.num_steps
-    found = {}
-    for own in learner.bank_learners:
-        members = len(own.policy_ids)
-        rows = ticks * own.bank.num_lanes / (members * own.update_shape.num_minibatches)
-        blocks = math.ceil(rows / own.block_size)
-        found[own.scope] = members * math.ceil(blocks / own.update_shape.micro_batch_blocks)
-    return found
-
-
-def count(body: Body, gradients: dict[str, int], chip: Chip) -> dict[str, Any]:
+def count(body: Body, chip: Chip) -> dict[str, Any]:
     """Count kernels, round trips, loops of unknown length and collectives.
 
     Args:
         body: of a training step.
-        gradients: of `gradients_per_minibatch`.
         chip: what it is compiled for. A TPU runs loops and branches without its host.
     """
-    runs = _runs(body, gradients)
+    runs = _runs(body)
     asks = chip.platform == "gpu"
     ticks = _bodies(body, "tick")
-    of_gradients = _bodies(body, "gradients")
     collectives: dict[str, dict[str, float]] = {}
     for own, times in runs:
         for kind, (calls, size) in own.collectives.items():
@@ -124,13 +105,13 @@ def count(body: Body, gradients: dict[str, int], chip: Chip) -> dict[str, Any]:
             before["bytes"] += size * times
     return {
         "kernels": {
-            "tick": max((_total(own) for own in ticks), default=0),
-            "gradient": [own.kernels for own in of_gradients],
+            "tick": max(map(_total, ticks), default=0),
+            "gradient": _of_gradients(body),
             "iteration": sum(own.kernels * times for own, times in runs),
         },
         "round_trips": {
-            "tick": asks * max((_waits(own, {}) for own in ticks), default=0),
-            "iteration": asks * _waits(body, gradients),
+            "tick": asks * max(map(_waits, ticks), default=0),
+            "iteration": asks * _waits(body),
         },
         "loops": [
             {"scope": loop.scope, "kernels": loop.body.kernels}
@@ -142,21 +123,29 @@ def count(body: Body, gradients: dict[str, int], chip: Chip) -> dict[str, Any]:
     }
 
 
-def _runs(body: Body, gradients: dict[str, int], times: float = 1.0) -> list[tuple[Body, float]]:
-    """List every body of a step, with how often it runs; unknown loops but gradients run once."""
+def _runs(body: Body, times: float = 1.0) -> list[tuple[Body, float]]:
+    """List every body of a step, with how often it runs; loops of unknown length once."""
     found = [(body, times)]
     for loop in body.loops:
-        found += _runs(loop.body, gradients, times * _trips(loop, gradients))
+        found += _runs(loop.body, times * (loop.trip_count or 1))
     for ways in body.branches:
-        found += _runs(max(ways, key=_total), gradients, times)
+        found += _runs(max(ways, key=_total), times)
     return found
 
 
-def _trips(loop: Loop, gradients: dict[str, int]) -> int:
-    """Tell how often a loop runs; where that is not known, as for full minibatches, or once."""
-    if loop.trip_count is not None:
-        return loop.trip_count
-    return next((n for scope, n in gradients.items() if _within(loop.scope, scope)), 1)
+def _of_gradients(body: Body) -> list[int]:
+    """Count the kernels of a gradient of each bank."""
+    loops = _bodies(body, "gradients")
+    if loops:
+        return [own.kernels for own in loops]
+    # A single one needs no loop, and is a part of its minibatch.
+    banks: dict[str, int] = {}
+    for own, _ in _runs(body):
+        for scope in own.launched:
+            if _within(scope, "gradients"):
+                bank = scope.partition("gradients")[0]
+                banks[bank] = banks.get(bank, 0) + 1
+    return list(banks.values())
 
 
 def _bodies(body: Body, scope: str) -> list[Body]:
@@ -172,21 +161,18 @@ def _within(path: str, scope: str) -> bool:
 
 
 def _total(body: Body) -> int:
-    return sum(own.kernels for own, _ in _runs(body, {}))
+    return sum(own.kernels for own, _ in _runs(body))
 
 
-def _waits(body: Body, gradients: dict[str, int]) -> float:
+def _waits(body: Body) -> float:
     """Count how often the host has to see a number before it goes on.
 
-    At each condition, and before each pass of a loop of unknown length and behind its last.
+    At each condition, and before each pass of a loop of unknown length, taken to be one, and behind
+    its last.
     """
     return sum(
-        times
-        * (
-            len(own.branches)
-            + sum(1 + _trips(loop, gradients) for loop in own.loops if loop.trip_count is None)
-        )
-        for own, times in _runs(body, gradients)
+        times * (len(own.branches) + 2 * sum(loop.trip_count is None for loop in own.loops))
+        for own, times in _runs(body)
     )
 
 
@@ -206,9 +192,7 @@ def _memory(analysis: Any, chip: Chip) -> dict[str, Any]:
     }
 
 
-def _floor(
-    learner: Learner, body: Body, gradients: dict[str, int], target: Target
-) -> dict[str, float]:
+def _floor(learner: Learner, body: Body, target: Target) -> dict[str, float]:
     """Bound an iteration from below, in milliseconds, as if nothing overlapped.
 
     All that can act act.
@@ -219,7 +203,7 @@ def _floor(
         ids = np.unique(np.array(learner.players.policy_of)[np.array(bank.players)])
         decisions[ids] += ticks * bank.num_lanes / len(ids)
     flops = step_flops(learner, decisions, decisions) / len(target.devices)
-    runs = _runs(body, gradients)
+    runs = _runs(body)
     moved = sum(own.moved * times for own, times in runs)
     found = {
         "arithmetic": flops / (1e9 * target.chip.tflops),
@@ -227,5 +211,5 @@ def _floor(
     }
     if target.chip.platform == "gpu":
         found["launches"] = 1e3 * LAUNCH_S * sum(own.kernels * times for own, times in runs)
-        found["round_trips"] = 1e3 * ROUND_TRIP_S * _waits(body, gradients)
+        found["round_trips"] = 1e3 * ROUND_TRIP_S * _waits(body)
     return found

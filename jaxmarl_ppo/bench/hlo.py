@@ -83,7 +83,7 @@ class Body:
 
     Attributes:
         name: of the computation.
-        kernels: that are launched.
+        launched: of each kernel, the names that the source gives to the place that it comes from.
         moved: bytes that they read and write.
         collectives: bytes that devices exchange, by kind, and how many times.
         loops: inner loops.
@@ -91,11 +91,16 @@ class Body:
     """
 
     name: str
-    kernels: int = 0
+    launched: list[str] = field(default_factory=list)
     moved: int = 0
     collectives: dict[str, tuple[int, int]] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
     branches: list[list["Body"]] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> int:
+        """Count the kernels that are launched."""
+        return len(self.launched)
 
 
 Program = Mapping[str, list[Instruction]]
@@ -132,14 +137,14 @@ def _body(program: Program, name: str) -> Body:
             found.branches.append([_body(program, branch) for branch in line.branches])
         elif line.op in ("call", "async-start"):
             inner = _body(program, line.called("to_apply") or line.called("calls"))
-            found.kernels, found.moved = found.kernels + inner.kernels, found.moved + inner.moved
+            found.launched, found.moved = found.launched + inner.launched, found.moved + inner.moved
             found.loops += inner.loops
             found.branches += inner.branches
         elif kind in COLLECTIVES and not line.op.endswith("-done"):
             count, size = found.collectives.get(kind, (0, 0))
             found.collectives[kind] = (count + 1, size + line.size)
         elif line.op in KERNELS:
-            found.kernels += 1
+            found.launched.append(line.scope)
             found.moved += _moved(program, line, sizes)
     return found
 

@@ -14,6 +14,7 @@ from flax import struct
 
 from jaxmarl_ppo.credit.reward_scaling import scale_rewards
 from jaxmarl_ppo.ops.lanes import put, take
+from jaxmarl_ppo.ops.ticks import scan_ticks
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
@@ -204,7 +205,7 @@ def estimate_credit(
         return go_back(carry, entry, row)
 
     none = jnp.full(end.closed.shape, -1, jnp.int32)
-    carry, credit = jax.lax.scan(tick, (end, none), (decisions, outcomes, row), reverse=True)
+    carry, credit = scan_ticks(tick, (end, none), (decisions, outcomes, row), reverse=True)
     # An edge would have closed these decisions in their own rollout.
     no_edge = jnp.zeros_like(end.closed)
     first = TimelineEntry(

@@ -16,13 +16,16 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.learner import Learner, LoadedMember
 from jaxmarl_ppo.learner.sizes import (
     DEFAULT_BPTT_LENGTH,
+    MicroBatches,
     block_rows,
     episodes_per_rollout_at_least,
+    fixed_micro_batches,
     micro_batch_blocks,
     spread_of_draws,
 )
 from jaxmarl_ppo.learner.unused_options import check_effects
 from jaxmarl_ppo.machine.cores import choose_num_devices
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.plan import AnySpec, BankPlan, plan_players
 from jaxmarl_ppo.policies.players import Players
@@ -170,6 +173,19 @@ def _make_bank_learner(
     for member, ppo in zip(trained, configs, strict=True):
         _check_minibatches(config, ppo, bank, len(member.slots))
     block_size = block_rows(first, bank, num_rows, num_minibatches)
+    if tuning().fixed_trip_counts:
+        fewest = min(ppo.num_minibatches for ppo in configs)
+        micro = fixed_micro_batches(config, bank, block_size, envs_per_device, fewest)
+    else:
+        blocks = micro_batch_blocks(
+            config,
+            bank.network.is_recurrent,
+            block_size,
+            # Blocks of a member's minibatch, if members share the rows out evenly.
+            num_rows / (len(configs) * num_minibatches * block_size),
+            spread_of_draws(players, bank, len(configs), num_episodes),
+        )
+        micro = MicroBatches(blocks)
     return BankLearner(
         index=index,
         bank=bank,
@@ -178,14 +194,7 @@ def _make_bank_learner(
         update_shape=UpdateShape(
             num_epochs=max(ppo.num_epochs for ppo in configs),
             num_minibatches=num_minibatches,
-            micro_batch_blocks=micro_batch_blocks(
-                config,
-                bank.network.is_recurrent,
-                block_size,
-                # Blocks of a member's minibatch, if members share the rows out evenly.
-                num_rows / (len(configs) * num_minibatches * block_size),
-                spread_of_draws(players, bank, len(configs), num_episodes),
-            ),
+            **micro._asdict(),
             value_clip=first.value_clip,
             kl_control=first.kl_control,
             magnet=first.magnet,

@@ -2,6 +2,7 @@
 
 import math
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from jax.core import Tracer
@@ -20,6 +21,22 @@ MAX_BLOCK_ROWS = 32
 MIN_BLOCKS_PER_MINIBATCH = 32
 # What every gradient costs, in rows: some forty small operations.
 ROWS_PER_GRADIENT = 40
+
+# Of micro-batches whose number is fixed each member leaves one partly empty. They are so small that
+# about so many of a member's are full.
+FULL_MICRO_BATCHES = 4
+# Whose gradient is summed up in one go.
+PART_ROWS = 512
+
+
+class MicroBatches(NamedTuple):
+    """How the minibatches of a bank are cut; fields are those of `UpdateShape`."""
+
+    micro_batch_blocks: int
+    num_parts: int = 1
+    num_micro_batches: int | None = None
+    at_once: int = 1
+    side_by_side: bool = False
 
 
 def block_rows(ppo: PPOConfig, bank: Bank, num_rows: int, num_minibatches: int) -> int:
@@ -79,3 +96,50 @@ def micro_batch_blocks(
     num_blocks = np.ceil(blocks_per_minibatch * share)
     num_gradients = np.ceil(num_blocks[:, None] / size).mean(axis=0)
     return int(size[np.argmin(num_gradients * (size * block_size + ROWS_PER_GRADIENT))])
+
+
+def fixed_micro_batches(
+    config: TrainConfig, bank: Bank, block_size: int, num_envs: int, num_minibatches: int
+) -> MicroBatches:
+    """Cut minibatches into as many micro-batches as they can need, whatever is played.
+
+    Args:
+        config: the run.
+        bank: who is trained.
+        block_size: `B`.
+        num_envs: of one device.
+        num_minibatches: the fewest of any member.
+    """
+    recurrent = bank.network.is_recurrent
+    best = tuning()
+    default = best.recurrent_micro_batch_rows if recurrent else best.micro_batch_rows
+    wanted = max(1, (config.micro_batch_rows or default) // block_size)  # blocks at once
+    num_steps, num_slots, members = config.num_steps, len(bank.interface.slots), bank.num_trainable
+    slots_of = {(bank.fixed_members or ()).count(k) for k in range(members)}
+    if bank.num_lanes == num_slots and bank.fixed_members and len(slots_of) == 1:
+        # A slot trains on no more decisions than ticks: the rollout before left one open only where
+        # it does not act at the first of them. So a member's share is the same as any other's.
+        each, streams = members, num_envs * slots_of.pop()
+        rows, chunks = streams * num_steps, streams * -(-num_steps // block_size)
+    else:
+        # Of all together. Each slot's last chunk, and one for each member, is partly empty.
+        each, rows = 1, num_envs * (num_steps * bank.num_lanes + num_slots)
+        chunks = rows // block_size + num_envs * num_slots * members
+    blocks = chunks if recurrent else -(-rows // block_size)
+    share = max(2, -(-blocks // num_minibatches))  # `pack_rows` makes two of hardly any rows
+    if members == each:
+        number = max(1, round(share * members / wanted))
+        return MicroBatches(*_parts(-(-share // number), block_size), number, side_by_side=True)
+    share += 2 * members  # each of which rounds up
+    size, num_parts = _parts(
+        max(1, min(wanted, share // (FULL_MICRO_BATCHES * members))), block_size
+    )
+    number = share // size + members
+    return MicroBatches(size, num_parts, number, at_once=min(max(1, wanted // size), number))
+
+
+def _parts(num_blocks: int, block_size: int) -> tuple[int, int]:
+    """Cut a micro-batch into parts of about so many rows as a block of a GPU's kernel sums up."""
+    of_part = max(1, PART_ROWS // block_size)
+    num_parts = -(-num_blocks // of_part)
+    return (num_parts * of_part, num_parts) if num_parts > 1 else (num_blocks, 1)

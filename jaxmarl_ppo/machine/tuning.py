@@ -22,6 +22,15 @@ class Tuning:
         micro_batch_rows: over which a gradient is computed at once. On a CPU, so few that they stay
             in a core's cache and are not worth sharing out between cores.
         recurrent_micro_batch_rows: likewise, of recurrent networks.
+        fixed_trip_counts: whether loops run as often as they ever could, which is known beforehand.
+            A CPU leaves them when nothing is left to do; an accelerator would wait for its host to
+            see that.
+        picks_by_comparing: whether one number of a row is picked by comparing instead of by its
+            place, whose gradient would be a scatter.
+        packs: whether small arrays that are written or taken together are laid side by side
+            (`ops/packing.py`).
+        values_ends_at_once: whether final observations are valued after a rollout, all at once,
+            instead of tick by tick, where there is no memory to be kept for that.
         max_pass_rows: most rows of drawn policies that are computed at once
             (`policies/tile_sizes.py`).
         weighs_tiles: whether their tiles are chosen by what each of them costs; where everything
@@ -35,6 +44,10 @@ class Tuning:
     copies_inputs: bool
     micro_batch_rows: int
     recurrent_micro_batch_rows: int
+    fixed_trip_counts: bool
+    picks_by_comparing: bool
+    packs: bool
+    values_ends_at_once: bool
     max_pass_rows: int
     weighs_tiles: bool
     layout: Layout
@@ -47,6 +60,10 @@ CPU = Tuning(
     copies_inputs=True,
     micro_batch_rows=512,
     recurrent_micro_batch_rows=1024,
+    fixed_trip_counts=False,
+    picks_by_comparing=False,
+    packs=False,
+    values_ends_at_once=False,
     max_pass_rows=1024,
     weighs_tiles=True,
     layout="in_turn",
@@ -59,9 +76,13 @@ CPU = Tuning(
 )
 ACCELERATOR = Tuning(
     copies_inputs=False,
-    micro_batch_rows=65536,
-    recurrent_micro_batch_rows=65536,
-    max_pass_rows=16384,
+    micro_batch_rows=262144,
+    recurrent_micro_batch_rows=262144,
+    fixed_trip_counts=True,
+    picks_by_comparing=True,
+    packs=True,
+    values_ends_at_once=True,
+    max_pass_rows=262144,
     weighs_tiles=False,
     layout="side_by_side",
 )

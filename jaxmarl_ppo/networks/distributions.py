@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.threefry import unrolled
+from jaxmarl_ppo.machine.tuning import tuning
 
 if TYPE_CHECKING:
     import distrax
@@ -102,6 +103,9 @@ class MaskedCategorical:
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
         """Compute the log-probability of a legal action, `[...]`."""
         log_probs = jax.nn.log_softmax(self._logits(outputs, mask))
+        if tuning().picks_by_comparing:
+            mine = action[..., None] == jnp.arange(self.num_actions)
+            return jnp.where(mine, log_probs, 0.0).sum(-1)
         return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from jaxmarl_envs.threefry import split
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.networks import recurrence
 from jaxmarl_ppo.networks.distributions import ActionDistribution
 from jaxmarl_ppo.ops import running_moments
@@ -169,10 +170,12 @@ class StackedNetwork:
             return jax.tree.map(lambda y, x: y.at[ids].set(x, mode="drop"), results, new)
 
         outputs = jnp.zeros((num_rows, self.distribution.num_outputs))
-        # Rows that are not wanted hold their memory. The length of the loop is known only as it
-        # runs, which rules out gradients; acting needs none.
+        # Rows that are not wanted hold their memory.
         results = (rows[0], rows[0], outputs, jnp.zeros(num_rows))
-        return jax.lax.fori_loop(0, -(-last[-1] // together), some_tiles, results)
+        # Else the length of the loop is known only as it runs, which rules out gradients; acting
+        # needs none.
+        num_tiles = capacity if tuning().fixed_trip_counts else last[-1]
+        return jax.lax.fori_loop(0, -(-num_tiles // together), some_tiles, results)
 
     def _forward_one(
         self,

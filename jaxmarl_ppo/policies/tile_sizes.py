@@ -12,6 +12,7 @@ MIN_TILE_ROWS, MAX_TILE_ROWS = 16, 512
 # A tile and a pass each cost as much as so many more rows would.
 ROWS_PER_TILE, ROWS_PER_PASS = 13, 25
 NUM_DRAWS = 64
+FULL_TILES = 4  # of a policy, where all rows are computed in one pass
 MIN_ENVS_VALUED = 8  # at once; fewer would not be cheaper
 
 
@@ -35,8 +36,8 @@ def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[in
     """
     most = tuning().max_pass_rows
     if not tuning().weighs_tiles:
-        # All in one pass, in tiles of about what each policy gets.
-        share = max(num_rows // num_policies, 1)
+        # All in one pass. Every policy can leave a tile partly empty, so each gets several.
+        share = max(num_rows // (FULL_TILES * num_policies), 1)
         power_of_two = 1 << (share.bit_length() - 1)
         size = min(max(power_of_two, MIN_TILE_ROWS), most)
         return size, max(1, most // size)

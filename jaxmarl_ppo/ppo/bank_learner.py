@@ -146,7 +146,7 @@ class BankLearner:
         own = self._trainable(stack)
         shape = self.update_shape
         inputs = UpdateInputs(
-            self.bank.network, shape, own, blocks, hyperparams, axis_name, training.magnet
+            self.bank.network, shape, own, blocks, hyperparams, axis_name, magnet=training.magnet
         )
         own, opt_state, stats = update(inputs, training.opt_state, key)
         # After the update, which replays decisions as they were made, by the old normalisers.

@@ -19,13 +19,20 @@ class UpdateShape:
 
     num_epochs: int  # the most of any policy
     num_minibatches: int  # the most of any policy
-    micro_batch_blocks: int  # blocks whose gradient is computed at once
+    micro_batch_blocks: int  # blocks of one member whose gradient is computed at once
     value_clip: str  # "off", "ppo2" or "squared_error"
     kl_control: str  # "off", "early_stop" or "penalty"
     adam_eps: float
     magnet: str = "off"  # or "average"
     optimiser: str | Callable[..., Any] = "adam"  # as in `PPOConfig`
     skips_nonfinite: bool = False  # whether steps that are not finite are left out
+    # Gradients of a minibatch, of which some may be over no rows; None for as many as rows need.
+    num_micro_batches: int | None = None
+    at_once: int = 1  # how many of these are computed at once
+    side_by_side: bool = False  # or whether each of them is of all members at once
+    # Sums over many rows take two kernels each, one for parts and one for their sum. Where the
+    # gradient of each part is computed first, one sum is left.
+    num_parts: int = 1
 
 
 class LossSums(struct.PyTreeNode):

@@ -13,6 +13,7 @@ from flax import struct
 
 from jaxmarl_ppo.credit.decision_table import DecisionTable
 from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
+from jaxmarl_ppo.ops.packing import Packed, unpack
 from jaxmarl_ppo.types import Decisions, PyTree
 
 
@@ -153,13 +154,15 @@ def select_minibatch(
 
 
 def take_micro_batch(
-    blocks: Blocks, selection: Selection, member: jax.Array, index: jax.Array, size: int
+    blocks: Blocks | Packed, selection: Selection, member: jax.Array, index: jax.Array, size: int
 ) -> Blocks:
     """Take `size` blocks of one member's share, micro-batch `index`; padding has not `acted`."""
     position = selection.start[member] + index * size + jnp.arange(size)
     ids = selection.order[jnp.minimum(position, selection.order.shape[0] - 1)]
-    taken = blocks.replace(num_blocks=())
-    taken = jax.tree.map(lambda x: x[ids], taken)
+    if isinstance(blocks, Packed):
+        taken = unpack(jax.tree.map(lambda x: x[ids], blocks))
+    else:
+        taken = jax.tree.map(lambda x: x[ids], blocks.replace(num_blocks=()))
     acted = taken.decisions.acted & (position < selection.stop[member])[:, None]
     return taken.replace(decisions=taken.decisions.replace(acted=acted))
 

@@ -4,7 +4,7 @@ What changes the loss is in `loss`, what changes the step in `optimiser`, what g
 in `minibatches`.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,10 @@ from flax import struct
 from jax.flatten_util import ravel_pytree
 
 from jaxmarl_envs.threefry import unrolled
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.collectives import all_sum
 from jaxmarl_ppo.ops.grouping import group_at
+from jaxmarl_ppo.ops.packing import Packed, pack
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo import minibatches
@@ -42,6 +44,7 @@ class UpdateInputs:
         hyperparams: of these members at this iteration, `[K]`.
         axis_name: of the devices that rows are spread over. Each shuffles its own, and a step takes
             the gradients of all.
+        packed: the blocks once more, where micro-batches are taken of them side by side.
         magnet: parameters that these members are drawn towards, `[K, ...]` leaves, or None.
     """
 
@@ -51,7 +54,12 @@ class UpdateInputs:
     blocks: Blocks
     hyperparams: Hyperparams
     axis_name: str | None = None
+    packed: Packed | None = None
     magnet: PyTree = None
+
+
+# One of the members with its numbers and its magnet, or all of them.
+Member = tuple[PolicyStack, Hyperparams, PyTree]
 
 
 class UpdateStats(struct.PyTreeNode):
@@ -91,6 +99,8 @@ def update(
         The members after the update, their optimiser states, and what the minibatches saw.
     """
     shape, blocks, hyperparams = inputs.shape, inputs.blocks, inputs.hyperparams
+    if tuning().packs:
+        inputs = replace(inputs, packed=pack(blocks.replace(num_blocks=())))
 
     def epoch(carry: UpdateCarry, row: tuple[jax.Array, jax.Array]) -> tuple[UpdateCarry, None]:
         index, noise = row
@@ -183,34 +193,87 @@ def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -
 
     The result is one array, `[K, W + fields]`, as it is then exchanged between devices.
 
-    The minibatch is walked in micro-batches of one member each, small enough to stay in cache. How
-    many there are depends on the data, so rows that are not there cost nothing.
+    The minibatch is walked in micro-batches. Where their number goes by the data, rows that are not
+    there cost nothing; where it is fixed, nobody has to ask how many there are.
     """
-    network, shape, blocks = inputs.network, inputs.shape, inputs.blocks
+    shape = inputs.shape
     stack = inputs.stack.replace(params=unflatten(params, inputs.stack.params))
-    size = shape.micro_batch_blocks
-    num_micro = -(-(selection.stop - selection.start) // size)  # [K]
+    totals = jnp.zeros((params.shape[0], params.shape[-1] + len(fields(LossSums))))
+    walk = _walk_side_by_side if shape.side_by_side else _walk_in_turn
+    with jax.named_scope("gradients"):
+        return walk(inputs, stack, selection, totals)
+
+
+def _walk_side_by_side(
+    inputs: UpdateInputs, stack: PolicyStack, selection: Selection, totals: jax.Array
+) -> jax.Array:
+    """Add up micro-batches each of which is of all members, a share of rows for each."""
+    members = jnp.arange(totals.shape[0])
+
+    def gradient(member: Member, k: jax.Array, index: jax.Array) -> jax.Array:
+        return _gradient(inputs, member, selection, k, index)
+
+    def body(index: jax.Array, totals: jax.Array) -> jax.Array:
+        every = jax.vmap(gradient, in_axes=(0, 0, None))
+        return totals + every((stack, inputs.hyperparams, inputs.magnet), members, index)
+
+    return jax.lax.fori_loop(0, inputs.shape.num_micro_batches, body, totals)
+
+
+def _walk_in_turn(
+    inputs: UpdateInputs, stack: PolicyStack, selection: Selection, totals: jax.Array
+) -> jax.Array:
+    """Add up micro-batches of one member each, member after member."""
+    shape = inputs.shape
+    num_micro = -(-(selection.stop - selection.start) // shape.micro_batch_blocks)  # [K]
     last = jnp.cumsum(num_micro)
+
+    def gradients_at(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # Past the last of them it is an empty one.
+        k = jnp.minimum(group_at(index, last), totals.shape[0] - 1)
+        member = jax.tree.map(lambda x: x[k], (stack, inputs.hyperparams, inputs.magnet))
+        own_index = index - (last[k] - num_micro[k])
+        return k, _gradient(inputs, member, selection, k, own_index)
+
+    def body(index: jax.Array, totals: jax.Array) -> jax.Array:
+        k, found = gradients_at(index)
+        return totals.at[k].add(found)
+
+    def several(index: jax.Array, totals: jax.Array) -> jax.Array:
+        k, found = jax.vmap(gradients_at)(index * shape.at_once + jnp.arange(shape.at_once))
+        # Not a scatter, in which the order of what is added would differ from time to time.
+        mine = k[:, None] == jnp.arange(totals.shape[0])
+        return totals + jnp.where(mine[..., None], found[:, None], 0.0).sum(0)
+
+    if shape.num_micro_batches is not None:
+        return jax.lax.fori_loop(0, -(-shape.num_micro_batches // shape.at_once), several, totals)
+    return jax.lax.while_loop(
+        lambda carry: carry[0] < last[-1],
+        lambda carry: (carry[0] + 1, body(*carry)),
+        (jnp.zeros((), last.dtype), totals),
+    )[1]
+
+
+def _gradient(
+    inputs: UpdateInputs, member: Member, selection: Selection, k: jax.Array, index: jax.Array
+) -> jax.Array:
+    """Compute the gradient and, behind it, the loss sums of micro-batch `index` of member `k`."""
+    shape, (policy, hyperparams, magnet) = inputs.shape, member
+    rows = minibatches.take_micro_batch(
+        inputs.packed or inputs.blocks, selection, k, index, shape.micro_batch_blocks
+    )
     grad_fn = jax.value_and_grad(policy_loss, argnums=1, has_aux=True)
 
-    def body(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        index, totals = carry
-        k = group_at(index, last)
-        rows = minibatches.take_micro_batch(
-            blocks, selection, k, index - (last[k] - num_micro[k]), size
+    def of_rows(rows: Blocks) -> jax.Array:
+        (_, sums), grads = grad_fn(
+            policy, policy.params, inputs.network, shape, rows, hyperparams, magnet
         )
-        policy, hyperparams, magnet = jax.tree.map(
-            lambda x: x[k], (stack, inputs.hyperparams, inputs.magnet)
-        )
-        (_, sums), grads = grad_fn(policy, policy.params, network, shape, rows, hyperparams, magnet)
-        return index + 1, totals.at[k].add(ravel_pytree((grads, sums))[0])
+        return ravel_pytree((grads, sums))[0]
 
-    width = params.shape[-1] + len(fields(LossSums))
-    totals = jnp.zeros((num_micro.shape[0], width))
-    with jax.named_scope("gradients"):
-        return jax.lax.while_loop(
-            lambda carry: carry[0] < last[-1], body, (jnp.zeros((), last.dtype), totals)
-        )[1]
+    if shape.num_parts == 1:
+        return of_rows(rows)
+    parts = jax.tree.map(lambda x: x.reshape(shape.num_parts, -1, *x.shape[1:]), rows)
+    return jax.vmap(of_rows)(parts).sum(0)
 
 
 def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.Array:

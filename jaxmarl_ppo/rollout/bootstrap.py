@@ -1,5 +1,7 @@
 """Values of observations that nobody decides on: at the end of a life and of a rollout."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -36,13 +38,26 @@ def value_of(
     return jnp.where(kind == NAN, jnp.nan, total)
 
 
-def final_value(
-    players: Players,
-    population: Population,
-    state: RolloutState,
-    obs: Observation,
-    truncated: jax.Array,
-) -> jax.Array:
+class Ending(NamedTuple):
+    """What ends of lives are valued by; `R` are environments, of one tick or of many."""
+
+    state: RolloutState  # [R, ...]: after the tick, but of the lives that were played on it
+    obs: Observation  # [R, A, ...]: the final observation
+    truncated: jax.Array  # [R, A] bool
+
+
+def ending_of(state: RolloutState, obs: Observation, truncated: jax.Array) -> Ending:
+    """Keep what `final_value` needs, and nothing that no network reads.
+
+    Args:
+        state: after the tick, with `is_first` and `player` still of the lives that were played.
+        obs: `[E, A, ...]`, the final observation.
+        truncated: `[E, A]` bool.
+    """
+    return Ending(state.replace(env_state=(), obs=(), episode=()), obs, truncated)
+
+
+def final_value(players: Players, population: Population, ending: Ending) -> jax.Array:
     """Compute V of the final observation of lives that were truncated; free on other ticks.
 
     Where episodes begin staggered, few end at a time: computed are a few environments at once, for
@@ -51,24 +66,22 @@ def final_value(
     Args:
         players: who can hold a slot.
         population: their parameters.
-        state: after the tick, with `is_first` and `player` still of the lives that were played.
-        obs: `[E, A, ...]`, the final observation.
-        truncated: `[E, A]` bool.
+        ending: what ends.
 
     Returns:
-        `[E, A]`, 0 where nothing was truncated.
+        `[R, A]`, 0 where nothing was truncated.
     """
+    truncated = ending.truncated
     num_envs = truncated.shape[0]
     size = envs_valued_at_once(num_envs)
-    # Without what no network reads, since these are gathered row by row.
-    seen = state.replace(env_state=()), obs, truncated
 
-    def values(state: RolloutState, obs: Observation, truncated: jax.Array) -> jax.Array:
+    def values(ending: Ending) -> jax.Array:
+        state, obs, truncated = ending
         return jnp.where(truncated, value_of(players, population, state, obs, truncated), 0.0)
 
     def compute() -> jax.Array:
         if size == num_envs:
-            return values(*seen)
+            return values(ending)
         concerned = truncated.any(axis=1)
         rank = jnp.cumsum(concerned)
         # A multiple of `size`, or else the last slice would be moved back and value some twice.
@@ -76,10 +89,10 @@ def final_value(
 
         def some_envs(index: jax.Array, total: jax.Array) -> jax.Array:
             ids = jax.lax.dynamic_slice(order, (index * size,), (size,))
-            some = values(*jax.tree.map(lambda x: x[ids], seen))
+            some = values(jax.tree.map(lambda x: x[ids], ending))
             return total.at[ids].set(some, mode="drop")
 
-        zeros = jnp.zeros_like(state.last_reward)
+        zeros = jnp.zeros_like(ending.state.last_reward)
         return jax.lax.fori_loop(0, -(-rank[-1] // size), some_envs, zeros)
 
-    return skip_unless(truncated.any(), compute, lambda: jnp.zeros_like(state.last_reward))
+    return skip_unless(truncated.any(), compute, lambda: jnp.zeros_like(ending.state.last_reward))

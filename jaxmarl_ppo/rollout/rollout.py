@@ -3,13 +3,16 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.machine.tuning import tuning
+from jaxmarl_ppo.ops.ticks import scan_ticks
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.act import act
-from jaxmarl_ppo.rollout.bootstrap import final_value, value_of
+from jaxmarl_ppo.rollout.bootstrap import ending_of, final_value, value_of
 from jaxmarl_ppo.rollout.episode_stats import EpisodeTracker, start_tracking, track
-from jaxmarl_ppo.rollout.faults import check, check_last
+from jaxmarl_ppo.rollout.faults import check, check_final, check_last
 from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import Noise, draw_noise
 from jaxmarl_ppo.rollout.step import step
@@ -60,6 +63,10 @@ def rollout(
     Returns:
         The state to go on from and what was played. Of `outcomes` only what is read is ever stored.
     """
+    # With memory it would have to be kept of every tick.
+    at_once = tuning().values_ends_at_once and not any(
+        b.network.is_recurrent for b in players.banks
+    )
 
     def tick(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):
         state, tracker = carry
@@ -68,12 +75,18 @@ def rollout(
         truncated = step_output.truncated & ~step_output.terminated
         final = step_output.info["final_observation"]
         # Whose life has just ended is still to be seen in it.
-        final = final.replace(alive=final.alive | state.obs.alive)
+        ending = ending_of(after, final.replace(alive=final.alive | state.obs.alive), truncated)
+        reward = step_output.reward
+        if tuning().packs:
+            # Joined from agents' rewards once, and not once for each of its many readers.
+            reward = jax.lax.optimization_barrier(reward)
         outcomes = Outcomes(
-            reward=step_output.reward,
+            reward=reward,
             terminated=step_output.terminated,
             truncated=truncated,
-            final_value=final_value(players, population, after, final, truncated),
+            final_value=(
+                jnp.zeros_like(reward) if at_once else final_value(players, population, ending)
+            ),
             alive=state.obs.alive,
             acted=state.obs.agent_mask,
             player=state.player,
@@ -81,18 +94,26 @@ def rollout(
             episode_over=step_output.info["episode_over"],
             metrics=step_output.info.get("metrics", {}),
         )
-        seen = players.seen(state.obs)
-        faults = check(seen, step_output.reward, outcomes.final_value, env.max_actors)
+        faults = check(players.seen(state.obs), reward, env.max_actors)
         born = begin_lives(players, population.league, state.obs.alive, after, step_output, noise)
         tracker = track(players, tracker, outcomes)
-        return (born, tracker), (act_output.decisions, outcomes, faults)
+        stored = (act_output.decisions, outcomes, faults, ending if at_once else None)
+        return (born, tracker), stored
 
     start_hidden = state.hidden
     noise = draw_noise(players, (num_steps, state.is_first.shape[0]), key)
     with jax.named_scope("tick"):
-        (state, tracker), (decisions, outcomes, faults) = jax.lax.scan(
+        (state, tracker), (decisions, outcomes, faults, ending) = scan_ticks(
             tick, (state, start_tracking(players, running)), noise
         )
+    if at_once:
+        value = jax.lax.map(
+            lambda ending: final_value(players, population, ending),
+            ending,
+            batch_size=max(1, tuning().max_pass_rows // outcomes.reward[0].size),
+        )
+        outcomes = outcomes.replace(final_value=value)
+    faults = check_final(faults, outcomes.final_value)
     # Only where an agent decides next: a slot that waits leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
     last_fault = check_last(players.seen(state.obs))

@@ -36,15 +36,22 @@ def test_loops_kernels_and_bytes(noted):
 
 def test_what_an_iteration_launches():
     main = read_program(PROGRAM.replace("NOTED", NOTED))
-    found = count(main, {"bank0": 5}, CHIPS["h200"])
-    # A tick: what is in place, the longer way of the condition, and the loop once or as often as
-    # there are gradients.
-    assert found["kernels"] == {"tick": 1 + 1 + 2, "gradient": [2], "iteration": 7 * (2 + 5 * 2)}
-    # For the condition, before each pass of the inner loop, and behind its last.
-    assert found["round_trips"] == {"tick": 1 + 2, "iteration": 7 * (1 + 6)}
+    found = count(main, CHIPS["h200"])
+    # A tick: what is in place, the longer way of the condition, and one pass of the inner loop.
+    assert found["kernels"] == {"tick": 1 + 1 + 2, "gradient": [2], "iteration": 7 * (2 + 2)}
+    # For the condition, before the pass of the inner loop, and behind it.
+    assert found["round_trips"] == {"tick": 1 + 2, "iteration": 7 * (1 + 2)}
     assert found["collectives"] == {"all-reduce": {"count": 7, "bytes": 7 * 16}}
     assert [loop["kernels"] for loop in found["loops"]] == [2]
-    assert count(main, {"bank0": 5}, CHIPS["v5e"])["round_trips"] == {"tick": 0, "iteration": 0}
+    assert count(main, CHIPS["v5e"])["round_trips"] == {"tick": 0, "iteration": 0}
+
+
+def test_a_gradient_without_a_loop_is_known_by_its_name():
+    text = PROGRAM.replace("NOTED", NOTED).replace("gradients/while", "while")
+    scope = 'metadata={op_name="jit(step)/tick/while/body/bank0/gradients/add"}'
+    text = text.replace("calls=%double", f"calls=%double, {scope}")
+    # The fusion of the inner loop, and that of the longer way of the condition.
+    assert count(read_program(text), CHIPS["h200"])["kernels"]["gradient"] == [2]
 
 
 def test_a_program_of_this_machine_is_read():

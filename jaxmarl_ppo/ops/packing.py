@@ -1,0 +1,80 @@
+"""Many small arrays side by side in two, of words and of bytes, so that they move as one."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_ppo.types import PyTree
+
+
+class Packed(struct.PyTreeNode):
+    """Leaves `[N, ...]` of a tree side by side; whatever is taken of `N` is taken of all."""
+
+    words: jax.Array  # [N, F] uint32
+    bytes: jax.Array  # [N, G] uint8
+    others: tuple[jax.Array, ...]  # [N, ...]: wide ones, and those of other types
+    # Of the tree: its structure, and of each leaf its shape without `N`, its type, and where it is.
+    like: Any = struct.field(pytree_node=False)
+
+
+def pack(tree: PyTree, max_width: float = math.inf) -> Packed:
+    """Lay leaves `[N, ...]` side by side, bit by bit as they are.
+
+    Args:
+        tree: at least one leaf.
+        max_width: leaves with more numbers for each of `N` stay by themselves.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    num_rows = leaves[0].shape[0]
+    words, small = [jnp.zeros((num_rows, 0), jnp.uint32)], [jnp.zeros((num_rows, 0), jnp.uint8)]
+    others, like = [], []
+    for leaf in leaves:
+        shape, dtype = leaf.shape[1:], jnp.dtype(leaf.dtype)
+        kind = _kind(dtype) if math.prod(shape) <= max_width else "others"
+        like.append((shape, dtype.name, kind))
+        if kind == "others":
+            others.append(leaf)
+        else:
+            bits = _as_bits(leaf).reshape(num_rows, -1)
+            (words if kind == "words" else small).append(bits)
+    return Packed(
+        words=jnp.concatenate(words, axis=1),
+        bytes=jnp.concatenate(small, axis=1),
+        others=tuple(others),
+        like=(structure, tuple(like)),
+    )
+
+
+def unpack(packed: Packed) -> PyTree:
+    """Undo `pack`, under whatever axes `[..., N]` have come of `N`."""
+    structure, like = packed.like
+    begins = {"words": 0, "bytes": 0}
+    others, leaves = iter(packed.others), []
+    for shape, dtype, kind in like:
+        if kind == "others":
+            leaves.append(next(others))
+            continue
+        begin = begins[kind]
+        begins[kind] = end = begin + math.prod(shape)
+        bits = getattr(packed, kind)[..., begin:end]
+        leaves.append(_from_bits(bits.reshape(*bits.shape[:-1], *shape), dtype))
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _kind(dtype: Any) -> str:
+    if dtype.kind not in "biuf":
+        return "others"
+    return {4: "words", 1: "bytes"}.get(dtype.itemsize, "others")
+
+
+def _as_bits(leaf: jax.Array) -> jax.Array:
+    if leaf.dtype == bool:
+        return leaf.astype(jnp.uint8)
+    return jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
+
+
+def _from_bits(bits: jax.Array, dtype: str) -> jax.Array:
+    return bits != 0 if dtype == "bool" else jax.lax.bitcast_convert_type(bits, dtype)

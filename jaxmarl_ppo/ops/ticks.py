@@ -1,0 +1,64 @@
+"""Scans over ticks whose results are many small arrays, `[E, ...]` each.
+
+On an accelerator every array that is written is a kernel of its own, and rows of three numbers, as
+`[E, A]` may have, fill a fraction of a vector. There results are written side by side, and narrow
+arrays lie in memory with `E` as their fastest axis.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
+
+from jaxmarl_ppo.machine.tuning import tuning
+from jaxmarl_ppo.ops.packing import Packed, pack, unpack
+from jaxmarl_ppo.types import PyTree
+
+Carry = TypeVar("Carry")
+# Of an environment, in numbers: what is wider is worth a kernel, and not worth a copy.
+MAX_WIDTH = 64
+
+
+def scan_ticks(
+    body: Callable[[Carry, Any], tuple[Carry, PyTree]],
+    carry: Carry,
+    entries: PyTree,
+    reverse: bool = False,
+) -> tuple[Carry, PyTree]:
+    """Scan over ticks, as `jax.lax.scan`.
+
+    Args:
+        body: takes what is carried and the entries of a tick; returns what is carried on and the
+            results of the tick, `[E, ...]` leaves.
+        carry: `[E, ...]` leaves.
+        entries: `[T, ...]` leaves.
+        reverse: from the last tick to the first.
+
+    Returns:
+        What is carried in the end, and results `[T, E, ...]`.
+    """
+    if not tuning().packs:
+        return jax.lax.scan(body, carry, entries, reverse=reverse)
+
+    def packing(carry: Carry, entry: Any) -> tuple[Carry, Packed]:
+        carry, results = body(_narrow_envs_last(carry), entry)
+        packed = pack(results, MAX_WIDTH)
+        rows = {"words": _envs_last(packed.words), "bytes": _envs_last(packed.bytes)}
+        return _narrow_envs_last(carry), packed.replace(**rows)
+
+    carry, packed = jax.lax.scan(packing, carry, entries, reverse=reverse)
+    return carry, unpack(packed)
+
+
+def _narrow_envs_last(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x if math.prod(x.shape[1:]) > MAX_WIDTH else _envs_last(x), tree)
+
+
+def _envs_last(x: jax.Array) -> jax.Array:
+    """Lay `x [E, ...]` out in memory so that `E` is the fastest axis; its shape stays."""
+    if x.ndim < 2 or jnp.issubdtype(x.dtype, jax.dtypes.extended):
+        return x
+    return with_layout_constraint(x, Layout(major_to_minor=(*range(1, x.ndim), 0)))

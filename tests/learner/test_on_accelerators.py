@@ -1,0 +1,68 @@
+"""What accelerators compute otherwise than a CPU, computed on a CPU: the same training."""
+
+import jax
+import numpy as np
+import pytest
+from probe_envs import quick_jit
+
+import jaxmarl_envs
+from jaxmarl_ppo import PolicySpec, PPOConfig, TrainConfig, make_learner
+from jaxmarl_ppo.machine import tuning
+from jaxmarl_ppo.networks import LSTM, MLP
+
+SMALL = MLP(hidden_sizes=(8,))
+RECURRENT = LSTM(hidden_sizes=(8,), lstm_size=4)
+EPOCHS = 2
+# Environment, mapping, network, ticks: all act at every tick; drawn policies; in turn, shared and
+# not; some wait; born and dying; memory, shared and not; and a single tick.
+WORKLOADS = [
+    ("crypto", "per_agent", SMALL, 16),
+    ("crypto", "ensemble:3", SMALL, 16),
+    ("tic_tac_toe", "shared", SMALL, 16),
+    ("tic_tac_toe", "per_agent", SMALL, 16),
+    ("flex_agents", "shared", SMALL, 16),
+    ("shuttle_grid", "shared", RECURRENT, 20),
+    ("shuttle_grid", "per_agent", RECURRENT, 20),
+    ("tic_tac_toe", "ensemble:2", RECURRENT, 20),
+    ("crypto", "per_agent", SMALL, 1),
+]
+
+
+def train(env_name, mapping, network, num_steps):
+    """Two iterations: the state that they end in, and what the second reports."""
+    env, env_params = jaxmarl_envs.make(env_name)
+    config = TrainConfig(
+        num_envs=24,
+        num_steps=num_steps,
+        total_env_steps=10**6,
+        num_devices=1,
+        mapping=mapping,
+        default_policy=PolicySpec(network=network),
+        default_ppo=PPOConfig(num_epochs=EPOCHS, num_minibatches=3),
+    )
+    learner = make_learner(env, env_params, config)
+    step = quick_jit(learner.train_step)
+    state = quick_jit(learner.init)(jax.random.key(0))
+    state, _ = step(state)
+    return learner, *step(state)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}")
+def test_training_is_the_same(monkeypatch, workload):
+    _, wanted, reported = train(*workload)
+    monkeypatch.setattr(tuning, "CPU", tuning.ACCELERATOR)
+    jax.clear_caches()
+    learner, found, metrics = train(*workload)
+    jax.clear_caches()
+    for bank in learner.bank_learners:
+        assert bank.update_shape.num_micro_batches is not None
+    # No row is lost where there is room for so many only.
+    np.testing.assert_array_equal(metrics.sums.trained, reported.sums.trained)
+    np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)
+    for bank, own in zip(found.population.banks, wanted.population.banks, strict=True):
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), bank, own)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4),
+        found.per_env.running,
+        wanted.per_env.running,
+    )
