@@ -99,6 +99,10 @@ class Problem:
         )
         rows = TrainingRows(decisions, advantage=floats(*size), target=floats(*size))
         self.rows = jax.tree.map(self.spoil, rows)
+        self.magnet = jax.tree.map(  # parameters of other policies, `[K, ...]`
+            lambda x: (np.asarray(x) + 0.5 * rng.normal(size=x.shape)).astype(np.float32),
+            self.policies.params,
+        )
         self.start_hidden = jax.tree.map(lambda h: floats(*h.shape[1:]), hidden)
 
     def spoil(self, x):
@@ -115,14 +119,6 @@ class Problem:
 
     def opt_state(self, shape, hyperparams):
         return init_optimiser(self.policies.params, hyperparams, shape)
-
-    @functools.cached_property
-    def magnet(self):
-        """Parameters of other policies, `[K, ...]`."""
-        rng = np.random.default_rng(7)
-        return jax.tree.map(
-            lambda x: (x + 0.5 * rng.normal(size=x.shape)).astype(np.float32), self.policies.params
-        )
 
     def update(self, shape, hyperparams, opt_state=None):
         hyperparams = hyperparams.replace(

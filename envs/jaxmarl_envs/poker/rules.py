@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 
+import jax
 import numpy as np
 
 AGENTS = ("first", "second")
@@ -78,8 +79,8 @@ class Rules:
         """Make the table of the betting."""
         return _enumerate(self)
 
-    def strength(self, cards: np.ndarray) -> np.ndarray:
-        """Rank both hands of deals, `[..., cards]` to `[..., 2]` int; it takes JAX's arrays too."""
+    def strength(self, cards: jax.Array) -> jax.Array:
+        """Rank both hands of deals, `[..., cards]` to `[..., 2]` int."""
         own = cards[..., :2]
         return own + len(self.ranks) * (own == cards[..., 2:3]) if self.has_public else own
 
@@ -99,7 +100,8 @@ class Rules:
 
     def _called(self, node: _Node) -> _Node:
         bets = node.rounds[-1]
-        rounds, paid = (*node.rounds[:-1], bets + "c"), (max(node.paid),) * 2
+        level = max(node.paid)
+        rounds, paid = (*node.rounds[:-1], bets + "c"), (level, level)
         # A first check leaves the turn to the other; any other call ends the round.
         if not bets:
             return _Node(rounds, paid)
