@@ -75,7 +75,7 @@ class Poker(MultiAgentEnv[State, Params]):
         """
         betting = self.rules.betting
         chosen = jnp.where(jnp.asarray(betting.mover)[state.node] == 0, action[0], action[1])
-        next_state = state.replace(node=jnp.asarray(betting.child)[state.node, chosen])
+        next_state = State(state.cards, jnp.asarray(betting.child)[state.node, chosen])
         over = jnp.asarray(betting.over)
         ends = over[next_state.node] & ~over[state.node]
         reward = jnp.where(ends, self.winnings(next_state), 0.0)
