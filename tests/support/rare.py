@@ -241,6 +241,17 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_merging_adds_up": ALL,
     },
+    "learner/test_on_accelerators.py": {
+        "test_training_is_the_same": (
+            "crypto-per_agent-16",
+            "crypto-ensemble:3-16",
+            "tic_tac_toe-shared-16",
+            "flex_agents-shared-16",
+            "shuttle_grid-per_agent-20",
+            "tic_tac_toe-ensemble:2-20",
+            "crypto-per_agent-1",
+        ),
+    },
     "networks/test_networks.py": {
         "test_bfloat16_trains": ALL,
         "test_modules_of_ones_own_are_trained": ("module1",),
