@@ -316,7 +316,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         "test_every_kind_of_run_goes_on_to_the_bit": (
             "league-2",
             "shuttle-lstm-2",
-            "crypto-mlp-2",
+            "crypto-mlp-magnet-2",
             "archive-2",
         ),
     },
