@@ -123,6 +123,8 @@ class Hyperparams(struct.PyTreeNode):
     kl_coef: jax.Array  # [K]
     num_epochs: jax.Array  # [K] int
     num_minibatches: jax.Array  # [K] int
+    magnet_coef: Any = None  # [K]; or a Schedule; None without a magnet
+    magnet_rate: jax.Array | None = None  # [K]; likewise
 
     def at(self, env_steps: jax.Array) -> "Hyperparams":
         """Replace schedules by their values after `env_steps ()` environment steps."""
@@ -212,6 +214,9 @@ class BankTraining(struct.PyTreeNode):
 
     opt_state: PyTree  # [K] or [K, W] leaves
     hyperparams: Hyperparams  # [K]
+    magnet: PyTree = (
+        None  # [K, ...] leaves, the parameters that policies are drawn towards; or None
+    )
 
 
 class BankCarry(struct.PyTreeNode):

@@ -35,7 +35,9 @@ def step_flops(
     for bank_learner in learner.bank_learners:
         ids = np.array(bank_learner.policy_ids)
         epochs = np.asarray(bank_learner.hyperparams.num_epochs)
-        passes[ids] += GRADIENT_PASSES * epochs * np.asarray(trained)[ids]
+        # A magnet is asked as well, though not differentiated.
+        per_epoch = GRADIENT_PASSES + (bank_learner.update_shape.magnet != "off")
+        passes[ids] += per_epoch * epochs * np.asarray(trained)[ids]
     total, policy_of = 0.0, np.array(learner.players.policy_of)
     for bank in learner.players.banks:
         for policy in np.unique(policy_of[np.array(bank.players)]):

@@ -21,6 +21,7 @@ from jaxmarl_ppo.cli.values import (
     Dtype,
     MappingOption,
     NetworkKind,
+    OptionalSchedule,
     ScheduleOption,
     parse_env_kwargs,
 )
@@ -59,6 +60,7 @@ class PPOOptions(PPOConfig):  # noqa: D101
     gae_lambda: ScheduleOption = PPOConfig.gae_lambda
     clip_eps: ScheduleOption = PPOConfig.clip_eps
     value_coef: ScheduleOption = PPOConfig.value_coef
+    magnet_coef: OptionalSchedule = PPOConfig.magnet_coef
     optimiser: Literal[OPTIMISERS] = "adam"  # type: ignore[valid-type]
 
     def __post_init__(self) -> None:

@@ -106,3 +106,6 @@ def show_schedule(spec: ScheduleSpec) -> str:
 
 
 ScheduleOption = Annotated[Any, reader(parse_schedule, "FLOAT|SCHEDULE", show_schedule)]
+OptionalSchedule = Annotated[
+    Any, reader(parse_schedule, "FLOAT|SCHEDULE", show_schedule, optional=True)
+]

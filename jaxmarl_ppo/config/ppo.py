@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from jaxmarl_ppo.config.checks import (
     Count,
+    Fraction,
     NotNegative,
     Positive,
     check_fields,
     field_hints,
     show,
+    without_none,
 )
 from jaxmarl_ppo.config.schedules import (
     Scheduled,
@@ -21,6 +23,7 @@ from jaxmarl_ppo.config.schedules import (
 
 ValueClip = Literal["off", "ppo2", "squared_error"]
 KLControl = Literal["off", "early_stop", "penalty"]
+Magnet = Literal["off", "average"]
 DiscountBy = Literal["decision", "tick"]
 ADAM_EPS = 1e-5
 # Of optax, as they are called there: what makes a transformation of a learning rate alone.
@@ -59,6 +62,15 @@ class PPOConfig:
             towards `target_kl`.
         target_kl: see `kl_control`; to be given exactly if that is not `"off"`.
         initial_kl_coef: first weight of the KL penalty.
+        magnet: `"off"`; `"average"`, a term `magnet_coef` KL(policy || magnet), exact over all
+            actions, draws the policy towards the average of its own weights over the iterations so
+            far (magnetic mirror descent, Sokota et al. 2023). A network with memory is asked from
+            the memory that the policy had. To draw it towards uniform play raise `entropy_coef`:
+            KL(policy || uniform) is the entropy but for its sign and a constant.
+        magnet_coef: weight of that term; a schedule like `learning_rate`; to be given exactly if
+            `magnet` is not `"off"`.
+        magnet_rate: weight of the newest iteration in the average, from 0 (the policy that training
+            began with) to 1 (that of the iteration before); likewise.
         normalise_advantages: to zero mean and unit variance over the policy's decisions.
         discount_by: `"decision"`: one factor gamma from one decision of an agent to its next;
             `"tick"`: one per tick that passed (semi-Markov).
@@ -83,6 +95,9 @@ class PPOConfig:
     kl_control: KLControl = "off"
     target_kl: Positive | None = None
     initial_kl_coef: NotNegative | None = None
+    magnet: Magnet = "off"
+    magnet_coef: Scheduled | None = None
+    magnet_rate: Fraction | None = None
     normalise_advantages: bool = True
     discount_by: DiscountBy = "decision"
     bptt_length: Count | None = None
@@ -101,6 +116,15 @@ class PPOConfig:
                 f"kl_control={self.kl_control!r} has no effect on a single step per iteration, "
                 "before which the KL divergence is 0; raise num_epochs or num_minibatches"
             )
+        self._check_pair("magnet_coef", "magnet", ("average",))
+        self._check_pair("magnet_rate", "magnet", ("average",))
+        if self.magnet_coef == 0:
+            raise ValueError("magnet_coef=0 has no effect; give a positive number or magnet='off'")
+        if self.magnet_rate == 1 and self.num_epochs * self.num_minibatches == 1:
+            raise ValueError(
+                "magnet_rate=1 has no effect on a single step per iteration, before which policy "
+                "and magnet are the same; lower it, or raise num_epochs or num_minibatches"
+            )
         self._check_pair("value_clip_eps", "value_clip", ("ppo2", "squared_error"))
         self._check_pair("target_kl", "kl_control", ("early_stop", "penalty"))
         if self.initial_kl_coef is not None and self.kl_control != "penalty":
@@ -113,7 +137,7 @@ class PPOConfig:
         """Refuse a number without its switch, and a switch without its number."""
         value, mode = getattr(self, number), getattr(self, switch)
         if mode in needs and value is None:
-            raise ValueError(f"{switch}={mode!r} needs {number}; give a positive number")
+            raise ValueError(f"{switch}={mode!r} needs {number}; give a number")
         if mode not in needs and value is not None:
             raise ValueError(
                 f"{number}={value} has no effect with {switch}={mode!r}; "
@@ -125,5 +149,5 @@ class PPOConfig:
 SCHEDULED = tuple(
     name
     for name, hint in field_hints(PPOConfig).items()
-    if any(isinstance(part, ScheduleRule) for part in get_args(hint))
+    if any(isinstance(part, ScheduleRule) for part in get_args(without_none(hint)[1]))
 )

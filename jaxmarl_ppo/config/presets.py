@@ -131,6 +131,55 @@ PRESETS: dict[str, Preset] = {
             },
         )
     ),
+    # Without a magnet play goes round in circles. It and the entropy are weak enough at the end to
+    # leave little bias, and the learning rate falls to 0 since the policy of the last iteration is
+    # what counts.
+    "kuhn_poker": Preset(
+        TrainConfig(
+            total_env_steps=30_000_000,
+            num_envs=4096,
+            num_steps=8,
+            mapping="shared",
+            default_policy=PolicySpec(network=MLP(hidden_sizes=(64, 64))),
+            default_ppo=PPOConfig(
+                learning_rate=Linear(1e-3, 0.0),
+                entropy_coef=((0.0, 0.2), (15e6, 0.05), (30e6, 0.005)),
+                num_epochs=1,
+                gamma=1.0,
+                gae_lambda=1.0,
+                magnet="average",
+                magnet_coef=0.4,
+                magnet_rate=0.05,
+            ),
+        )
+    ),
+    # The critic sees all cards, which leaves only the bets to chance in what it compares with. With
+    # less entropy at the end play goes round in circles all the same.
+    "leduc_holdem": Preset(
+        TrainConfig(
+            total_env_steps=20_000_000,
+            num_envs=2048,
+            num_steps=16,
+            mapping="shared",
+            default_policy=PolicySpec(
+                network=MLP(hidden_sizes=(64, 64), activation="relu", separate_critic=True),
+                central_critic=True,
+                normalise_rewards=True,
+            ),
+            default_ppo=PPOConfig(
+                learning_rate=Linear(3e-4, 0.0),
+                entropy_coef=((0.0, 0.3), (6e6, 0.15), (20e6, 0.08)),
+                num_epochs=2,
+                gamma=1.0,
+                gae_lambda=1.0,
+                clip_eps=0.1,
+                max_grad_norm=None,
+                magnet="average",
+                magnet_coef=0.4,
+                magnet_rate=0.05,
+            ),
+        )
+    ),
     # Four games of CartPole side by side; small rollouts, as episodes soon get long.
     "gymnax": Preset(
         TrainConfig(

@@ -90,8 +90,8 @@ def evaluate_policies(
     Args:
         learner: how the policies see the environment, and who can play.
         population: as in `TrainState.population`; who plays is drawn as in training.
-        episodes: how many; None for the scenario's default (crypto and tic_tac_toe 1,024, others
-            256).
+        episodes: how many; None for the scenario's default (crypto, poker and tic_tac_toe 1,024,
+            others 256).
         seed: the same seed gives the same report.
         greedy: take the most likely actions instead of samples.
         env: what is played, None for the learner's own; else one with the same agents and sizes.

@@ -197,6 +197,7 @@ def _make_bank_learner(
             **micro._asdict(),
             value_clip=first.value_clip,
             kl_control=first.kl_control,
+            magnet=first.magnet,
             optimiser=first.optimiser,
             adam_eps=first.adam_eps,
             skips_nonfinite=config.skip_nonfinite_updates,
@@ -229,6 +230,7 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
         constant = all(isinstance(get(ppo), int | float) for ppo in configs)
         return numbers(get) if constant else schedules(get)  # type: ignore[arg-type]
 
+    has_magnet = configs[0].magnet != "off"
     return Hyperparams(
         learning_rate=schedules(lambda ppo: ppo.learning_rate),
         entropy_coef=schedules(lambda ppo: ppo.entropy_coef),
@@ -243,6 +245,8 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
         kl_coef=numbers(lambda ppo: ppo.initial_kl_coef, absent=DEFAULT_KL_COEF),
         num_epochs=jnp.array([ppo.num_epochs for ppo in configs], jnp.int32),
         num_minibatches=jnp.array([ppo.num_minibatches for ppo in configs], jnp.int32),
+        magnet_coef=either(lambda ppo: ppo.magnet_coef) if has_magnet else None,  # type: ignore
+        magnet_rate=numbers(lambda ppo: ppo.magnet_rate) if has_magnet else None,
     )
 
 

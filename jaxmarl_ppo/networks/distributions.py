@@ -52,6 +52,10 @@ class ActionDistribution(Protocol):
         """Compute the entropy in nats, `[...]`."""
         ...
 
+    def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute KL(outputs' distribution || others') in nats, `[...]`."""
+        ...
+
 
 @dataclass(frozen=True)
 class MaskedCategorical:
@@ -109,6 +113,13 @@ class MaskedCategorical:
         log_probs = jax.nn.log_softmax(self._logits(outputs, mask))
         return -jnp.where(mask, jnp.exp(log_probs) * log_probs, 0.0).sum(-1)
 
+    def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute KL(outputs' distribution || others') over the legal actions, `[...]`."""
+        log_probs, log_others = (
+            jax.nn.log_softmax(self._logits(logits, mask)) for logits in (outputs, others)
+        )
+        return jnp.where(mask, jnp.exp(log_probs) * (log_probs - log_others), 0.0).sum(-1)
+
 
 @dataclass(frozen=True)
 class BoundedGaussian:
@@ -154,6 +165,11 @@ class BoundedGaussian:
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute the entropy before squashing, `[...]`."""
         return jnp.where(mask, self._distribution(outputs).entropy(), 0.0).sum(-1)
+
+    def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute KL(outputs' distribution || others'), before squashing as after it, `[...]`."""
+        first, second = self._distribution(outputs), self._distribution(others)
+        return jnp.where(mask, first.kl_divergence(second), 0.0).sum(-1)
 
 
 def squash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:

@@ -214,13 +214,23 @@ class StackedNetwork:
         Returns:
             Three arrays `[C, L]`.
         """
-        inputs = self._standardise(policy, rows.inputs)
-        if self.is_recurrent:
-            outputs, value = self._replay(policy, rows, inputs, resume, resume_hidden)
-        else:
-            _, outputs, value = self._apply(policy, (), inputs)
+        outputs, value = self.replay(policy, rows, resume, resume_hidden)
         log_prob = self.distribution.log_prob(outputs, rows.action_mask, rows.action)
         return log_prob, self.distribution.entropy(outputs, rows.action_mask), value
+
+    def replay(
+        self, policy: PolicyStack, rows: Decisions, resume: jax.Array, resume_hidden: PyTree
+    ) -> tuple[jax.Array, jax.Array]:
+        """Compute one policy's answers to recorded decisions, with the arguments of `evaluate`.
+
+        Returns:
+            `(outputs [C, L, ...], value [C, L])`.
+        """
+        inputs = self._standardise(policy, rows.inputs)
+        if self.is_recurrent:
+            return self._replay(policy, rows, inputs, resume, resume_hidden)
+        _, outputs, value = self._apply(policy, (), inputs)
+        return outputs, value
 
     def _replay(
         self,

@@ -23,7 +23,13 @@ from jaxmarl_ppo.ppo.advantage_stats import explained_variance, standardise_own
 from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable
 from jaxmarl_ppo.ppo.optimiser import init_optimiser
-from jaxmarl_ppo.ppo.update import UpdateInputs, UpdateStats, adapt_kl_coef, update
+from jaxmarl_ppo.ppo.update import (
+    UpdateInputs,
+    UpdateStats,
+    adapt_kl_coef,
+    move_magnet,
+    update,
+)
 from jaxmarl_ppo.rollout.rollout import Rollout
 from jaxmarl_ppo.types import (
     BankCarry,
@@ -94,8 +100,9 @@ class BankLearner:
         hyperparams = self.hyperparams.at(jnp.zeros(()))
         params = self._trainable(stack).params
         opt_state = init_optimiser(params, hyperparams, self.update_shape)
+        magnet = None if self.update_shape.magnet == "off" else params
         return (
-            BankTraining(opt_state, self.hyperparams),
+            BankTraining(opt_state, self.hyperparams, magnet),
             BankCarry(pending, jnp.zeros_like(pending.reward)),
         )
 
@@ -138,7 +145,9 @@ class BankLearner:
         )
         own = self._trainable(stack)
         shape = self.update_shape
-        inputs = UpdateInputs(self.bank.network, shape, own, blocks, hyperparams, axis_name)
+        inputs = UpdateInputs(
+            self.bank.network, shape, own, blocks, hyperparams, axis_name, magnet=training.magnet
+        )
         own, opt_state, stats = update(inputs, training.opt_state, key)
         # After the update, which replays decisions as they were made, by the old normalisers.
         own, return_trace = self._update_normalisers(
@@ -146,7 +155,11 @@ class BankLearner:
         )
         return Learnt(
             stack=self._with_trainable(stack, own),
-            training=BankTraining(opt_state, self._next_hyperparams(training, stats)),
+            training=BankTraining(
+                opt_state,
+                self._next_hyperparams(training, stats),
+                move_magnet(training.magnet, own.params, hyperparams, stats),
+            ),
             carry=BankCarry(open_decisions(table, credit, opened), return_trace),
             report=self._report(table, credit, mine, trainable, hyperparams, stats, axis_name),
         )

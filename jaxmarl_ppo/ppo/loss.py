@@ -23,6 +23,7 @@ class UpdateShape:
     value_clip: str  # "off", "ppo2" or "squared_error"
     kl_control: str  # "off", "early_stop" or "penalty"
     adam_eps: float
+    magnet: str = "off"  # or "average"
     optimiser: str | Callable[..., Any] = "adam"  # as in `PPOConfig`
     skips_nonfinite: bool = False  # whether steps that are not finite are left out
     # Gradients of a minibatch, of which some may be over no rows; None for as many as rows need.
@@ -52,21 +53,25 @@ def policy_loss(
     shape: UpdateShape,
     blocks: Blocks,
     hyperparams: Hyperparams,
+    magnet: PyTree = None,
 ) -> tuple[jax.Array, LossSums]:
     r"""Compute the clipped surrogate, value and entropy terms, summed over one policy's rows.
 
     With `r = pi(a) / pi_old(a)`:
     `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl KL`, where KL is estimated by
     `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"), which is never negative and,
-    on actions drawn from the old policy, unbiased for KL(old || new).
+    on actions drawn from the old policy, unbiased for KL(old || new). With the parameters of a
+    `magnet` there is a term `c_m KL(pi || magnet)`, exact over all actions.
 
     Returns:
         The loss `()` and its parts.
     """
     decisions = blocks.decisions
-    log_prob, entropy, value = network.evaluate(
-        policy.replace(params=params), decisions, blocks.resume, blocks.resume_hidden
-    )
+    memory = (blocks.resume, blocks.resume_hidden)
+    outputs, value = network.replay(policy.replace(params=params), decisions, *memory)
+    distribution, mask = network.distribution, decisions.action_mask
+    log_prob = distribution.log_prob(outputs, mask, decisions.action)
+    entropy = distribution.entropy(outputs, mask)
     valid = decisions.acted
     # Masked before the exponential, which could overflow in padding: its gradient would be NaN.
     log_ratio = jnp.where(valid, log_prob - decisions.log_prob, 0.0)
@@ -80,6 +85,9 @@ def policy_loss(
     loss = surrogate + hyperparams.value_coef * value_error - hyperparams.entropy_coef * entropy
     if shape.kl_control == "penalty":
         loss += hyperparams.kl_coef * kl
+    if shape.magnet != "off":
+        others, _ = network.replay(policy.replace(params=magnet), decisions, *memory)
+        loss += hyperparams.magnet_coef * distribution.kl(outputs, others, mask)
 
     def total(x: jax.Array) -> jax.Array:
         return jnp.where(valid, x, 0.0).sum()

@@ -45,6 +45,7 @@ class UpdateInputs:
         axis_name: of the devices that rows are spread over. Each shuffles its own, and a step takes
             the gradients of all.
         packed: the blocks once more, where micro-batches are taken of them side by side.
+        magnet: parameters that these members are drawn towards, `[K, ...]` leaves, or None.
     """
 
     network: StackedNetwork
@@ -54,6 +55,11 @@ class UpdateInputs:
     hyperparams: Hyperparams
     axis_name: str | None = None
     packed: Packed | None = None
+    magnet: PyTree = None
+
+
+# One of the members with its numbers and its magnet, or all of them.
+Member = tuple[PolicyStack, Hyperparams, PyTree]
 
 
 class UpdateStats(struct.PyTreeNode):
@@ -204,12 +210,12 @@ def _walk_side_by_side(
     """Add up micro-batches each of which is of all members, a share of rows for each."""
     members = jnp.arange(totals.shape[0])
 
-    def gradient(policy: PolicyStack, hyperparams: Hyperparams, k: jax.Array, index: jax.Array):
-        return _gradient(inputs, policy, hyperparams, selection, k, index)
+    def gradient(member: Member, k: jax.Array, index: jax.Array) -> jax.Array:
+        return _gradient(inputs, member, selection, k, index)
 
     def body(index: jax.Array, totals: jax.Array) -> jax.Array:
-        every = jax.vmap(gradient, in_axes=(0, 0, 0, None))
-        return totals + every(stack, inputs.hyperparams, members, index)
+        every = jax.vmap(gradient, in_axes=(0, 0, None))
+        return totals + every((stack, inputs.hyperparams, inputs.magnet), members, index)
 
     return jax.lax.fori_loop(0, inputs.shape.num_micro_batches, body, totals)
 
@@ -225,9 +231,9 @@ def _walk_in_turn(
     def gradients_at(index: jax.Array) -> tuple[jax.Array, jax.Array]:
         # Past the last of them it is an empty one.
         k = jnp.minimum(group_at(index, last), totals.shape[0] - 1)
-        policy, hyperparams = jax.tree.map(lambda x: x[k], (stack, inputs.hyperparams))
+        member = jax.tree.map(lambda x: x[k], (stack, inputs.hyperparams, inputs.magnet))
         own_index = index - (last[k] - num_micro[k])
-        return k, _gradient(inputs, policy, hyperparams, selection, k, own_index)
+        return k, _gradient(inputs, member, selection, k, own_index)
 
     def body(index: jax.Array, totals: jax.Array) -> jax.Array:
         k, found = gradients_at(index)
@@ -249,22 +255,19 @@ def _walk_in_turn(
 
 
 def _gradient(
-    inputs: UpdateInputs,
-    policy: PolicyStack,
-    hyperparams: Hyperparams,
-    selection: Selection,
-    k: jax.Array,
-    index: jax.Array,
+    inputs: UpdateInputs, member: Member, selection: Selection, k: jax.Array, index: jax.Array
 ) -> jax.Array:
     """Compute the gradient and, behind it, the loss sums of micro-batch `index` of member `k`."""
-    shape = inputs.shape
+    shape, (policy, hyperparams, magnet) = inputs.shape, member
     rows = minibatches.take_micro_batch(
         inputs.packed or inputs.blocks, selection, k, index, shape.micro_batch_blocks
     )
     grad_fn = jax.value_and_grad(policy_loss, argnums=1, has_aux=True)
 
     def of_rows(rows: Blocks) -> jax.Array:
-        (_, sums), grads = grad_fn(policy, policy.params, inputs.network, shape, rows, hyperparams)
+        (_, sums), grads = grad_fn(
+            policy, policy.params, inputs.network, shape, rows, hyperparams, magnet
+        )
         return ravel_pytree((grads, sums))[0]
 
     if shape.num_parts == 1:
@@ -281,3 +284,20 @@ def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.A
     """
     factor = jnp.where(kl > 2.0 * target, 1.5, jnp.where(kl < 0.5 * target, 0.5, 1.0))
     return jnp.clip(kl_coef * factor, MIN_KL_COEF, MAX_KL_COEF)
+
+
+def move_magnet(
+    magnet: PyTree, params: PyTree, hyperparams: Hyperparams, stats: UpdateStats
+) -> PyTree:
+    """Move the averages of weights towards the newest weights, of members that made a step.
+
+    `magnet` and `params` have `[K, ...]` leaves; without a magnet the result is None.
+    """
+    if magnet is None:
+        return None
+
+    def mixed(old: jax.Array, new: jax.Array) -> jax.Array:
+        rate = hyperparams.magnet_rate.reshape(-1, *[1] * (new.ndim - 1))  # type: ignore
+        return old + rate * (new - old)
+
+    return where_rows(stats.num_steps > 0, jax.tree.map(mixed, magnet, params), magnet)

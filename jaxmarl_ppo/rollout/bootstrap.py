@@ -39,11 +39,11 @@ def value_of(
 
 
 class Ending(NamedTuple):
-    """What ends of lives are valued by; `R` are environments, of one tick or of many."""
+    """What ends of lives on one tick are valued by."""
 
-    state: RolloutState  # [R, ...]: after the tick, but of the lives that were played on it
-    obs: Observation  # [R, A, ...]: the final observation
-    truncated: jax.Array  # [R, A] bool
+    state: RolloutState  # [E, ...]: after the tick, but of the lives that were played on it
+    obs: Observation  # [E, A, ...]: the final observation
+    truncated: jax.Array  # [E, A] bool
 
 
 def ending_of(state: RolloutState, obs: Observation, truncated: jax.Array) -> Ending:
@@ -69,7 +69,7 @@ def final_value(players: Players, population: Population, ending: Ending) -> jax
         ending: what ends.
 
     Returns:
-        `[R, A]`, 0 where nothing was truncated.
+        `[E, A]`, 0 where nothing was truncated.
     """
     truncated = ending.truncated
     num_envs = truncated.shape[0]

@@ -80,6 +80,9 @@ EVERYTHING = TrainConfig(
         kl_control="penalty",
         target_kl=0.02,
         initial_kl_coef=0.3,
+        magnet="average",
+        magnet_coef=((0.0, 0.5), (100.0, 0.1)),
+        magnet_rate=0.25,
         value_clip="ppo2",
         value_clip_eps=0.5,
         value_coef=0.75,
@@ -455,6 +458,25 @@ def test_without_a_preset_the_defaults_hold():
             lambda: PolicySpec(network="rnn"),
             "unknown network 'rnn'; valid: mlp, lstm, gru, min_gru",
         ),
+        (lambda: PPOConfig(magnet="uniform"), "unknown magnet 'uniform'; valid: off, average"),
+        (lambda: PPOConfig(magnet_coef=0.1), "magnet_coef=0.1 has no effect with magnet='off'"),
+        (lambda: PPOConfig(magnet_rate=0.1), "magnet_rate=0.1 has no effect with magnet='off'"),
+        (lambda: PPOConfig(magnet="average", magnet_rate=0.1), "'average' needs magnet_coef"),
+        (lambda: PPOConfig(magnet="average", magnet_coef=0.1), "'average' needs magnet_rate"),
+        (
+            lambda: PPOConfig(magnet="average", magnet_coef=0.0, magnet_rate=0.1),
+            "magnet_coef=0 has no effect",
+        ),
+        (
+            lambda: PPOConfig(magnet="average", magnet_coef=0.1, magnet_rate=1.5),
+            r"magnet_rate must be finite and lie in \[0.0, 1.0\]",
+        ),
+        (
+            lambda: PPOConfig(
+                magnet="average", magnet_coef=1, magnet_rate=1, num_epochs=1, num_minibatches=1
+            ),
+            "magnet_rate=1 has no effect on a single step",
+        ),
         (lambda: PolicySpec(network=3), "network must be 'mlp'"),
         (lambda: TrainConfig(num_envs=0), "num_envs must be a whole number of at least 1, got 0"),
         (lambda: TrainConfig(num_steps=True), "num_steps must be a whole number"),
@@ -585,6 +607,7 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
         ({"adam_eps": 1e-8}, 2),
         ({"optimiser": "sgd"}, 2),
         ({"clip_eps": Linear(0.3, 0.1)}, 1),
+        ({"magnet": "average", "magnet_coef": 0.1, "magnet_rate": 0.05}, 2),
     ],
 )
 def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_banks):

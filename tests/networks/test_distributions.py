@@ -97,6 +97,37 @@ def test_gradients_through_masks_are_finite(masked):
     np.testing.assert_array_equal(grads[~mask], 0.0)
 
 
+def test_kl_divergences_equal_numpy(masked):
+    logits, mask, probs = masked
+    others = np.random.default_rng(5).normal(0.0, 2.0, logits.shape).astype(np.float32)
+    other_probs = np.where(mask, np.exp(others.astype(float)), 0.0)
+    other_probs /= other_probs.sum(-1, keepdims=True)
+    logs = np.log(np.where(mask, probs, 1.0)) - np.log(np.where(mask, other_probs, 1.0))
+    distribution = MaskedCategorical(6)
+    actual = distribution.kl(logits, others, mask)
+    np.testing.assert_allclose(actual, (probs * logs).sum(-1), atol=2e-5)
+    np.testing.assert_array_equal(distribution.kl(logits, logits, mask), 0.0)
+    grads = jax.grad(lambda x: distribution.kl(x, others, mask).sum())(jnp.asarray(logits))
+    assert np.isfinite(grads).all()
+    # From uniform play it is the entropy but for its sign and a constant.
+    uniform = distribution.kl(logits, np.zeros_like(logits), mask)
+    entropy = np.log(mask.sum(-1)) - distribution.entropy(logits, mask)
+    np.testing.assert_allclose(uniform, entropy, atol=2e-5)
+
+
+def test_kl_divergence_of_gaussians_leaves_out_dimensions_that_do_not_exist():
+    rng = np.random.default_rng(2)
+    (mean, log_std), (other, other_log) = 0.5 * rng.normal(size=(2, 2, 20, 3))
+    mask = rng.random((20, 3)) < 0.6
+    first, second = (
+        np.concatenate(x, -1).astype(np.float32) for x in ((mean, log_std), (other, other_log))
+    )
+    expected = other_log - log_std - 0.5
+    expected += (np.exp(2 * log_std) + (mean - other) ** 2) / (2 * np.exp(2 * other_log))
+    actual = BoundedGaussian(3).kl(first, second, mask)
+    np.testing.assert_allclose(actual, np.where(mask, expected, 0.0).sum(-1), rtol=1e-4)
+
+
 def test_gaussian_leaves_out_dimensions_that_do_not_exist():
     rng = np.random.default_rng(1)
     mean, log_std, action = rng.normal(size=(3, 20, 3))

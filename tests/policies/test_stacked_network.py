@@ -139,4 +139,8 @@ def test_all_policies_take_one_pass_where_each_has_a_few_rows():
 
 def test_an_accelerator_computes_all_tiles_at_once(monkeypatch):
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    assert choose_tiles(384, 24, 9) == (32, 512)
+    size, at_once = choose_tiles(36 * 64, 24, 9)
+    # A quarter of each policy's share, so that hardly any place is empty.
+    assert size == 64
+    assert size * at_once > 36 * 64 + 9 * size
+    assert choose_tiles(9, 9, 9)[0] == MIN_TILE_ROWS

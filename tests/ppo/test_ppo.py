@@ -31,8 +31,8 @@ def make_network(module, seen=(D,)):
 
 @functools.cache
 def compiled_update(network, shape):
-    def update(stack, opt_state, blocks, hyperparams, key):
-        inputs = ppo.UpdateInputs(network, shape, stack, blocks, hyperparams)
+    def update(stack, opt_state, blocks, hyperparams, key, magnet):
+        inputs = ppo.UpdateInputs(network, shape, stack, blocks, hyperparams, magnet=magnet)
         return ppo.update(inputs, opt_state, key)
 
     return quick_jit(update)
@@ -99,6 +99,10 @@ class Problem:
         )
         rows = TrainingRows(decisions, advantage=floats(*size), target=floats(*size))
         self.rows = jax.tree.map(self.spoil, rows)
+        self.magnet = jax.tree.map(  # parameters of other policies, `[K, ...]`
+            lambda x: (np.asarray(x) + 0.5 * rng.normal(size=x.shape)).astype(np.float32),
+            self.policies.params,
+        )
         self.start_hidden = jax.tree.map(lambda h: floats(*h.shape[1:]), hidden)
 
     def spoil(self, x):
@@ -123,7 +127,8 @@ class Problem:
         )
         opt_state = self.opt_state(shape, hyperparams) if opt_state is None else opt_state
         run = compiled_update(self.network, shape)
-        return run(self.policies, opt_state, self.blocks, hyperparams, jax.random.key(0))
+        magnet = None if shape.magnet == "off" else self.magnet
+        return run(self.policies, opt_state, self.blocks, hyperparams, jax.random.key(0), magnet)
 
     def streams(self, k):
         """Chunks of `(entry, slot)` of one policy, as the update is to see them."""
@@ -141,16 +146,21 @@ class Problem:
         """
         d, total, count = self.rows.decisions, 0.0, 0
         c = jax.tree.map(lambda x: x[k], hyperparams)
+        both = {"policy": params, "magnet": jax.tree.map(lambda x: x[k], self.magnet)}
         for chunk in self.streams(k) if chunks is None else chunks:
-            hidden = jax.tree.map(lambda h, at=chunk[0]: h[at], d.hidden)
+            hidden = {who: jax.tree.map(lambda h, at=chunk[0]: h[at], d.hidden) for who in both}
             for position, at in enumerate(chunk):
-                if position == 1 and chunk[0][0] == 0:
-                    hidden = jax.tree.map(lambda h, at=at: h[at[1]], self.start_hidden)
-                if d.is_first[at]:
-                    hidden = jax.tree.map(jnp.zeros_like, hidden)
-                hidden, logits, value = self.network.module.apply(
-                    {"params": params}, hidden, d.inputs[at]
-                )
+                said = {}
+                for who, weights in both.items():
+                    own = hidden[who]
+                    if position == 1 and chunk[0][0] == 0:
+                        own = jax.tree.map(lambda h, at=at: h[at[1]], self.start_hidden)
+                    if d.is_first[at]:
+                        own = jax.tree.map(jnp.zeros_like, own)
+                    hidden[who], *said[who] = self.network.module.apply(
+                        {"params": weights}, own, d.inputs[at]
+                    )
+                logits, value = said["policy"]
                 legal = np.nonzero(d.action_mask[at])[0]
                 log_probs = jax.nn.log_softmax(logits[legal])
                 log_prob = log_probs[list(legal).index(d.action[at])]
@@ -170,6 +180,9 @@ class Problem:
                 loss = -surrogate + c.value_coef * squared / 2 - c.entropy_coef * entropy
                 if shape.kl_control == "penalty":
                     loss += c.kl_coef * (ratio - 1 - jnp.log(ratio))
+                if shape.magnet != "off":
+                    others = jax.nn.log_softmax(said["magnet"][0][legal])
+                    loss += c.magnet_coef * (jnp.exp(log_probs) * (log_probs - others)).sum()
                 total, count = total + loss, count + 1
         return total / count
 
@@ -222,6 +235,25 @@ def test_gradient_is_that_of_the_dense_loss(mlp, value_clip, kl_control):
     np.testing.assert_array_equal(stats.losses.count, counts)
     np.testing.assert_array_equal(stats.num_steps, np.ones(K))
     assert min(counts) > 0
+
+
+@pytest.mark.parametrize("kind", ["mlp", "lstm"])
+def test_a_magnet_draws_by_the_exact_kl_divergence(kind, request):
+    problem = request.getfixturevalue(kind)
+    how, hyperparams = shape(magnet="average"), make_hyperparams(magnet_coef=[0.5, 1.0, 2.0])
+    policies, _, _ = problem.update(how, hyperparams)
+    assert_close(policies.params, problem.expected_params(how, hyperparams))
+
+
+def test_a_magnet_is_the_average_of_the_weights_of_iterations_that_made_a_step():
+    old, new = {"w": jnp.zeros((K, 2, 4))}, {"w": jnp.ones((K, 2, 4))}
+    hyperparams = make_hyperparams(magnet_rate=[0.25, 1.0, 0.5])
+    stats = ppo.no_stats(K).replace(num_steps=jnp.array([8.0, 1.0, 0.0]))
+    once = ppo.move_magnet(old, new, hyperparams, stats)
+    twice = ppo.move_magnet(once, new, hyperparams, stats)
+    np.testing.assert_allclose(once["w"][:, 0, 0], [0.25, 1.0, 0.0])
+    np.testing.assert_allclose(twice["w"][:, 1, 3], [0.4375, 1.0, 0.0])
+    assert ppo.move_magnet(None, new, hyperparams, stats) is None
 
 
 def test_gradient_of_convolutions_is_that_of_the_dense_loss():

@@ -321,6 +321,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
             "league-2",
             "shuttle-lstm-2",
             "crypto-min-gru-2",
+            "crypto-mlp-magnet-2",
             "archive-2",
         ),
     },

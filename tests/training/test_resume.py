@@ -217,20 +217,25 @@ RUNS = {
         "tic_tac_toe", CNN(hidden_sizes=(8,), channels=(2,)), 1, planes=True
     ),
     "crypto-min-gru-2": network("crypto", MinGRU(hidden_sizes=(8,), gru_size=8), 2),
+    "crypto-mlp-magnet-2": network("crypto", MLP(hidden_sizes=(8,)), 2),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_kind_of_run_goes_on_to_the_bit(tmp_path, name):
-    """Environments, memory, open decisions, pools, results, normalisers; on several devices too."""
+    """Environments, memory, open decisions, pools, results, normalisers, a magnet's weights; on
+    several devices too.
+    """
     env, kwargs, changes = RUNS[name]
+    magnet = {"magnet": "average", "magnet_coef": Linear(1.0, 0.1), "magnet_rate": 0.2}
+    ppo = dataclasses.replace(SHORT, **magnet) if "magnet" in name else SHORT
     changes.setdefault("default_policy", PolicySpec(network=MLP(hidden_sizes=(8,))))
     steps = 8 * 16
     config = TrainConfig(
         total_env_steps=8 * steps,
         num_envs=8,
         num_steps=16,
-        default_ppo=SHORT,
+        default_ppo=ppo,
         log_interval=3,
         checkpoints=CheckpointConfig(every_minutes=None, every_env_steps=steps, keep=8),
         evaluation=EvaluationConfig(every_env_steps=3 * steps, episodes=4),

@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.policy_table import checked_policy, most_probable, uniform_over
 from jaxmarl_envs.tic_tac_toe.board import AGENTS, Board, State, to_bitboard, winning_lines
 
 MAX_CELLS = 12
 
 _SIGN = np.array([1, -1])  # turns x's value into that of slot 0 and of slot 1
-_TOLERANCE = 1e-4  # of a row's sum; float32 softmaxes stay far within it
 
 
 class Outcome(NamedTuple):
@@ -158,13 +158,13 @@ class GameTable:
 
     def uniform_policy(self) -> np.ndarray:
         """Give every legal move the same probability, `[D, N]`."""
-        return _uniform_over(self.action_mask)
+        return uniform_over(self.action_mask)
 
     def minimax_policy(self) -> np.ndarray:
         """Make the policy, `[D, N]`, uniform over the moves that keep the position's value."""
         children = _SIGN[self.mover][:, None] * self.values()[self.successor]
         children = np.where(self.action_mask, children, -np.inf)
-        return _uniform_over(children == children.max(1, keepdims=True))
+        return uniform_over(children == children.max(1, keepdims=True))
 
     def win_block_policy(self) -> np.ndarray:
         """Make the policy that wins at once, else blocks, else plays any move, `[D, N]`.
@@ -178,14 +178,14 @@ class GameTable:
         win = self.action_mask & self._has_line[own]  # [D, N]
         block = self.action_mask & self._has_line[other]  # [D, N]
         chosen = np.where(block.any(1, keepdims=True), block, self.action_mask)
-        return _uniform_over(np.where(win.any(1, keepdims=True), win, chosen))
+        return uniform_over(np.where(win.any(1, keepdims=True), win, chosen))
 
     def greedy(self, policy: np.ndarray) -> np.ndarray:
         """Make the policy that always plays the most probable move of `policy [D, N]`.
 
         Among equally probable moves it plays the first one.
         """
-        return np.eye(self.board.num_cells)[self._checked(policy).argmax(1)]
+        return most_probable(self._checked(policy))
 
     def _enumerate(self) -> None:
         num_cells, bit = self.board.num_cells, self._bit
@@ -241,31 +241,4 @@ class GameTable:
         return (result & self.terminal[:, None]).astype(float)
 
     def _checked(self, policy: np.ndarray) -> np.ndarray:
-        policy = np.asarray(policy, np.float64)
-        shape = (self.num_decisions, self.board.num_cells)
-        if policy.shape != shape:
-            raise ValueError(
-                f"policy of shape {policy.shape}: must be {shape}, a row of probabilities for "
-                "each decision"
-            )
-        if not (policy >= 0).all():  # False for NaN too
-            raise ValueError(f"policy has the entry {policy.min()}: probabilities must be >= 0")
-        illegal = np.where(self.action_mask, 0.0, policy).sum(1)
-        if illegal.max() > _TOLERANCE:
-            raise ValueError(
-                f"policy gives illegal moves the probability {illegal.max():.6g} at decision "
-                f"{illegal.argmax()}: only cells of action_mask may have any"
-            )
-        error = np.abs(policy.sum(1) - 1)
-        if not error.max() <= _TOLERANCE:
-            raise ValueError(
-                f"policy sums to {policy[error.argmax()].sum():.6g} at decision "
-                f"{error.argmax()}: every row must sum to 1"
-            )
-        policy = np.where(self.action_mask, policy, 0.0)
-        return policy / policy.sum(1, keepdims=True)
-
-
-def _uniform_over(chosen: np.ndarray) -> np.ndarray:
-    """Spread probability evenly over the True entries of each row of `chosen [D, N]`."""
-    return chosen / chosen.sum(1, keepdims=True)
+        return checked_policy(policy, self.action_mask, "moves")

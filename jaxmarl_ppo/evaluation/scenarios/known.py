@@ -24,6 +24,12 @@ KNOWN: dict[str, Known] = {
         {"eve at her best": -25.0, "bob and alice at their best": 24.0},
         {"max_steps": 25},
     ),
+    "kuhn_poker": Known(
+        ("evaluation/exploitability/stochastic", *RETURNS), {"an equilibrium": 0.0}, {}
+    ),
+    "leduc_holdem": Known(
+        ("evaluation/exploitability/stochastic", *RETURNS), {"an equilibrium": 0.0}, {}
+    ),
     "shuttle_grid": Known(
         ("evaluation/deliveries/mean", "agents/*/deliveries"),
         {"best scripted dispatcher": 24.2},

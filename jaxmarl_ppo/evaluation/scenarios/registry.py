@@ -10,10 +10,14 @@ from typing import NamedTuple
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.crypto import Crypto
+from jaxmarl_envs.phantom_tic_tac_toe import PhantomTicTacToe
+from jaxmarl_envs.poker import KuhnPoker, LeducHoldem
 from jaxmarl_envs.shuttle_grid import ShuttleGrid
 from jaxmarl_envs.tic_tac_toe import TicTacToe
+from jaxmarl_ppo.evaluation.scenarios.against_random import play_against_random
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.crypto import report_crypto
+from jaxmarl_ppo.evaluation.scenarios.poker import report_poker
 from jaxmarl_ppo.evaluation.scenarios.shuttle_grid import report_shuttle_grid
 from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import report_tic_tac_toe
 
@@ -28,6 +32,9 @@ class Scenario(NamedTuple):
 
 SCENARIOS: dict[str, Scenario] = {
     "crypto": Scenario(Crypto, report_crypto, 1024),
+    "kuhn_poker": Scenario(KuhnPoker, report_poker, 1024),
+    "leduc_holdem": Scenario(LeducHoldem, report_poker, 1024),
+    "phantom_tic_tac_toe": Scenario(PhantomTicTacToe, play_against_random, 1024),
     "shuttle_grid": Scenario(ShuttleGrid, report_shuttle_grid, 256),
     "tic_tac_toe": Scenario(TicTacToe, report_tic_tac_toe, 1024),
 }

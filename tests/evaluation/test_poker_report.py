@@ -1,0 +1,99 @@
+"""What an evaluation says of poker: the exact exploitability of the networks that play."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmarl_envs
+from jaxmarl_envs.poker import InformationTable
+from jaxmarl_ppo import LSTM, MLP, PolicySpec, TrainConfig, evaluate_policies, make_learner
+from jaxmarl_ppo.evaluation.tables import format_report
+
+NETWORK = MLP(hidden_sizes=(8,))
+
+
+def prepare(name, **changes):
+    env, params = jaxmarl_envs.make(name)
+    config = {"default_policy": PolicySpec(network=NETWORK), "num_devices": 1, **changes}
+    learner = make_learner(env, params, TrainConfig(num_envs=4, num_steps=8, **config))
+    # Larger than at the start of training, so that policies differ from uniform ones.
+    population = jax.tree.map(lambda x: 100 * x, learner.init(jax.random.key(1)).population)
+    return learner, population
+
+
+def played_by_hand(learner, population, bank, member):
+    """Action probabilities of one network at every information state, by flax alone."""
+    table = InformationTable(learner.env)
+    obs = jax.vmap(learner.env.observe)(table.states())
+    rows = np.arange(table.num_info_states)
+    params = jax.tree.map(lambda x: x[member], population.banks[bank].params)
+    module = learner.players.banks[bank].network.module
+    inputs = obs.features[rows, table.mover]
+    _, logits, _ = module.apply({"params": params}, (), inputs)
+    return np.asarray(jax.nn.softmax(np.where(table.action_mask, logits, -np.inf)))
+
+
+@pytest.mark.parametrize("name", ["kuhn_poker", "leduc_holdem"])
+def test_the_report_is_of_the_shared_network(name):
+    learner, population = prepare(name)
+    report = evaluate_policies(learner, population, 64)
+    table, policy = InformationTable(learner.env), played_by_hand(learner, population, 0, 0)
+    found = report["exploitability"]
+    assert found["stochastic"] == pytest.approx(table.exploitability(policy), abs=1e-5)
+    assert found["greedy"] == pytest.approx(table.exploitability(table.greedy(policy)), abs=1e-5)
+    assert found["best_response"]["stochastic"]["second"]["shared"] == pytest.approx(
+        table.best_response_value(policy, "first"), abs=1e-5
+    )
+    assert report["value"] == pytest.approx(table.expected_value(policy, policy), abs=1e-5)
+    assert f"stochastic policy: exact exploitability {found['stochastic']:.4f} antes" in (
+        format_report(report)
+    )
+    uniform = table.exploitability(table.uniform_policy())
+    assert abs(found["stochastic"] - uniform) > 0.02  # or this would show nothing
+
+
+def test_each_seat_has_a_policy_of_its_own():
+    learner, population = prepare("kuhn_poker", mapping="per_agent")
+    table = InformationTable(learner.env)
+    first, second = (played_by_hand(learner, population, 0, member) for member in range(2))
+    report = evaluate_policies(learner, population, 64)
+    policy = np.where(table.mover[:, None] == 0, first, second)
+    assert report["exploitability"]["stochastic"] == pytest.approx(
+        table.exploitability(policy), abs=1e-5
+    )
+    assert report["value"] == pytest.approx(table.expected_value(first, second), abs=1e-5)
+
+
+def test_a_critic_that_sees_all_cards_changes_nothing_of_it():
+    spec = PolicySpec(network=MLP(hidden_sizes=(8,), separate_critic=True), central_critic=True)
+    learner, population = prepare("leduc_holdem", default_policy=spec)
+    critic_moved = {
+        key: jax.tree.map(lambda x: x + 1.0, value) if key.startswith("critic") else value
+        for key, value in population.banks[0].params.items()
+    }
+    bank = population.banks[0].replace(params=critic_moved)
+    reports = [
+        evaluate_policies(learner, each, 16)["exploitability"]["stochastic"]
+        for each in (population, population.replace(banks=(bank,)))
+    ]
+    assert reports[0] == pytest.approx(reports[1], abs=1e-6)
+
+
+def test_memory_has_no_table():
+    spec = PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=4))
+    learner, population = prepare("kuhn_poker", default_policy=spec)
+    report = evaluate_policies(learner, population, 16)
+    assert "exploitability" not in report
+    assert report["exploitability_note"] == (
+        "left out: a policy with memory does not play by the information state alone"
+    )
+
+
+def test_phantom_tic_tac_toe_is_played_against_random():
+    learner, population = prepare("phantom_tic_tac_toe")
+    report = evaluate_policies(learner, population, 256)
+    against = report["against"]["stochastic"]["random"]
+    for seat in ("x", "o"):
+        assert sum(against[seat][name] for name in ("win", "draw", "loss")) == pytest.approx(1)
+    # Of two that hardly differ from random play the one who begins wins more often.
+    assert against["x"]["win"] > against["o"]["win"]
