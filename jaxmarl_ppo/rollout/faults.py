@@ -44,12 +44,15 @@ def health_of_state(obs: Observation) -> jax.Array:
     return health(obs.state[:, None])
 
 
-def check(obs: Observation, reward: jax.Array, max_actors: int) -> jax.Array:
-    """Code what is wrong on a tick but for its end, which `check_final` adds.
+def check(
+    obs: Observation, reward: jax.Array, final_value: jax.Array, max_actors: int
+) -> jax.Array:
+    """Code what is wrong on a tick, `[E, A]` uint8: 0 for nothing, else read by `find_fault`.
 
     Args:
         obs: `[E, A, ...]`, before the tick; without a state if no critic reads it.
         reward: `[E, A]`.
+        final_value: `[E, A]`, V(final observation), which is as its features are.
         max_actors: how many the environment says can act at once; of more all are at fault.
 
     Returns:
@@ -64,19 +67,21 @@ def check(obs: Observation, reward: jax.Array, max_actors: int) -> jax.Array:
         jnp.where(obs.action_mask.any(-1), FINE, INFINITE),
         jnp.where(acts & crowded, INFINITE, FINE),
         health(reward),
+        health(final_value),
     )
 
 
 def check_final(codes: jax.Array, final_value: jax.Array) -> jax.Array:
-    """Code likewise what is wrong with final observations, where nothing else is.
+    """Add to codes what is wrong with final observations that were valued after the rollout.
 
     Args:
         codes: `[T, E, A]`, from `check`.
-        final_value: `[T, E, A]`, V(final observation), which is as its features are.
+        final_value: `[T, E, A]`, V(final observation).
     """
     field = FAULT_FIELDS.index("final_observation")
     kind = health(final_value.reshape(-1, 1, 1)).reshape(codes.shape)
-    return jnp.where(codes > 0, codes, _code_of(field, kind))
+    untold = (codes == 0) & (kind != FINE)
+    return jnp.where(untold, (2 * field + kind).astype(jnp.uint8), codes)
 
 
 def check_last(obs: Observation) -> jax.Array:
@@ -136,9 +141,5 @@ def _code(*kinds: jax.Array) -> jax.Array:
     code = jnp.zeros(jnp.broadcast_shapes(*(kind.shape for kind in kinds)), jnp.uint8)
     # The first field last, so that of several faults in a slot it is the one that remains.
     for field, kind in reversed(list(enumerate(kinds))):
-        code = jnp.where(kind == FINE, code, _code_of(field, kind))
+        code = jnp.where(kind == FINE, code, (2 * field + kind).astype(jnp.uint8))
     return code
-
-
-def _code_of(field: int, kind: jax.Array) -> jax.Array:
-    return jnp.where(kind == FINE, 0, 2 * field + kind).astype(jnp.uint8)

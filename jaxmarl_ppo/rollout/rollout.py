@@ -94,7 +94,7 @@ def rollout(
             episode_over=step_output.info["episode_over"],
             metrics=step_output.info.get("metrics", {}),
         )
-        faults = check(players.seen(state.obs), reward, env.max_actors)
+        faults = check(players.seen(state.obs), reward, outcomes.final_value, env.max_actors)
         born = begin_lives(players, population.league, state.obs.alive, after, step_output, noise)
         tracker = track(players, tracker, outcomes)
         stored = (act_output.decisions, outcomes, faults, ending if at_once else None)
@@ -112,8 +112,7 @@ def rollout(
             ending,
             batch_size=max(1, tuning().max_pass_rows // outcomes.reward[0].size),
         )
-        outcomes = outcomes.replace(final_value=value)
-    faults = check_final(faults, outcomes.final_value)
+        outcomes, faults = outcomes.replace(final_value=value), check_final(faults, value)
     # Only where an agent decides next: a slot that waits leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
     last_fault = check_last(players.seen(state.obs))

@@ -17,7 +17,7 @@ from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.ppo import update as ppo
 from jaxmarl_ppo.rollout.episode_stats import count_finished, start_tracking, track
-from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, check_last, find_fault
+from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, check_final, check_last, find_fault
 from jaxmarl_ppo.types import Outcomes, Running, RunningSums
 
 TICKS, ENVS = 30, 4
@@ -249,6 +249,17 @@ def find(seen, iteration):
     last = [seen.pop(name) for name in ("last_features", "last_state")]
     last_fault = check_last(observation(*last, *(seen[name][-1] for name in MASKS)))
     return find_fault(jax.vmap(one_tick)(seen), last_fault, iteration)
+
+
+def test_ends_that_are_valued_after_the_rollout_are_coded_alike():
+    rng = np.random.default_rng(0)
+    reward, final = rng.choice([0.0, 0.0, np.nan, np.inf], (2, 7, 2, 3)).astype(np.float32)
+    yes = jnp.ones((2, 3), bool)
+    obs = Observation(jnp.zeros((2, 3, 2)), jnp.ones((2, 3, 3), bool), yes, ~yes)
+    at_once = jax.vmap(lambda reward, final: check(obs, reward, final, 1))
+    found = check_final(at_once(reward, jnp.zeros_like(final)), final)
+    np.testing.assert_array_equal(found, at_once(reward, final))
+    assert len(np.unique(found)) == 5
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
