@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import Counter
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -134,18 +135,16 @@ def _runs(body: Body, times: float = 1.0) -> list[tuple[Body, float]]:
 
 
 def _of_gradients(body: Body) -> list[int]:
-    """Count the kernels of a gradient of each bank."""
-    loops = _bodies(body, "gradients")
-    if loops:
-        return [own.kernels for own in loops]
+    """Count the kernels of a gradient of each bank, loops within it by one pass."""
+    # Loops over time have further names behind.
+    loops = [loop for own, _ in _runs(body) for loop in own.loops]
+    walks = [loop.body.kernels for loop in loops if loop.scope.endswith("gradients/while")]
+    if walks:
+        return walks
     # A single one needs no loop, and is a part of its minibatch.
-    banks: dict[str, int] = {}
-    for own, _ in _runs(body):
-        for scope in own.launched:
-            if _within(scope, "gradients"):
-                bank = scope.partition("gradients")[0]
-                banks[bank] = banks.get(bank, 0) + 1
-    return list(banks.values())
+    scopes = [scope for own, _ in _runs(body) for scope in own.launched]
+    found = [re.findall(r"bank\d+", scope)[-1:] for scope in scopes if _within(scope, "gradients")]
+    return list(Counter(bank for banks in found for bank in banks).values())
 
 
 def _bodies(body: Body, scope: str) -> list[Body]:

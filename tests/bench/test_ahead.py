@@ -50,7 +50,8 @@ def test_a_gpu_does_not_wait_for_its_host(num_devices, workload):
     assert found["loops"] == []
     assert 10 < found["kernels"]["tick"] < 70
     (gradient,) = found["kernels"]["gradient"]
-    assert 10 < gradient < 60
+    # Of the LSTM with a pass of each of its loops over time.
+    assert 10 < gradient < (80 if "lstm" in workload else 40)
     assert found["fits"]
     assert 0 < found["memory_mb"]["temporary"] < 20
     # Two epochs of two minibatches, each with an exchange.
