@@ -14,6 +14,7 @@ from flax import struct
 
 from jaxmarl_ppo.credit.reward_scaling import scale_rewards
 from jaxmarl_ppo.ops.lanes import put, take
+from jaxmarl_ppo.ops.rows import from_rows, look_up, to_rows
 from jaxmarl_ppo.ops.ticks import scan_ticks
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
@@ -176,7 +177,7 @@ def estimate_credit(
     chex.assert_equal_shape_prefix([decisions.acted, outcomes.reward], 2)
     chex.assert_equal_shape([pending.reward, pending.decisions.value, end.value])
     num_pending, size = end.value.size, decisions.acted.size
-    row = num_pending + jnp.arange(size, dtype=jnp.int32).reshape(decisions.acted.shape)
+    row = num_pending + from_rows(jnp.arange(size, dtype=jnp.int32), decisions.acted.shape)
 
     def decided(decisions: Decisions) -> dict[str, jax.Array]:
         of = params.of(decisions.member)
@@ -218,9 +219,10 @@ def estimate_credit(
         gamma_held=_look_up(params.gamma, pending.decisions.member),
         **decided(pending.decisions),
     )
-    own_row = jnp.arange(num_pending, dtype=jnp.int32).reshape(none.shape)
+    own_row = from_rows(jnp.arange(num_pending, dtype=jnp.int32), none.shape)
     (_, opened), of_pending = go_back(carry, first, own_row)
-    joined = jax.tree.map(lambda x, y: jnp.concatenate([x.ravel(), y.ravel()]), of_pending, credit)
+    both = of_pending, credit
+    joined = jax.tree.map(lambda x, y: jnp.concatenate([to_rows(x, 2), to_rows(y, 3)]), *both)
     return joined, opened
 
 
@@ -238,4 +240,4 @@ def _look_up(x: jax.Array, member: jax.Array) -> jax.Array:
     """Look `x [K]` up at `member [...]`, which may be beyond the last."""
     if x.size == 1:
         return jnp.broadcast_to(x[0], member.shape)
-    return x[jnp.minimum(member, x.size - 1)]
+    return look_up(x, member)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_ppo.machine.tuning import tuning
+from jaxmarl_ppo.ops.rows import from_rows, to_rows
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import Decisions, PyTree
 
@@ -14,7 +16,8 @@ class DecisionTable:
     """Decisions in rows `[R]`, and where each stands in a grid of all slots on all ticks.
 
     First come the `E * S` rows that the rollout before left open, then the rollout's own
-    `T * E * M`. In the grid, `[1 + T, E, S]`, tick 0 belongs to the former.
+    `T * E * M`, both in the order of `ops.rows`. In the grid, `[1 + T, E, S]`, tick 0 belongs to
+    the former.
 
     Wide columns are never copied into one array: their rows are read once, where they are packed.
     """
@@ -39,34 +42,75 @@ class DecisionTable:
             lambda first, rest: _take(first, rest, index), self.open.hidden, self.new.hidden
         )
 
+    def take_of_slots(self, first: jax.Array, rest: jax.Array, row: jax.Array) -> jax.Array:
+        """Take of a field in two parts row `row [E, S]` of each slot: `[E, S, ...]`.
+
+        Args:
+            first: `[E * S, ...]`, of the decisions that were open.
+            rest: `[T * E * M, ...]`, of the others.
+            row: of each slot its open decision's, or one that it decided in the rollout.
+        """
+        if not tuning().rows_last:
+            return _take(first, rest, row)
+        # By comparing all ticks, as rows of a few features would be read one by one.
+        _, number = self.split(jnp.arange(row.size + rest.shape[0]))  # [T, E, M]
+        first, rest = self.give_axes(first, rest)
+        if self.slot is None:
+            mine = number == row
+        else:
+            mine, rest = number[..., None, :] == row[..., None], rest[:, :, None]
+        mine = mine.reshape(*mine.shape, *[1] * (rest.ndim - mine.ndim))
+        axes = 0 if self.slot is None else (0, 3)
+        picked = jnp.where(mine, rest, jnp.zeros_like(rest))
+        picked = picked.any(axes) if rest.dtype == bool else picked.sum(axes, dtype=rest.dtype)
+        return where_rows(row < row.size, first, picked)
+
     @property
     def place(self) -> jax.Array | None:
         """Place of each row in the flat grid, `[R]` int; None where rows are in its order."""
-        if self.slot is None:
-            return None
         height, num_envs, num_slots = self.grid_shape
+        slot = self.slot
+        if slot is None:
+            if not tuning().rows_last:
+                return None
+            slot = jnp.arange(num_slots)
         row = num_envs * jnp.arange(1, height)[:, None, None] + jnp.arange(num_envs)[:, None]
-        first = jnp.arange(num_envs * num_slots)
-        return jnp.concatenate([first, (num_slots * row + self.slot).ravel()])
+        first = to_rows(jnp.arange(num_envs * num_slots).reshape(num_envs, num_slots), 2)
+        return jnp.concatenate([first, to_rows(num_slots * row + slot, 3)])
+
+    def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Give rows `x [R]` their axes back: of open decisions `[E, S]`, of others `[T, E, M]`."""
+        num_open = self.open.acted.size
+        return self.give_axes(x[:num_open], x[num_open:])
+
+    def give_axes(self, first: jax.Array, rest: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Likewise, of rows that are apart: `[E * S, ...]` and `[T * E * M, ...]`."""
+        height, num_envs, num_slots = self.grid_shape
+        return (
+            from_rows(first, (num_envs, num_slots)),
+            from_rows(rest, (height - 1, num_envs, -1)),
+        )
 
     def to_grid(self, x: jax.Array) -> jax.Array:
         """Lay `x [R]` out as a grid `[1 + T, E, S]`, 0 where there is no row."""
-        if self.place is None:
-            return x.reshape(self.grid_shape)
+        if self.slot is None:
+            first, rest = self.split(x)
+            return jnp.concatenate([first[None], rest])
         size = self.grid_shape[0] * self.grid_shape[1] * self.grid_shape[2]
         return jnp.zeros(size, x.dtype).at[self.place].set(x).reshape(self.grid_shape)
 
     def from_grid(self, grid: jax.Array) -> jax.Array:
         """Read rows `[R]` off a grid `[1 + T, E, S]`."""
-        return grid.ravel() if self.place is None else grid.ravel()[self.place]
+        if self.slot is None:
+            return jnp.concatenate([to_rows(grid[0], 2), to_rows(grid[1:], 3)])
+        return grid.ravel()[self.place]
 
     def total_by_slot(self, x: jax.Array) -> jax.Array:
         """Sum `x [R]` over the rows of each slot, `[S]`."""
-        height, num_envs, num_slots = self.grid_shape
         if self.slot is None:
-            return x.reshape(height * num_envs, num_slots).sum(0)
-        first = x[: num_envs * num_slots].reshape(num_envs, num_slots).sum(0)
-        return first.at[self.slot.ravel()].add(x[num_envs * num_slots :])
+            return self.to_grid(x).sum((0, 1))
+        first, rest = self.split(x)
+        return first.sum(0).at[self.slot.ravel()].add(rest.ravel())
 
 
 def tabulate(pending: Decisions, decisions: Decisions) -> DecisionTable:
@@ -74,8 +118,8 @@ def tabulate(pending: Decisions, decisions: Decisions) -> DecisionTable:
     num_ticks = decisions.acted.shape[0]
     num_envs, num_slots = pending.acted.shape
     return DecisionTable(
-        open=jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), pending),
-        new=jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), decisions.replace(slot=None)),
+        open=jax.tree.map(lambda x: to_rows(x, 2), pending),
+        new=jax.tree.map(lambda x: to_rows(x, 3), decisions.replace(slot=None)),
         slot=decisions.slot,
         grid_shape=(1 + num_ticks, num_envs, num_slots),
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jaxmarl_ppo.credit.advantages import Credit
 from jaxmarl_ppo.credit.decision_table import DecisionTable
+from jaxmarl_ppo.ops.rows import from_rows
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.types import Decisions, Pending, RolloutState
 
@@ -39,14 +40,18 @@ def open_decisions(table: DecisionTable, credit: Credit, opened: jax.Array) -> P
 
     Of each slot that is row `opened [E, S]` of the table; -1 where there is none.
     """
-    is_open, unread = opened >= 0, jnp.arange(opened.size).reshape(opened.shape)
+    is_open, unread = opened >= 0, from_rows(jnp.arange(opened.size), opened.shape)
     row = jnp.where(is_open, opened, unread)
 
     def held(x: jax.Array) -> jax.Array:
-        return jnp.where(is_open, x[row], 0)
+        size = opened.size
+        return jnp.where(is_open, table.take_of_slots(x[:size], x[size:], row), 0)
 
+    decisions = jax.tree.map(
+        lambda first, rest: table.take_of_slots(first, rest, row), table.open, table.new
+    )
     return Pending(
-        decisions=table.take(row).replace(hidden=table.take_hidden(row), acted=is_open),
+        decisions=decisions.replace(acted=is_open),
         reward=held(credit.reward),
         reward_sum=held(credit.reward_sum),
         ticks=held(credit.ticks),

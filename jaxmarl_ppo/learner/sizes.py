@@ -16,8 +16,7 @@ from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.types import PyTree
 
 DEFAULT_BPTT_LENGTH = 16
-# Rows that are shuffled together, and how many such blocks a minibatch should at least have.
-MAX_BLOCK_ROWS = 32
+# How many blocks of rows that are shuffled together a minibatch should at least have.
 MIN_BLOCKS_PER_MINIBATCH = 32
 # What every gradient costs, in rows: some forty small operations.
 ROWS_PER_GRADIENT = 40
@@ -25,8 +24,6 @@ ROWS_PER_GRADIENT = 40
 # Of micro-batches whose number is fixed each member leaves one partly empty. They are so small that
 # about so many of a member's are full.
 FULL_MICRO_BATCHES = 4
-# Whose gradient is summed up in one go.
-PART_ROWS = 512
 
 
 class MicroBatches(NamedTuple):
@@ -44,7 +41,7 @@ def block_rows(ppo: PPOConfig, bank: Bank, num_rows: int, num_minibatches: int) 
     if bank.network.is_recurrent:
         return ppo.bptt_length or DEFAULT_BPTT_LENGTH
     shares = bank.num_trainable * num_minibatches * MIN_BLOCKS_PER_MINIBATCH
-    return max(1, min(MAX_BLOCK_ROWS, num_rows // shares))
+    return max(1, min(tuning().block_rows, num_rows // shares))
 
 
 def spread_of_draws(
@@ -115,11 +112,10 @@ def fixed_micro_batches(
     default = best.recurrent_micro_batch_rows if recurrent else best.micro_batch_rows
     wanted = max(1, (config.micro_batch_rows or default) // block_size)  # blocks at once
     num_steps, num_slots, members = config.num_steps, len(bank.interface.slots), bank.num_trainable
-    slots_of = {(bank.fixed_members or ()).count(k) for k in range(members)}
-    if bank.num_lanes == num_slots and bank.fixed_members and len(slots_of) == 1:
+    if bank.num_lanes == num_slots and bank.own_lanes:
         # A slot trains on no more decisions than ticks: the rollout before left one open only where
         # it does not act at the first of them. So a member's share is the same as any other's.
-        each, streams = members, num_envs * slots_of.pop()
+        each, streams = members, num_envs * len(bank.own_lanes[0])
         rows, chunks = streams * num_steps, streams * -(-num_steps // block_size)
     else:
         # Of all together. Each slot's last chunk, and one for each member, is partly empty.
@@ -139,7 +135,10 @@ def fixed_micro_batches(
 
 
 def _parts(num_blocks: int, block_size: int) -> tuple[int, int]:
-    """Cut a micro-batch into parts of about so many rows as a block of a GPU's kernel sums up."""
-    of_part = max(1, PART_ROWS // block_size)
+    """Cut a micro-batch into parts, each of which is summed up in one go."""
+    part_rows = tuning().part_rows
+    if part_rows is None:
+        return num_blocks, 1
+    of_part = max(1, part_rows // block_size)
     num_parts = -(-num_blocks // of_part)
     return (num_parts * of_part, num_parts) if num_parts > 1 else (num_blocks, 1)

@@ -4,7 +4,7 @@ Every entry was measured on a CPU (docs/performance.md). What accelerators get f
 work: few large kernels, none of which waits for the host.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from jaxmarl_envs.backend import backend
@@ -22,6 +22,12 @@ class Tuning:
         micro_batch_rows: over which a gradient is computed at once. On a CPU, so few that they stay
             in a core's cache and are not worth sharing out between cores.
         recurrent_micro_batch_rows: likewise, of recurrent networks.
+        part_rows: of a micro-batch, whose gradient is summed up in one go; None for all of them.
+        block_rows: the most that are shuffled together, by networks without memory.
+        rows_last: whether rows are the fastest axis of what there is of many decisions, which then
+            lie slot after slot (`ops/rows.py`). A TPU fills the fastest axis up to 128.
+        packs_in_place: whether rows are cut into blocks where they lie if it is known beforehand
+            whose they are (`ppo/minibatches.py`).
         max_steps_in_turn: longest chunk whose steps of linear memory are written out one after the
             other; those of longer ones are composed in a tree (`networks/recurrence.py`).
         fixed_trip_counts: whether loops run as often as they ever could, which is known beforehand.
@@ -46,6 +52,10 @@ class Tuning:
     copies_inputs: bool
     micro_batch_rows: int
     recurrent_micro_batch_rows: int
+    part_rows: int | None
+    block_rows: int
+    rows_last: bool
+    packs_in_place: bool
     max_steps_in_turn: int
     fixed_trip_counts: bool
     picks_by_comparing: bool
@@ -63,6 +73,10 @@ CPU = Tuning(
     copies_inputs=True,
     micro_batch_rows=512,
     recurrent_micro_batch_rows=1024,
+    part_rows=None,
+    block_rows=32,
+    rows_last=False,
+    packs_in_place=False,
     max_steps_in_turn=32,
     fixed_trip_counts=False,
     picks_by_comparing=False,
@@ -78,10 +92,14 @@ CPU = Tuning(
     # Half the compilation, for code that is slower.
     options_of_once={"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
 )
-ACCELERATOR = Tuning(
+GPU = Tuning(
     copies_inputs=False,
     micro_batch_rows=262144,
     recurrent_micro_batch_rows=262144,
+    part_rows=512,
+    block_rows=32,
+    rows_last=False,
+    packs_in_place=False,
     max_steps_in_turn=0,
     fixed_trip_counts=True,
     picks_by_comparing=True,
@@ -91,8 +109,17 @@ ACCELERATOR = Tuning(
     weighs_tiles=False,
     layout="side_by_side",
 )
+# Its vectors are of 128 rows, and what it launches costs little.
+TPU = replace(
+    GPU,
+    micro_batch_rows=65536,
+    part_rows=None,
+    block_rows=128,
+    rows_last=True,
+    packs_in_place=True,
+)
 
 
 def tuning() -> Tuning:
     """Return the choices of the backend that programs are compiled for."""
-    return CPU if backend() == "cpu" else ACCELERATOR
+    return {"cpu": CPU, "tpu": TPU}.get(backend(), GPU)

@@ -16,18 +16,22 @@ class Packed(struct.PyTreeNode):
     words: jax.Array  # [N, F] uint32
     bytes: jax.Array  # [N, G] uint8
     others: tuple[jax.Array, ...]  # [N, ...]: wide ones, and those of other types
-    # Of the tree: its structure, and of each leaf its shape without `N`, its type, and where it is.
+    # Of the tree: its structure, of each leaf its shape without `N`, its type, and where it is; and
+    # whether axes were moved.
     like: Any = struct.field(pytree_node=False)
 
 
-def pack(tree: PyTree, max_width: float = math.inf) -> Packed:
+def pack(tree: PyTree, max_width: float = math.inf, moved: bool = False) -> Packed:
     """Lay leaves `[N, ...]` side by side, bit by bit as they are.
 
     Args:
         tree: at least one leaf.
         max_width: leaves with more numbers for each of `N` stay by themselves.
+        moved: whether of leaves `[N, B, ...]` the axis `B` lies behind the others.
     """
     leaves, structure = jax.tree.flatten(tree)
+    if moved:
+        leaves = [x if x.ndim < 3 else jnp.moveaxis(x, 1, -1) for x in leaves]
     num_rows = leaves[0].shape[0]
     words, small = [jnp.zeros((num_rows, 0), jnp.uint32)], [jnp.zeros((num_rows, 0), jnp.uint8)]
     others, like = [], []
@@ -44,23 +48,24 @@ def pack(tree: PyTree, max_width: float = math.inf) -> Packed:
         words=jnp.concatenate(words, axis=1),
         bytes=jnp.concatenate(small, axis=1),
         others=tuple(others),
-        like=(structure, tuple(like)),
+        like=(structure, tuple(like), moved),
     )
 
 
 def unpack(packed: Packed) -> PyTree:
     """Undo `pack`, under whatever axes `[..., N]` have come of `N`."""
-    structure, like = packed.like
+    structure, like, moved = packed.like
     begins = {"words": 0, "bytes": 0}
     others, leaves = iter(packed.others), []
     for shape, dtype, kind in like:
         if kind == "others":
-            leaves.append(next(others))
-            continue
-        begin = begins[kind]
-        begins[kind] = end = begin + math.prod(shape)
-        bits = getattr(packed, kind)[..., begin:end]
-        leaves.append(_from_bits(bits.reshape(*bits.shape[:-1], *shape), dtype))
+            leaf = next(others)
+        else:
+            begin = begins[kind]
+            begins[kind] = end = begin + math.prod(shape)
+            bits = getattr(packed, kind)[..., begin:end]
+            leaf = _from_bits(bits.reshape(*bits.shape[:-1], *shape), dtype)
+        leaves.append(jnp.moveaxis(leaf, -1, -len(shape)) if moved and len(shape) > 1 else leaf)
     return jax.tree.unflatten(structure, leaves)
 
 

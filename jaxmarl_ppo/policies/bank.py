@@ -35,6 +35,16 @@ class Bank:
         return self.fixed_members[: self.num_lanes] if len(set(self.fixed_members)) == 1 else None
 
     @property
+    def own_lanes(self) -> tuple[tuple[int, ...], ...] | None:
+        """Lanes of each trained member, `[K, n]`; None where they are not fixed, or not as many."""
+        fixed = self.fixed_lanes
+        if fixed is None:
+            return None
+        members = range(self.num_trainable)
+        lanes = tuple(tuple(i for i, k in enumerate(fixed) if k == member) for member in members)
+        return lanes if len(set(map(len, lanes))) == 1 else None
+
+    @property
     def players(self) -> range:
         """Numbers of the players that the members of the bank are."""
         return range(self.first_player, self.first_player + self.network.num_members)

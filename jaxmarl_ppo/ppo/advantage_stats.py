@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_ppo.ops import running_moments
+from jaxmarl_ppo.ops.rows import look_up
 
 EPSILON = 1e-8
 # Of advantages, relative to their mean.
@@ -28,9 +29,9 @@ def standardise_own(
         return mean, jnp.sqrt(var)
 
     mean, std = jax.vmap(moments)(jnp.arange(num_members))
-    member = jnp.minimum(member, num_members - 1)  # rows of frozen members are not trainable
     std = jnp.maximum(std + EPSILON, LEAST_DEVIATION * jnp.abs(mean))
-    return (advantage - mean[member]) / std[member]
+    # Rows of frozen members, which are beyond, are not trainable.
+    return (advantage - look_up(mean, member)) / look_up(std, member)
 
 
 def explained_variance(

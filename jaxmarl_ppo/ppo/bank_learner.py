@@ -15,8 +15,10 @@ from jaxmarl_ppo.credit.advantages import Credit, CreditParams, estimate_credit,
 from jaxmarl_ppo.credit.decision_table import DecisionTable, tabulate
 from jaxmarl_ppo.credit.pending import nothing_pending, open_decisions
 from jaxmarl_ppo.credit.reward_scaling import discounted_returns, return_deviation
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.collectives import all_sum
+from jaxmarl_ppo.ops.rows import to_rows
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo.advantage_stats import explained_variance, standardise_own
@@ -211,7 +213,10 @@ class BankLearner:
 
     def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
         """Pack the trainable rows into blocks, of a recurrent network into chunks of streams."""
-        if not self.bank.network.is_recurrent:
+        recurrent, own_lanes = self.bank.network.is_recurrent, self.bank.own_lanes
+        if tuning().packs_in_place and own_lanes and not recurrent:
+            return minibatches.pack_in_place(table, own_lanes, self.block_size)
+        if not recurrent:
             return minibatches.pack_rows(
                 table,
                 self.num_trainable,
@@ -219,7 +224,7 @@ class BankLearner:
                 self.hyperparams.num_minibatches,
                 self.update_shape.num_minibatches,
             )
-        hidden = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), start_hidden)
+        hidden = jax.tree.map(lambda x: to_rows(x, 2), start_hidden)
         return minibatches.pack_chunks(table, self.num_trainable, self.block_size, hidden)
 
     def _update_normalisers(

@@ -9,11 +9,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxmarl_ppo.credit.decision_table import DecisionTable
 from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.ops.packing import Packed, unpack
+from jaxmarl_ppo.ops.rows import to_rows
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import Decisions, PyTree
 
 
@@ -79,6 +82,54 @@ def pack_rows(
         resume=jnp.zeros(capacity, bool),
         resume_hidden=(),
         num_blocks=num_blocks,
+    )
+
+
+def pack_in_place(
+    table: TrainingTable, own_lanes: tuple[tuple[int, ...], ...], block_size: int
+) -> Blocks:
+    """Cut the rows of each member into blocks as they lie; what trains nothing stays, masked.
+
+    This moves no row by itself, and leaves blocks partly empty where some wait.
+
+    Args:
+        table: `R` rows.
+        own_lanes: `[K, n]`, the lanes of each member; where there are fewer lanes than slots, of a
+            single one.
+        block_size: `B`.
+    """
+    decisions = table.decisions
+    acted, _ = both = decisions.split(table.trainable)
+
+    def own(x: tuple[jax.Array, jax.Array], trained: jax.Array | None = None) -> jax.Array:
+        """Lay the rows of all members out as blocks."""
+        first, rest = x
+        if decisions.slot is None:
+            # A slot that had a decision open waits at the first tick, so its row there is free.
+            rest = rest.at[0].set(where_rows(acted, first, rest[0]))
+            rest = jnp.moveaxis(rest, 2, 0)[np.array(own_lanes)]  # [K, n, T, E, ...]
+            rows = rest.reshape(len(own_lanes), -1, *rest.shape[4:])
+        else:
+            rows = jnp.concatenate([to_rows(first, 2), to_rows(rest, 3)])[None]
+        missing = -rows.shape[1] % block_size
+        rows = jnp.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
+        blocks = rows.reshape(-1, block_size, *rows.shape[2:])
+        # What a sleeping row holds could reach a gradient, as 0 * NaN.
+        return blocks if trained is None else where_rows(trained, blocks, jnp.zeros_like(blocks))
+
+    trained = own(both)
+    every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())
+    found = jax.tree.map(
+        lambda first, rest: own(decisions.give_axes(first, rest), trained), *every
+    )
+    num_blocks = trained.shape[0] // len(own_lanes)
+    return Blocks(
+        found.replace(acted=trained, action_mask=found.action_mask | ~trained[..., None]),
+        own(decisions.split(table.advantage), trained),
+        own(decisions.split(table.target), trained),
+        resume=jnp.zeros(trained.shape[0], bool),
+        resume_hidden=(),
+        num_blocks=jnp.full(len(own_lanes), num_blocks, jnp.int32),
     )
 
 

@@ -100,7 +100,9 @@ def update(
     """
     shape, blocks, hyperparams = inputs.shape, inputs.blocks, inputs.hyperparams
     if tuning().packs:
-        inputs = replace(inputs, packed=pack(blocks.replace(num_blocks=())))
+        # Of a chunk rows are few, and one state after the other.
+        moved = tuning().rows_last and not inputs.network.is_recurrent
+        inputs = replace(inputs, packed=pack(blocks.replace(num_blocks=()), moved=moved))
 
     def epoch(carry: UpdateCarry, row: tuple[jax.Array, jax.Array]) -> tuple[UpdateCarry, None]:
         index, noise = row

@@ -1,0 +1,39 @@
+"""Decisions of many slots as rows `[R]`: in which order, and which axis is the fastest.
+
+A CPU and a GPU take rows as they come, tick after tick with the slots of an environment side by
+side, each row whole. A TPU computes on vectors of 128 numbers and fills up what is narrower, so
+there rows lie slot after slot, with environments side by side, and features each by themselves.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_ppo.machine.tuning import tuning
+
+
+def to_rows(x: jax.Array, num_axes: int) -> jax.Array:
+    """Lay the leading axes of `x [..., E, S, ...]`, `num_axes` of them, out as one of rows."""
+    if tuning().rows_last:
+        x = jnp.moveaxis(x, num_axes - 1, 0)
+    return x.reshape(-1, *x.shape[num_axes:])
+
+
+def from_rows(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Undo `to_rows`: the leading axis of `x [R, ...]` becomes the axes `shape`, `(..., E, S)`.
+
+    The last of them may be -1.
+    """
+    if not tuning().rows_last:
+        return x.reshape(*shape, *x.shape[1:])
+    x = x.reshape(shape[-1], *shape[:-1], *x.shape[1:])
+    return jnp.moveaxis(x, 0, len(shape) - 1)
+
+
+def look_up(x: jax.Array, index: jax.Array) -> jax.Array:
+    """Look a short `x [K]` up at `index [...]`, at its last place where that is beyond it."""
+    index = jnp.minimum(index, x.size - 1)
+    if not tuning().rows_last:
+        return x[index]
+    # By comparing: rows would be read one by one.
+    mine = index[..., None] == jnp.arange(x.size)
+    return jnp.where(mine, x, jnp.zeros_like(x)).sum(-1, dtype=x.dtype)
