@@ -240,4 +240,4 @@ def _look_up(x: jax.Array, member: jax.Array) -> jax.Array:
     """Look `x [K]` up at `member [...]`, which may be beyond the last."""
     if x.size == 1:
         return jnp.broadcast_to(x[0], member.shape)
-    return look_up(x, member)
+    return look_up(x, jnp.minimum(member, x.size - 1))

@@ -93,6 +93,8 @@ class DecisionTable:
 
     def to_grid(self, x: jax.Array) -> jax.Array:
         """Lay `x [R]` out as a grid `[1 + T, E, S]`, 0 where there is no row."""
+        if self.place is None:
+            return x.reshape(self.grid_shape)
         if self.slot is None:
             first, rest = self.split(x)
             return jnp.concatenate([first[None], rest])
@@ -108,7 +110,7 @@ class DecisionTable:
     def total_by_slot(self, x: jax.Array) -> jax.Array:
         """Sum `x [R]` over the rows of each slot, `[S]`."""
         if self.slot is None:
-            return self.to_grid(x).sum((0, 1))
+            return self.to_grid(x).reshape(-1, self.grid_shape[-1]).sum(0)
         first, rest = self.split(x)
         return first.sum(0).at[self.slot.ravel()].add(rest.ravel())
 

@@ -117,6 +117,7 @@ TPU = replace(
     block_rows=128,
     rows_last=True,
     packs_in_place=True,
+    max_pass_rows=32768,
 )
 
 

@@ -30,8 +30,7 @@ def from_rows(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def look_up(x: jax.Array, index: jax.Array) -> jax.Array:
-    """Look a short `x [K]` up at `index [...]`, at its last place where that is beyond it."""
-    index = jnp.minimum(index, x.size - 1)
+    """Look a short `x [K]` up at `index [...]`."""
     if not tuning().rows_last:
         return x[index]
     # By comparing: rows would be read one by one.

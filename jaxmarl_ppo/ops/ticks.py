@@ -45,11 +45,15 @@ def scan_ticks(
 
     def packing(carry: Carry, entry: Any) -> tuple[Carry, Packed]:
         carry, results = body(_narrow_envs_last(carry), entry)
+        if tuning().rows_last:
+            return _narrow_envs_last(carry), _narrow_envs_last(results)
         packed = pack(results, MAX_WIDTH)
         rows = {"words": _envs_last(packed.words), "bytes": _envs_last(packed.bytes)}
         return _narrow_envs_last(carry), packed.replace(**rows)
 
     carry, packed = jax.lax.scan(packing, carry, entries, reverse=reverse)
+    if tuning().rows_last:
+        return carry, packed
     return carry, unpack(packed)
 
 

@@ -29,8 +29,8 @@ def standardise_own(
         return mean, jnp.sqrt(var)
 
     mean, std = jax.vmap(moments)(jnp.arange(num_members))
+    member = jnp.minimum(member, num_members - 1)  # rows of frozen members are not trainable
     std = jnp.maximum(std + EPSILON, LEAST_DEVIATION * jnp.abs(mean))
-    # Rows of frozen members, which are beyond, are not trainable.
     return (advantage - look_up(mean, member)) / look_up(std, member)
 
 

@@ -100,6 +100,8 @@ def pack_in_place(
     """
     decisions = table.decisions
     acted, _ = both = decisions.split(table.trainable)
+    lanes = np.concatenate(own_lanes)
+    in_order = decisions.slot is None and np.array_equal(lanes, range(both[1].shape[2]))
 
     def own(x: tuple[jax.Array, jax.Array], trained: jax.Array | None = None) -> jax.Array:
         """Lay the rows of all members out as blocks."""
@@ -107,8 +109,9 @@ def pack_in_place(
         if decisions.slot is None:
             # A slot that had a decision open waits at the first tick, so its row there is free.
             rest = rest.at[0].set(where_rows(acted, first, rest[0]))
-            rest = jnp.moveaxis(rest, 2, 0)[np.array(own_lanes)]  # [K, n, T, E, ...]
-            rows = rest.reshape(len(own_lanes), -1, *rest.shape[4:])
+            rest = jnp.moveaxis(rest, 2, 0)  # [M, T, E, ...]
+            rest = rest if in_order else rest[lanes]
+            rows = rest.reshape(len(own_lanes), -1, *rest.shape[3:])
         else:
             rows = jnp.concatenate([to_rows(first, 2), to_rows(rest, 3)])[None]
         missing = -rows.shape[1] % block_size
