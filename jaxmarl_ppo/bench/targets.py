@@ -183,6 +183,8 @@ def _tpus(topology: str) -> tuple[Any, ...]:
     # Else the compiler asks the network what machine this is.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    # No chip is taken, so several processes may compile at once.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     try:
         found = topologies.get_topology_desc(platform="tpu", topology_name=topology)
     except Exception as error:

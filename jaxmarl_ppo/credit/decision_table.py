@@ -42,16 +42,17 @@ class DecisionTable:
             lambda first, rest: _take(first, rest, index), self.open.hidden, self.new.hidden
         )
 
-    def take_of_slots(self, first: jax.Array, rest: jax.Array, row: jax.Array) -> jax.Array:
-        """Take of a field in two parts row `row [E, S]` of each slot: `[E, S, ...]`.
-
-        Args:
-            first: `[E * S, ...]`, of the decisions that were open.
-            rest: `[T * E * M, ...]`, of the others.
-            row: of each slot its open decision's, or one that it decided in the rollout.
-        """
+    def decisions_of_slots(self, row: jax.Array) -> Decisions:
+        """Take the decision of row `row [E, S]` of each slot: its open one, or one of its new."""
         if not tuning().rows_last:
-            return _take(first, rest, row)
+            return self.take(row).replace(hidden=self.take_hidden(row))
+        return jax.tree.map(lambda first, rest: self._pick(first, rest, row), self.open, self.new)
+
+    def numbers_of_slots(self, x: jax.Array, row: jax.Array) -> jax.Array:
+        """Take likewise of `x [R]`: `[E, S]`."""
+        return self._pick(x[: row.size], x[row.size :], row) if tuning().rows_last else x[row]
+
+    def _pick(self, first: jax.Array, rest: jax.Array, row: jax.Array) -> jax.Array:
         # By comparing all ticks, as rows of a few features would be read one by one.
         _, number = self.split(jnp.arange(row.size + rest.shape[0]))  # [T, E, M]
         first, rest = self.give_axes(first, rest)
@@ -103,6 +104,8 @@ class DecisionTable:
 
     def from_grid(self, grid: jax.Array) -> jax.Array:
         """Read rows `[R]` off a grid `[1 + T, E, S]`."""
+        if self.place is None:
+            return grid.ravel()
         if self.slot is None:
             return jnp.concatenate([to_rows(grid[0], 2), to_rows(grid[1:], 3)])
         return grid.ravel()[self.place]

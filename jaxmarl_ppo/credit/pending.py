@@ -44,14 +44,10 @@ def open_decisions(table: DecisionTable, credit: Credit, opened: jax.Array) -> P
     row = jnp.where(is_open, opened, unread)
 
     def held(x: jax.Array) -> jax.Array:
-        size = opened.size
-        return jnp.where(is_open, table.take_of_slots(x[:size], x[size:], row), 0)
+        return jnp.where(is_open, table.numbers_of_slots(x, row), 0)
 
-    decisions = jax.tree.map(
-        lambda first, rest: table.take_of_slots(first, rest, row), table.open, table.new
-    )
     return Pending(
-        decisions=decisions.replace(acted=is_open),
+        decisions=table.decisions_of_slots(row).replace(acted=is_open),
         reward=held(credit.reward),
         reward_sum=held(credit.reward_sum),
         ticks=held(credit.ticks),

@@ -1,8 +1,9 @@
 """Scans over ticks whose results are many small arrays, `[E, ...]` each.
 
-On an accelerator every array that is written is a kernel of its own, and rows of three numbers, as
-`[E, A]` may have, fill a fraction of a vector. There results are written side by side, and narrow
-arrays lie in memory with `E` as their fastest axis.
+Rows of three numbers, as `[E, A]` may have, fill a fraction of an accelerator's vector, so there
+narrow arrays lie in memory with `E` as their fastest axis. On a GPU every array that is written is
+a kernel of its own, so there results are written side by side. On a TPU they are not: to take them
+apart again would hold all of them twice.
 """
 
 import math
@@ -43,18 +44,20 @@ def scan_ticks(
     if not tuning().packs:
         return jax.lax.scan(body, carry, entries, reverse=reverse)
 
-    def packing(carry: Carry, entry: Any) -> tuple[Carry, Packed]:
-        carry, results = body(_narrow_envs_last(carry), entry)
-        if tuning().rows_last:
-            return _narrow_envs_last(carry), _narrow_envs_last(results)
-        packed = pack(results, MAX_WIDTH)
-        rows = {"words": _envs_last(packed.words), "bytes": _envs_last(packed.bytes)}
-        return _narrow_envs_last(carry), packed.replace(**rows)
+    apart = tuning().rows_last
 
-    carry, packed = jax.lax.scan(packing, carry, entries, reverse=reverse)
-    if tuning().rows_last:
-        return carry, packed
-    return carry, unpack(packed)
+    def storing(carry: Carry, entry: Any) -> tuple[Carry, PyTree]:
+        carry, results = body(_narrow_envs_last(carry), entry)
+        stored = _narrow_envs_last(results) if apart else _side_by_side(results)
+        return _narrow_envs_last(carry), stored
+
+    carry, stored = jax.lax.scan(storing, carry, entries, reverse=reverse)
+    return carry, stored if apart else unpack(stored)
+
+
+def _side_by_side(results: PyTree) -> Packed:
+    packed = pack(results, MAX_WIDTH)
+    return packed.replace(words=_envs_last(packed.words), bytes=_envs_last(packed.bytes))
 
 
 def _narrow_envs_last(tree: PyTree) -> PyTree:

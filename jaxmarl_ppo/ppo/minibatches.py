@@ -122,9 +122,7 @@ def pack_in_place(
 
     trained = own(both)
     every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())
-    found = jax.tree.map(
-        lambda first, rest: own(decisions.give_axes(first, rest), trained), *every
-    )
+    found = jax.tree.map(lambda first, rest: own(decisions.give_axes(first, rest), trained), *every)
     num_blocks = trained.shape[0] // len(own_lanes)
     return Blocks(
         found.replace(acted=trained, action_mask=found.action_mask | ~trained[..., None]),

@@ -28,7 +28,7 @@ WORKLOADS = [
 ]
 
 
-def train(env_name, mapping, network, num_steps):
+def train(env_name, mapping, network, num_steps, num_minibatches=3):
     """Two iterations: the state that they end in, and what the second reports."""
     env, env_params = jaxmarl_envs.make(env_name)
     config = TrainConfig(
@@ -38,7 +38,7 @@ def train(env_name, mapping, network, num_steps):
         num_devices=1,
         mapping=mapping,
         default_policy=PolicySpec(network=network),
-        default_ppo=PPOConfig(num_epochs=EPOCHS, num_minibatches=3),
+        default_ppo=PPOConfig(num_epochs=EPOCHS, num_minibatches=num_minibatches),
     )
     learner = make_learner(env, env_params, config)
     step = quick_jit(learner.train_step)
@@ -48,11 +48,29 @@ def train(env_name, mapping, network, num_steps):
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}")
-def test_training_is_the_same(monkeypatch, workload):
-    _, wanted, reported = train(*workload)
-    monkeypatch.setattr(tuning, "CPU", tuning.ACCELERATOR)
+def test_a_gpu_trains_the_same(monkeypatch, workload):
+    assert_same_training(monkeypatch, tuning.GPU, workload, num_minibatches=3)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}")
+def test_a_tpu_trains_the_same(monkeypatch, workload):
+    # Its blocks are of other rows, so minibatches are, too. In a single one there are all of them.
+    assert_same_training(monkeypatch, tuning.TPU, workload, num_minibatches=1)
+
+
+def test_minibatches_of_a_tpu_are_all_rows(monkeypatch):
+    monkeypatch.setattr(tuning, "CPU", tuning.TPU)
+    _, _, metrics = train("flex_agents", "shared", SMALL, 16)
     jax.clear_caches()
-    learner, found, metrics = train(*workload)
+    np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)
+    np.testing.assert_array_equal(metrics.sums.update.num_steps, EPOCHS * 3)
+
+
+def assert_same_training(monkeypatch, choices, workload, num_minibatches):
+    _, wanted, reported = train(*workload, num_minibatches)
+    monkeypatch.setattr(tuning, "CPU", choices)
+    jax.clear_caches()
+    learner, found, metrics = train(*workload, num_minibatches)
     jax.clear_caches()
     for bank in learner.bank_learners:
         assert bank.update_shape.num_micro_batches is not None

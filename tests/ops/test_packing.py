@@ -51,6 +51,19 @@ def test_what_is_taken_of_all_is_taken_of_each():
     assert_same(taken, jax.tree.map(lambda x: x[ids], tree()))
 
 
+def test_an_axis_that_is_moved_comes_back():
+    several = tree((N, 7))
+    packed = pack(several, moved=True)
+    ints = packed.words[:, 3 * 2 * 7 :][:, :7]
+    np.testing.assert_array_equal(ints, np.asarray(several["ints"]).view(np.uint32))
+    floats = packed.words[:, :7]  # the first feature of all seven
+    np.testing.assert_array_equal(floats, np.asarray(several["floats"])[..., 0, 0].view(np.uint32))
+    assert_same(unpack(packed), several)
+    ids = jnp.array([[3, 0, 3]])
+    taken = unpack(jax.tree.map(lambda x: x[ids], packed))
+    assert_same(taken, jax.tree.map(lambda x: x[ids], several))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_is_the_same_either_way(monkeypatch, reverse):
     def body(carry, entry):

@@ -1,5 +1,6 @@
 """Packing of rows into blocks, and drawing blocks into minibatches."""
 
+import dataclasses
 import functools
 
 import jax
@@ -11,10 +12,14 @@ from tables import TrainingRows, training_table
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.credit.decision_table import tabulate
 from jaxmarl_ppo.learner import sizes
 from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.machine import tuning
 from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.ops.rows import to_rows
 from jaxmarl_ppo.ppo import minibatches
+from jaxmarl_ppo.ppo.minibatches import TrainingTable
 from jaxmarl_ppo.types import Decisions
 
 K = 3
@@ -214,3 +219,51 @@ def test_draws_spread_by_the_lives_that_draw():
     assert spread(8, "per_agent") == 0.0
     # Of nine policies each is drawn for a ninth of 3 x 8 lives: binomial counts.
     np.testing.assert_allclose(spread(8, "ensemble:3"), np.sqrt(24 * 8 / 81) / (24 / 9))
+
+
+@pytest.mark.parametrize("own_lanes", [((2, 4), (0, 3)), ((0,), (1,)), ((1, 0, 2),)])
+@pytest.mark.parametrize("block_size", [1, 4, 128])
+def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_lanes, block_size):
+    rng = np.random.default_rng(block_size)
+    num_ticks, num_envs, num_slots = 6, 7, 5
+    member = np.full(num_slots, 2)
+    for k, lanes in enumerate(own_lanes):
+        member[list(lanes)] = k
+    shape = (1 + num_ticks, num_envs, num_slots)
+    trainable = (rng.random(shape) < 0.6) & (member < len(own_lanes))
+    # A decision was left open where nobody acts at the first tick.
+    trainable[0] &= ~trainable[1]
+    rows = make_rows(shape, np.broadcast_to(member, shape).astype(np.int32))
+
+    def spoil(x):
+        spoilt = np.array(x)
+        spoilt[~trainable] = np.nan if spoilt.dtype.kind == "f" else False
+        return jnp.array(spoilt)
+
+    rows = jax.tree.map(spoil, rows)
+    monkeypatch.setattr(tuning, "CPU", dataclasses.replace(tuning.CPU, rows_last=True))
+
+    def flat(x):
+        return jnp.concatenate([to_rows(x[0], 2), to_rows(x[1:], 3)])
+
+    @jax.jit
+    def pack(rows):
+        opened, new = (
+            jax.tree.map(cut, rows.decisions) for cut in (lambda x: x[0], lambda x: x[1:])
+        )
+        both = map(flat, (rows.advantage, rows.target, jnp.asarray(trainable)))
+        table = TrainingTable(tabulate(opened, new), *both)
+        return minibatches.pack_in_place(table, own_lanes, block_size)
+
+    blocks = pack(rows)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(blocks))
+    acted, target = jax.device_get((blocks.decisions.acted, blocks.target))
+    end = np.cumsum(blocks.num_blocks)
+    for k in range(len(own_lanes)):
+        mine = slice(end[k] - blocks.num_blocks[k], end[k])
+        np.testing.assert_array_equal(
+            np.sort(target[mine][acted[mine]]), np.nonzero((trainable & (member == k)).ravel())[0]
+        )
+    assert acted.sum() == trainable.sum()
+    np.testing.assert_array_equal(blocks.decisions.inputs[..., 0], np.where(acted, target, 0))
+    assert blocks.decisions.action_mask[~acted].all()

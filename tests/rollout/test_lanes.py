@@ -1,5 +1,7 @@
 """Rows of the agents that act, against tables of all slots."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from probe_envs import FewAct, quick_jit, tiny_learner
 
 from jaxmarl_ppo import MLP, Matchups, PolicySpec, PPOConfig
 from jaxmarl_ppo.credit.decision_table import tabulate
+from jaxmarl_ppo.machine import tuning
 from jaxmarl_ppo.ops.lanes import assign_lanes, put, take
 from jaxmarl_ppo.rollout import faults
 from jaxmarl_ppo.types import Decisions
@@ -68,13 +71,15 @@ def numbered(shape, first):
     no = np.zeros(shape, bool)
     return Decisions(
         inputs=number[..., None], action_mask=no[..., None], action=number.astype(int),
-        log_prob=number, value=number, hidden=(), is_first=no, acted=no,
+        log_prob=number, value=number, hidden=(), is_first=number % 3 == 0, acted=no,
         member=number.astype(int),
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("rows_last", [False, True])
 @pytest.mark.parametrize("num_lanes", [1, 2, S])
-def test_rows_and_tables_are_each_others_inverse(num_lanes):
+def test_rows_and_tables_are_each_others_inverse(monkeypatch, num_lanes, rows_last):
+    monkeypatch.setattr(tuning, "CPU", dataclasses.replace(tuning.CPU, rows_last=rows_last))
     rng = np.random.default_rng(1)
     slot = np.stack([np.sort(rng.permutation(S)[:num_lanes]) for _ in range(T * E)])
     slot = slot.reshape(T, E, num_lanes)
@@ -94,6 +99,13 @@ def test_rows_and_tables_are_each_others_inverse(num_lanes):
     index = rng.integers(0, len(inputs), (7, 3))
     np.testing.assert_array_equal(table.take(jnp.array(index)).inputs, inputs[index])
     np.testing.assert_allclose(table.total_by_slot(value), expected.sum((0, 1)), rtol=1e-6)
+    # Of each slot the latest that it decided, or else what was open.
+    row = table.to_grid(jnp.arange(len(value))).max(0)
+    assert (row >= E * S).any()
+    np.testing.assert_array_equal(table.numbers_of_slots(value, row), value[row])
+    latest = table.decisions_of_slots(row)
+    np.testing.assert_array_equal(latest.inputs, inputs[row])
+    np.testing.assert_array_equal(latest.is_first, table.column("is_first")[row])
 
 
 def discounts(gamma):

@@ -243,7 +243,18 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         "test_merging_adds_up": ALL,
     },
     "learner/test_on_accelerators.py": {
-        "test_training_is_the_same": (
+        "test_minibatches_of_a_tpu_are_all_rows": ALL,
+        "test_a_tpu_trains_the_same": (
+            "crypto-per_agent-16",
+            "crypto-ensemble:3-16",
+            "tic_tac_toe-shared-16",
+            "tic_tac_toe-per_agent-16",
+            "shuttle_grid-shared-20",
+            "shuttle_grid-per_agent-20",
+            "tic_tac_toe-ensemble:2-20",
+            "crypto-per_agent-1",
+        ),
+        "test_a_gpu_trains_the_same": (
             "crypto-per_agent-16",
             "crypto-ensemble:3-16",
             "tic_tac_toe-shared-16",
