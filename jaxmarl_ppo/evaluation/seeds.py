@@ -20,9 +20,11 @@ Path = tuple[str, ...]
 
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
     """Compute the interquartile mean along an axis: without the lowest and the highest quarter."""
-    from scipy.stats import trim_mean  # the import takes half a second
-
-    return trim_mean(values, 0.25, axis=axis)
+    # As `scipy.stats.trim_mean` does it, in a third of the time, of which a log of many seeds needs
+    # much: with every interval it is computed thousands of times.
+    ordered, count = np.sort(values, axis=axis), values.shape[axis]
+    left_out = count // 4
+    return ordered.take(range(left_out, count - left_out), axis).mean(axis)
 
 
 def bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -34,14 +36,15 @@ def bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         Its lower and its upper end, `[...]`.
     """
-    from scipy.stats import bootstrap
+    from scipy.stats import bootstrap  # the import takes half a second
 
     found = bootstrap(
-        (values,),
+        # Seeds are drawn along the axis that lies together in memory.
+        (np.ascontiguousarray(np.moveaxis(values, 0, -1)),),
         iqm,
         n_resamples=NUM_RESAMPLES,
         vectorized=True,
-        axis=0,
+        axis=-1,
         confidence_level=CONFIDENCE,
         method="percentile",
         # The same seeds are to have the same interval, whenever it is computed.
