@@ -170,12 +170,7 @@ class Members:
 
     def fill(self, value: PyTree) -> PyTree:
         """Make a tree of `[L, ...]` leaves, spread over devices, with one value in every lane."""
-        sharding = NamedSharding(self._devices.mesh, BY_MEMBER)
-
-        def repeat(tree: PyTree) -> PyTree:
-            return jax.tree.map(lambda x: jnp.repeat(x[None], self.num_lanes, axis=0), tree)
-
-        return jax.jit(repeat, out_shardings=sharding)(value)
+        return self._fill(value)
 
     def train(
         self, states: MemberStates, counts: np.ndarray, metrics: Metrics
@@ -249,6 +244,13 @@ class Members:
         lanes = jax.tree.map(self._of_lanes, (self._begun, self.no_metrics))
         counts = jax.ShapeDtypeStruct((self.num_lanes,), np.int32)
         return train.lower(lanes[0], counts, lanes[1]).compile()
+
+    @cached_property
+    def _fill(self) -> Any:
+        def repeat(tree: PyTree) -> PyTree:
+            return jax.tree.map(lambda x: jnp.repeat(x[None], self.num_lanes, axis=0), tree)
+
+        return jax.jit(repeat, out_shardings=NamedSharding(self._devices.mesh, BY_MEMBER))
 
     @cached_property
     def _write(self) -> Any:
