@@ -42,8 +42,6 @@ class Chip:
     cache_mb: int = 0
 
 
-
-
 def _gpu_rates(float32: float, tf32: float) -> dict[str, float]:
     # Matrices of bfloat16 go twice as fast as those of TF32 on all of them.
     return {"float32": float32, "tf32": tf32, "bfloat16": 2 * tf32}
