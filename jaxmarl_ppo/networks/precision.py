@@ -9,8 +9,9 @@ from jaxmarl_envs.backend import backend, local_devices
 
 MatmulPrecision = Literal["float32", "tf32", "bfloat16"]
 MATMUL_PRECISIONS: tuple[MatmulPrecision, ...] = get_args(MatmulPrecision)
-# What JAX calls them. Left to itself a GPU takes TF32, and a TPU rounds to bfloat16.
-_JAX_NAMES = {"float32": "float32", "tf32": "tensorfloat32"}
+# What JAX calls them. Left to itself a GPU takes TF32, and a TPU rounds to bfloat16; what JAX calls
+# "tensorfloat32" XLA may compile to float32 on a GPU, and does with JAX 0.10.
+_JAX_NAMES = {"float32": "float32", "tf32": "TF32_TF32_F32"}
 # The first GPUs of NVIDIA's that know TF32.
 _TF32_CAPABILITY = 8.0
 
