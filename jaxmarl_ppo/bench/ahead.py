@@ -202,10 +202,14 @@ def _floor(learner: Learner, body: Body, target: Target) -> dict[str, float]:
         ids = np.unique(np.array(learner.players.policy_of)[np.array(bank.players)])
         decisions[ids] += ticks * bank.num_lanes / len(ids)
     flops = step_flops(learner, decisions, decisions) / len(target.devices)
+    network = learner.players.banks[0].network  # a workload's are all of one kind
+    # Layers that compute in bfloat16 multiply in nothing else.
+    is_coarse = getattr(network.module, "dtype", "float32") == "bfloat16"
+    rate = target.chip.tflops["bfloat16" if is_coarse else network.matmul_precision]
     runs = _runs(body)
     moved = sum(own.moved * times for own, times in runs)
     found = {
-        "arithmetic": flops / (1e9 * target.chip.tflops),
+        "arithmetic": flops / (1e9 * rate),
         "memory": moved / (1e6 * target.chip.gb_per_s),
     }
     if target.chip.platform == "gpu":

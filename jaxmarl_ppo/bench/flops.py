@@ -1,5 +1,6 @@
 """The arithmetic of a workload, and the rate at which this machine could do it."""
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from jaxmarl_ppo.bench.timing import time_calls
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.networks.precision import at_precision
 from jaxmarl_ppo.policies.agent_interface import make_agent_interface
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.network_check import make_network
@@ -59,7 +61,9 @@ def _unpadded(learner: Learner, bank: Bank, policy: int) -> StackedNetwork:
         interface.agent_id,
         interface.joint_width > 0,
     )
-    module = make_network(bank.network.module, own, interface.joint_width > 0)
+    module = make_network(
+        bank.network.module, own, interface.joint_width > 0, bank.network.matmul_precision
+    )
     return replace(bank.network, module=module, input_shape=own.input_shape)
 
 
@@ -104,12 +108,16 @@ def matmul_gflops(learner: Learner) -> float:
     memory at so many rows, which no training step is, and would make the limit too low.
     """
     products = [
-        (m * k * n, k, getattr(bank.network.module, "dtype", "float32"))
+        (m * k * n, k, bank.network)
         for bank in learner.players.banks
         for m, k, n in matmul_shapes(bank.network)
     ]
-    _, width, dtype = max(products)
-    x, kernel = jnp.ones((LIMIT_ROWS, width), dtype), jnp.ones((width, width), dtype)
-    product = jax.jit(jnp.dot)
-    seconds = time_calls(lambda: product(x, kernel), 30).median
+    _, width, network = max(products, key=lambda product: product[:2])
+    dtype = getattr(network.module, "dtype", "float32")
+    rounds = dtype == "float32" and network.matmul_precision == "bfloat16"
+    operands = "bfloat16" if rounds else dtype
+    x, kernel = jnp.ones((LIMIT_ROWS, width), operands), jnp.ones((width, width), operands)
+    product = jax.jit(functools.partial(jnp.dot, preferred_element_type=dtype))
+    with at_precision(network.matmul_precision):
+        seconds = time_calls(lambda: product(x, kernel), 30).median
     return 2e-9 * LIMIT_ROWS * width**2 / seconds

@@ -7,6 +7,7 @@ it needs beside is the platform's compiler, from the extras `gpu-aot` and `tpu-a
 import importlib.util
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,8 +23,8 @@ class Chip:
         name: in full.
         memory_gb: its memory, in 10^9 bytes.
         gb_per_s: what its memory moves, in 10^9 bytes per second.
-        tflops: multiplications and additions of float32 matrices, in 10^12 per second: on a GPU
-            in TF32, on a TPU in one pass of bfloat16, which are the defaults there.
+        tflops: multiplications and additions of matrices, in 10^12 per second, by
+            `matmul_precision`. A TPU has bfloat16 alone, and makes a float32 product of six.
         compute_capability: of a GPU, major and minor.
         cores: of a GPU, its multiprocessors.
         clock_ghz: of a GPU.
@@ -34,21 +35,33 @@ class Chip:
     name: str
     memory_gb: float
     gb_per_s: float
-    tflops: float
+    tflops: Mapping[str, float]
     compute_capability: tuple[int, int] = (0, 0)
     cores: int = 0
     clock_ghz: float = 0.0
     cache_mb: int = 0
 
 
+def _gpu_rates(float32: float, tf32: float) -> dict[str, float]:
+    # Matrices of bfloat16 go twice as fast as those of TF32 on all of them.
+    return {"float32": float32, "tf32": tf32, "bfloat16": 2 * tf32}
+
+
+def _tpu_rates(bfloat16: float) -> dict[str, float]:
+    return {"float32": bfloat16 / 6, "bfloat16": bfloat16}
+
+
+_H100 = _gpu_rates(67, 495)
 CHIPS = {
-    "a100": Chip("gpu", "NVIDIA A100 80GB", 85.0, 2039, 156, (8, 0), 108, 1.41, 40),
-    "h100": Chip("gpu", "NVIDIA H100 80GB HBM3", 85.0, 3350, 495, (9, 0), 132, 1.98, 50),
-    "h200": Chip("gpu", "NVIDIA H200 141GB HBM3e", 151.4, 4800, 495, (9, 0), 132, 1.98, 50),
-    "b200": Chip("gpu", "NVIDIA B200", 191.5, 8000, 1100, (10, 0), 148, 1.97, 126),
-    "v5e": Chip("tpu", "TPU v5e", 17.2, 819, 197),
-    "v5p": Chip("tpu", "TPU v5p", 102.0, 2765, 459),
-    "v6e": Chip("tpu", "TPU v6e", 34.4, 1640, 918),
+    "a100": Chip(
+        "gpu", "NVIDIA A100 80GB", 85.0, 2039, _gpu_rates(19.5, 156), (8, 0), 108, 1.41, 40
+    ),
+    "h100": Chip("gpu", "NVIDIA H100 80GB HBM3", 85.0, 3350, _H100, (9, 0), 132, 1.98, 50),
+    "h200": Chip("gpu", "NVIDIA H200 141GB HBM3e", 151.4, 4800, _H100, (9, 0), 132, 1.98, 50),
+    "b200": Chip("gpu", "NVIDIA B200", 191.5, 8000, _gpu_rates(75, 1100), (10, 0), 148, 1.97, 126),
+    "v5e": Chip("tpu", "TPU v5e", 17.2, 819, _tpu_rates(197)),
+    "v5p": Chip("tpu", "TPU v5p", 102.0, 2765, _tpu_rates(459)),
+    "v6e": Chip("tpu", "TPU v6e", 34.4, 1640, _tpu_rates(918)),
 }
 GPUS = tuple(name for name, chip in CHIPS.items() if chip.platform == "gpu")
 TPUS = tuple(name for name, chip in CHIPS.items() if chip.platform == "tpu")

@@ -10,6 +10,7 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
+from jaxmarl_ppo.networks.precision import MatmulPrecision
 from jaxmarl_ppo.types import PyTree
 
 
@@ -28,6 +29,7 @@ class Workload:
         num_epochs: passes over a rollout.
         num_minibatches: optimiser steps per pass.
         micro_batch_rows: as `TrainConfig.micro_batch_rows`.
+        matmul_precision: as `TrainConfig.matmul_precision`.
         num_devices: as `TrainConfig.num_devices`.
     """
 
@@ -41,6 +43,7 @@ class Workload:
     num_epochs: int = 4
     num_minibatches: int = 4
     micro_batch_rows: int | None = None
+    matmul_precision: MatmulPrecision = "float32"
     num_devices: int | None = None
 
     def make(self) -> tuple[MultiAgentEnv, PyTree, TrainConfig]:
@@ -64,6 +67,7 @@ class Workload:
             default_policy=PolicySpec(network=NETWORKS[self.network](**network_kwargs)),
             default_ppo=PPOConfig(num_epochs=self.num_epochs, num_minibatches=self.num_minibatches),
             micro_batch_rows=self.micro_batch_rows,
+            matmul_precision=self.matmul_precision,
             num_devices=self.num_devices,
         )
         return env, env_params, config

@@ -28,6 +28,7 @@ from jaxmarl_ppo.config.as_json import kinds_with
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
+from jaxmarl_ppo.networks.precision import MatmulPrecision
 
 # What has an effect beside the options that measure something else than one workload.
 _EFFECTIVE = {
@@ -36,7 +37,7 @@ _EFFECTIVE = {
     "target": (
         *("target", "env", "env_kwargs", "network", "hidden_sizes", "lstm_size", "gru_size"),
         *("separate_critic", "dtype", "mapping", "num_envs", "num_steps", "num_epochs"),
-        *("num_minibatches", "micro_batch_rows", "num_devices", "json"),
+        *("num_minibatches", "micro_batch_rows", "matmul_precision", "num_devices", "json"),
     ),
 }
 
@@ -63,6 +64,8 @@ class BenchOptions:
         num_epochs: passes over a rollout.
         num_minibatches: optimiser steps per pass.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        matmul_precision: in what networks multiply matrices: `float32`, `tf32` (on GPUs), or
+            `bfloat16` (operands rounded, sums in float32).
         num_devices: devices, on a CPU cores, that environments are spread over; None as in
             training.
         repeats: runs that medians are taken over.
@@ -90,6 +93,7 @@ class BenchOptions:
     num_epochs: int = 4
     num_minibatches: int = 4
     micro_batch_rows: int | None = None
+    matmul_precision: MatmulPrecision = "float32"
     num_devices: int | None = None
     repeats: int = 5
     startup: bool = True
@@ -157,6 +161,7 @@ class BenchOptions:
             num_epochs=self.num_epochs,
             num_minibatches=self.num_minibatches,
             micro_batch_rows=self.micro_batch_rows,
+            matmul_precision=self.matmul_precision,
             num_devices=self.num_devices,
         )
 

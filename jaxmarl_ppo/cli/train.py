@@ -34,6 +34,7 @@ from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, Objective
 from jaxmarl_ppo.config.run_file import Settings, settings
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
+from jaxmarl_ppo.networks.precision import MatmulPrecision
 
 PROG = "jaxmarl-ppo train"
 Activation = Literal["tanh", "relu", "silu", "gelu"]
@@ -137,6 +138,8 @@ class TrainOptions:
         stagger_starts: begin the first episodes at different phases; None for where the
             environment has a horizon, which this needs.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        matmul_precision: in what networks multiply matrices: `float32`, `tf32` (on GPUs), or
+            `bfloat16` (operands rounded, sums in float32).
         num_devices: devices, on a CPU cores, that environments are spread over; must divide
             `num_envs`. None for as many as do and leave each at least 8.
         skip_nonfinite_updates: leave out an optimiser step of a policy whose loss or gradient is
@@ -192,6 +195,7 @@ class TrainOptions:
     ppo: PPOOptions
     stagger_starts: Switch
     micro_batch_rows: int | None
+    matmul_precision: MatmulPrecision
     num_devices: int | None
     skip_nonfinite_updates: bool
     log_interval: int | None

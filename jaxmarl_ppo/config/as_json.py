@@ -44,7 +44,10 @@ from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 FORMAT = 2
 READABLE_FORMATS = (1, FORMAT)
 # Fields of a network that the environment decides, and those of every flax module.
-_TOLD_FIELDS = ("num_outputs", "continuous", "actor_width", "parent", "name")
+_TOLD_FIELDS = (
+    *("num_outputs", "continuous", "actor_width", "matmul_precision"),
+    *("parent", "name"),
+)
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
 CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
 _ROOT = "the configuration"

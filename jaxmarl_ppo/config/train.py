@@ -21,6 +21,7 @@ from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.until import check_until, parse_condition
+from jaxmarl_ppo.networks.precision import MatmulPrecision
 
 AnyPolicy = PolicySpec | Snapshots | Scripted
 
@@ -64,6 +65,9 @@ class TrainConfig:
         stagger_starts: begin the first episodes at different phases; None for where the
             environment has a horizon, which this needs.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
+        matmul_precision: in what networks multiply matrices, playing and learning: "float32",
+            "tf32" (on GPUs), or "bfloat16", in which the operands are rounded and products summed
+            in float32. All else is float32. See docs/accelerators.md.
         num_devices: devices that environments are spread over, which must divide `num_envs`; None
             for as many as do and leave each at least 8. A run with another number of devices is
             another random draw, as with another seed.
@@ -93,6 +97,7 @@ class TrainConfig:
     default_ppo: PPOConfig = field(default_factory=PPOConfig)
     stagger_starts: bool | None = None
     micro_batch_rows: Count | None = None
+    matmul_precision: MatmulPrecision = "float32"
     num_devices: Count | None = None
     skip_nonfinite_updates: bool = False
     log_interval: Count | None = None

@@ -131,10 +131,12 @@ def make_programs(
 
     key_data = jax.ShapeDtypeStruct((2,), jnp.uint32)
     export = jax.export.export
-    return {
-        "greedy": export(jax.jit(greedy), platforms=platforms)(inputs, hidden),
-        "sampled": export(jax.jit(sampled), platforms=platforms)(inputs, hidden, key_data),
-    }
+    # Said in the file, too, since platforms that it is for may multiply coarsely by themselves.
+    with jax.default_matmul_precision("float32"):
+        return {
+            "greedy": export(jax.jit(greedy), platforms=platforms)(inputs, hidden),
+            "sampled": export(jax.jit(sampled), platforms=platforms)(inputs, hidden, key_data),
+        }
 
 
 def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
@@ -146,7 +148,7 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
         ValueError: they differ.
     """
     fine = getattr(policy.network.module, "dtype", "float32") == "float32"
-    fine &= jax.default_backend() == "cpu"
+    fine &= policy.network.matmul_precision == "float32" and jax.default_backend() == "cpu"
     rounding = FINE_ROUNDING if fine else COARSE_ROUNDING
     batch = exported.batch
     num_rows = batch if isinstance(batch, int) else NUM_CHECKED_ROWS

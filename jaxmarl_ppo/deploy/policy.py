@@ -108,7 +108,10 @@ class Policy(Actor):
             (index, bank) for index, bank in enumerate(players.banks) if player in bank.players
         )
         member = player - bank.first_player
-        network = dataclasses.replace(bank.network, num_members=1)
+        # Out of its run it may act, or be exported for, where there is no TF32: in float32 then.
+        trained_in = bank.network.matmul_precision
+        acts_in = "float32" if trained_in == "tf32" else trained_in
+        network = dataclasses.replace(bank.network, num_members=1, matmul_precision=acts_in)
         interface = bank.interface
         slots = _slots(learner, player) if slot is None else (slot,)
         bounds = _bounds(interface)

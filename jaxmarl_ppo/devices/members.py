@@ -157,10 +157,10 @@ class Members:
         """
         return self.write(states, lane, self.begin(key, hyperparams, env_params))
 
-    @property
+    @cached_property
     def no_metrics(self) -> Metrics:
         """The metrics of one member before its first iteration, on the host."""
-        state = jax.eval_shape(self._start, jax.random.key(0), *self._own)
+        state = self._begun
         none = metrics_lib.empty(
             self.learner.players,
             state.per_env.running.lives,
@@ -170,12 +170,7 @@ class Members:
 
     def fill(self, value: PyTree) -> PyTree:
         """Make a tree of `[L, ...]` leaves, spread over devices, with one value in every lane."""
-        sharding = NamedSharding(self._devices.mesh, BY_MEMBER)
-
-        def repeat(tree: PyTree) -> PyTree:
-            return jax.tree.map(lambda x: jnp.repeat(x[None], self.num_lanes, axis=0), tree)
-
-        return jax.jit(repeat, out_shardings=sharding)(value)
+        return self._fill(value)
 
     def train(
         self, states: MemberStates, counts: np.ndarray, metrics: Metrics
@@ -232,6 +227,11 @@ class Members:
         return jax.lax.map(lambda one: train(*one), (states, counts, metrics))
 
     @cached_property
+    def _begun(self) -> Any:
+        """Shapes of the state that a run begins with."""
+        return jax.eval_shape(self._start, jax.random.key(0), *self._own)
+
+    @cached_property
     def _begin(self) -> Any:
         compiled = jax.jit(self._start, compiler_options=init_options())
         return compiled.lower(jax.random.key(0), *self._own).compile()
@@ -241,10 +241,16 @@ class Members:
         train = self._devices.jit(
             self._train, (BY_MEMBER,) * 3, (BY_MEMBER, BY_MEMBER), donate=(0, 2)
         )
-        state = jax.eval_shape(self._start, jax.random.key(0), *self._own)
-        lanes = jax.tree.map(self._of_lanes, (state, self.no_metrics))
+        lanes = jax.tree.map(self._of_lanes, (self._begun, self.no_metrics))
         counts = jax.ShapeDtypeStruct((self.num_lanes,), np.int32)
         return train.lower(lanes[0], counts, lanes[1]).compile()
+
+    @cached_property
+    def _fill(self) -> Any:
+        def repeat(tree: PyTree) -> PyTree:
+            return jax.tree.map(lambda x: jnp.repeat(x[None], self.num_lanes, axis=0), tree)
+
+        return jax.jit(repeat, out_shardings=NamedSharding(self._devices.mesh, BY_MEMBER))
 
     @cached_property
     def _write(self) -> Any:

@@ -26,6 +26,7 @@ from jaxmarl_ppo.learner.sizes import (
 from jaxmarl_ppo.learner.unused_options import check_effects
 from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.machine.tuning import tuning
+from jaxmarl_ppo.networks.precision import check_precision, has_tf32
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.plan import AnySpec, BankPlan, plan_players
 from jaxmarl_ppo.policies.players import Players
@@ -53,6 +54,7 @@ def make_learner(
         ValueError: what does not fit together, before anything is compiled.
     """
     check_arguments(env, env_params, config)
+    check_precision(config.matmul_precision)
     if config.num_seeds > 1:
         raise ValueError(
             f"num_seeds={config.num_seeds}, but a learner is of one run; Trainer trains several, "
@@ -129,8 +131,14 @@ def without_loads(config: TrainConfig) -> TrainConfig:
 
 
 def to_evaluate(config: TrainConfig) -> TrainConfig:
-    """Copy a configuration for evaluation: fresh parameters for all policies, on one device."""
-    return dataclasses.replace(without_loads(config), num_devices=1, num_seeds=1, pbt=None)
+    """Copy a configuration for evaluation: fresh parameters for all policies, on one device.
+
+    What was trained in TF32 plays in float32 where there is none.
+    """
+    config = dataclasses.replace(without_loads(config), num_devices=1, num_seeds=1, pbt=None)
+    if config.matmul_precision == "tf32" and not has_tf32():
+        return dataclasses.replace(config, matmul_precision="float32")
+    return config
 
 
 def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember, ...]:

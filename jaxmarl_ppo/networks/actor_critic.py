@@ -2,7 +2,9 @@
 
 Any flax module with that call can stand in their place (`PolicySpec(network=MyModule())`). One that
 has memory also offers `initial_hidden(batch_shape)`, which must be all zeros; one that has a field
-`num_outputs` is told how many distribution inputs the environment needs. A module may further offer
+`num_outputs` is told how many distribution inputs the environment needs, and one with a field
+`matmul_precision` in what the run computes products (`matmul.dot_general_in` does so in a layer).
+A module may further offer
 `encode`, `recur` and `decode`, whose composition is its call: the update then runs `encode` and
 `decode` on all rows at once and only `recur` along time.
 
@@ -43,6 +45,8 @@ class ActorCritic(nn.Module):
             `num_outputs / 2` means; filled in by the policy bank.
         actor_width: how many of the inputs a separate actor sees, the critic sees all; 0 for all;
             filled in by the policy bank.
+        matmul_precision: in what products of float32 numbers are computed, those of the heads too;
+            of a run, `TrainConfig.matmul_precision`; filled in by the policy bank.
     """
 
     num_outputs: int = 0
@@ -52,6 +56,7 @@ class ActorCritic(nn.Module):
     dtype: str = "float32"
     continuous: bool = False
     actor_width: int = 0
+    matmul_precision: str = "float32"
 
     # Of networks with memory: what it is made of, and what files of saved runs call it.
     core_class: ClassVar[type[Core] | None] = None
@@ -77,19 +82,25 @@ class ActorCritic(nn.Module):
                 self.conv_channels,
                 self.activation,
                 self.dtype,
+                self.matmul_precision,
                 name=f"{name}_torso",
             )
             for name in names
         ]
         if self.core_class is not None:
             self.cores = [
-                self.core_class(self.memory_size, self.dtype, name=f"{name}_{self.core_name}")
+                self.core_class(
+                    self.memory_size,
+                    self.dtype,
+                    self.matmul_precision,
+                    name=f"{name}_{self.core_name}",
+                )
                 for name in names
             ]
         num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
         # Of small gain, so that a new policy hardly prefers one action to another.
-        self.policy_head = dense(num_means, 0.01)
-        self.value_head = dense(1, 1.0)
+        self.policy_head = dense(num_means, 0.01, matmul_precision=self.matmul_precision)
+        self.value_head = dense(1, 1.0, matmul_precision=self.matmul_precision)
         if self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (num_means,))
 

@@ -55,11 +55,13 @@ class GRUCore(nn.Module):
 
     size: int
     dtype: str = "float32"
+    matmul_precision: str = "float32"
 
     def setup(self) -> None:
         """Make two projections to gates and candidate, from the input and from `h`."""
-        self.input_gates = dense(3 * self.size, 1.0, dtype=self.dtype)
-        self.hidden_gates = dense(3 * self.size, 1.0, use_bias=False, dtype=self.dtype)
+        computed_in = (self.dtype, self.matmul_precision)
+        self.input_gates = dense(3 * self.size, 1.0, None, True, *computed_in)
+        self.hidden_gates = dense(3 * self.size, 1.0, None, False, *computed_in)
         # The one bias that is not added to another: the reset gate is applied to it.
         self.candidate_bias = self.param("candidate_bias", nn.initializers.zeros, (self.size,))
 

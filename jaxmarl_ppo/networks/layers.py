@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxmarl_ppo.networks.matmul import dense_dot_general
+from jaxmarl_ppo.networks.matmul import conv_in, dot_general_in
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "tanh": nn.tanh,
@@ -47,14 +47,18 @@ def dense(
     name: str | None = None,
     use_bias: bool = True,
     dtype: str = "float32",
+    matmul_precision: str = "float32",
 ) -> nn.Dense:
-    """Make a dense layer, computed in `dtype`: orthogonal weights of gain `scale`, zero bias."""
+    """Make a dense layer, computed in `dtype`: orthogonal weights of gain `scale`, zero bias.
+
+    Its product is computed in `matmul_precision`, one of `matmul.MATMUL_PRECISIONS`.
+    """
     return nn.Dense(
         features,
         use_bias=use_bias,
         dtype=dtype,
         kernel_init=orthogonal(scale),
-        dot_general=dense_dot_general,
+        dot_general=dot_general_in(matmul_precision),
         name=name,
     )
 
@@ -66,6 +70,7 @@ class Torso(nn.Module):
     channels: Sequence[int]
     activation: str
     dtype: str = "float32"
+    matmul_precision: str = "float32"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -76,8 +81,16 @@ class Torso(nn.Module):
             batch_shape = x.shape[:-3]
             x = x.reshape(-1, *x.shape[-3:])
             for channels in self.channels:
-                x = activate(nn.Conv(channels, (3, 3), kernel_init=init, dtype=self.dtype)(x))
+                layer = nn.Conv(
+                    channels,
+                    (3, 3),
+                    kernel_init=init,
+                    dtype=self.dtype,
+                    conv_general_dilated=conv_in(self.matmul_precision),
+                )
+                x = activate(layer(x))
             x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
-            x = activate(dense(size, math.sqrt(2), dtype=self.dtype)(x))
+            layer = dense(size, math.sqrt(2), None, True, self.dtype, self.matmul_precision)
+            x = activate(layer(x))
         return x

@@ -71,12 +71,14 @@ class LSTMCore(nn.Module):
 
     size: int
     dtype: str = "float32"
+    matmul_precision: str = "float32"
 
     def setup(self) -> None:
         """Make two projections to the four gates, from the input and from `h`."""
-        self.input_gates = dense(4 * self.size, 1.0, dtype=self.dtype)
+        computed_in = (self.dtype, self.matmul_precision)
+        self.input_gates = dense(4 * self.size, 1.0, None, True, *computed_in)
         # Both projections are added, so one bias is enough.
-        self.hidden_gates = dense(4 * self.size, 1.0, use_bias=False, dtype=self.dtype)
+        self.hidden_gates = dense(4 * self.size, 1.0, None, False, *computed_in)
 
     @staticmethod
     def initial_hidden(size: int, batch_shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:

@@ -1,5 +1,11 @@
-"""The matrix product of dense layers, with gradients that XLA computes fast on a CPU too."""
+"""The products of layers, with gradients that XLA computes fast on a CPU too.
 
+"float32" and "tf32" are the same but for a word to XLA, which `precision.at_precision` says. In
+"bfloat16" the operands of a product and of its two gradients are rounded here, and what they come
+to is summed in float32.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,6 +16,16 @@ from jaxmarl_ppo.machine.tuning import tuning
 # A layer with so few outputs takes the gradient of its kernel output by output, see `_backward`.
 # Where that was measured it paid with four outputs and no longer with eight.
 FEW_OUTPUTS = 6
+
+
+def dot_general_in(precision: str) -> Callable[..., jax.Array]:
+    """Return the `dot_general` of a `flax.linen.Dense` that computes in one of the precisions."""
+    return bfloat16_dot_general if precision == "bfloat16" else dense_dot_general
+
+
+def conv_in(precision: str) -> Callable[..., jax.Array] | None:
+    """Return the `conv_general_dilated` of a `flax.linen.Conv`; None for its own."""
+    return bfloat16_conv if precision == "bfloat16" else None
 
 
 def dense_dot_general(
@@ -55,3 +71,103 @@ def _backward(
 
 
 _matmul.defvjp(_forward, _backward)
+
+
+def bfloat16_dot_general(
+    x: jax.Array, kernel: jax.Array, dimension_numbers: Any, precision: Any = None
+) -> jax.Array:
+    """Compute as `dense_dot_general`, of float32 operands that are rounded to bfloat16.
+
+    Products and their gradients are float32, as are their sums. Layers that compute in bfloat16
+    anyway (`dtype`) have nothing to be rounded, and keep their own kind of result.
+    """
+    if x.dtype != jnp.float32:
+        return dense_dot_general(x, kernel, dimension_numbers, precision)
+    rows = _rounded_matmul(x.reshape(-1, x.shape[-1]), kernel)
+    return rows.reshape(*x.shape[:-1], kernel.shape[1])
+
+
+def _product(x: jax.Array, y: jax.Array, contracted: tuple[int, int] = (1, 0)) -> jax.Array:
+    """Sum over one axis of either in float32, `[I, R] @ [R, J]` by default."""
+    axes = (contracted[:1], contracted[1:])
+    return jax.lax.dot_general(x, y, (axes, ((), ())), preferred_element_type=jnp.float32)
+
+
+@jax.custom_vjp
+def _rounded_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Compute `x [R, D] @ kernel [D, N]` in bfloat16; its gradient rounds the gradient, too."""
+    return _rounded_forward(x, kernel)[0]
+
+
+def _rounded_forward(
+    x: jax.Array, kernel: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    x, kernel = x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
+    # What is kept for the gradient is half as large as in float32.
+    return _product(x, kernel), (x, kernel)
+
+
+def _rounded_backward(
+    saved: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    x, kernel = saved
+    gradient = gradient.astype(jnp.bfloat16)
+    of_x = _product(gradient, kernel, (1, 1))
+    if not tuning().copies_inputs or kernel.shape[1] == 1:
+        return of_x, _product(x, gradient, (0, 0))
+    transposed = jax.lax.optimization_barrier(jnp.transpose(x))
+    return of_x, _product(transposed, gradient)
+
+
+_rounded_matmul.defvjp(_rounded_forward, _rounded_backward)
+
+
+def bfloat16_conv(x: jax.Array, kernel: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
+    """Compute the 3 x 3 convolutions of `layers.Torso`, with operands rounded to bfloat16.
+
+    As the `conv_general_dilated` of `flax.linen.Conv`, whose other arguments are always the same
+    there: stride 1, as many rows and columns as before.
+
+    Args:
+        x: `[R, rows, cols, C]`.
+        kernel: `[3, 3, C, N]`.
+        args: ignored.
+        kwargs: ignored.
+    """
+    if x.dtype != jnp.float32:
+        return jax.lax.conv_general_dilated(x, kernel, *args, **kwargs)
+    return _rounded_conv(x, kernel)
+
+
+def _conv(x: jax.Array, kernel: jax.Array, axes: tuple[str, str, str]) -> jax.Array:
+    return jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), ((1, 1), (1, 1)), dimension_numbers=axes,
+        preferred_element_type=jnp.float32,
+    )  # fmt: skip
+
+
+@jax.custom_vjp
+def _rounded_conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Convolve in bfloat16; JAX itself cannot take the gradient of a result in float32."""
+    return _rounded_conv_forward(x, kernel)[0]
+
+
+def _rounded_conv_forward(
+    x: jax.Array, kernel: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    x, kernel = x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
+    return _conv(x, kernel, ("NHWC", "HWIO", "NHWC")), (x, kernel)
+
+
+def _rounded_conv_backward(
+    saved: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    x, kernel = saved
+    gradient = gradient.astype(jnp.bfloat16)
+    # A gradient goes back to where it came from: the kernel turned round, outputs as inputs.
+    of_x = _conv(gradient, kernel[::-1, ::-1], ("NHWC", "HWOI", "NHWC"))
+    # That of the kernel convolves `x` with the gradient, in which rows are what is summed over.
+    return of_x, _conv(x, gradient, ("CHWN", "IHWO", "HWNC"))
+
+
+_rounded_conv.defvjp(_rounded_conv_forward, _rounded_conv_backward)

@@ -23,10 +23,12 @@ class MinGRUCore(nn.Module):
 
     size: int
     dtype: str = "float32"
+    matmul_precision: str = "float32"
 
     def setup(self) -> None:
         """Make the projection of the input to both gates and the candidate."""
-        self.input_gates = dense(3 * self.size, 1.0, dtype=self.dtype)
+        computed_in = (self.dtype, self.matmul_precision)
+        self.input_gates = dense(3 * self.size, 1.0, None, True, *computed_in)
 
     @staticmethod
     def initial_hidden(size: int, batch_shape: tuple[int, ...]) -> jax.Array:

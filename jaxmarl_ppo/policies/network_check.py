@@ -22,13 +22,17 @@ def named_network(network: str | nn.Module) -> nn.Module:
 
 
 def make_network(
-    network: str | nn.Module, interface: AgentInterface, central_critic: bool = False
+    network: str | nn.Module,
+    interface: AgentInterface,
+    central_critic: bool = False,
+    matmul_precision: str = "float32",
 ) -> nn.Module:
     """Return the named or given module, told how many distribution inputs are needed.
 
     Raises:
         ValueError: an unknown activation or dtype, features of another kind than the module takes,
-            or a central critic that shares layers with the actor.
+            a central critic that shares layers with the actor, or a user's own module that does
+            not round its products to bfloat16 and is to.
     """
     module = named_network(network)
     if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
@@ -56,6 +60,14 @@ def make_network(
         told["num_outputs"] = interface.distribution.num_outputs
     if "continuous" in fields:
         told["continuous"] = interface.continuous
+    if "matmul_precision" in fields:
+        told["matmul_precision"] = matmul_precision
+    elif matmul_precision == "bfloat16":
+        raise ValueError(
+            f"matmul_precision='bfloat16' has no effect on the layers of {type(module).__name__}, "
+            "a module of your own without a field matmul_precision; give it one that its layers "
+            "go by (jaxmarl_ppo.networks.matmul.dot_general_in), or drop matmul_precision"
+        )
     if central_critic:
         if not ("actor_width" in fields and getattr(module, "separate_critic", False)):
             raise ValueError(

@@ -95,7 +95,10 @@ def plan_players(
             for entry in range(pool.spec.num_places)
         ]
         interface = _make_interface(env, env_params, plan)
-        network = _stack_network(env, plan, interface, len(names) - first_player, envs_per_device)
+        network = _stack_network(
+            *(env, plan, interface, len(names) - first_player),
+            *(envs_per_device, config.matmul_precision),
+        )
         banks.append(
             Bank(
                 network=network,
@@ -186,6 +189,7 @@ def _stack_network(
     interface: AgentInterface,
     num_members: int,
     envs_per_device: int,
+    matmul_precision: str,
 ) -> StackedNetwork:
     """Build the network of a plan's bank, snapshots included among its members."""
     spec = plan.members[0].spec  # in what is read here all members are alike, see `_bank_key`
@@ -193,10 +197,11 @@ def _stack_network(
     valued_rows = envs_valued_at_once(envs_per_device) * len(interface.slots)
     tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_members)
     network = StackedNetwork(
-        module=make_network(spec.network, interface, spec.central_critic),
+        module=make_network(spec.network, interface, spec.central_critic, matmul_precision),
         distribution=interface.distribution,
         input_shape=interface.input_shape,
         num_members=num_members,
+        matmul_precision=matmul_precision,
         normalise_observations=spec.normalise_observations,
         normalise_rewards=spec.normalise_rewards,
         tile_rows=tile_rows,

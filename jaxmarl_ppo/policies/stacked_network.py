@@ -15,6 +15,7 @@ from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.networks import recurrence
 from jaxmarl_ppo.networks.distributions import ActionDistribution
+from jaxmarl_ppo.networks.precision import at_precision
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
 from jaxmarl_ppo.types import Decisions, PolicyStack, PyTree
@@ -32,6 +33,7 @@ class StackedNetwork:
     normalise_rewards: bool = False
     tile_rows: int = 256  # rows of one policy in a tile of `forward`
     tiles_at_once: int = 1
+    matmul_precision: str = "float32"
 
     def init(self, key: jax.Array) -> PolicyStack:
         """Draw independent initial parameters for every member, and begin their normalisers."""
@@ -274,7 +276,8 @@ class StackedNetwork:
         return jax.tree.map(lambda x: x[k], stack)
 
     def _apply(self, policy: PolicyStack, *args: Any, method: str | None = None) -> Any:
-        return self.module.apply({"params": policy.params}, *args, method=method)
+        with at_precision(self.matmul_precision):
+            return self.module.apply({"params": policy.params}, *args, method=method)
 
     def _standardise(self, policy: PolicyStack, inputs: jax.Array) -> jax.Array:
         if policy.obs_moments is None:

@@ -14,6 +14,7 @@ an iteration's time its rollout takes. An entry of `evaluations.jsonl` has `env_
 """
 
 import contextlib
+import functools
 import importlib
 import json
 import math
@@ -277,6 +278,7 @@ class TensorBoardLogger(Callback):
         return events
 
 
+@functools.cache
 def _protos() -> Any:
     """Import TensorBoard's messages, which takes a third of a second."""
     # By name, since what is in the modules is made as they are imported.

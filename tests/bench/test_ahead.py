@@ -59,6 +59,17 @@ def test_a_gpu_does_not_wait_for_its_host(num_devices, workload):
     assert sums >= 4 if num_devices == 2 else sums == 0
 
 
+@for_gpu
+def test_arithmetic_is_bounded_by_the_rate_of_the_precision():
+    found = {
+        precision: bench(f"--target h200 {SMALL} --env crypto --matmul-precision {precision}")
+        for precision in ("float32", "tf32", "bfloat16")
+    }
+    fine, middle, coarse = (each["floor_ms"]["arithmetic"] for each in found.values())
+    assert fine / middle == pytest.approx(495 / 67)
+    assert middle / coarse == pytest.approx(2)
+
+
 @for_tpu
 def test_a_program_for_a_tpu():
     found = bench(f"--target v5e:2x2 {SMALL} --env crypto --mapping per_agent")

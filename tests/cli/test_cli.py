@@ -363,7 +363,7 @@ def test_options_reach_the_configuration():
         --append-agent-id --normalise-observations --normalise-rewards --central-critic
         --ppo.learning-rate linear:1e-3:0 --ppo.entropy-coef '[[0, 1e-3], [1e6, 0]]'
         --ppo.gamma 0.5 --ppo.max-grad-norm None --no-stagger-starts
-        --micro-batch-rows 64 --log-interval 2
+        --micro-batch-rows 64 --log-interval 2 --matmul-precision bfloat16
     """
     config = config_of(*shlex.split(options))
     assert config.default_policy.network == LSTM(
@@ -388,6 +388,7 @@ def test_options_reach_the_configuration():
     assert (config.default_ppo.gamma, config.default_ppo.max_grad_norm) == (0.5, None)
     assert not config.stagger_starts
     assert (config.micro_batch_rows, config.log_interval) == (64, 2)
+    assert config.matmul_precision == "bfloat16"
 
 
 @pytest.mark.parametrize(

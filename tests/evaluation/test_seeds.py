@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from jaxmarl_ppo.evaluation.seeds import bootstrap_interval, iqm, summarise_seeds
 
@@ -38,3 +39,13 @@ def test_tables_are_joined_number_by_number():
 def test_the_same_seeds_have_the_same_interval():
     values = np.random.default_rng(0).normal(size=(5, 3))
     np.testing.assert_array_equal(bootstrap_interval(values), bootstrap_interval(values))
+
+
+def test_both_measures_are_those_of_scipy():
+    values = np.random.default_rng(1).gamma(1.0, size=(11, 4))
+    interval = scipy.stats.bootstrap(
+        (values,), iqm, n_resamples=2000, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    np.testing.assert_allclose(iqm(values), scipy.stats.trim_mean(values, 0.25), rtol=1e-12)
+    low, high = bootstrap_interval(values)
+    np.testing.assert_allclose((low, high), (interval.low, interval.high), rtol=1e-12)

@@ -148,6 +148,12 @@ REPLAYS = {
         "network": {"separate_critic": True},
     },
     "min-gru-few-act": {"env": "few_act", "memory": "min_gru", "num_steps": 9},
+    "mlp-bfloat16": {"mapping": "per_agent", "config": {"matmul_precision": "bfloat16"}},
+    "lstm-bfloat16": {
+        "memory": True,
+        "num_steps": 9,
+        "config": {"matmul_precision": "bfloat16"},
+    },
     "lstm-one-actor": {"env": "tic_tac_toe", "memory": True, "spec": {"prev_reward": True}},
 }
 

@@ -269,6 +269,10 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         "test_modules_of_ones_own_are_trained": ("module1", "module2"),
         "test_initialisation_ends_on_a_machine_of_two_cores": ALL,
     },
+    "networks/test_precision.py": {
+        "test_every_product_of_a_step_is_rounded_and_summed_in_float32": ("gru", "separate"),
+        "test_gradients_are_close_to_those_of_float32": ("separate",),
+    },
     "policies/test_players.py": {
         "test_a_draw_is_held_for_a_life_and_made_anew_for_the_next": (
             "3",

@@ -173,6 +173,7 @@ def test_numbers_share_a_program(game, changes):
         {"mapping": {"x": ["shared", "other"], "o": "shared"}},
         {"stagger_starts": False},
         {"skip_nonfinite_updates": True},
+        {"matmul_precision": "bfloat16"},
     ],
 )
 def test_what_is_compiled_does_not(game, changes):

@@ -27,6 +27,14 @@ def test_tic_tac_toe_preset_is_perfect(tmp_path):
     assert report["exploitability"]["stochastic"] < 0.3
 
 
+def test_products_in_bfloat16_are_fine_enough(tmp_path):
+    """In a quarter of the preset's steps, after which sampled play still explores."""
+    report = train_and_evaluate(
+        "tic_tac_toe", tmp_path, matmul_precision="bfloat16", total_env_steps=4_000_000
+    )
+    assert report["exploitability"]["greedy"] == 0.0
+
+
 def test_crypto_preset_keeps_the_secret(tmp_path):
     report = train_and_evaluate("crypto", tmp_path)
     assert report["episodes"] >= 1_000
