@@ -35,8 +35,8 @@ class Tuning:
             see that.
         picks_by_comparing: whether one number of a row is picked by comparing instead of by its
             place, whose gradient would be a scatter.
-        packs: whether small arrays that are written or taken together are laid side by side
-            (`ops/packing.py`).
+        packs: whether small arrays that are taken together are laid side by side
+            (`ops/packing.py`), and without `rows_last` those that a tick writes (`ops/ticks.py`).
         values_ends_at_once: whether final observations are valued after a rollout, all at once,
             instead of tick by tick, where there is no memory to be kept for that.
         max_pass_rows: most rows of drawn policies that are computed at once
