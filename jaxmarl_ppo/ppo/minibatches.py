@@ -123,14 +123,13 @@ def pack_in_place(
     trained = own(both)
     every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())
     found = jax.tree.map(lambda first, rest: own(decisions.give_axes(first, rest), trained), *every)
-    num_blocks = trained.shape[0] // len(own_lanes)
     return Blocks(
         found.replace(acted=trained, action_mask=found.action_mask | ~trained[..., None]),
         own(decisions.split(table.advantage), trained),
         own(decisions.split(table.target), trained),
         resume=jnp.zeros(trained.shape[0], bool),
         resume_hidden=(),
-        num_blocks=jnp.full(len(own_lanes), num_blocks, jnp.int32),
+        num_blocks=jnp.full(len(own_lanes), trained.shape[0] // len(own_lanes), jnp.int32),
     )
 
 
