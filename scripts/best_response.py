@@ -1,7 +1,8 @@
 """How well does a run's cipher hold against an Eve who is trained against it alone?
 
 Trains crypto, freezes Bob's and Alice's policies, trains a fresh Eve against them, and reports what
-Bob and Alice earn before and after. Repeats this for several ways of dealing out policies.
+Bob and Alice earn before and after. Repeats this for several ways of dealing out policies: one for
+each agent, any of three Bobs with any of three Alices, or three pairs of them that stay together.
 
     python scripts/best_response.py --seeds 0 1 2 --json results.json
 """
@@ -17,20 +18,34 @@ from pathlib import Path
 from typing import Any
 
 import jaxmarl_envs
-from jaxmarl_ppo import TrainConfig, Trainer, make_learner, preset, use_cpu_cores
+from jaxmarl_ppo import Matchups, TrainConfig, Trainer, make_learner, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 EPISODES = 2048
+NUM_PAIRS = 3
+BEST_RESPONSE = "best_response"
 
 
 def ways() -> Mapping[str, TrainConfig]:
-    """The ensemble preset, and single policies with the same training."""
+    """The ensemble preset, and the same training with policies dealt out otherwise."""
     ensemble = preset("crypto", "ensemble").config
     return {
         "ensemble": ensemble,
         "single": dataclasses.replace(ensemble, mapping="per_agent", policies={}),
+        # A pair may keep a cipher of its own, and no Eve is told whose messages she reads.
+        "pairs": dataclasses.replace(
+            ensemble,
+            mapping=Matchups(
+                tuple(pair(k, f"eve_{eve}") for k in range(NUM_PAIRS) for eve in range(NUM_PAIRS))
+            ),
+        ),
     }
+
+
+def pair(k: int, eve: str) -> dict[str, str]:
+    """One of the pairs and who listens, as a table from agent to policy."""
+    return {"bob_0": f"bob_{k}", "alice_0": f"alice_{k}", "eve_0": eve}
 
 
 def train(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
@@ -42,16 +57,24 @@ def train(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
 
 
 def against_best_response(config: TrainConfig, run_dir: Path, seed: int) -> TrainConfig:
-    """The same Bobs and Alices, frozen, and one fresh Eve."""
-    mapping = make_learner(*jaxmarl_envs.make("crypto"), config).players.mapping
-    table: dict[str, Any] = {"eve_0": "best_response"}
-    specs: dict[str, Any] = {}
-    for agent, candidates in zip(("bob_0", "alice_0"), mapping.candidates[1:], strict=True):
-        table[agent] = [mapping.names[policy] for policy in candidates]
-        for name in table[agent]:
-            spec = dataclasses.replace(config.default_policy, ppo=None, trainable=False)
-            specs[name] = dataclasses.replace(spec, load=f"{run_dir}:{name}")
-    return dataclasses.replace(config, mapping=table, policies=specs, seed=1000 + seed)
+    """The same Bobs and Alices, frozen and dealt out as before, and one fresh Eve."""
+    mapping: Any
+    players = make_learner(*jaxmarl_envs.make("crypto"), config).players.mapping
+    if isinstance(config.mapping, Matchups):
+        mapping = Matchups(tuple(pair(k, BEST_RESPONSE) for k in range(NUM_PAIRS)))
+    else:
+        mapping = {"eve_0": BEST_RESPONSE}
+        for agent, candidates in zip(("bob_0", "alice_0"), players.candidates[1:], strict=True):
+            mapping[agent] = [players.names[policy] for policy in candidates]
+    frozen = dataclasses.replace(config.default_policy, ppo=None, trainable=False)
+    specs = {
+        players.names[policy]: dataclasses.replace(
+            frozen, load=f"{run_dir}:{players.names[policy]}"
+        )
+        for candidates in players.candidates[1:]
+        for policy in candidates
+    }
+    return dataclasses.replace(config, mapping=mapping, policies=specs, seed=1000 + seed)
 
 
 def good_return(report: dict[str, Any]) -> float:
