@@ -211,8 +211,9 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         info: Info = {"metrics": {"deliveries": team, "own_deliveries": own}}
         reward = own if self.reward == "own" else team
         if self.reward == "progress":
-            gained = jnp.where(alive, progress(before, state, delivered, self.guidepath), 0.0)
-            reward = jnp.broadcast_to(gained.sum(), own.shape)
+            time_left = params.max_steps - state.time
+            gained = progress(before, state, delivered, time_left, self.guidepath)
+            reward = jnp.broadcast_to(jnp.where(alive, gained, 0.0).sum(), own.shape)
         obs = self._observe(state, params)
         return obs, state, reward, terminated, jnp.zeros_like(terminated), info
 

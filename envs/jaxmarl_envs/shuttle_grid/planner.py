@@ -59,7 +59,8 @@ def make_planner(
             before, action = carry
             obs, after, *_ = env.step_env(key, before, action, params)
             delivered = after.num_delivered > before.num_delivered
-            gained = progress(before, after, delivered, env.guidepath).sum()
+            time_left = params.max_steps - after.time
+            gained = progress(before, after, delivered, time_left, env.guidepath).sum()
             return (after, dispatcher(after, obs, params, key)), gained
 
         return jax.lax.scan(tick, (future, action), None, length=horizon)[1].sum()

@@ -35,15 +35,23 @@ def remaining(state: ShuttleState, path: Guidepath) -> jax.Array:
 
 
 def progress(
-    before: ShuttleState, after: ShuttleState, delivered: jax.Array, path: Guidepath
+    before: ShuttleState,
+    after: ShuttleState,
+    delivered: jax.Array,
+    time_left: jax.Array,
+    path: Guidepath,
 ) -> jax.Array:
     """Compute how much nearer to its delivery each shuttle came in a tick, `[A]`, in deliveries.
+
+    What can no longer be delivered before the end of the shift comes no nearer.
 
     Args:
         before: the state before the tick.
         after: the state after it.
         delivered: `[A]` bool, who delivered in it, and so has another job afterwards.
+        time_left: `()` int, ticks of the shift after it.
         path: the streets.
     """
     left = jnp.where(delivered, 0.0, remaining(after, path))
-    return (remaining(before, path) - left) / path.mean_job
+    gained = (remaining(before, path) - left) / path.mean_job
+    return jnp.where(left <= time_left, gained, 0.0)
