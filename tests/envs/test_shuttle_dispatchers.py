@@ -9,7 +9,6 @@ import pytest
 from shuttle_oracle import mixed, put, trace
 
 from jaxmarl_envs.shuttle_grid import (
-    DISPATCHERS,
     LEAVE_BY_COLUMN,
     LEAVE_BY_ROW,
     ShuttleGrid,
@@ -197,11 +196,12 @@ def test_evaluation_on_another_size():
         ("greedy", 19.5, 4 * (0.2**2 + 0.17**2) ** 0.5),
         ("other_exit", 23.8, 4 * (0.05**2 + 0.04**2) ** 0.5),
         ("blocked_penalty", 24.2, 4 * (0.08**2 + 0.04**2) ** 0.5),
+        ("tuned", 24.7, 4 * (0.02**2 + 0.04**2) ** 0.5),
     ],
 )
 def test_deliveries_of_each_dispatcher(env, dispatcher, expected, tolerance):
     deliveries = evaluate_dispatcher(
-        env, env.default_params, DISPATCHERS[dispatcher], jax.random.key(21), 2048
+        env, env.default_params, env.baselines[dispatcher], jax.random.key(21), 2048
     )
     assert abs(float(deliveries.mean()) - expected) <= tolerance
 
