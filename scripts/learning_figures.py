@@ -60,7 +60,7 @@ PICTURES = {
 MARKS: dict[str, list[tuple[float, str]]] = {
     "tic_tac_toe": [(1.0, "perfect play: every game")],
     "crypto": [(24.0, "optimum 24"), (-25.0, "optimum -25")],
-    "shuttle_grid": [(24.2, "best scripted dispatcher")],
+    "shuttle_grid": [(24.7, "best scripted dispatcher")],
 }
 
 

@@ -1,9 +1,12 @@
-"""Connect four of pgx: trains in a league, then plays a random and a look-ahead player.
+"""Connect four of pgx: trains in a league, then plays others, and a solver checks its moves.
 
     python scripts/train_connect_four.py --seeds 0 1 --json benchmarks/learning-connect_four.json
 
 One policy plays both seats against itself and its own earlier versions. Who moves first is drawn
-for every game. Prints for each seed how often it wins, with sampled and with greedy actions.
+for every game. Prints for each seed how often it wins against a random and a look-ahead player,
+with sampled and with greedy actions; how many of its moves, in games against itself, keep the
+game-theoretic value of the position; and how it fares when it begins against perfect play. The
+solver is in the extra `test`.
 """
 
 import argparse
@@ -19,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from connect_four_truth import against_perfect_play, right_moves
 from flax import linen as nn
 
 import jaxmarl_envs
@@ -34,6 +38,7 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
+from jaxmarl_ppo.deploy import Policy
 from jaxmarl_ppo.evaluation import play_episodes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.hardware import describe_hardware
@@ -42,6 +47,7 @@ from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import Population
 
 ROWS, COLS = 6, 7
+CHECKED_GAMES = 64
 LINES = winning_lines(ROWS, COLS, 4)  # [L, 4]: cells, row by row from the top
 
 
@@ -146,12 +152,15 @@ def train_and_evaluate(config: TrainConfig, episodes: int) -> dict[str, Any]:
         acting: win_rates(trainer.learner, result.population, episodes, greedy, config.seed)
         for acting, greedy in (("sample", False), ("greedy", True))
     }
+    policy = Policy.of(trainer.learner, result.population, "main")
     return {
         "seed": config.seed,
         "env_steps": result.env_steps,
         "wall_s_with_compilation": round(result.history[-1]["wall_s"], 1),
         "episodes": episodes,
         **rates,
+        "right_moves": right_moves(policy, CHECKED_GAMES, jax.random.key(config.seed)),
+        "first_against_perfect_play": against_perfect_play(policy),
     }
 
 

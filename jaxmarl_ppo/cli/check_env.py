@@ -31,7 +31,7 @@ class CheckEnvOptions:
 
     Attributes:
         env: name of the environment, or `package.module:Class` or `path/to/file.py:Class`.
-        env_kwargs: KEY=VALUE, what it is made with, instead of the preset's.
+        env_kwargs: KEY=VALUE, what it is made with, beside what the preset says of other keys.
         num_steps: ticks for each seed; None for the horizon and 8 more, at most 1,024, or 128 where
             there is no horizon.
         num_envs: number of seeds, played in parallel.
@@ -58,7 +58,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
         raise ValueError(f"{prog} takes an environment's name; see {prog} --help")
     kwargs = parse_env_kwargs([pair for pairs in options.env_kwargs for pair in pairs])
     session.find_modules_here(options.env)
-    env, params = jaxmarl_envs.make(options.env, **(kwargs or dict(preset(options.env).env_kwargs)))
+    env, params = jaxmarl_envs.make(options.env, **{**preset(options.env).env_kwargs, **kwargs})
     import jax
 
     from jaxmarl_ppo.config.checks import check_seed

@@ -26,7 +26,8 @@ class ConfigOptions:
         env: name of the environment; `jaxmarl-ppo envs` lists them.
         preset: a variant of the environment's preset, such as `league`, or `rllib`.
         format: of the file.
-        env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's.
+        env_kwargs: KEY=VALUE, what the environment is made with, beside what the preset says of
+            other keys.
     """
 
     env: Annotated[
@@ -50,8 +51,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo config") -> int:
     if options.env not in jaxmarl_envs.all_names():
         jaxmarl_envs.make(options.env)  # tells the closest name
     start = settings(options.env, options.preset, None)
-    if given:
-        start = dataclasses.replace(start, env_kwargs=given)
+    start = dataclasses.replace(start, env_kwargs={**start.env_kwargs, **given})
     _, env_params = jaxmarl_envs.make(options.env, **start.env_kwargs)
     print(print_settings(start, params_to_json(env_params), options.format), end="")
     return 0

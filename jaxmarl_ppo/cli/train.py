@@ -155,8 +155,8 @@ class TrainOptions:
         objective: what the best checkpoint is chosen by, and when that is enough.
         load: a run, or one of its checkpoints, whose policies those of the same names start from.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
-        env_kwargs: KEY=VALUE, what the environment is made with, instead of the preset's or the
-            file's.
+        env_kwargs: KEY=VALUE, what the environment is made with, beside what the preset or the file
+            says of other keys.
         log: `wandb` or `mlflow`, besides TensorBoard; may be given more than once. Their own
             variables say where to, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`.
         progress: show progress.
@@ -247,7 +247,7 @@ class TrainOptions:
             ValueError: what is no KEY=VALUE, or a key given twice.
         """
         given = parse_env_kwargs([pair for pairs in self.env_kwargs for pair in pairs])
-        return given or dict(self.start.env_kwargs)
+        return {**self.start.env_kwargs, **given}
 
     def to_env_params(self, default: Any) -> Any:
         """Make the environment's parameters, which are `default` but for what a file says.

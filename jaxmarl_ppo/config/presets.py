@@ -92,27 +92,30 @@ PRESETS: dict[str, Preset] = {
             default_ppo=dataclasses.replace(_CRYPTO_PPO, entropy_coef=0.01, num_epochs=15),
         )
     ),
-    # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock. Entropy
-    # stays up until late, or all settle early for what a greedy dispatcher does.
+    # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock. Progress
+    # as a reward tells within a few ticks what a choice was worth, so a short trace and little
+    # entropy do.
     "shuttle_grid": Preset(
         TrainConfig(
-            total_env_steps=6_000_000,
+            total_env_steps=12_000_000,
             num_envs=128,
             num_steps=64,
             mapping="shared",
             default_policy=PolicySpec(network=LSTM(hidden_sizes=(128,), lstm_size=64)),
             default_ppo=PPOConfig(
                 learning_rate=Linear(2e-3, 2e-4),
-                entropy_coef=Linear(0.04, 0.0),
-                num_epochs=3,
-                gamma=0.99,
-                gae_lambda=0.95,
+                entropy_coef=Linear(0.01, 0.0),
+                num_epochs=2,
+                num_minibatches=8,
+                gamma=0.97,
+                gae_lambda=0.8,
                 discount_by="tick",
                 bptt_length=16,
             ),
             # Less than half of the slots act at a tick, so minibatches are small.
             micro_batch_rows=2048,
-        )
+        ),
+        env_kwargs={"reward": "progress", "full_view": True, "half_turn": True},
     ),
     # Alice's entropy stays up, or she settles on what bob fails at now; his comes down, since a
     # sure bob is what leaves her nothing but longer tasks. She slows down at the end, which leaves
@@ -176,6 +179,26 @@ PRESETS: dict[str, Preset] = {
                 max_grad_norm=None,
                 magnet="average",
                 magnet_coef=0.4,
+                magnet_rate=0.05,
+            ),
+        )
+    ),
+    # As for Kuhn poker. A game is long, so there are more steps.
+    "phantom_tic_tac_toe": Preset(
+        TrainConfig(
+            total_env_steps=40_000_000,
+            num_envs=1024,
+            num_steps=32,
+            mapping="shared",
+            default_policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            default_ppo=PPOConfig(
+                learning_rate=Linear(1e-3, 0.0),
+                entropy_coef=((0.0, 0.1), (20e6, 0.03), (40e6, 0.01)),
+                num_epochs=1,
+                gamma=1.0,
+                gae_lambda=0.95,
+                magnet="average",
+                magnet_coef=0.2,
                 magnet_rate=0.05,
             ),
         )

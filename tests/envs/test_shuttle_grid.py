@@ -218,6 +218,88 @@ def test_travel_times_agree_with_dijkstra(kwargs):
         np.testing.assert_array_equal(env.guidepath.travel_times[int(loaded)], expected)
 
 
+@pytest.mark.parametrize(("kwargs", "num_steps"), [({}, 256), (ODD_ONE, 150)])
+def test_full_view_and_progress_agree_with_the_oracle(kwargs, num_steps):
+    env = ShuttleGrid(**{**kwargs, "full_view": True, "reward": "progress"})
+    plain_width = ShuttleGrid(**kwargs).sight.width(env.num_agents)
+    key = jax.random.key(5)
+    first, happened = jax.device_get(trace(env, mixed, key, num_steps))
+    cells = [divmod(int(c), env.guidepath.num_cols) for c in first[1].cell]
+    oracle = Oracle(env, cells, jobs_of(env, key, 40))
+    total = late = 0
+    for t in range(num_steps):
+        action, obs, _, reward, *_ = jax.tree.map(lambda x, t=t: x[t], happened)
+        agents = range(env.num_agents)
+        before = [oracle.remaining(i) for i in agents]
+        own = oracle.tick(action)
+        # Whoever has delivered has another job now, no tick of which is done yet.
+        left = [0 if own[i] else oracle.remaining(i) for i in agents]
+        in_time = [x <= num_steps - oracle.t for x in left]
+        gained = sum(b - x for b, x, ok in zip(before, left, in_time, strict=True) if ok)
+        gained /= env.guidepath.mean_job
+        late += len(in_time) - sum(in_time)
+        np.testing.assert_allclose(reward, [gained] * env.num_agents, atol=1e-5, err_msg=f"t={t}")
+        more = [oracle.observe_more(i, env.guidepath.time_scale) for i in agents]
+        np.testing.assert_allclose(obs.features[:, plain_width:], more, atol=1e-6)
+        total += sum(own)
+    assert total >= 5
+    assert late >= 50
+
+
+def test_progress_is_a_tick_for_each_tick_with_nobody_in_the_way():
+    env = ShuttleGrid(num_shuttles=1, reward="progress", max_steps=2000)
+    _, happened = jax.device_get(trace(env, greedy, jax.random.key(0), 2000))
+    reward, info = happened[3], happened[6]
+    path = env.guidepath
+    ticks = reward[:-100, 0] * path.mean_job
+    # With its last move to a load it is known along which axis it comes; a turn then takes half as
+    # long again, or half as long less, than it had counted.
+    assert set(np.round(ticks, 3)) == {0.0, 1.0, 2.0}
+    assert np.isclose(ticks, 1.0).mean() > 0.9
+    delivered = info["metrics"]["deliveries"].sum()
+    assert abs(reward.sum() - delivered) < 0.1 * delivered
+
+
+# --- seen the other way up ------------------------------------------------------------------------
+
+
+def turned(env, state):
+    """The same shift, turned by 180 degrees."""
+    last = env.guidepath.num_cells - 1
+    fields = ("cell", "reserved", "storage", "port")
+    return replace(state, **{name: last - getattr(state, name) for name in fields})
+
+
+def test_a_turned_shift_goes_on_as_the_turned_shift(env, start, step):
+    state, key = start, jax.random.key(2)
+    for t in range(60):
+        action = jax.random.randint(jax.random.fold_in(key, t), (6,), 1, 3)
+        after, other = step(state, action)[1], step(turned(env, state), action)[1]
+        new_job = after.num_delivered > state.num_delivered
+        for name in ("cell", "reserved", "axis", "busy", "wait", "loaded", "exit_times"):
+            here, there = getattr(turned(env, after), name), getattr(other, name)
+            known = ~new_job if here.ndim == 1 else ~new_job[:, None]
+            np.testing.assert_array_equal(here * known, there * known, err_msg=name)
+        state = after
+    assert (state.cell != start.cell).all()
+
+
+def test_lower_shuttles_see_what_upper_ones_would():
+    plain = ShuttleGrid(full_view=True)
+    env = ShuttleGrid(full_view=True, half_turn=True)
+    params = env.default_params
+    _, happened = jax.device_get(trace(env, mixed, jax.random.key(4), 200))
+    obs, state = happened[1], happened[2]
+    observe = jax.jit(jax.vmap(lambda state: plain._observe(state, params).features))
+    upright, upside_down = observe(state), observe(turned(env, state))
+    lower = state.cell >= 24
+    assert lower.any(0).all()
+    assert (~lower).any(0).all()
+    expected = np.where(lower[..., None], upside_down, upright)
+    np.testing.assert_allclose(obs.features, expected, atol=1e-6)
+    assert not np.allclose(upright, upside_down)
+
+
 # --- invariants over many ticks -------------------------------------------------------------------
 
 
@@ -362,7 +444,8 @@ def test_precedence_is_strict_however_many_shuttles_there_are():
         ({"ports": ((0, 0), (0, 0))}, "twice"),
         ({"ports": ((0, 1, 2),)}, "pair"),
         ({"ports": ((0, 0), (0, 1), (1, 0), (1, 1)), "num_rows": 2, "num_cols": 2}, "other cell"),
-        ({"reward": "both"}, "reward='both'.*'team' and 'own'"),
+        ({"reward": "both"}, "reward='both'.*'team', 'own', 'progress'"),
+        ({"ports": ((0, 3), (5, 3)), "half_turn": True}, r"half_turn=True.*\(5, 3\)"),
         ({"move_empty": 0}, "move_empty=0"),
         ({"move_loaded": 1.5}, "move_loaded=1.5"),
         ({"turn": -1}, "turn=-1"),

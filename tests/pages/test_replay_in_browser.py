@@ -276,7 +276,7 @@ def test_an_advised_action_is_marked_and_other_scripts_are_folded(driver, pages)
     hidden = page.find_elements(By.CSS_SELECTOR, "#picture g[data-shows]:not(.chosen):not(.best)")
     assert all(one.value_of_css_property("visibility") == "hidden" for one in hidden)
     card = page.find_element(By.CSS_SELECTOR, "#agents .acts")
-    assert "\u2713 what blocked_penalty would do" in card.text
+    assert "\u2713 what tuned would do" in card.text
     assert "\u2713" in card.find_element(By.CLASS_NAME, "bars").text
     fold = card.find_element(By.CSS_SELECTOR, "details.scripts")
     assert "greedy" not in card.text

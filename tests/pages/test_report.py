@@ -122,8 +122,12 @@ def test_the_curve_to_look_at_is_the_one_that_a_scenario_is_judged_by():
     found = data(shuttles, shuttles)
     assert found["measures"][-1] == "agents/*/deliveries"
     assert found["goals"]["agents/*/deliveries"] == [
-        {"name": "best scripted dispatcher", "at": 24.2}
+        {"name": "best scripted dispatcher", "at": 24.7}
     ]
+    # What is seen and earned changes nothing about deliveries; another hall does.
+    otherwise = env("shuttle_grid", {"max_steps": 256}, reward="progress", full_view=True)
+    assert data(otherwise)["goals"] == found["goals"]
+    assert data(env("shuttle_grid", {"max_steps": 256}, num_rows=8))["goals"] == {}
     assert data(env("shuttle_grid", {"max_steps": 64}))["goals"] == {}
     assert data(env("crypto", {"max_steps": 25}, continuous_actions=True))["goals"] == {}
     mixed = data(shuttles, env("tic_tac_toe"))

@@ -163,6 +163,40 @@ class Oracle:
             features += [mate["wait"] / (mate["wait"] + 8)]
         return np.array(features, np.float32)
 
+    def observe_more(self, i, scale):
+        """What a full view adds."""
+        num, height, width = len(self.shuttles), self.rows - 1, self.cols - 1
+        row, col = self.shuttles[i]["at"]
+
+        def port_of(j):
+            to_row, to_col = self.jobs[j][self.shuttles[j]["k"]][1]
+            return [(to_row - row) / height, (to_col - col) / width]
+
+        def rank(j):
+            shuttle = self.shuttles[j]
+            return shuttle["loaded"], min(shuttle["wait"], 999), (j + self.t) % num
+
+        features = [*port_of(i), (i + self.t) % num / num]
+        for j in [(i + k) % num for k in range(1, num)]:
+            features += [2 * self.shuttles[j]["axis"] - 1]
+            features += [1.0 if t is None else t / scale for t in self.exit_times(j)]
+            features += [*port_of(j), rank(j) > rank(i)]
+        return np.array(features, np.float32)
+
+    def remaining(self, i):
+        """Ticks until shuttle i has delivered if nobody is in the way; either axis counts half."""
+        me, handling = self.shuttles[i], self.timing.handling
+        at_work = me["busy"] > 0 and me["to"] == self.target(i)
+        if at_work:
+            left = me["busy"] + (handling if me["to"] != me["at"] else 0)
+        else:
+            left = min(t for t in self.exit_times(i) if t is not None)
+        if me["loaded"]:
+            return left
+        storage, port = self.jobs[i][me["k"]]
+        ways = [self.distances[True][storage, axis][port] for axis in (0, 1)]
+        return left + handling + (ways[me["axis"]] if at_work else sum(ways) / 2)
+
 
 def mixed(state, obs, params, key):
     """Mostly sensible actions, so that loads get delivered, and one in five at random."""

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 def train_and_evaluate(name, tmp_path, env_kwargs=None, greedy=False, **changes):
     chosen = preset(name)
-    env, params = jaxmarl_envs.make(name, **(env_kwargs or chosen.env_kwargs))
+    env, params = jaxmarl_envs.make(name, **{**chosen.env_kwargs, **(env_kwargs or {})})
     config = dataclasses.replace(chosen.config, **changes)
     trainer = Trainer(env, params, config, tmp_path / "run", progress=False)
     result = trainer.train()

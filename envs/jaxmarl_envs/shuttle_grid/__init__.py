@@ -3,6 +3,7 @@
 from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS, Dispatcher
 from jaxmarl_envs.shuttle_grid.env import ShuttleGrid
 from jaxmarl_envs.shuttle_grid.evaluate import evaluate_dispatcher
+from jaxmarl_envs.shuttle_grid.planner import make_planner
 from jaxmarl_envs.shuttle_grid.state import (
     HOLD,
     LEAVE_BY_COLUMN,
@@ -21,4 +22,5 @@ __all__ = [
     "ShuttleParams",
     "ShuttleState",
     "evaluate_dispatcher",
+    "make_planner",
 ]

@@ -10,6 +10,7 @@ of them takes its other exit. The clock never waits: a shuttle acts only while i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -18,7 +19,8 @@ import jax.numpy as jnp
 from jaxmarl_envs.core import Info, MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS, Dispatcher
 from jaxmarl_envs.shuttle_grid.drawing import draw_shift
-from jaxmarl_envs.shuttle_grid.observation import feature_width, features, held_by_another
+from jaxmarl_envs.shuttle_grid.observation import Sight, features, held_by_another
+from jaxmarl_envs.shuttle_grid.progress import progress
 from jaxmarl_envs.shuttle_grid.routes import (
     COLUMN,
     NO_EXIT,
@@ -34,6 +36,7 @@ from jaxmarl_envs.shuttle_grid.state import (
     ShuttleParams,
     ShuttleState,
 )
+from jaxmarl_envs.shuttle_grid.tuned import tuned_dispatcher
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.threefry import fold_in, split, unrolled
 
@@ -41,6 +44,7 @@ MAX_SHUTTLES = 64
 PRIORITY_LOADED = 1_000_000
 PRIORITY_WAIT = 10  # or `A` where that is more, so that no two shuttles are ever level
 MAX_PRIORITY_WAIT = 999
+REWARDS = ("team", "own", "progress")
 
 
 class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
@@ -64,25 +68,32 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     is one; one that happens to stand on its target begins handling.
 
     **Reward**: the deliveries of the tick, the same for all, or with `reward="own"` each shuttle's
-    own. `info["metrics"]["deliveries"]` always has the team's; `"own_deliveries"` each one's.
+    own, or with `reward="progress"` what all have come nearer to delivering, in deliveries (see
+    `progress.py`). `info["metrics"]["deliveries"]` always has the team's; `"own_deliveries"` each
+    one's.
 
     **End**: all are *terminated* after `params.max_steps` ticks. The observation tells the time
     left, so nothing is worth anything beyond it (Pardo et al., 2018, "Time limits in reinforcement
     learning").
 
-    **Observation**: `[A, 16 + 50 + 10 (A - 1)]`, all in [-1, 1]; see `observation.py`.
+    **Observation**: `[A, 16 + 50 + 10 (A - 1)]`, with `full_view` 3 + 6 (A - 1) more, all in
+    [-1, 1]; see `observation.py`.
 
     Args:
         num_shuttles: `A`, from 1 to 64.
         num_rows: `R`; even, as with an odd number a corner of the grid has no exit.
         num_cols: `C`; even, for the same reason.
         ports: `(row, col)` of each port.
-        reward: "team" or "own".
+        reward: "team", "own" or "progress".
         move_empty: ticks to move one cell without a load.
         move_loaded: ticks to move one cell with a load.
         turn: ticks added to a move when the axis changes.
         handling: ticks to pick up or to deliver.
         max_steps: default of `params.max_steps`.
+        full_view: observations also tell what precedence and the routes of mates hang on.
+        half_turn: a shuttle in the lower half of the hall sees everything turned by 180 degrees, as
+            if it stood in the upper half. Streets look alike from there, so nothing is lost and a
+            policy need not learn everything twice; ports must look alike, too.
 
     Raises:
         ValueError: an argument is out of range.
@@ -102,6 +113,8 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         turn: int = 2,
         handling: int = 4,
         max_steps: int = 256,
+        full_view: bool = False,
+        half_turn: bool = False,
     ):
         num_cells = num_rows * num_cols
         timings = Timings(move_empty, move_loaded, turn, handling)
@@ -111,17 +124,25 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
                 f"num_shuttles={num_shuttles!r}: must be an integer from 1 to "
                 f"{min(num_cells, MAX_SHUTTLES)} on {num_cells} cells"
             )
-        if reward not in ("team", "own"):
-            raise ValueError(f"reward={reward!r}: valid choices are 'team' and 'own'")
+        if reward not in REWARDS:
+            valid = ", ".join(map(repr, REWARDS))
+            raise ValueError(f"reward={reward!r}: valid choices are {valid}")
         if not is_int(max_steps) or max_steps < 1:
             raise ValueError(f"max_steps={max_steps!r}: must be an integer of at least 1")
+        if half_turn and not self.guidepath.is_symmetric:
+            raise ValueError(
+                f"half_turn=True: turned by 180 degrees the ports {tuple(ports)} are not the same "
+                "cells; valid: ports that are, or half_turn=False"
+            )
         self.reward, self.max_steps = reward, max_steps
+        self.sight = Sight(full_view, half_turn)
         self.agents = tuple(f"shuttle_{i}" for i in range(num_shuttles))
 
-    @property
+    @cached_property
     def baselines(self) -> Mapping[str, Dispatcher]:
-        """Give the scripted dispatchers by name."""
-        return DISPATCHERS
+        """Give the scripted dispatchers by name; `tuned` is of the hall that is the default."""
+        tuned = tuned_dispatcher(self.guidepath)
+        return DISPATCHERS if tuned is None else {**DISPATCHERS, "tuned": tuned}
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -136,7 +157,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     def observation_space(self, agent: str, params: ShuttleParams) -> Box:
         """Give the space of a shuttle's features, the same for all."""
         self.agent_index(agent)
-        return Box(-1.0, 1.0, (feature_width(self.num_agents),))
+        return Box(-1.0, 1.0, (self.sight.width(self.num_agents),))
 
     def action_space(self, agent: str, params: ShuttleParams) -> Discrete:
         """Give the three actions: hold, leave by the row, leave by the column."""
@@ -179,6 +200,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         """Advance one tick; `action [A]` counts only where the shuttle is idle."""
         del key
         alive = state.time < params.max_steps
+        before = state
         state = self._reserve(state, action)
         state, delivered = self._complete(state)
         state = replace(state, time=state.time + 1)
@@ -187,14 +209,18 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         team = jnp.broadcast_to(own.sum(), own.shape)
         terminated = jnp.broadcast_to(alive & (state.time >= params.max_steps), own.shape)
         info: Info = {"metrics": {"deliveries": team, "own_deliveries": own}}
-        reward = team if self.reward == "team" else own
+        reward = own if self.reward == "own" else team
+        if self.reward == "progress":
+            time_left = params.max_steps - state.time
+            gained = progress(before, state, delivered, time_left, self.guidepath)
+            reward = jnp.broadcast_to(jnp.where(alive, gained, 0.0).sum(), own.shape)
         obs = self._observe(state, params)
         return obs, state, reward, terminated, jnp.zeros_like(terminated), info
 
     @property
     def reference(self) -> str:
         """Name the dispatcher that delivers most."""
-        return "blocked_penalty"
+        return "tuned" if "tuned" in self.baselines else "blocked_penalty"
 
     def render(
         self, state: ShuttleState, params: ShuttleParams | None = None, last_action: Any = None
@@ -292,7 +318,9 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         alive = jnp.broadcast_to(state.time < params.max_steps, (num,))
         legal = jnp.asarray(self.guidepath.exits)[state.reserved] != NO_EXIT
         return Observation(
-            features=features(state, self.guidepath, params.max_steps),
+            features=features(
+                state, self.guidepath, params.max_steps, self._priority(state), self.sight
+            ),
             action_mask=jnp.concatenate([jnp.ones((num, 1), bool), legal], axis=1),
             alive=alive,
             agent_mask=alive & (state.busy == 0),

@@ -76,6 +76,18 @@ class Guidepath:
         self.travel_times = np.stack([travel_times(self.exits, m, timings.turn) for m in moves])
         self.time_scale = self._longest_exit_time()
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Tell whether a turn by 180 degrees leads every port to a port; streets always match."""
+        return set(self.num_cells - 1 - self.port_cells) == set(self.port_cells)
+
+    @property
+    def mean_job(self) -> float:
+        """Give the mean ticks from one delivery to the next with nobody in the way."""
+        to_load = self.travel_times[0].mean(axis=1)[np.ix_(self.port_cells, self.storage_cells)]
+        to_port = self.travel_times[1].mean(axis=1)[np.ix_(self.storage_cells, self.port_cells)]
+        return float(to_load.mean() + to_port.mean()) + 2 * self.timings.handling
+
     def _longest_exit_time(self) -> int:
         """Compute `S`: no shuttle sees more ticks until its target is served, via either exit."""
         targets = (self.storage_cells, self.port_cells)

@@ -8,11 +8,12 @@ RETURNS = ("evaluation/agents/*/return_mean", "agents/*/return_mean")
 
 
 class Known(NamedTuple):
-    """Says what is known of a scenario as it is made without arguments."""
+    """Says what is known of a scenario as it is made without arguments that matter to it."""
 
     measures: tuple[str, ...]  # the first that a log has is the one to look at
     goals: Mapping[str, float]  # of these measures, by what reaches them
     params: Mapping[str, Any]  # that the goals are for
+    free: frozenset[str] = frozenset()  # arguments that they are for whatever their values
 
 
 KNOWN: dict[str, Known] = {
@@ -32,8 +33,9 @@ KNOWN: dict[str, Known] = {
     ),
     "shuttle_grid": Known(
         ("evaluation/deliveries/mean", "agents/*/deliveries"),
-        {"best scripted dispatcher": 24.2},
+        {"best scripted dispatcher": 24.7},
         {"max_steps": 256},
+        frozenset({"reward", "full_view", "half_turn"}),
     ),
 }
 
@@ -43,7 +45,8 @@ def known_of(env: Mapping[str, Any]) -> Known:
     found = KNOWN.get(env["name"], Known(RETURNS, {}, {}))
     made = env.get("make") or {}
     params = env.get("params") or {}
-    as_it_comes = made.get("name") == env["name"] and not made.get("kwargs")
+    changed = set(made.get("kwargs") or ()) - found.free
+    as_it_comes = made.get("name") == env["name"] and not changed
     if as_it_comes and all(params.get(key) == value for key, value in found.params.items()):
         return found
     return found._replace(goals={})

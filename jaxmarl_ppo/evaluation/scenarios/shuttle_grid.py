@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_envs.shuttle_grid import DISPATCHERS, ShuttleGrid, evaluate_dispatcher
+from jaxmarl_envs.shuttle_grid import ShuttleGrid, evaluate_dispatcher
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.statistics import MeanAndSE, mean_and_se, plus_minus
 from jaxmarl_ppo.types import PyTree
@@ -21,7 +21,7 @@ def report_shuttle_grid(evaluation: Evaluation) -> Report:
     shifts = _dispatched_shifts(
         env, max_steps, evaluation.num_episodes, evaluation.env_params, evaluation.key
     )
-    dispatchers = {name: mean_and_se(row) for name, row in zip(DISPATCHERS, shifts, strict=True)}
+    dispatchers = {name: mean_and_se(row) for name, row in zip(env.baselines, shifts, strict=True)}
     best = max(dispatchers, key=lambda name: dispatchers[name]["mean"])
     headline = (
         f"{_deliveries_in_words(team)} deliveries per shift of "
@@ -44,11 +44,11 @@ def _dispatched_shifts(
 
     def evaluate(index: jax.Array) -> jax.Array:
         def dispatcher(*args: Any) -> jax.Array:
-            return jax.lax.switch(index, tuple(DISPATCHERS.values()), *args)
+            return jax.lax.switch(index, tuple(env.baselines.values()), *args)
 
         return evaluate_dispatcher(env, env_params, dispatcher, key, num_episodes)
 
-    return jax.lax.map(evaluate, jnp.arange(len(DISPATCHERS)))
+    return jax.lax.map(evaluate, jnp.arange(len(env.baselines)))
 
 
 def _deliveries_in_words(stats: MeanAndSE) -> str:
