@@ -13,6 +13,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.ppo.grouped_blocks import group_shape
 from jaxmarl_ppo.types import PyTree
 
 DEFAULT_BPTT_LENGTH = 16
@@ -122,6 +123,8 @@ def fixed_micro_batches(
         each, rows = 1, num_envs * (num_steps * bank.num_lanes + num_slots)
         chunks = rows // block_size + num_envs * num_slots * members
     blocks = chunks if recurrent else -(-rows // block_size)
+    if each == 1 and best.packs_in_place and not bank.own_lanes and not recurrent:
+        blocks = _grouped_blocks(bank, block_size, num_envs, num_steps)
     share = max(2, -(-blocks // num_minibatches))  # `pack_rows` makes two of hardly any rows
     if members == each:
         number = max(1, round(share * members / wanted))
@@ -132,6 +135,15 @@ def fixed_micro_batches(
     )
     number = share // size + members
     return MicroBatches(size, num_parts, number, at_once=min(max(1, wanted // size), number))
+
+
+def _grouped_blocks(bank: Bank, block_size: int, num_envs: int, num_steps: int) -> int:
+    """Count the blocks that `pack_in_groups` has room for."""
+    lanes, rows = bank.num_lanes, num_envs * num_steps
+    if lanes < len(bank.interface.slots):
+        lanes, rows = 1, rows * lanes + num_envs * len(bank.interface.slots)
+    shape = group_shape(rows, block_size, bank.most_trained_in_lane)
+    return lanes * shape.num_groups * shape.capacity
 
 
 def _parts(num_blocks: int, block_size: int) -> tuple[int, int]:

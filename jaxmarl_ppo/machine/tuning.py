@@ -43,6 +43,8 @@ class Tuning:
             (`policies/tile_sizes.py`).
         weighs_tiles: whether their tiles are chosen by what each of them costs; where everything
             fits at once it is one pass.
+        max_candidates: most policies that all compute a row which any of them may play, so that
+            rows need not be sorted (`policies/bank.py`); 0 for always sorting what is drawn.
         layout: how the members of one device are trained (`devices/members.py`).
         compiler_options: of what runs often.
         options_of_many: further ones, where there are several devices.
@@ -63,6 +65,7 @@ class Tuning:
     values_ends_at_once: bool
     max_pass_rows: int
     weighs_tiles: bool
+    max_candidates: int
     layout: Layout
     compiler_options: dict[str, Any] = field(default_factory=dict)
     options_of_many: dict[str, Any] = field(default_factory=dict)
@@ -84,6 +87,7 @@ CPU = Tuning(
     values_ends_at_once=False,
     max_pass_rows=1024,
     weighs_tiles=True,
+    max_candidates=0,
     layout="in_turn",
     # XLA keeps to vectors of 256 bits where a core has 512; others are not affected.
     compiler_options={"xla_cpu_prefer_vector_width": 512},
@@ -107,6 +111,7 @@ GPU = Tuning(
     values_ends_at_once=True,
     max_pass_rows=262144,
     weighs_tiles=False,
+    max_candidates=4,
     layout="side_by_side",
 )
 # Its vectors are of 128 rows, and what it launches costs little.
@@ -118,6 +123,7 @@ TPU = replace(
     rows_last=True,
     packs_in_place=True,
     max_pass_rows=32768,
+    max_candidates=8,
 )
 
 
