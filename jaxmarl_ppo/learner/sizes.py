@@ -24,7 +24,7 @@ ROWS_PER_GRADIENT = 40
 
 # Of micro-batches whose number is fixed each member leaves one partly empty. They are so small that
 # about so many of a member's are full.
-FULL_MICRO_BATCHES = 4
+FULL_MICRO_BATCHES = 16
 
 
 class MicroBatches(NamedTuple):
@@ -134,7 +134,8 @@ def fixed_micro_batches(
         max(1, min(wanted, share // (FULL_MICRO_BATCHES * members))), block_size
     )
     number = share // size + members
-    return MicroBatches(size, num_parts, number, at_once=min(max(1, wanted // size), number))
+    num_passes = -(-number // max(1, wanted // size))
+    return MicroBatches(size, num_parts, number, at_once=-(-number // num_passes))
 
 
 def _grouped_blocks(bank: Bank, block_size: int, num_envs: int, num_steps: int) -> int:

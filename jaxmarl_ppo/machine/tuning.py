@@ -35,6 +35,8 @@ class Tuning:
             see that.
         picks_by_comparing: whether one number of a row is picked by comparing instead of by its
             place, whose gradient would be a scatter.
+        max_actions_in_turn: most actions of a categorical distribution that are gone through one by
+            one, so that all that is computed of a decision is one kernel; more are an axis.
         packs: whether small arrays that are taken together are laid side by side
             (`ops/packing.py`), and without `rows_last` those that a tick writes (`ops/ticks.py`).
         values_ends_at_once: whether final observations are valued after a rollout, all at once,
@@ -61,6 +63,7 @@ class Tuning:
     max_steps_in_turn: int
     fixed_trip_counts: bool
     picks_by_comparing: bool
+    max_actions_in_turn: int
     packs: bool
     values_ends_at_once: bool
     max_pass_rows: int
@@ -83,6 +86,7 @@ CPU = Tuning(
     max_steps_in_turn=32,
     fixed_trip_counts=False,
     picks_by_comparing=False,
+    max_actions_in_turn=0,
     packs=False,
     values_ends_at_once=False,
     max_pass_rows=1024,
@@ -107,6 +111,7 @@ GPU = Tuning(
     max_steps_in_turn=0,
     fixed_trip_counts=True,
     picks_by_comparing=True,
+    max_actions_in_turn=16,
     packs=True,
     values_ends_at_once=True,
     max_pass_rows=262144,

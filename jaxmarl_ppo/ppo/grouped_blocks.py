@@ -16,14 +16,14 @@ from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_of_lanes
 from jaxmarl_ppo.types import Decisions
 
 # Of a group, for each of its members: each leaves one partly empty.
-BLOCKS_OF_MEMBER, MAX_BLOCKS = 8, 64
-ROWS_AT_ONCE = 65536
+BLOCKS_OF_MEMBER, MAX_BLOCKS = 5, 64
+ROWS_AT_ONCE = 65536  # about so many, in whole groups
 
 
 class GroupShape(NamedTuple):
     """How rows are grouped."""
 
-    num_groups: int  # of each lane
+    num_groups: int  # of each lane; its last rows may be missing
     num_blocks: int  # that the rows of a group fill
     capacity: int  # blocks of a group, whoever its rows belong to
 
@@ -37,7 +37,9 @@ def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape
         most_members: that may have rows in one lane.
     """
     blocks = -(-num_rows // block_size)
-    size = min(MAX_BLOCKS, BLOCKS_OF_MEMBER * most_members, blocks)
+    # A power of two, as environments and ticks mostly are, so that all groups are full.
+    wanted = 1 << (BLOCKS_OF_MEMBER * most_members - 1).bit_length()
+    size = min(MAX_BLOCKS, wanted, blocks)
     return GroupShape(-(-blocks // size), size, size + most_members - 1)
 
 
@@ -58,10 +60,13 @@ def pack_in_groups(
     missing = shape.num_groups * length - trained.shape[1]
 
     def grouped(x: jax.Array) -> jax.Array:
-        x = jnp.pad(x, [(0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2)])
+        x = jax.vmap(lambda lane: _pad(lane, missing))(x)
         return x.reshape(-1, length, *x.shape[2:])
 
     rows, trained = jax.tree.map(grouped, (rows, trained))
+    # As many as are put in order at once, or a multiple: a rest would be a program of its own.
+    at_once = min(max(1, ROWS_AT_ONCE // length), trained.shape[0])
+    rows, trained = jax.tree.map(lambda x: _pad(x, -x.shape[0] % at_once), (rows, trained))
     member = rows[0].member
     packed = pack((rows, trained), moved=True)
     assert not packed.others, "every field of a decision has numbers of one or four bytes"
@@ -73,7 +78,7 @@ def pack_in_groups(
 
     features = (x.reshape(x.shape[0], -1, length) for x in (packed.words, packed.bytes))
     words, small, owner, counts = jax.lax.map(
-        sort, (*features, member, trained), batch_size=max(1, ROWS_AT_ONCE // length)
+        sort, (*features, member, trained), batch_size=at_once
     )
     of_blocks = [x.reshape(owner.size, -1) for x in (words, small)]
     (decisions, advantage, target), acted = unpack(repack(packed, *of_blocks, block_size))
@@ -87,6 +92,11 @@ def pack_in_groups(
         num_blocks=counts.sum(0),
         member=owner.ravel(),
     )
+
+
+def _pad(x: jax.Array, number: int) -> jax.Array:
+    """Put so many zeros behind `x`, along its first axis."""
+    return jnp.pad(x, [(0, number), *[(0, 0)] * (x.ndim - 1)])
 
 
 def _positions(
