@@ -30,6 +30,8 @@ class Tuning:
             whose they are (`ppo/minibatches.py`).
         max_steps_in_turn: longest chunk whose steps of linear memory are written out one after the
             other; those of longer ones are composed in a tree (`networks/recurrence.py`).
+        recomputes_steps: whether the gradient of memory computes each step once more instead of
+            keeping all that it took.
         fixed_trip_counts: whether loops run as often as they ever could, which is known beforehand.
             A CPU leaves them when nothing is left to do; an accelerator would wait for its host to
             see that.
@@ -61,6 +63,7 @@ class Tuning:
     rows_last: bool
     packs_in_place: bool
     max_steps_in_turn: int
+    recomputes_steps: bool
     fixed_trip_counts: bool
     picks_by_comparing: bool
     max_actions_in_turn: int
@@ -84,6 +87,7 @@ CPU = Tuning(
     rows_last=False,
     packs_in_place=False,
     max_steps_in_turn=32,
+    recomputes_steps=False,
     fixed_trip_counts=False,
     picks_by_comparing=False,
     max_actions_in_turn=0,
@@ -109,6 +113,7 @@ GPU = Tuning(
     rows_last=False,
     packs_in_place=False,
     max_steps_in_turn=0,
+    recomputes_steps=True,
     fixed_trip_counts=True,
     picks_by_comparing=True,
     max_actions_in_turn=16,
