@@ -23,6 +23,8 @@ class Tuning:
             in a core's cache and are not worth sharing out between cores.
         recurrent_micro_batch_rows: likewise, of recurrent networks.
         part_rows: of a micro-batch, whose gradient is summed up in one go; None for all of them.
+        recurrent_part_rows: likewise, of recurrent networks, which at every step of memory add up a
+            gradient of each part.
         block_rows: the most that are shuffled together, by networks without memory.
         rows_last: whether rows are the fastest axis of what there is of many decisions, which then
             lie slot after slot (`ops/rows.py`). A TPU fills the fastest axis up to 128.
@@ -59,6 +61,7 @@ class Tuning:
     micro_batch_rows: int
     recurrent_micro_batch_rows: int
     part_rows: int | None
+    recurrent_part_rows: int | None
     block_rows: int
     rows_last: bool
     packs_in_place: bool
@@ -83,6 +86,7 @@ CPU = Tuning(
     micro_batch_rows=512,
     recurrent_micro_batch_rows=1024,
     part_rows=None,
+    recurrent_part_rows=None,
     block_rows=32,
     rows_last=False,
     packs_in_place=False,
@@ -109,6 +113,7 @@ GPU = Tuning(
     micro_batch_rows=262144,
     recurrent_micro_batch_rows=262144,
     part_rows=512,
+    recurrent_part_rows=4096,
     block_rows=32,
     rows_last=False,
     packs_in_place=False,
@@ -123,17 +128,23 @@ GPU = Tuning(
     weighs_tiles=False,
     max_candidates=4,
     layout="side_by_side",
+    # XLA joins the first layers of actor and critic to one product, whose halves then each take a
+    # kernel to add a bias; apart they add it themselves.
+    compiler_options={"xla_gpu_dot_merger_threshold_mb": 0},
 )
 # Its vectors are of 128 rows, and what it launches costs little.
 TPU = replace(
     GPU,
     micro_batch_rows=65536,
     part_rows=None,
+    recurrent_part_rows=None,
     block_rows=128,
     rows_last=True,
     packs_in_place=True,
+    max_actions_in_turn=0,
     max_pass_rows=32768,
     max_candidates=8,
+    compiler_options={},
 )
 
 
