@@ -13,7 +13,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.ppo.grouped_blocks import group_shape
+from jaxmarl_ppo.ppo.grouped_blocks import group_shape, packs_in_groups
 from jaxmarl_ppo.types import PyTree
 
 DEFAULT_BPTT_LENGTH = 16
@@ -123,7 +123,7 @@ def fixed_micro_batches(
         each, rows = 1, num_envs * (num_steps * bank.num_lanes + num_slots)
         chunks = rows // block_size + num_envs * num_slots * members
     blocks = chunks if recurrent else -(-rows // block_size)
-    if each == 1 and best.packs_in_place and not bank.own_lanes and not recurrent:
+    if packs_in_groups(bank):
         blocks = _grouped_blocks(bank, block_size, num_envs, num_steps)
     share = max(2, -(-blocks // num_minibatches))  # `pack_rows` makes two of hardly any rows
     if members == each:

@@ -5,19 +5,22 @@ drawn its rows are not gathered: those of a few thousand neighbouring decisions 
 the product with a matrix of zeros and ones.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.grouping import group_at
 from jaxmarl_ppo.ops.packing import pack, repack, unpack
+from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_of_lanes
-from jaxmarl_ppo.types import Decisions
 
 # Of a group, for each of its members: each leaves one partly empty.
 BLOCKS_OF_MEMBER, MAX_BLOCKS = 5, 64
 ROWS_AT_ONCE = 65536  # about so many, in whole groups
+MAX_WIDTH = 256  # of an input, in numbers: rows that are wider are worth being read one by one
 
 
 class GroupShape(NamedTuple):
@@ -26,6 +29,13 @@ class GroupShape(NamedTuple):
     num_groups: int  # of each lane; its last rows may be missing
     num_blocks: int  # that the rows of a group fill
     capacity: int  # blocks of a group, whoever its rows belong to
+
+
+def packs_in_groups(bank: Bank) -> bool:
+    """Tell whether the rows of a bank are packed this way."""
+    narrow = math.prod(bank.network.input_shape) <= MAX_WIDTH
+    known = bank.own_lanes is not None  # whose the rows are, so that they stay where they lie
+    return tuning().packs_in_place and narrow and not known and not bank.network.is_recurrent
 
 
 def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape:
@@ -80,9 +90,8 @@ def pack_in_groups(
     words, small, owner, counts = jax.lax.map(
         sort, (*features, member, trained), batch_size=at_once
     )
-    of_blocks = [x.reshape(owner.size, -1) for x in (words, small)]
-    (decisions, advantage, target), acted = unpack(repack(packed, *of_blocks, block_size))
-    decisions: Decisions
+    words, small = (x.reshape(owner.size, -1) for x in (words, small))
+    (decisions, advantage, target), acted = unpack(repack(packed, words, small, block_size))
     return Blocks(
         decisions.replace(acted=acted, action_mask=decisions.action_mask | ~acted[..., None]),
         advantage,

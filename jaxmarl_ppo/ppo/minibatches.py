@@ -119,9 +119,7 @@ def pack_in_place(
         lambda x: where_rows(trained, in_blocks(x), jnp.zeros((), x.dtype)), rows
     )
     return Blocks(
-        decisions.replace(
-            acted=trained, action_mask=decisions.action_mask | ~trained[..., None]
-        ),
+        decisions.replace(acted=trained, action_mask=decisions.action_mask | ~trained[..., None]),
         advantage,
         target,
         resume=jnp.zeros(trained.shape[0], bool),
@@ -160,8 +158,8 @@ def rows_of_lanes(
 
     every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())
     found = jax.tree.map(lambda first, rest: own(*decisions.give_axes(first, rest)), *every)
-    numbers = (own(*decisions.split(x)) for x in (table.advantage, table.target))
-    return (found, *numbers), own(*both)
+    advantage, target = (own(*decisions.split(x)) for x in (table.advantage, table.target))
+    return (found, advantage, target), own(*both)
 
 
 def pack_chunks(

@@ -68,7 +68,9 @@ def test_every_row_is_in_one_block_of_its_member(monkeypatch, members, num_rows,
 def test_a_shuffle_keeps_the_blocks_of_a_member_together():
     rows, trainable = random_table(np.random.default_rng(0), 300, (0, 1, 2))
     blocks = grouped_blocks.pack_in_groups(training_table(rows, trainable), K, K, 4)
-    order, first = minibatches.shuffle(jax.random.uniform(jax.random.key(0), blocks.resume.shape), blocks)
+    order, first = minibatches.shuffle(
+        jax.random.uniform(jax.random.key(0), blocks.resume.shape), blocks
+    )
     for k in range(K):
         own = order[first[k] : first[k] + blocks.num_blocks[k]]
         np.testing.assert_array_equal(blocks.member[own], k)
