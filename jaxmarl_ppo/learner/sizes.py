@@ -128,11 +128,11 @@ def fixed_micro_batches(
     share = max(2, -(-blocks // num_minibatches))  # `pack_rows` makes two of hardly any rows
     if members == each:
         number = max(1, round(share * members / wanted))
-        size, num_parts = _parts(-(-share // number), block_size, recurrent)
+        size, num_parts = _parts(-(-share // number), block_size, bank)
         return MicroBatches(size, num_parts, number, side_by_side=True)
     share += 2 * members  # each of which rounds up
     size = max(1, min(wanted, share // (FULL_MICRO_BATCHES * members)))
-    size, num_parts = _parts(size, block_size, recurrent)
+    size, num_parts = _parts(size, block_size, bank)
     number = share // size + members
     num_passes = -(-number // max(1, wanted // size))
     return MicroBatches(size, num_parts, number, at_once=-(-number // num_passes))
@@ -147,9 +147,10 @@ def _grouped_blocks(bank: Bank, block_size: int, num_envs: int, num_steps: int) 
     return lanes * shape.num_groups * shape.capacity
 
 
-def _parts(num_blocks: int, block_size: int, recurrent: bool) -> tuple[int, int]:
+def _parts(num_blocks: int, block_size: int, bank: Bank) -> tuple[int, int]:
     """Cut a micro-batch into parts, each of which is summed up in one go."""
-    part_rows = tuning().recurrent_part_rows if recurrent else tuning().part_rows
+    in_steps = bank.network.is_recurrent and not bank.network.is_linear
+    part_rows = tuning().recurrent_part_rows if in_steps else tuning().part_rows
     if part_rows is None:
         return num_blocks, 1
     of_part = max(1, part_rows // block_size)

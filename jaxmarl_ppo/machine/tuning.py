@@ -23,8 +23,8 @@ class Tuning:
             in a core's cache and are not worth sharing out between cores.
         recurrent_micro_batch_rows: likewise, of recurrent networks.
         part_rows: of a micro-batch, whose gradient is summed up in one go; None for all of them.
-        recurrent_part_rows: likewise, of recurrent networks, which at every step of memory add up a
-            gradient of each part.
+        recurrent_part_rows: likewise, of networks with steps of memory, at each of which a gradient
+            of every part is added up.
         block_rows: the most that are shuffled together, by networks without memory.
         rows_last: whether rows are the fastest axis of what there is of many decisions, which then
             lie slot after slot (`ops/rows.py`). A TPU fills the fastest axis up to 128.
