@@ -13,6 +13,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.ppo.grouped_blocks import group_shape, packs_in_groups
 from jaxmarl_ppo.types import PyTree
 
 DEFAULT_BPTT_LENGTH = 16
@@ -23,7 +24,7 @@ ROWS_PER_GRADIENT = 40
 
 # Of micro-batches whose number is fixed each member leaves one partly empty. They are so small that
 # about so many of a member's are full.
-FULL_MICRO_BATCHES = 4
+FULL_MICRO_BATCHES = 16
 
 
 class MicroBatches(NamedTuple):
@@ -122,21 +123,34 @@ def fixed_micro_batches(
         each, rows = 1, num_envs * (num_steps * bank.num_lanes + num_slots)
         chunks = rows // block_size + num_envs * num_slots * members
     blocks = chunks if recurrent else -(-rows // block_size)
+    if packs_in_groups(bank):
+        blocks = _grouped_blocks(bank, block_size, num_envs, num_steps)
     share = max(2, -(-blocks // num_minibatches))  # `pack_rows` makes two of hardly any rows
     if members == each:
         number = max(1, round(share * members / wanted))
-        return MicroBatches(*_parts(-(-share // number), block_size), number, side_by_side=True)
+        size, num_parts = _parts(-(-share // number), block_size, bank)
+        return MicroBatches(size, num_parts, number, side_by_side=True)
     share += 2 * members  # each of which rounds up
-    size, num_parts = _parts(
-        max(1, min(wanted, share // (FULL_MICRO_BATCHES * members))), block_size
-    )
+    size = max(1, min(wanted, share // (FULL_MICRO_BATCHES * members)))
+    size, num_parts = _parts(size, block_size, bank)
     number = share // size + members
-    return MicroBatches(size, num_parts, number, at_once=min(max(1, wanted // size), number))
+    num_passes = -(-number // max(1, wanted // size))
+    return MicroBatches(size, num_parts, number, at_once=-(-number // num_passes))
 
 
-def _parts(num_blocks: int, block_size: int) -> tuple[int, int]:
+def _grouped_blocks(bank: Bank, block_size: int, num_envs: int, num_steps: int) -> int:
+    """Count the blocks that `pack_in_groups` has room for."""
+    lanes, rows = bank.num_lanes, num_envs * num_steps
+    if lanes < len(bank.interface.slots):
+        lanes, rows = 1, rows * lanes + num_envs * len(bank.interface.slots)
+    shape = group_shape(rows, block_size, bank.most_trained_in_lane)
+    return lanes * shape.num_groups * shape.capacity
+
+
+def _parts(num_blocks: int, block_size: int, bank: Bank) -> tuple[int, int]:
     """Cut a micro-batch into parts, each of which is summed up in one go."""
-    part_rows = tuning().part_rows
+    in_steps = bank.network.is_recurrent and not bank.network.is_linear
+    part_rows = tuning().recurrent_part_rows if in_steps else tuning().part_rows
     if part_rows is None:
         return num_blocks, 1
     of_part = max(1, part_rows // block_size)

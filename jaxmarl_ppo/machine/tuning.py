@@ -23,6 +23,8 @@ class Tuning:
             in a core's cache and are not worth sharing out between cores.
         recurrent_micro_batch_rows: likewise, of recurrent networks.
         part_rows: of a micro-batch, whose gradient is summed up in one go; None for all of them.
+        recurrent_part_rows: likewise, of networks with steps of memory, at each of which a gradient
+            of every part is added up.
         block_rows: the most that are shuffled together, by networks without memory.
         rows_last: whether rows are the fastest axis of what there is of many decisions, which then
             lie slot after slot (`ops/rows.py`). A TPU fills the fastest axis up to 128.
@@ -30,11 +32,15 @@ class Tuning:
             whose they are (`ppo/minibatches.py`).
         max_steps_in_turn: longest chunk whose steps of linear memory are written out one after the
             other; those of longer ones are composed in a tree (`networks/recurrence.py`).
+        recomputes_steps: whether the gradient of memory computes each step once more instead of
+            keeping all that it took.
         fixed_trip_counts: whether loops run as often as they ever could, which is known beforehand.
             A CPU leaves them when nothing is left to do; an accelerator would wait for its host to
             see that.
         picks_by_comparing: whether one number of a row is picked by comparing instead of by its
             place, whose gradient would be a scatter.
+        max_actions_in_turn: most actions of a categorical distribution that are gone through one by
+            one, so that all that is computed of a decision is one kernel; more are an axis.
         packs: whether small arrays that are taken together are laid side by side
             (`ops/packing.py`), and without `rows_last` those that a tick writes (`ops/ticks.py`).
         values_ends_at_once: whether final observations are valued after a rollout, all at once,
@@ -43,6 +49,8 @@ class Tuning:
             (`policies/tile_sizes.py`).
         weighs_tiles: whether their tiles are chosen by what each of them costs; where everything
             fits at once it is one pass.
+        max_candidates: most policies that all compute a row which any of them may play, so that
+            rows need not be sorted (`policies/bank.py`); 0 for always sorting what is drawn.
         layout: how the members of one device are trained (`devices/members.py`).
         compiler_options: of what runs often.
         options_of_many: further ones, where there are several devices.
@@ -53,16 +61,20 @@ class Tuning:
     micro_batch_rows: int
     recurrent_micro_batch_rows: int
     part_rows: int | None
+    recurrent_part_rows: int | None
     block_rows: int
     rows_last: bool
     packs_in_place: bool
     max_steps_in_turn: int
+    recomputes_steps: bool
     fixed_trip_counts: bool
     picks_by_comparing: bool
+    max_actions_in_turn: int
     packs: bool
     values_ends_at_once: bool
     max_pass_rows: int
     weighs_tiles: bool
+    max_candidates: int
     layout: Layout
     compiler_options: dict[str, Any] = field(default_factory=dict)
     options_of_many: dict[str, Any] = field(default_factory=dict)
@@ -74,16 +86,20 @@ CPU = Tuning(
     micro_batch_rows=512,
     recurrent_micro_batch_rows=1024,
     part_rows=None,
+    recurrent_part_rows=None,
     block_rows=32,
     rows_last=False,
     packs_in_place=False,
     max_steps_in_turn=32,
+    recomputes_steps=False,
     fixed_trip_counts=False,
     picks_by_comparing=False,
+    max_actions_in_turn=0,
     packs=False,
     values_ends_at_once=False,
     max_pass_rows=1024,
     weighs_tiles=True,
+    max_candidates=0,
     layout="in_turn",
     # XLA keeps to vectors of 256 bits where a core has 512; others are not affected.
     compiler_options={"xla_cpu_prefer_vector_width": 512},
@@ -97,27 +113,38 @@ GPU = Tuning(
     micro_batch_rows=262144,
     recurrent_micro_batch_rows=262144,
     part_rows=512,
+    recurrent_part_rows=4096,
     block_rows=32,
     rows_last=False,
     packs_in_place=False,
     max_steps_in_turn=0,
+    recomputes_steps=True,
     fixed_trip_counts=True,
     picks_by_comparing=True,
+    max_actions_in_turn=16,
     packs=True,
     values_ends_at_once=True,
     max_pass_rows=262144,
     weighs_tiles=False,
+    max_candidates=4,
     layout="side_by_side",
+    # XLA joins the first layers of actor and critic to one product, whose halves then each take a
+    # kernel to add a bias; apart they add it themselves.
+    compiler_options={"xla_gpu_dot_merger_threshold_mb": 0},
 )
 # Its vectors are of 128 rows, and what it launches costs little.
 TPU = replace(
     GPU,
     micro_batch_rows=65536,
     part_rows=None,
+    recurrent_part_rows=None,
     block_rows=128,
     rows_last=True,
     packs_in_place=True,
+    max_actions_in_turn=0,
     max_pass_rows=32768,
+    max_candidates=8,
+    compiler_options={},
 )
 
 

@@ -4,6 +4,9 @@ The Gaussian is that of distrax, imported where it is first used: it takes longe
 the rest of this package. A categorical without it is a softmax, and every run would wait for it.
 """
 
+import functools
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -85,10 +88,46 @@ class MaskedCategorical:
 
         One number per row instead of one per action, since numbers are dear.
         """
+        if self._in_turn:
+            return self._sample_in_turn(noise, outputs, mask)
         sums = self.cumulative(outputs, mask)
         exceeds = sums > noise[..., None] * sums[..., -1:]
         # Sums are rounded: where none exceeds it is a legal action all the same.
         return jnp.argmax(jnp.where(mask, exceeds.astype(jnp.int8), -1), axis=-1)
+
+    @property
+    def _in_turn(self) -> bool:
+        """Whether actions are gone through one by one, so that nothing is a sum over an axis."""
+        return self.num_actions <= tuning().max_actions_in_turn
+
+    def _sample_in_turn(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        logits = self._logits(outputs, mask)
+        weights = jnp.exp(logits - self._over_actions(jnp.maximum, logits)[..., None])
+        sums = list(itertools.accumulate(weights[..., i] for i in range(self.num_actions)))
+        drawn = noise * sums[-1]
+        legal = found = jnp.zeros(noise.shape, jnp.int32)
+        for index in reversed(range(self.num_actions)):
+            legal = jnp.where(mask[..., index], index, legal)
+            found = jnp.where(mask[..., index] & (sums[index] > drawn), index, found)
+        # Where no sum exceeds what is drawn it is the first that is legal, which may be 0 as well.
+        return jnp.where(found > legal, found, legal)
+
+    def _over_actions(self, operation: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
+        """Reduce `x [..., N]` over actions, one after the other."""
+        return functools.reduce(operation, [x[..., i] for i in range(self.num_actions)])
+
+    def _total(self, x: jax.Array) -> jax.Array:
+        """Sum `x [..., N]` up over actions."""
+        return self._over_actions(jnp.add, x) if self._in_turn else x.sum(-1)
+
+    def _log_probs(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute the log-probability of every action, `[..., N]`."""
+        logits = self._logits(outputs, mask)
+        if not self._in_turn:
+            return jax.nn.log_softmax(logits)
+        greatest = jax.lax.stop_gradient(self._over_actions(jnp.maximum, logits))
+        logits -= greatest[..., None]
+        return logits - jnp.log(self._total(jnp.exp(logits)))[..., None]
 
     def cumulative(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Sum the probabilities of all actions up to each, `[..., N]`, but for a common factor."""
@@ -102,23 +141,21 @@ class MaskedCategorical:
 
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
         """Compute the log-probability of a legal action, `[...]`."""
-        log_probs = jax.nn.log_softmax(self._logits(outputs, mask))
+        log_probs = self._log_probs(outputs, mask)
         if tuning().picks_by_comparing:
             mine = action[..., None] == jnp.arange(self.num_actions)
-            return jnp.where(mine, log_probs, 0.0).sum(-1)
+            return self._total(jnp.where(mine, log_probs, 0.0))
         return jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute the entropy over the legal actions, `[...]`."""
-        log_probs = jax.nn.log_softmax(self._logits(outputs, mask))
-        return -jnp.where(mask, jnp.exp(log_probs) * log_probs, 0.0).sum(-1)
+        log_probs = self._log_probs(outputs, mask)
+        return -self._total(jnp.where(mask, jnp.exp(log_probs) * log_probs, 0.0))
 
     def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute KL(outputs' distribution || others') over the legal actions, `[...]`."""
-        log_probs, log_others = (
-            jax.nn.log_softmax(self._logits(logits, mask)) for logits in (outputs, others)
-        )
-        return jnp.where(mask, jnp.exp(log_probs) * (log_probs - log_others), 0.0).sum(-1)
+        log_probs, log_others = (self._log_probs(logits, mask) for logits in (outputs, others))
+        return self._total(jnp.where(mask, jnp.exp(log_probs) * (log_probs - log_others), 0.0))
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ def unroll(
         hidden, _, y = advance(recur_fn, hidden, x, is_first, valid)
         return hidden, y
 
+    if tuning().recomputes_steps:
+        step = jax.checkpoint(step, prevent_cse=False)  # a scan needs no guard against it
     length = is_first.shape[0]
     resumes = (jnp.arange(length) == 1)[:, None] & resume
     return jax.lax.scan(step, hidden, (x, is_first, valid, resumes))[1]

@@ -69,6 +69,20 @@ def unpack(packed: Packed) -> PyTree:
     return jax.tree.unflatten(structure, leaves)
 
 
+def repack(packed: Packed, words: jax.Array, small: jax.Array, length: int) -> Packed:
+    """Replace what was packed of leaves `[N, B, ...]`, moved, by as much of another `N` and `B`.
+
+    Args:
+        packed: of what it was made, without others.
+        words: `[N, F * B]` uint32.
+        small: `[N, G * B]` uint8.
+        length: the new `B`.
+    """
+    structure, like, moved = packed.like
+    like = tuple(((*shape[:-1], length), dtype, kind) for shape, dtype, kind in like)
+    return packed.replace(words=words, bytes=small, like=(structure, like, moved))
+
+
 def _kind(dtype: Any) -> str:
     if dtype.kind not in "biuf":
         return "others"

@@ -49,7 +49,8 @@ def scan_ticks(
     def storing(carry: Carry, entry: Any) -> tuple[Carry, PyTree]:
         carry, results = body(_narrow_envs_last(carry), entry)
         stored = _narrow_envs_last(results) if apart else _side_by_side(results)
-        return _narrow_envs_last(carry), stored
+        # Elsewhere a second constraint, beside the one at the beginning, is a copy more.
+        return _narrow_envs_last(carry) if apart else carry, stored
 
     carry, stored = jax.lax.scan(storing, carry, entries, reverse=reverse)
     return carry, stored if apart else unpack(stored)

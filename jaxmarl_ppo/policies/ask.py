@@ -53,11 +53,8 @@ def ask(
     rows = (member, asked, interface.own(state.is_first), hidden)
     member, asked, is_first, held = take(rows, slot)
     inputs = interface(obs, state, slot)
-    # Where not all can act hardly any slot is asked, and sorting is cheaper than computing all.
-    everyone = bank.num_lanes == len(interface.slots)
-    fixed = bank.fixed_lanes if in_lanes else bank.fixed_members if everyone else None
     moved, start, outputs, value = bank.network.forward(
-        stack, member, held, inputs, is_first, asked, fixed
+        stack, member, held, inputs, is_first, asked, bank.computed_members(in_lanes)
     )
     mask = interface.action_mask(obs, slot)
     return Response(member, asked, is_first, inputs, mask, moved, start, outputs, value, slot)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 
@@ -25,6 +26,8 @@ class Bank:
     num_lanes: int  # M: how many of the slots can act at once
     # [S]: the member that plays each slot in every life, where there is one.
     fixed_members: tuple[int, ...] | None = None
+    # [S]: the members that may play each slot, maybe none; None where any may.
+    candidates: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def fixed_lanes(self) -> tuple[int, ...] | None:
@@ -35,6 +38,33 @@ class Bank:
         return self.fixed_members[: self.num_lanes] if len(set(self.fixed_members)) == 1 else None
 
     @property
+    def lane_candidates(self) -> tuple[tuple[int, ...], ...] | None:
+        """Members that may play whatever slot is in each lane, `[M]`; None where any may."""
+        if self.candidates is None or self.num_lanes == len(self.candidates):
+            return self.candidates
+        every = tuple(sorted({member for slot in self.candidates for member in slot}))
+        return (every,) * self.num_lanes
+
+    def computed_members(self, in_lanes: bool) -> tuple[tuple[int, ...], ...] | None:
+        """Members that each compute a row, whoever of them plays it; None where rows are sorted.
+
+        Args:
+            in_lanes: whether rows are those of lanes, `[M]`, or of all slots, `[S]`.
+        """
+        # Where not all can act hardly any slot is asked, and sorting is cheaper than computing all;
+        # but not where sorted rows have a place for every row, too.
+        all_at_once = self.num_lanes == len(self.interface.slots) or tuning().fixed_trip_counts
+        fixed = self.fixed_lanes if in_lanes else self.fixed_members if all_at_once else None
+        if fixed is not None:
+            return tuple((member,) for member in fixed)
+        if not in_lanes and not tuning().rows_last:
+            # Values of many ticks at once: a few launches more to sort, for much less to compute.
+            return None
+        found = self.lane_candidates if in_lanes else self.candidates
+        few = found is not None and max(map(len, found)) <= tuning().max_candidates
+        return found if few else None
+
+    @property
     def own_lanes(self) -> tuple[tuple[int, ...], ...] | None:
         """Lanes of each trained member, `[K, n]`; None where they are not fixed, or not as many."""
         fixed = self.fixed_lanes
@@ -43,6 +73,14 @@ class Bank:
         members = range(self.num_trainable)
         lanes = tuple(tuple(i for i, k in enumerate(fixed) if k == member) for member in members)
         return lanes if len(set(map(len, lanes))) == 1 else None
+
+    @property
+    def most_trained_in_lane(self) -> int:
+        """How many trained members may have decisions in one and the same lane."""
+        if self.lane_candidates is None:
+            return self.num_trainable
+        trained = [sum(k < self.num_trainable for k in lane) for lane in self.lane_candidates]
+        return max(1, *trained)
 
     @property
     def players(self) -> range:

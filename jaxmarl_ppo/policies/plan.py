@@ -107,6 +107,7 @@ def plan_players(
                 num_trainable=plan.num_trainable,
                 num_lanes=_num_lanes(env, interface),
                 fixed_members=_fixed_members(plan, interface.slots) if is_fixed else None,
+                candidates=_candidates(plan, own_pools, interface.slots, mapping),
             )
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
@@ -226,6 +227,19 @@ def _fixed_members(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
     """Return `Bank.fixed_members`, given that every slot has the same policy in every life."""
     member_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
     return tuple(member_of[slot] for slot in slots)
+
+
+def _candidates(
+    plan: BankPlan, pools: list[SnapshotPool], slots: tuple[int, ...], mapping: PolicyMapping
+) -> tuple[tuple[int, ...], ...]:
+    """Return `Bank.candidates`: of each slot the policies that it may be given, and snapshots."""
+    places = {mapping.names.index(own.name): range(i, i + 1) for i, own in enumerate(plan.members)}
+    for pool in pools:
+        places[pool.policy] = range(pool.first_member, pool.first_member + pool.spec.num_places)
+    return tuple(
+        tuple(sorted(k for policy in mapping.candidates[slot] for k in places.get(policy, ())))
+        for slot in slots
+    )
 
 
 def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySpec]:

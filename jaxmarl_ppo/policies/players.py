@@ -128,7 +128,9 @@ class Players:
 
     def without_fixed_members(self) -> "Players":
         """Copy these for play in which slots are held by others than the mapping gives them."""
-        banks = tuple(dataclasses.replace(bank, fixed_members=None) for bank in self.banks)
+        banks = tuple(
+            dataclasses.replace(bank, fixed_members=None, candidates=None) for bank in self.banks
+        )
         return dataclasses.replace(self, banks=banks)
 
     def no_action(self, num_envs: int) -> jax.Array:

@@ -18,6 +18,7 @@ from jaxmarl_ppo.networks.distributions import ActionDistribution
 from jaxmarl_ppo.networks.precision import at_precision
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.grouping import group_at, invert, rank_in_group
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import Decisions, PolicyStack, PyTree
 
 
@@ -79,14 +80,14 @@ class StackedNetwork:
         inputs: jax.Array,
         is_first: jax.Array,
         wanted: jax.Array,
-        fixed: tuple[int, ...] | None = None,
+        candidates: tuple[tuple[int, ...], ...] | None = None,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
         """Compute one decision of every wanted row by the policy that plays it.
 
         Rows are a bank's lanes `[E, M]`, or all slots, where `M` is `S`. Wanted rows are sorted
         by policy into tiles, and the tiles computed one after the other: the cost is that of the
-        wanted rows, whoever plays them, and not of `K` times all rows. With `fixed` nothing is
-        sorted, and the cost is that of all rows.
+        wanted rows, whoever plays them, and not of `K` times all rows. With `candidates` nothing is
+        sorted: each of them computes all rows of a slot, and the cost is that.
 
         Args:
             stack: `[K, ...]`.
@@ -95,17 +96,51 @@ class StackedNetwork:
             inputs: `[E, M, D]`.
             is_first: `[E, M]` bool: no decision yet in this life.
             wanted: `[E, M]` bool.
-            fixed: `[M]`, the policy that plays each row; None where that differs.
+            candidates: `[M]`, of each slot the policies that may play it, if they are to compute
+                all of its rows; None to sort.
 
         Returns:
             `(hidden, start, outputs [..., N], value [...])`: what to hold, the state that each row
             started from, and what the network says; 0 for rows that are not wanted.
         """
-        if fixed is not None:
-            return self._forward_slots(stack, fixed, (hidden, inputs, is_first), wanted)
+        if candidates is not None:
+            rows = (hidden, inputs, is_first)
+            return self._forward_candidates(stack, candidates, member, rows, wanted)
         rows = jax.tree.map(_flatten, (hidden, inputs, is_first))
         results = self._forward_rows(stack, member.ravel(), rows, wanted.ravel())
         return jax.tree.map(lambda x: x.reshape(*member.shape, *x.shape[1:]), results)
+
+    def _forward_candidates(
+        self,
+        stack: PolicyStack,
+        candidates: tuple[tuple[int, ...], ...],
+        member: jax.Array,
+        rows: tuple[PyTree, jax.Array, jax.Array],
+        wanted: jax.Array,
+    ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
+        """Compute `[E, S]` rows, `(hidden, inputs, is_first)`, by all that may play them.
+
+        Of the results of a row those of its `member` are taken.
+        """
+        most = max(map(len, candidates))
+        if most == 1 and all(candidates):
+            return self._forward_slots(stack, tuple(k for (k,) in candidates), rows, wanted)
+        # Equally many of every slot: one is repeated, or where there is none it is the first.
+        every = np.array([(own + (*own, 0)[:1] * most)[:most] for own in candidates])  # [S, N]
+        mine = wanted[..., None] & (member[..., None] == every)  # [E, S, N]
+        rows = jax.tree.map(lambda x: jnp.repeat(x, most, axis=1), rows)
+        results = self._forward_slots(
+            stack, tuple(every.ravel().tolist()), rows, mine.reshape(mine.shape[0], -1)
+        )
+
+        def of_player(x: jax.Array) -> jax.Array:
+            x = x.reshape(*mine.shape, *x.shape[2:])
+            found = x[:, :, 0]  # also of rows that are not wanted, of which all say the same
+            for index in range(1, most):
+                found = where_rows(mine[:, :, index], x[:, :, index], found)
+            return found
+
+        return jax.tree.map(of_player, results)
 
     def _forward_slots(
         self,

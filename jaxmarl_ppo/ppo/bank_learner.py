@@ -22,6 +22,7 @@ from jaxmarl_ppo.ops.rows import to_rows
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo.advantage_stats import explained_variance, standardise_own
+from jaxmarl_ppo.ppo.grouped_blocks import pack_in_groups, packs_in_groups
 from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable
 from jaxmarl_ppo.ppo.optimiser import init_optimiser
@@ -216,6 +217,9 @@ class BankLearner:
         recurrent, own_lanes = self.bank.network.is_recurrent, self.bank.own_lanes
         if tuning().packs_in_place and own_lanes and not recurrent:
             return minibatches.pack_in_place(table, own_lanes, self.block_size)
+        if packs_in_groups(self.bank):
+            most = self.bank.most_trained_in_lane
+            return pack_in_groups(table, self.num_trainable, most, self.block_size)
         if not recurrent:
             return minibatches.pack_rows(
                 table,

@@ -37,7 +37,13 @@ class Blocks(struct.PyTreeNode):
     target: jax.Array  # [C, B]: of V
     resume: jax.Array  # [C] bool: see recurrence.unroll
     resume_hidden: PyTree  # [C, H] leaves
-    num_blocks: jax.Array  # [K] int: blocks of each member, in order; the rest of C is empty
+    num_blocks: jax.Array  # [K] int: blocks of each member; the rest of C is empty
+    member: jax.Array | None = None  # [C] int: whose they are, K if empty; None where in order
+
+    @property
+    def contents(self) -> "Blocks":
+        """What is of each block, and can be taken by `C`."""
+        return self.replace(num_blocks=(), member=None)
 
 
 class Selection(NamedTuple):
@@ -98,39 +104,62 @@ def pack_in_place(
             single one.
         block_size: `B`.
     """
-    decisions = table.decisions
-    acted, _ = both = decisions.split(table.trainable)
     lanes = np.concatenate(own_lanes)
-    in_order = decisions.slot is None and np.array_equal(lanes, range(both[1].shape[2]))
+    rows, trained = rows_of_lanes(table, lanes)
 
-    def own(x: tuple[jax.Array, jax.Array], trained: jax.Array | None = None) -> jax.Array:
-        """Lay the rows of all members out as blocks."""
-        first, rest = x
-        if decisions.slot is None:
-            # A slot that had a decision open waits at the first tick, so its row there is free.
-            rest = rest.at[0].set(where_rows(acted, first, rest[0]))
-            rest = jnp.moveaxis(rest, 2, 0)  # [M, T, E, ...]
-            rest = rest if in_order else rest[lanes]
-            rows = rest.reshape(len(own_lanes), -1, *rest.shape[3:])
-        else:
-            rows = jnp.concatenate([to_rows(first, 2), to_rows(rest, 3)])[None]
-        missing = -rows.shape[1] % block_size
-        rows = jnp.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
-        blocks = rows.reshape(-1, block_size, *rows.shape[2:])
-        # What a sleeping row holds could reach a gradient, as 0 * NaN.
-        return blocks if trained is None else where_rows(trained, blocks, jnp.zeros_like(blocks))
+    def in_blocks(x: jax.Array) -> jax.Array:
+        x = x.reshape(len(own_lanes), -1, *x.shape[2:])
+        missing = -x.shape[1] % block_size
+        x = jnp.pad(x, [(0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2)])
+        return x.reshape(-1, block_size, *x.shape[2:])
 
-    trained = own(both)
-    every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())
-    found = jax.tree.map(lambda first, rest: own(decisions.give_axes(first, rest), trained), *every)
+    trained = in_blocks(trained)
+    # What a sleeping row holds could reach a gradient, as 0 * NaN.
+    decisions, advantage, target = jax.tree.map(
+        lambda x: where_rows(trained, in_blocks(x), jnp.zeros((), x.dtype)), rows
+    )
     return Blocks(
-        found.replace(acted=trained, action_mask=found.action_mask | ~trained[..., None]),
-        own(decisions.split(table.advantage), trained),
-        own(decisions.split(table.target), trained),
+        decisions.replace(acted=trained, action_mask=decisions.action_mask | ~trained[..., None]),
+        advantage,
+        target,
         resume=jnp.zeros(trained.shape[0], bool),
         resume_hidden=(),
         num_blocks=jnp.full(len(own_lanes), trained.shape[0] // len(own_lanes), jnp.int32),
     )
+
+
+def rows_of_lanes(
+    table: TrainingTable, lanes: np.ndarray | None = None
+) -> tuple[tuple[Decisions, jax.Array, jax.Array], jax.Array]:
+    """Lay the rows out lane by lane, as they are.
+
+    Args:
+        table: `R` rows.
+        lanes: `[L]`, which, in which order; None for all. Where there are fewer lanes than slots
+            they are one.
+
+    Returns:
+        Decisions without memory and `acted`, advantages and targets, `[L, ...]`; and whether they
+        are trained, `[L, ...]` bool.
+    """
+    decisions = table.decisions
+    acted, _ = both = decisions.split(table.trainable)
+    num_lanes = both[1].shape[2]
+    in_order = lanes is None or np.array_equal(lanes, range(num_lanes))
+
+    def own(first: jax.Array, rest: jax.Array) -> jax.Array:
+        if decisions.slot is not None:
+            return jnp.concatenate([to_rows(first, 2), to_rows(rest, 3)])[None]
+        # A slot that had a decision open waits at the first tick, so its row there is free.
+        rest = rest.at[0].set(where_rows(acted, first, rest[0]))
+        rest = jnp.moveaxis(rest, 2, 0)  # [M, T, E, ...]
+        rest = rest if in_order else rest[lanes]
+        return rest.reshape(rest.shape[0], -1, *rest.shape[3:])
+
+    every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())
+    found = jax.tree.map(lambda first, rest: own(*decisions.give_axes(first, rest)), *every)
+    advantage, target = (own(*decisions.split(x)) for x in (table.advantage, table.target))
+    return (found, advantage, target), own(*both)
 
 
 def pack_chunks(
@@ -182,7 +211,9 @@ def shuffle(noise: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
         The order, `[C]` int, and each member's first position in it, `[K]` int.
     """
     stop = jnp.cumsum(blocks.num_blocks)
-    block_member = group_at(jnp.arange(noise.size), stop)
+    block_member = blocks.member
+    if block_member is None:
+        block_member = group_at(jnp.arange(noise.size), stop)
     return jnp.argsort(block_member + noise), stop - blocks.num_blocks
 
 
@@ -213,7 +244,7 @@ def take_micro_batch(
     if isinstance(blocks, Packed):
         taken = unpack(jax.tree.map(lambda x: x[ids], blocks))
     else:
-        taken = jax.tree.map(lambda x: x[ids], blocks.replace(num_blocks=()))
+        taken = jax.tree.map(lambda x: x[ids], blocks.contents)
     acted = taken.decisions.acted & (position < selection.stop[member])[:, None]
     return taken.replace(decisions=taken.decisions.replace(acted=acted))
 

@@ -102,7 +102,7 @@ def update(
     if tuning().packs:
         # Of a chunk rows are few, and one state after the other.
         moved = tuning().rows_last and not inputs.network.is_recurrent
-        inputs = replace(inputs, packed=pack(blocks.replace(num_blocks=()), moved=moved))
+        inputs = replace(inputs, packed=pack(blocks.contents, moved=moved))
 
     def epoch(carry: UpdateCarry, row: tuple[jax.Array, jax.Array]) -> tuple[UpdateCarry, None]:
         index, noise = row

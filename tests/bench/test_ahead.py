@@ -48,12 +48,13 @@ def test_a_gpu_does_not_wait_for_its_host(num_devices, workload):
     found = bench(f"--target h200 --num-devices {num_devices} {SMALL} {workload}")
     assert found["round_trips"] == {"tick": 0, "iteration": 0}
     assert found["loops"] == []
-    assert 10 < found["kernels"]["tick"] < 70
+    # The shuttles' own steps are half of theirs.
+    assert 10 < found["kernels"]["tick"] < (72 if "shuttle_grid" in workload else 45)
     (gradient,) = found["kernels"]["gradient"]
     # Of the LSTM with a pass of each of its loops over time.
-    assert 10 < gradient < (80 if "lstm" in workload else 40)
+    assert 10 < gradient < (60 if "lstm" in workload else 40)
     assert found["fits"]
-    assert 0 < found["memory_mb"]["temporary"] < 20
+    assert 0 < found["memory_mb"]["temporary"] < 15
     # Two epochs of two minibatches, each with an exchange.
     sums = found["collectives"].get("all-reduce", {"count": 0})["count"]
     assert sums >= 4 if num_devices == 2 else sums == 0
@@ -81,11 +82,13 @@ def test_a_program_for_a_tpu():
 
 
 @for_tpu
-def test_a_tpu_pads_no_rows_of_few_numbers():
-    workload = f"{SMALL} --num-envs 2048 --num-steps 64 --env crypto --mapping per_agent"
+@pytest.mark.parametrize("mapping", ["per_agent", "ensemble:3"])
+def test_a_tpu_pads_no_rows_of_few_numbers(mapping):
+    workload = f"{SMALL} --num-envs 2048 --num-steps 64 --env crypto --mapping {mapping}"
     found = bench(f"--target v5e:2x2 --num-devices 1 {workload}")
-    # Blocks take 22 MB. Where features were the fastest axis, filled up to 128, it was 394.
-    assert 0 < found["memory_mb"]["temporary"] < 60
+    # Blocks take 22 MB. Where features are the fastest axis they are filled up to 128, and rows of
+    # eight numbers alone take 201.
+    assert 0 < found["memory_mb"]["temporary"] < 40
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Action distributions against NumPy."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmarl_ppo.machine import tuning
 from jaxmarl_ppo.networks.distributions import (
     MAX_LOG_STD,
     MIN_LOG_STD,
@@ -12,6 +15,14 @@ from jaxmarl_ppo.networks.distributions import (
     MaskedCategorical,
     squash,
 )
+
+
+@pytest.fixture(autouse=True, params=[0, 64], ids=["as an axis", "in turn"])
+def max_actions_in_turn(monkeypatch, request):
+    choices = dataclasses.replace(
+        tuning.CPU, picks_by_comparing=request.param > 0, max_actions_in_turn=request.param
+    )
+    monkeypatch.setattr(tuning, "CPU", choices)
 
 
 def draw(distribution, key, outputs, mask):

@@ -96,16 +96,31 @@ def test_every_wanted_row_is_played_by_its_own_policy(
         jax.tree.map(np.testing.assert_array_equal, began, begin)
 
 
-@pytest.mark.parametrize("fixed", [(1, 0, 1), (2, 2, 2), (1, 2, 0), (2, 0), (2, 1, 2, 0)])
-def test_slots_of_known_policies_are_played_as_if_they_were_sorted(network_and_stack, fixed):
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        # Whose policy is known, ...
+        ((1,), (0,), (1,)),
+        ((2,), (2,), (2,)),
+        ((1,), (2,), (0,)),
+        ((2,), (0,)),
+        ((2,), (1,), (2,), (0,)),
+        # ... one of several, and of none.
+        ((0, 2), (1, 2)),
+        ((0, 1, 2), (1,), (0, 2)),
+        ((0, 1), (), (2,)),
+    ],
+)
+def test_candidates_play_slots_as_if_these_were_sorted(network_and_stack, candidates):
     network, stack = network_and_stack
     rng = np.random.default_rng(1)
-    shape = (5, len(fixed))
+    shape = (5, len(candidates))
     hidden, inputs, is_first, wanted = random_rows(network, rng, shape, 0.6)
-    policy = np.broadcast_to(np.array(fixed, np.int32), shape)
-    forward = quick_jit(network.forward, static_argnames="fixed")
+    wanted &= np.array([len(own) > 0 for own in candidates])
+    policy = np.stack([rng.choice(own or (0,), 5) for own in candidates], 1).astype(np.int32)
+    forward = quick_jit(network.forward, static_argnames="candidates")
     arguments = (stack, policy, hidden, inputs, is_first, wanted)
-    held, start, outputs, value = forward(*arguments, fixed=fixed)
+    held, start, outputs, value = forward(*arguments, candidates=candidates)
     held_, start_, outputs_, value_ = forward(*arguments)
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)  # noqa: E731
     jax.tree.map(close, (held, outputs, value), (held_, outputs_, value_))

@@ -1,0 +1,147 @@
+"""Blocks of decisions that are sorted by member within groups of neighbours, by matrix products.
+
+A TPU multiplies matrices fast, and reads rows of a few numbers one by one. So where policies are
+drawn its rows are not gathered: those of a few thousand neighbouring decisions are put in order by
+the product with a matrix of zeros and ones.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_ppo.machine.tuning import tuning
+from jaxmarl_ppo.ops.grouping import group_at
+from jaxmarl_ppo.ops.packing import pack, repack, unpack
+from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_of_lanes
+
+# Of a group, for each of its members: each leaves one partly empty.
+BLOCKS_OF_MEMBER, MAX_BLOCKS = 5, 64
+ROWS_AT_ONCE = 65536  # about so many, in whole groups
+MAX_WIDTH = 256  # of an input, in numbers: rows that are wider are worth being read one by one
+
+
+class GroupShape(NamedTuple):
+    """How rows are grouped."""
+
+    num_groups: int  # of each lane; its last rows may be missing
+    num_blocks: int  # that the rows of a group fill
+    capacity: int  # blocks of a group, whoever its rows belong to
+
+
+def packs_in_groups(bank: Bank) -> bool:
+    """Tell whether the rows of a bank are packed this way."""
+    narrow = math.prod(bank.network.input_shape) <= MAX_WIDTH
+    known = bank.own_lanes is not None  # whose the rows are, so that they stay where they lie
+    return tuning().packs_in_place and narrow and not known and not bank.network.is_recurrent
+
+
+def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape:
+    """Choose how many rows are put in order together.
+
+    Args:
+        num_rows: of a lane.
+        block_size: `B`.
+        most_members: that may have rows in one lane.
+    """
+    blocks = -(-num_rows // block_size)
+    # A power of two, as environments and ticks mostly are, so that all groups are full.
+    wanted = 1 << (BLOCKS_OF_MEMBER * most_members - 1).bit_length()
+    size = min(MAX_BLOCKS, wanted, blocks)
+    return GroupShape(-(-blocks // size), size, size + most_members - 1)
+
+
+def pack_in_groups(
+    table: TrainingTable, num_members: int, most_members: int, block_size: int
+) -> Blocks:
+    """Pack the trainable rows of each member into blocks, group by group.
+
+    Args:
+        table: `R` rows.
+        num_members: `K`.
+        most_members: how many of them may have rows in one lane.
+        block_size: `B`.
+    """
+    rows, trained = rows_of_lanes(table)  # [L, T * E, ...]
+    shape = group_shape(trained.shape[1], block_size, most_members)
+    length = shape.num_blocks * block_size
+    missing = shape.num_groups * length - trained.shape[1]
+
+    def grouped(x: jax.Array) -> jax.Array:
+        x = jax.vmap(lambda lane: _pad(lane, missing))(x)
+        return x.reshape(-1, length, *x.shape[2:])
+
+    rows, trained = jax.tree.map(grouped, (rows, trained))
+    # As many as are put in order at once, or a multiple: a rest would be a program of its own.
+    at_once = min(max(1, ROWS_AT_ONCE // length), trained.shape[0])
+    rows, trained = jax.tree.map(lambda x: _pad(x, -x.shape[0] % at_once), (rows, trained))
+    member = rows[0].member
+    packed = pack((rows, trained), moved=True)
+    assert not packed.others, "every field of a decision has numbers of one or four bytes"
+
+    def sort(group: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        *bits, member, trained = group
+        position, owner, counts = _positions(member, trained, num_members, block_size, shape)
+        return *_put(bits, position, shape.capacity, block_size), owner, counts
+
+    features = (x.reshape(x.shape[0], -1, length) for x in (packed.words, packed.bytes))
+    words, small, owner, counts = jax.lax.map(
+        sort, (*features, member, trained), batch_size=at_once
+    )
+    words, small = (x.reshape(owner.size, -1) for x in (words, small))
+    (decisions, advantage, target), acted = unpack(repack(packed, words, small, block_size))
+    return Blocks(
+        decisions.replace(acted=acted, action_mask=decisions.action_mask | ~acted[..., None]),
+        advantage,
+        target,
+        resume=jnp.zeros(owner.size, bool),
+        resume_hidden=(),
+        num_blocks=counts.sum(0),
+        member=owner.ravel(),
+    )
+
+
+def _pad(x: jax.Array, number: int) -> jax.Array:
+    """Put so many zeros behind `x`, along its first axis."""
+    return jnp.pad(x, [(0, number), *[(0, 0)] * (x.ndim - 1)])
+
+
+def _positions(
+    member: jax.Array, trained: jax.Array, num_members: int, block_size: int, shape: GroupShape
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Find where the rows `[G]` of a group go.
+
+    Returns:
+        The position of each, `[G]` int, -1 for none; of each block its member, `K` for none; and
+        the blocks of each member, `[K]`.
+    """
+    mine = trained & (member == jnp.arange(num_members)[:, None])  # [K, G]
+    count = jnp.cumsum(mine, axis=1)
+    num_blocks = -(-count[:, -1] // block_size)
+    last = jnp.cumsum(num_blocks)
+    first = (last - num_blocks)[:, None] * block_size
+    position = jnp.where(mine, first + count, 0).sum(0) - 1  # -1 where it is nobody's
+    return position, group_at(jnp.arange(shape.capacity), last), num_blocks
+
+
+def _put(
+    bits: list[jax.Array], position: jax.Array, num_blocks: int, block_size: int
+) -> tuple[jax.Array, jax.Array]:
+    """Put words `[F, G]` and bytes `[F, G]` at their positions, `[num_blocks, F, B]`; else 0."""
+    words, small = bits
+    shifts = 8 * jnp.arange(4, dtype=jnp.uint32)[:, None, None]
+    parts = ((words >> shifts) & 0xFF).astype(jnp.uint8).reshape(-1, words.shape[1])
+    every = jnp.concatenate([parts, small])
+    places = position[:, None] == jnp.arange(num_blocks * block_size)
+    # Exact: a sum of one number below 256, which bfloat16 holds.
+    put = jax.lax.dot(
+        every.astype(jnp.bfloat16),
+        places.astype(jnp.bfloat16),
+        preferred_element_type=jnp.float32,
+    )
+    put = jnp.moveaxis(put.reshape(-1, num_blocks, block_size), 1, 0)
+    parts = put[:, : parts.shape[0]].astype(jnp.uint32)
+    parts = parts.reshape(num_blocks, 4, -1, block_size) << shifts
+    return parts.sum(1, dtype=jnp.uint32), put[:, 4 * words.shape[0] :].astype(jnp.uint8)
