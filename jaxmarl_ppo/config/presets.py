@@ -97,13 +97,13 @@ PRESETS: dict[str, Preset] = {
     # entropy do.
     "shuttle_grid": Preset(
         TrainConfig(
-            total_env_steps=12_000_000,
+            total_env_steps=10_000_000,
             num_envs=128,
             num_steps=64,
             mapping="shared",
             default_policy=PolicySpec(network=LSTM(hidden_sizes=(128,), lstm_size=64)),
             default_ppo=PPOConfig(
-                learning_rate=Linear(2e-3, 2e-4),
+                learning_rate=Linear(2e-3, 0.0),
                 entropy_coef=Linear(0.01, 0.0),
                 num_epochs=2,
                 num_minibatches=8,
