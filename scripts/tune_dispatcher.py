@@ -54,11 +54,11 @@ def main() -> None:
         def shift(costs: Costs, table: jax.Array, key: jax.Array) -> jax.Array:
             def tick(state, _):
                 action = choose(costs, table, state, path)
-                _, state, reward, *_ = env.step_env(key, state, action, params)
+                _, state, reward = env.step_env(key, state, action, params)[:3]
                 return state, reward[0]
 
             state = env.reset_env(key, params)[1]
-            return jax.lax.scan(tick, state, None, length=params.max_steps)[1].sum()
+            return jax.lax.scan(tick, state, None, length=env.max_steps)[1].sum()
 
         def candidate(vector: jax.Array) -> jax.Array:
             costs = of(vector)
@@ -78,6 +78,7 @@ def main() -> None:
             delivered = measure(env, costs, HELD_OUT, 512)
             print(f"{generation}: progress {scores.mean():.3f}, delivered {delivered}", flush=True)
             args.out.write_text(json.dumps(rounded(costs)) + "\n")
+    costs = of(jnp.asarray(search.mean, jnp.float32))
     print(f"delivered on held-out shifts {measure(env, costs, HELD_OUT + 1, 4096)}")
 
 

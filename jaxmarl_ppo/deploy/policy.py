@@ -224,7 +224,7 @@ class Policy(Actor):
         everyone, policy = jnp.ones((num_rows, 1), bool), jnp.zeros((num_rows, 1), jnp.int32)
         x = self._encode(inputs, is_first)[:, None]
         moved, _, outputs, value = self.network.forward(
-            params, policy, held, x, is_first[:, None], everyone, fixed=(0,)
+            params, policy, held, x, is_first[:, None], everyone, ((0,),)
         )
         return [h[:, 0] for h in jax.tree.leaves(moved)], outputs[:, 0], value[:, 0]
 

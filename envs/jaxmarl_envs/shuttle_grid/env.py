@@ -138,9 +138,13 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         self.sight = Sight(full_view, half_turn)
         self.agents = tuple(f"shuttle_{i}" for i in range(num_shuttles))
 
-    @cached_property
+    @property
     def baselines(self) -> Mapping[str, Dispatcher]:
         """Give the scripted dispatchers by name; `tuned` is of the hall that is the default."""
+        return self._dispatchers
+
+    @cached_property
+    def _dispatchers(self) -> Mapping[str, Dispatcher]:
         tuned = tuned_dispatcher(self.guidepath)
         return DISPATCHERS if tuned is None else {**DISPATCHERS, "tuned": tuned}
 

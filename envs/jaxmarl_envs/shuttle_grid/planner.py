@@ -57,7 +57,7 @@ def make_planner(
 
         def tick(carry: tuple[ShuttleState, jax.Array], _: None):
             before, action = carry
-            obs, after, *_ = env.step_env(key, before, action, params)
+            obs, after = env.step_env(key, before, action, params)[:2]
             delivered = after.num_delivered > before.num_delivered
             time_left = params.max_steps - after.time
             gained = progress(before, after, delivered, time_left, env.guidepath).sum()
