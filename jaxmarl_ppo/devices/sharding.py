@@ -70,6 +70,9 @@ class Devices:
             donate: arguments whose memory may be reused.
         """
         options = tuning().compiler_options
+        if jax.device_count() > 1:
+            # Also of what runs on one of them, which then rounds as what runs on all does.
+            options = options | tuning().options_of_many
         if self.num_devices == 1:
             # Without an axis nothing is exchanged, and there is no program to partition.
             alone = partial(function, axis_name=None)
@@ -81,7 +84,6 @@ class Devices:
             out_specs=out_specs,
             check_vma=False,
         )
-        options = options | tuning().options_of_many
         return jax.jit(spread, donate_argnums=donate, compiler_options=options or None)
 
 

@@ -53,7 +53,7 @@ class Tuning:
             rows need not be sorted (`policies/bank.py`); 0 for always sorting what is drawn.
         layout: how the members of one device are trained (`devices/members.py`).
         compiler_options: of what runs often.
-        options_of_many: further ones, where there are several devices.
+        options_of_many: further ones, where there are several devices, used or not.
         options_of_once: instead of both, of what runs once.
     """
 
