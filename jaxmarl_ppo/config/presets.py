@@ -183,26 +183,6 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
-    # As for Kuhn poker. A game is long, so there are more steps.
-    "phantom_tic_tac_toe": Preset(
-        TrainConfig(
-            total_env_steps=40_000_000,
-            num_envs=1024,
-            num_steps=32,
-            mapping="shared",
-            default_policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
-            default_ppo=PPOConfig(
-                learning_rate=Linear(1e-3, 0.0),
-                entropy_coef=((0.0, 0.1), (20e6, 0.03), (40e6, 0.01)),
-                num_epochs=1,
-                gamma=1.0,
-                gae_lambda=0.95,
-                magnet="average",
-                magnet_coef=0.2,
-                magnet_rate=0.05,
-            ),
-        )
-    ),
     # Four games of CartPole side by side; small rollouts, as episodes soon get long.
     "gymnax": Preset(
         TrainConfig(
