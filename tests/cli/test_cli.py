@@ -461,6 +461,14 @@ def test_arguments_of_an_environment_add_up():
     assert cli_train.parse_train(["gymnax"]).to_env_kwargs() == preset("gymnax").env_kwargs
 
 
+def test_arguments_of_an_environment_go_beside_those_of_its_preset():
+    known = preset("shuttle_grid").env_kwargs
+    given = ["--env-kwargs", "num_shuttles=4", "half_turn=False"]
+    options = cli_train.parse_train(["shuttle_grid", *given])
+    assert options.to_env_kwargs() == {**known, "num_shuttles": 4, "half_turn": False}
+    assert known["half_turn"]
+
+
 def test_all_switches_are_set_and_unset_alike():
     for name in ("stagger-starts", "keep-cores-awake", "prev-action", "progress"):
         field = name.replace("-", "_")

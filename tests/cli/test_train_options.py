@@ -60,6 +60,13 @@ ppo.gae_lambda = 0.25
 """
 
 
+def test_printed_arguments_of_an_environment_go_beside_the_presets(write, capsys):
+    given = ["--env-kwargs", "num_shuttles=4", "half_turn=False"]
+    path = write(printed(capsys, "shuttle_grid", *given))
+    expected = {**preset("shuttle_grid").env_kwargs, "num_shuttles": 4, "half_turn": False}
+    assert cli_train.parse_train([path]).to_env_kwargs() == expected
+
+
 def test_options_go_before_the_file_and_the_file_before_the_preset(write):
     path = write(FILE)
     config = cli_train.parse_train(["--config", path]).to_config()

@@ -130,12 +130,14 @@ def test_dear_cells_are_gone_round(env):
     assert float(far[0, 16, 0, 20]) < float(near[0, 16, 0, 20]) + 50.0  # round, not through
 
 
-def test_tuned_costs_are_of_the_default_hall(env):
+def test_tuned_costs_are_of_six_shuttles_in_the_default_hall(env):
     assert "tuned" in env.baselines
     assert env.reference == "tuned"
-    other = ShuttleGrid(num_cols=10)
-    assert "tuned" not in other.baselines
-    assert other.reference == "blocked_penalty"
+    changes = ({"num_cols": 10}, {"num_shuttles": 5}, {"turn": 3}, {"ports": ((0, 3), (5, 3))})
+    for kwargs in changes:
+        other = ShuttleGrid(**kwargs)
+        assert "tuned" not in other.baselines
+        assert other.reference == "blocked_penalty"
 
 
 def test_a_planner_breaks_the_deadlock_of_its_dispatcher():
@@ -167,9 +169,11 @@ def test_a_planner_breaks_the_deadlock_of_its_dispatcher():
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"horizon": 0}, "horizon=0: must be at least 1"),
-        ({"num_departures": 0}, "num_departures=0: must be at least 1"),
-        ({"num_futures": 1}, "num_futures=1: must be at least 2"),
+        ({"horizon": 0}, "horizon=0: must be an integer of at least 1"),
+        ({"horizon": 2.5}, "horizon=2.5: must be an integer of at least 1"),
+        ({"num_departures": 0}, "num_departures=0: must be an integer of at least 1"),
+        ({"num_futures": 1}, "num_futures=1: must be an integer of at least 2"),
+        ({"bound": -1.0}, "bound=-1.0: must be a number of at least 0"),
     ],
 )
 def test_planners_that_cannot_plan(env, kwargs, message):

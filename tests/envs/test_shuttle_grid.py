@@ -445,6 +445,8 @@ def test_precedence_is_strict_however_many_shuttles_there_are():
         ({"ports": ((0, 1, 2),)}, "pair"),
         ({"ports": ((0, 0), (0, 1), (1, 0), (1, 1)), "num_rows": 2, "num_cols": 2}, "other cell"),
         ({"reward": "both"}, "reward='both'.*'team', 'own', 'progress'"),
+        ({"full_view": 1}, "full_view=1: valid choices are True and False"),
+        ({"half_turn": "yes"}, "half_turn='yes': valid choices are True and False"),
         ({"ports": ((0, 3), (5, 3)), "half_turn": True}, r"half_turn=True.*\(5, 3\)"),
         ({"move_empty": 0}, "move_empty=0"),
         ({"move_loaded": 1.5}, "move_loaded=1.5"),

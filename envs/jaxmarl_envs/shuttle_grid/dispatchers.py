@@ -1,7 +1,8 @@
 """Scripted dispatchers for `shuttle_grid`, the baselines that a trained policy is measured against.
 
 A dispatcher is a pure function `(state, obs, params, key) -> action [A]` of one environment;
-callers `vmap`. Deliveries per shift of 256 ticks with the default layout, over 4,096 shifts:
+callers `vmap`. Deliveries per shift of 256 ticks with the default layout, over 4,096 shifts (the
+last over 8,192):
 
 ================ ========== =====================================================
 dispatcher       deliveries what it does
@@ -14,7 +15,7 @@ blocked_penalty  24.2       greedy, with a blocked exit taken to cost 12 ticks m
 tuned            24.7       greedy by costs that were tuned, see `tuned.py`
 ================ ========== =====================================================
 
-The last is there for the default layout only, among `ShuttleGrid.baselines`. Six shuttles that are
+The last is among `ShuttleGrid.baselines` for six shuttles in the default layout only. Six that are
 never in each other's way (each alone on the grid, greedy) make 30.4.
 """
 

@@ -129,6 +129,9 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
             raise ValueError(f"reward={reward!r}: valid choices are {valid}")
         if not is_int(max_steps) or max_steps < 1:
             raise ValueError(f"max_steps={max_steps!r}: must be an integer of at least 1")
+        for name, value in (("full_view", full_view), ("half_turn", half_turn)):
+            if not isinstance(value, bool):
+                raise ValueError(f"{name}={value!r}: valid choices are True and False")
         if half_turn and not self.guidepath.is_symmetric:
             raise ValueError(
                 f"half_turn=True: turned by 180 degrees the ports {tuple(ports)} are not the same "
@@ -140,12 +143,12 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
 
     @property
     def baselines(self) -> Mapping[str, Dispatcher]:
-        """Give the scripted dispatchers by name; `tuned` is of the hall that is the default."""
+        """Give the scripted dispatchers by name; `tuned` is of six shuttles in the default hall."""
         return self._dispatchers
 
     @cached_property
     def _dispatchers(self) -> Mapping[str, Dispatcher]:
-        tuned = tuned_dispatcher(self.guidepath)
+        tuned = tuned_dispatcher(self.guidepath, self.num_agents)
         return DISPATCHERS if tuned is None else {**DISPATCHERS, "tuned": tuned}
 
     @property

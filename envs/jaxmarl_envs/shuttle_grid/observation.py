@@ -1,7 +1,7 @@
 """What a shuttle of `shuttle_grid` sees: `[A, 16 + 50 + 10 (A - 1)]` features, all in [-1, 1].
 
-With `Sight.full` there are nine more of each shuttle and its mates, with `Sight.half_turn` whoever
-is in the lower half of the hall sees it turned by 180 degrees.
+With `Sight.full` there are `3 + 6 (A - 1)` more; with `Sight.half_turn` who is in the lower half of
+the hall sees it turned by 180 degrees.
 
 Below, `R` and `C` are the numbers of rows and columns, "node" is the cell where the shuttle will
 act next (the one that it is entering, else its own), `B` is the longest operation and `S` the

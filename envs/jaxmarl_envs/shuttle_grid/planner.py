@@ -17,6 +17,7 @@ from jaxmarl_envs.core import Observation
 from jaxmarl_envs.shuttle_grid.dispatchers import Dispatcher
 from jaxmarl_envs.shuttle_grid.env import ShuttleGrid
 from jaxmarl_envs.shuttle_grid.progress import progress
+from jaxmarl_envs.shuttle_grid.routes import is_int
 from jaxmarl_envs.shuttle_grid.state import ShuttleParams, ShuttleState
 
 DEPARTS = 0.3  # probability that an idle shuttle does not do as the dispatcher says
@@ -43,11 +44,15 @@ def make_planner(
     Raises:
         ValueError: an argument is out of range.
     """
-    lowest = {"horizon": 1, "num_departures": 1, "num_futures": 2}
-    for name, minimum in lowest.items():
-        value = locals()[name]
-        if value < minimum:
-            raise ValueError(f"{name}={value}: must be at least {minimum}")
+    for name, value, minimum in (
+        ("horizon", horizon, 1),
+        ("num_departures", num_departures, 1),
+        ("num_futures", num_futures, 2),
+    ):
+        if not is_int(value) or value < minimum:
+            raise ValueError(f"{name}={value!r}: must be an integer of at least {minimum}")
+    if not bound >= 0:
+        raise ValueError(f"bound={bound!r}: must be a number of at least 0")
 
     def look_ahead(
         state: ShuttleState, action: jax.Array, params: ShuttleParams, key: jax.Array

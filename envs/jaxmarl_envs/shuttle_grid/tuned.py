@@ -26,9 +26,10 @@ from jaxmarl_envs.shuttle_grid.state import (
     ShuttleState,
 )
 
-# What `scripts/tune_dispatcher.py` found, for six shuttles in this hall: rows, columns, ports.
+# What some 150 generations of `scripts/tune_dispatcher.py` found, and for what: shuttles, rows,
+# columns, cells of ports, timings.
 WEIGHTS = Path(__file__).with_name("tuned.json")
-HALL = (6, 8, (3, 44), Timings())
+TUNED_FOR = (6, 6, 8, (3, 44), Timings())
 
 WAITS, HANDLES, LEAVES, ENTERS = range(4)  # what the holder of a cell does there
 NUM_KINDS = 4
@@ -52,10 +53,15 @@ class Costs:
         )
 
 
-def tuned_dispatcher(path: Guidepath) -> Dispatcher | None:
-    """Make the dispatcher with the costs that were tuned, or None for another hall than theirs."""
-    hall = (path.num_rows, path.num_cols, tuple(path.port_cells.tolist()), path.timings)
-    if hall != HALL:
+def tuned_dispatcher(path: Guidepath, num_shuttles: int) -> Dispatcher | None:
+    """Make the dispatcher with the costs that were tuned; None where they are for something else.
+
+    Args:
+        path: the streets.
+        num_shuttles: `A`, on which it hangs what being in the way costs.
+    """
+    ports = tuple(path.port_cells.tolist())
+    if (num_shuttles, path.num_rows, path.num_cols, ports, path.timings) != TUNED_FOR:
         return None
     found = json.loads(WEIGHTS.read_text())
     with jax.ensure_compile_time_eval():
