@@ -31,6 +31,12 @@ class TwoNodes:
             self._second = self._cluster.add_node(**self._small)
             self._cluster.wait_for_nodes()
 
+    def is_on_second(self, actor):
+        """Say whether an actor runs on the second node."""
+        from ray._private.state import actors
+
+        return actors(actor._actor_id.hex())["Address"]["NodeID"] == self._second.node_id
+
     def kill_second(self):
         """Kill all processes of the second node, in the middle of whatever they do."""
         self._cluster.remove_node(self._second, allow_graceful=False)

@@ -60,19 +60,25 @@ class Killed(RayWorkers):
         self.nodes, self.resumed = nodes, {}
         self.killed = False
 
+    @property
+    def room(self):
+        # Otherwise the worker that starts first may have trained all before the other is there.
+        return super().room if all(seat.is_ready for seat in self._seats) else 0
+
     def train(self):
         looks = super().train()
         for seat in self._seats:
             self._call(seat)
-        if not self.killed and all(map(self._is_in_the_middle, self._seats)):
+        if not self.killed and any(map(self._is_to_be_killed, self._seats)):
             self.nodes.kill_second()
             self.killed = True
         return looks
 
-    def _is_in_the_middle(self, seat):
-        """Whether a worker trains on after a first look at its runs."""
-        saved = [o.saved is not None for o in seat.orders.values()]
-        return seat.call is not None and saved == [True, True] and not seat.begun
+    def _is_to_be_killed(self, seat):
+        """Whether a worker of the second node trains on after a first look at its runs."""
+        if seat.call is None or seat.begun or not any(o.saved for o in seat.orders.values()):
+            return False
+        return self.nodes.is_on_second(seat.actor)
 
     def _place_waiting(self):
         self.resumed |= {o.name.trial: o.saved.iteration for o in self._waiting if o.saved}

@@ -32,11 +32,20 @@ class Batch:
     minibatch_rows: float | None
 
     def num_minibatches(self, name: str, decisions_per_step: float, findings: Findings) -> int:
-        """Count the minibatches of one policy; what is not whole is rounded, and told."""
+        """Count the minibatches of one policy; what is not whole is rounded, and told.
+
+        Raises:
+            ValueError: there would be 2³¹ or more.
+        """
         if self.minibatch_rows is None:
             return 1
         rows = self.num_envs * self.num_steps * decisions_per_step
         exact = rows / self.minibatch_rows
+        if exact >= 2**31:
+            raise ValueError(
+                "minibatch_size must make at most 2147483647 minibatches of the "
+                f"{rows:g} decisions of an iteration, got {self.minibatch_rows:g}"
+            )
         count = max(1, round(exact))
         if not math.isclose(exact, count):
             findings.note_policy(
