@@ -201,6 +201,7 @@ def test_a_jump_of_a_schedule_falls_between_two_steps():
         ({"gamma": 1.5}, "RLlib's configuration is refused: gamma must"),
         ({"lr": [[10, 1.0], [5, 0.0]]}, r"the steps of lr must ascend, got \[10, 5\]"),
         ({"minibatch_size": 0}, "minibatch_size must be positive and finite, got 0"),
+        ({"minibatch_size": 1e-300}, "minibatch_size must make at most 2147483647 minibatches"),
         ({"train_batch_size_per_learner": 0}, "train_batch_size_per_learner must be positive"),
         ({"num_envs_per_worker": 0}, "num_envs_per_env_runner must be positive"),
         ({"rollout_fragment_length": "long"}, "rollout_fragment_length must be a whole number"),

@@ -58,12 +58,13 @@ class Killed(RayWorkers):
     def __init__(self, nodes, *args):
         super().__init__(nodes.address, None, *args)
         self.nodes, self.resumed = nodes, {}
-        self.killed = False
+        self.killed, self.were_ready = False, False
 
     @property
     def room(self):
         # Otherwise the worker that starts first may have trained all before the other is there.
-        return super().room if all(seat.is_ready for seat in self._seats) else 0
+        self.were_ready |= all(seat.is_ready for seat in self._seats)
+        return super().room if self.were_ready else 0
 
     def train(self):
         looks = super().train()
