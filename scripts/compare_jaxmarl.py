@@ -157,9 +157,7 @@ def play_off(game: Game, teams: Mapping[str, Team], seed: int, episodes: int) ->
     """Play the predators of every team against the prey of every team; see `cross_play`."""
     learner, population = _at_table(game, teams)
     hunters = [agent for agent in learner.env.agents if agent.startswith("adversary")]
-    return cross_play(
-        learner, population, episodes, seed, row_agents=hunters, baselines=False
-    )
+    return cross_play(learner, population, episodes, seed, row_agents=hunters, baselines=False)
 
 
 def _at_table(game: Game, teams: Mapping[str, Team]) -> tuple[Learner, Population]:

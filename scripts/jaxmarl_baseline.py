@@ -6,6 +6,7 @@ budget, until when shaped rewards are paid. Weights & Biases is switched off.
 """
 
 import dataclasses
+import importlib
 import importlib.util
 import os
 import time
@@ -20,9 +21,9 @@ from flax import linen as nn
 from flax.training.train_state import TrainState
 
 import jaxmarl_envs
-from jaxmarl_envs.adapters import import_extra
 from jaxmarl_ppo import PolicySpec, TrainConfig, make_learner
 from jaxmarl_ppo.config.jaxmarl_presets import KINDS, Game
+from jaxmarl_ppo.config.parsing import parse_file
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.types import PolicyStack, Population, PyTree
 
@@ -105,8 +106,7 @@ def train(checkout: Path, game: Game, seed: int) -> Trained:
     module, config = load_baseline(checkout, kind.file)
     check_translated(config, kind.theirs, kind.file)
     config = configure(config, game)
-    wandb = import_extra("wandb", "jaxmarl[algs]")
-    wandb.init(mode="disabled")
+    importlib.import_module("wandb").init(mode="disabled")
     began = time.perf_counter()
     key = jax.random.PRNGKey(seed)
     compiled = jax.jit(module.make_train(config)).lower(key).compile()
@@ -137,13 +137,11 @@ def load_baseline(checkout: Path, name: str) -> tuple[ModuleType, dict[str, Any]
         raise ValueError(f"{checkout} has no baselines/IPPO/{name}.py with its configuration")
     os.environ.setdefault("MPLBACKEND", "agg")
     jaxmarl_envs.make("jaxmarl", env_id="MPE_simple_spread_v3")  # imports JaxMARL quietly
-    omegaconf = import_extra("omegaconf", "jaxmarl[algs]")
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    config = omegaconf.OmegaConf.load(config_path)
-    return module, omegaconf.OmegaConf.to_container(config, resolve=False)
+    return module, parse_file(config_path)
 
 
 def check_translated(config: Mapping[str, Any], known: Mapping[str, Any], name: str) -> None:
@@ -167,8 +165,8 @@ def configure(config: Mapping[str, Any], game: Game) -> dict[str, Any]:
     if game.kind == "smax":
         changed["MAP_NAME"] = options.pop("scenario")
     if game.kind == "overcooked":
-        layouts = import_extra("jaxmarl.environments.overcooked", "jaxmarl").overcooked_layouts
-        options["layout"] = layouts[options["layout"]]
+        kitchens = importlib.import_module("jaxmarl.environments.overcooked")
+        options["layout"] = kitchens.overcooked_layouts[options["layout"]]
         share = config["REW_SHAPING_HORIZON"] / config["TOTAL_TIMESTEPS"]
         changed["REW_SHAPING_HORIZON"] = share * game.total_env_steps
     return {**config, **changed, "ENV_KWARGS": options}

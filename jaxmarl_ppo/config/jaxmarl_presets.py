@@ -108,7 +108,7 @@ KINDS: dict[str, Kind] = {
         ),
         "ippo_rnn_smax",
         _SMAX,
-        GRU(hidden_sizes=(128,), gru_size=128, activation="relu"),
+        GRU(hidden_sizes=(128,), gru_size=128, head_sizes=(128,), activation="relu"),
         bptt_length=128,
     ),
     "overcooked": Kind(
@@ -132,7 +132,7 @@ KINDS: dict[str, Kind] = {
         ),
         "ippo_ff_hanabi",
         _HANABI,
-        MLP(hidden_sizes=(512, 512), activation="relu"),
+        MLP(hidden_sizes=(512,), head_sizes=(512,), activation="relu"),
     ),
 }
 
