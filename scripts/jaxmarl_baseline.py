@@ -1,4 +1,4 @@
-"""JaxMARL's own IPPO, trained by its own code out of a checkout, and its policies in our evaluation.
+"""JaxMARL's own IPPO, trained by its own code out of a checkout, in our evaluation.
 
 The code runs as it stands in the checkout, `baselines/IPPO/ippo_*.py`, with the values of its own
 configuration file; changed are only the environment, the budget, the seed and, in proportion to the
@@ -21,6 +21,7 @@ from flax import linen as nn
 from flax.training.train_state import TrainState
 
 import jaxmarl_envs
+from jaxmarl_envs import Discrete
 from jaxmarl_ppo import PolicySpec, TrainConfig, make_learner
 from jaxmarl_ppo.config.jaxmarl_presets import KINDS, Game
 from jaxmarl_ppo.config.parsing import parse_file
@@ -138,7 +139,8 @@ def load_baseline(checkout: Path, name: str) -> tuple[ModuleType, dict[str, Any]
     os.environ.setdefault("MPLBACKEND", "agg")
     jaxmarl_envs.make("jaxmarl", env_id="MPE_simple_spread_v3")  # imports JaxMARL quietly
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module, parse_file(config_path)
@@ -176,7 +178,9 @@ def make_network(module: ModuleType, config: Mapping[str, Any], game: Game) -> T
     """Make the network of a baseline, to be called as ours are."""
     env, env_params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
     first = env.agents[0]
-    num_actions = env.action_space(first, env_params).n
+    actions = env.action_space(first, env_params)
+    assert isinstance(actions, Discrete)
+    num_actions = actions.n
     width = max(env.observation_space(agent, env_params).size for agent in env.agents)
     if game.kind == "smax":
         sizes = {key: config[key] for key in ("FC_DIM_SIZE", "GRU_HIDDEN_DIM")}
