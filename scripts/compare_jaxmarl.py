@@ -13,6 +13,10 @@ environment `jaxmarl`. There are three runs for each seed:
 
 Afterwards the policies of all play fresh episodes in the same evaluation, without shaped rewards,
 with sampled actions and from the same seed. `--table` prints what has been recorded so far.
+
+    python scripts/compare_jaxmarl.py mpe_spread --sides ours_at_theirs --seeds 0 --time-limits-end
+
+takes every end for the game's own in ours too, as JaxMARL's baseline does, and records nothing.
 """
 
 import argparse
@@ -22,7 +26,6 @@ import importlib.metadata
 import json
 import math
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -33,8 +36,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 import jaxmarl_envs
+from jaxmarl_envs.adapters.incoming.jaxmarl import JaxMARL, JaxMARLParams, JaxMARLState
+from jaxmarl_envs.core import StepResult
 from jaxmarl_ppo import Callback, Matchups, PolicySpec, TrainConfig, Trainer, make_learner, preset
 from jaxmarl_ppo.config.jaxmarl_presets import GAMES, KINDS, THEIRS, Game
 from jaxmarl_ppo.evaluation import cross_play, evaluate_policies
@@ -74,6 +80,18 @@ class Team:
     policies: Mapping[str, tuple[PolicySpec, PolicyStack]]
 
 
+class EndsForGood(JaxMARL):
+    """An environment whose time limit counts as the game's own end."""
+
+    def step_env(
+        self, key: jax.Array, state: JaxMARLState, action: jax.Array, params: JaxMARLParams
+    ) -> StepResult[JaxMARLState]:
+        """Step JaxMARL's game, and terminate where it truncates."""
+        step = super().step_env(key, state, action, params)
+        obs, state, reward, terminated, truncated, info = step
+        return obs, state, reward, terminated | truncated, jnp.zeros_like(truncated), info
+
+
 class _Stopwatch(Callback):
     """Takes the time at which a run has been compiled."""
 
@@ -82,13 +100,17 @@ class _Stopwatch(Callback):
         self.at, self.cpu_at = time.perf_counter(), time.process_time()
 
 
-def run_ours(game: Game, config: TrainConfig, shaping: Mapping[str, Any]) -> tuple[dict, Team]:
-    """Train with this trainer.
+def run_ours(
+    game: Game, config: TrainConfig, shaping: Mapping[str, Any], time_limits_end: bool = False
+) -> tuple[dict[str, Any], Team]:
+    """Train with this trainer, on `EndsForGood` if time limits end games.
 
     Returns:
         What the run took, and its policies.
     """
     env, params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs, **shaping)
+    if time_limits_end:
+        env = EndsForGood(**game.env_kwargs, **shaping)
     watch = _Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
@@ -105,7 +127,7 @@ def run_ours(game: Game, config: TrainConfig, shaping: Mapping[str, Any]) -> tup
     return took, _team(trainer.learner, result.population, config.mapping, config.default_policy)
 
 
-def run_theirs(game: Game, checkout: Path, seed: int) -> tuple[dict, Team]:
+def run_theirs(game: Game, checkout: Path, seed: int) -> tuple[dict[str, Any], Team]:
     """Train with JaxMARL's baseline; returns what `run_ours` does."""
     trained = jaxmarl_baseline.train(checkout, game, seed)
     took = {
@@ -192,6 +214,7 @@ def compare(
     checkout: Path | None,
     env_steps: int | None = None,
     record: Path | None = RECORD,
+    time_limits_end: bool = False,
 ) -> None:
     """Train and evaluate, seed by seed and side by side, and enter every run into the record.
 
@@ -202,6 +225,7 @@ def compare(
         checkout: of JaxMARL; None where its baseline does not take part.
         env_steps: a budget other than the game's.
         record: the file; None for none.
+        time_limits_end: whether ours takes every end for the game's own.
 
     Raises:
         ValueError: sides did not train for equally many environment steps.
@@ -216,7 +240,7 @@ def compare(
                 if side == "theirs" and name in jaxmarl_baseline.FAILS:
                     print(f"{name}: no baseline: {jaxmarl_baseline.FAILS[name]}", flush=True)
                     continue
-                run, teams[side] = _one_run(name, game, side, seed, checkout)
+                run, teams[side] = _one_run(name, game, side, seed, checkout, time_limits_end)
                 if run["env_steps"] != game.total_env_steps:
                     raise ValueError(
                         f"{name}: {side} trained for {run['env_steps']} environment steps and not "
@@ -235,7 +259,7 @@ def compare(
 
 
 def _one_run(
-    name: str, game: Game, side: str, seed: int, checkout: Path | None
+    name: str, game: Game, side: str, seed: int, checkout: Path | None, time_limits_end: bool
 ) -> tuple[dict[str, Any], Team]:
     """Train one side for one seed and evaluate it."""
     kind = KINDS[game.kind]
@@ -252,7 +276,7 @@ def _one_run(
             total_env_steps=game.total_env_steps,
             num_devices=1,
         )
-        took, team = run_ours(game, config, kind.shaping)
+        took, team = run_ours(game, config, kind.shaping, time_limits_end)
         source = f"preset {variant}"
     training = took["seconds"]["training"]
     run = {
@@ -269,7 +293,8 @@ def _one_run(
         **evaluate(game, team, seed),
         "load_before": load,
         "date": datetime.now(UTC).date().isoformat(),
-        "command": shlex.join(["python", "scripts/compare_jaxmarl.py", *sys.argv[1:]]),
+        "command": f"python scripts/compare_jaxmarl.py {name} --checkout ../JaxMARL "
+        f"--seeds {seed} --sides {side}",
         "hardware": describe_hardware(),
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
     }
@@ -362,6 +387,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--env-steps", type=int, help="another budget; such runs are not recorded")
+    parser.add_argument(
+        "--time-limits-end", action="store_true", help="as the end of a game; nothing is recorded"
+    )
     parser.add_argument("--table", action="store_true", help="print what has been recorded")
     args = parser.parse_args()
     unknown = [name for name in args.games if name not in GAMES]
@@ -375,8 +403,9 @@ def main() -> None:
     if "theirs" in args.sides and args.checkout is None:
         parser.error("--checkout is missing, or `--sides ours ours_at_theirs`")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    record = RECORD if args.env_steps is None else None
-    compare(args.games, args.seeds, args.sides, args.checkout, args.env_steps, record)
+    record = RECORD if args.env_steps is None and not args.time_limits_end else None
+    told = (args.games, args.seeds, args.sides, args.checkout, args.env_steps, record)
+    compare(*told, args.time_limits_end)
 
 
 if __name__ == "__main__":
