@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -117,6 +118,17 @@ def test_the_baseline_s_policy_plays_as_it_was_trained(checkout):
     wrong = policy.replace(params={"inner": {"Dense_0": policy.params["inner"]["Dense_0"]}})
     with pytest.raises(ValueError, match="policy 'shared' has the shapes"):
         jaxmarl_baseline.put_policy(learner, population, "shared", wrong)
+
+
+def test_a_time_limit_can_be_the_end_of_a_game():
+    env = compare_jaxmarl.EndsForGood("MPE_simple_spread_v3", max_steps=1)
+    params, step = env.default_params, jax.jit(env.step_env)
+    _, state = env.reset_env(jax.random.key(0), params)
+    for expected in (False, True):
+        result = step(jax.random.key(1), state, jnp.zeros(3, int), params)
+        state, terminated, truncated = result[1], result[3], result[4]
+        assert (terminated == expected).all()
+        assert not truncated.any()
 
 
 @pytest.mark.slow
