@@ -89,6 +89,15 @@ def test_another_configuration_than_the_translated_one_is_refused():
         jaxmarl_baseline.check_translated({"LR": 1e-3}, known, "ippo")
 
 
+def test_rows_of_agents_are_padded_to_the_widest():
+    seen = {"b": jnp.ones((2, 3)), "a": 2 * jnp.ones((2, 1))}
+    rows = jaxmarl_baseline.pad_and_stack(seen, ["a", "b"], 4)
+    np.testing.assert_array_equal(rows, [[2, 0, 0], [2, 0, 0], [1, 1, 1], [1, 1, 1]])
+    done = {"b": jnp.array([True, False]), "a": jnp.array([False, False])}
+    rows = jaxmarl_baseline.pad_and_stack(done, ["a", "b"], 4)
+    np.testing.assert_array_equal(rows, [[False], [False], [True], [False]])
+
+
 def test_a_folder_without_baselines_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has no baselines/IPPO/ippo_ff_mpe\.py"):
         jaxmarl_baseline.load_baseline(tmp_path, "ippo_ff_mpe")
