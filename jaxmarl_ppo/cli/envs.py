@@ -26,7 +26,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
     """
     session.parse(EnvsOptions, args, prog)
     session.show(env_table())
-    print("more presets: " + ", ".join(f"{env} --preset {variant}" for env, variant in variants()))
+    print(f"more presets: {more_presets()}")
     print("of every environment: --preset rllib, the defaults of RLlib's PPO")
     print(
         "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
@@ -36,6 +36,14 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
         print(f"of installed packages: {', '.join(jaxmarl_envs.installed_names())}")
     print("of your own: package.module:Class or path/to/file.py:Class; new-env NAME writes one")
     return 0
+
+
+def more_presets() -> str:
+    """List the variants of presets, environment by environment."""
+    of_env: dict[str, list[str]] = {}
+    for env, variant in variants():
+        of_env.setdefault(env, []).append(variant)
+    return "; ".join(f"{env} --preset {', '.join(names)}" for env, names in of_env.items())
 
 
 @dataclass(frozen=True)

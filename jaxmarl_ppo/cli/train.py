@@ -116,6 +116,8 @@ class TrainOptions:
         num_steps: ticks per rollout.
         network: kind of network.
         hidden_sizes: widths of the dense layers.
+        head_sizes: widths of further ones, behind the memory if there is one, of actor and critic
+            each their own.
         lstm_size: width of the LSTM; only with `--network lstm`.
         gru_size: width of the GRU or minGRU; only with `--network gru` and `min_gru`.
         channels: of each convolution; only with `--network cnn`.
@@ -179,6 +181,7 @@ class TrainOptions:
     num_steps: int
     network: NetworkKind
     hidden_sizes: tuple[int, ...]
+    head_sizes: tuple[int, ...]
     lstm_size: int | None
     gru_size: int | None
     channels: tuple[int, ...] | None
@@ -272,6 +275,7 @@ class TrainOptions:
                     f"use --network {' or '.join(kinds)}, or drop --{flag}"
                 )
         sizes["hidden_sizes"] = self.hidden_sizes
+        sizes["head_sizes"] = self.head_sizes
         for option, value in sizes.items():
             for size in value if isinstance(value, tuple) else (value,):
                 if size is None or size < 1:
@@ -441,6 +445,7 @@ def _default_options(start: Settings, kind: str | None) -> TrainOptions:
         start=start,
         network=network_kind(network),  # type: ignore[arg-type]
         hidden_sizes=tuple(network.hidden_sizes),
+        head_sizes=tuple(network.head_sizes),
         lstm_size=getattr(network, "lstm_size", None),
         gru_size=getattr(network, "gru_size", None),
         channels=getattr(network, "channels", None),

@@ -18,6 +18,7 @@ from jaxmarl_ppo.config.checks import (
     whole_number,
 )
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
+from jaxmarl_ppo.config.read_space import NONE
 from jaxmarl_ppo.types import PyTree
 
 _ARRAY = {"array", "dtype"}
@@ -109,6 +110,8 @@ def _decode_leaf(value: Any, default: Any, where: str) -> Any:
         if isinstance(value, float) and math.isinf(value):
             return value
         return float(check_number(where, value))
+    if default is None and value == NONE:
+        return None
     if isinstance(default, str) and not isinstance(value, str):
         raise refusal(where, "a text", value)
     if not (value is None or isinstance(value, bool | int | float | str)):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxmarl_ppo.config.jaxmarl_presets import jaxmarl_presets
 from jaxmarl_ppo.config.mapping import Ensemble, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
@@ -193,6 +194,7 @@ PRESETS: dict[str, Preset] = {
         ),
         env_kwargs={"env_id": "CartPole-v1", "num_agents": 4},
     ),
+    **{f"jaxmarl/{name}": Preset(*found) for name, found in jaxmarl_presets().items()},
 }
 
 

@@ -36,6 +36,8 @@ class ActorCritic(nn.Module):
     Attributes:
         num_outputs: distribution inputs per row; filled in by the policy bank.
         hidden_sizes: widths of the dense layers.
+        head_sizes: widths of further dense layers, behind the memory if there is one; actor and
+            critic have their own in any case.
         activation: a key of `ACTIVATIONS`.
         separate_critic: actor and critic each have their own torso and memory.
         dtype: what all layers but the heads are computed in, a member of `DTYPES`. Parameters,
@@ -51,6 +53,7 @@ class ActorCritic(nn.Module):
 
     num_outputs: int = 0
     hidden_sizes: Sequence[int] = (64, 64)
+    head_sizes: Sequence[int] = ()
     activation: str = "tanh"
     separate_critic: bool = False
     dtype: str = "float32"
@@ -97,6 +100,18 @@ class ActorCritic(nn.Module):
                 )
                 for name in names
             ]
+        if self.head_sizes:
+            self.head_torsos = [
+                Torso(
+                    self.head_sizes,
+                    (),
+                    self.activation,
+                    self.dtype,
+                    self.matmul_precision,
+                    name=f"{name}_head_torso",
+                )
+                for name in ("actor", "critic")
+            ]
         num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
         # Of small gain, so that a new policy hardly prefers one action to another.
         self.policy_head = dense(num_means, 0.01, matmul_precision=self.matmul_precision)
@@ -134,12 +149,16 @@ class ActorCritic(nn.Module):
     def decode(self, towers: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         """Compute distribution inputs `[..., num_outputs]` and value `[...]` from the towers."""
         # First and last are the same tower where actor and critic share one.
-        outputs = self.policy_head(towers[0])
+        of_actor, of_critic = towers[0], towers[-1]
+        if self.head_sizes:
+            own_actor, own_critic = self.head_torsos
+            of_actor, of_critic = own_actor(of_actor), own_critic(of_critic)
+        outputs = self.policy_head(of_actor)
         if self.continuous:
             outputs = jnp.concatenate(
                 [outputs, jnp.broadcast_to(self.log_std, outputs.shape)], axis=-1
             )
-        return outputs, self.value_head(towers[-1])[..., 0]
+        return outputs, self.value_head(of_critic)[..., 0]
 
     def __call__(self, hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, jax.Array, jax.Array]:
         """Make one decision for a batch of rows, `inputs [..., D]`.

@@ -18,7 +18,7 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
 from jaxmarl_ppo.rollout.start import init_rollout_state
 
@@ -137,6 +137,28 @@ def test_critic_and_actor_share_nothing_when_separate(lstm_params):
         grads = gradient(lstm_params, index)
         for name in (f"{other}_torso", f"{other}_lstm"):
             assert all((g == 0).all() for g in jax.tree.leaves(grads[name]))
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_layers_behind_the_memory_are_each_head_s_own(separate):
+    sizes = {"hidden_sizes": (8,), "gru_size": 6, "activation": "relu"}
+    network = GRU(num_outputs=3, head_sizes=(7, 5), separate_critic=separate, **sizes)
+    x, hidden = jnp.ones((2, 4)), network.initial_hidden((2,))
+    params = quick_jit(network.init)(jax.random.key(0), hidden, x)["params"]
+    plain = GRU(num_outputs=3, separate_critic=separate, **sizes)
+    ends = quick_jit(plain.init)(jax.random.key(0), hidden, x)["params"]
+    assert params.keys() - ends.keys() == {"actor_head_torso", "critic_head_torso"}
+    moved, outputs, value = network.apply({"params": params}, hidden, x)
+    # By hand, from what the memory has come to.
+    for name, head, found in (
+        ("actor", "policy_head", outputs),
+        ("critic", "value_head", value[:, None]),
+    ):
+        y = moved[0 if name == "actor" else -1]
+        for layer in (params[f"{name}_head_torso"][f"Dense_{i}"] for i in range(2)):
+            y = jnp.maximum(y @ layer["kernel"] + layer["bias"], 0.0)
+        expected = y @ params[head]["kernel"] + params[head]["bias"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_outputs", [1, 2, FEW_OUTPUTS, FEW_OUTPUTS + 1])

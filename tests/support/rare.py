@@ -8,7 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from jaxmarl_ppo.config.jaxmarl_presets import jaxmarl_presets
+
 ALL = ()  # cases of a test
+# Presets of JaxMARL's environments but for one.
+MOST_OF_JAXMARL = sorted(jaxmarl_presets().keys() - {"smax_3m_theirs"})
 
 # By file, as it is called below `tests/`, and test: the ids of its cases.
 RARE: dict[str, dict[str, tuple[str, ...]]] = {
@@ -28,12 +32,16 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_search_says_what_it_found_and_goes_on": ALL,
     },
     "config/test_config.py": {
-        "test_preset_fits_its_environment": ("gymnax",),
+        "test_preset_fits_its_environment": (
+            "gymnax",
+            *(f"jaxmarl/{name}" for name in MOST_OF_JAXMARL),
+        ),
     },
     "config/test_printing.py": {
         "test_the_printed_file_is_the_preset_to_the_letter": (
             "gymnax--toml",
             "gymnax--yaml",
+            *(f"jaxmarl-{name}-{form}" for name in MOST_OF_JAXMARL for form in ("toml", "yaml")),
         ),
     },
     "credit/test_advantages.py": {
