@@ -184,6 +184,26 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
+    # Not tuned: the first that was tried, with a magnet as slow as its learning rate is small.
+    "phantom_tic_tac_toe": Preset(
+        TrainConfig(
+            total_env_steps=12_000_000,
+            num_envs=1024,
+            num_steps=16,
+            mapping="shared",
+            default_policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            default_ppo=PPOConfig(
+                learning_rate=((0.0, 1e-3), (6e6, 1e-3), (12e6, 0.0)),
+                entropy_coef=((0.0, 0.2), (6e6, 0.05), (12e6, 0.03)),
+                num_epochs=1,
+                gamma=1.0,
+                gae_lambda=0.95,
+                magnet="average",
+                magnet_coef=0.5,
+                magnet_rate=0.025,
+            ),
+        )
+    ),
     # Four games of CartPole side by side; small rollouts, as episodes soon get long.
     "gymnax": Preset(
         TrainConfig(
