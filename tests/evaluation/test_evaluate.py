@@ -25,6 +25,7 @@ from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, evaluate_run
 from jaxmarl_ppo.evaluation.scenarios import tic_tac_toe as tic_tac_toe_report
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation
 from jaxmarl_ppo.evaluation.scenarios.registry import SCENARIOS, find_scenario
+from jaxmarl_ppo.evaluation.scenarios.shuttle_grid import yardsticks
 from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import (
     move_probabilities,
     report_tic_tac_toe,
@@ -464,7 +465,19 @@ def test_shuttles_beside_their_dispatchers(small_shuttle):
     assert dispatchers["hold"] == {"mean": 0.0, "se": 0.0}
     assert dispatchers["greedy"]["mean"] > dispatchers["uniform"]["mean"] > 0
     assert deliveries["mean"] == report["agents"]["shuttle_1"]["return_mean"] > 0
-    assert "best scripted dispatcher" in report["headline"][0]
+    (headline,) = report["headline"]  # of a hall of one's own nothing else is known
+    assert "best scripted dispatcher" in headline
+
+
+def test_what_is_known_of_the_hall_as_it_comes():
+    env, params = jaxmarl_envs.make("shuttle_grid")
+    (sentence,) = yardsticks(env, params.max_steps)
+    assert sentence == (
+        "known of this hall: central planner over it 25.2; if shuttles met at the ports only 26.3"
+    )
+    assert yardsticks(env, 64) == []
+    smaller, _ = jaxmarl_envs.make("shuttle_grid", num_shuttles=4)
+    assert yardsticks(smaller, params.max_steps) == []
 
 
 # --- Memory

@@ -122,7 +122,9 @@ def test_the_curve_to_look_at_is_the_one_that_a_scenario_is_judged_by():
     found = data(shuttles, shuttles)
     assert found["measures"][-1] == "agents/*/deliveries"
     assert found["goals"]["agents/*/deliveries"] == [
-        {"name": "best scripted dispatcher", "at": 24.7}
+        {"name": "best scripted dispatcher", "at": 24.7},
+        {"name": "central planner over it", "at": 25.2},
+        {"name": "if shuttles met at the ports only", "at": 26.3},
     ]
     # What is seen and earned changes nothing about deliveries; another hall does.
     otherwise = env("shuttle_grid", {"max_steps": 256}, reward="progress", full_view=True)

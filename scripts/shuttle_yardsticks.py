@@ -1,0 +1,65 @@
+"""What the shuttles' scripted dispatchers deliver, and a central planner over the best of them.
+
+    python scripts/shuttle_yardsticks.py --json benchmarks/shuttle-yardsticks.json
+
+Dispatchers get as many shifts as `--shifts` says. The planner, a tick of which costs thousands,
+gets `--planned` shifts, and what it is better than the best dispatcher by is that of those shifts.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxmarl_envs.shuttle_grid import ShuttleGrid, evaluate_dispatcher, make_planner
+from jaxmarl_ppo import use_cpu_cores
+from jaxmarl_ppo.evaluation.statistics import mean_and_se
+from jaxmarl_ppo.machine.hardware import describe_hardware
+
+
+def main() -> None:
+    """Print a line for each, and record it."""
+    use_cpu_cores()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--shifts", type=int, default=8192)
+    parser.add_argument("--planned", type=int, default=256)
+    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    env = ShuttleGrid()
+    params = env.default_params
+    key = jax.random.key(args.seed)
+    record: dict[str, Any] = {
+        "command": shlex.join(["python", "scripts/shuttle_yardsticks.py", *sys.argv[1:]]),
+        "hardware": describe_hardware(),
+        "shifts": args.shifts,
+        "planned": args.planned,
+    }
+    for name, dispatcher in env.baselines.items():
+        deliveries = evaluate_dispatcher(env, params, dispatcher, key, args.shifts)
+        record[name] = mean_and_se(deliveries)
+        print(name, json.dumps(record[name]), flush=True)
+    best = env.baselines[env.reference]
+    planner = make_planner(env, best)
+    began = time.perf_counter()
+    planned = evaluate_dispatcher(env, params, planner, key, args.planned)
+    planned.block_until_ready()
+    record["planner"] = {
+        **mean_and_se(planned),
+        f"less_{env.reference}": mean_and_se(
+            planned - evaluate_dispatcher(env, params, best, key, args.planned)
+        ),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+    print("planner", json.dumps(record["planner"]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
