@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("scenario", nargs="?", choices=sorted(PRESETS))
+    parser.add_argument("scenario", nargs="?", choices=sorted(PRESETS), metavar="SCENARIO")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--episodes", type=int, default=None)
     parser.add_argument("--picture", action="store_true")
