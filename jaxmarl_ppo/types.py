@@ -48,6 +48,9 @@ class Decisions(struct.PyTreeNode):
     member: jax.Array  # [...] int: which member of the bank held the slot
     # [...] int: the slot that decided; None where every slot has a lane of its own.
     slot: jax.Array | None = None
+    # [...] int, or [..., N] float before squashing: what the script that the policy imitates would
+    # have done, -1 for nothing that is legal; None where nobody imitates.
+    imitated: jax.Array | None = None
 
 
 class Outcomes(struct.PyTreeNode):
@@ -125,6 +128,7 @@ class Hyperparams(struct.PyTreeNode):
     num_minibatches: jax.Array  # [K] int
     magnet_coef: Any = None  # [K]; or a Schedule; None without a magnet
     magnet_rate: jax.Array | None = None  # [K]; likewise
+    imitate_coef: Any = None  # [K]; or a Schedule; None where nobody imitates
 
     def at(self, env_steps: jax.Array) -> "Hyperparams":
         """Replace schedules by their values after `env_steps ()` environment steps."""

@@ -48,6 +48,8 @@ _INPUT_OPTIONS = (
     "normalise_observations",
     "normalise_rewards",
     "central_critic",
+    "imitate",
+    "imitate_coef",
 )
 
 
@@ -135,6 +137,8 @@ class TrainOptions:
         normalise_rewards: by the running standard deviation of the discounted return, clipped to
             +-10.
         central_critic: the critic sees what all agents see; needs `--separate-critic`.
+        imitate: a baseline of the environment, such as a dispatcher, to learn from besides rewards.
+        imitate_coef: weight of that in the loss; a schedule such as `linear:1:0`.
         ppo: hyper-parameters. A schedule is a number, `linear:1e-3:0` (from the first to the last
             environment step) or `'[[0, 1e-3], [1e6, 0]]'` (points joined by lines).
         stagger_starts: begin the first episodes at different phases; None for where the
@@ -195,6 +199,8 @@ class TrainOptions:
     normalise_observations: bool
     normalise_rewards: bool
     central_critic: bool
+    imitate: str | None
+    imitate_coef: OptionalSchedule
     ppo: PPOOptions
     stagger_starts: Switch
     micro_batch_rows: int | None

@@ -267,6 +267,12 @@ def _read_policy(data: Any, where: str) -> AnyPolicy:
     return _make(POLICY_KINDS[kind], fields, where)
 
 
+def _read_imitate(data: Any, where: str) -> Any:
+    if isinstance(data, Mapping):
+        raise ValueError(f"{where} of this run is a function of its own; {CALL_FOR_CONFIG}")
+    return data
+
+
 def _read_network(data: Any, where: str) -> str | nn.Module:
     if isinstance(data, str | nn.Module):
         return data
@@ -324,6 +330,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "mapping": lambda data, where: mapping_from_json(data),
     "policies": _read_policies,
     "network": _read_network,
+    "imitate": _read_imitate,
     "space": read_dimensions,
 }
 

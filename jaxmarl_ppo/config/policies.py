@@ -17,9 +17,11 @@ from jaxmarl_ppo.config.checks import (
     check_fields,
     choice,
     refusal,
+    show,
     whole_number,
 )
 from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.schedules import Scheduled
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 from jaxmarl_ppo.types import PyTree
 
@@ -74,6 +76,12 @@ class PolicySpec:
             if the environment offers one (MAPPO, Yu et al. 2022); needs a separate critic. The
             actor does not.
         ppo: the policy's own hyper-parameters; None for those of the run.
+        imitate: play to learn from besides rewards: the name of one of the environment's
+            `baselines`, or a function as in `Scripted`. In every situation of the policy's own play
+            it is asked what it would do there, and the loss gets a term
+            `-imitate_coef log pi(that)`; nothing where it names no legal action.
+        imitate_coef: weight of that term; a schedule like `learning_rate`; to be given exactly with
+            `imitate`. `Linear(1.0, 0.0)` begins as imitation and ends as plain PPO.
         trainable: False for a policy that keeps the parameters it starts with.
         load: start from a finished run, `RUN_DIR:POLICY`, or `RUN_DIR` for its policy of the same
             name; None for fresh parameters.
@@ -87,6 +95,8 @@ class PolicySpec:
     normalise_rewards: bool = False
     central_critic: bool = False
     ppo: PPOConfig | None = None
+    imitate: Annotated[str | ScriptFn, _check_script] | None = None
+    imitate_coef: Scheduled | None = None
     trainable: bool = True
     load: Annotated[str, _check_load] | None = None
 
@@ -94,6 +104,32 @@ class PolicySpec:
         check_fields(self)
         if self.ppo is not None and not self.trainable:
             raise ValueError("ppo has no effect on a policy with trainable=False; drop one of them")
+        self._check_imitation()
+
+    def _check_imitation(self) -> None:
+        """Refuse whom to imitate without how much, and the other way round."""
+        if self.imitate is None:
+            if self.imitate_coef is not None:
+                raise ValueError(
+                    f"imitate_coef={show(self.imitate_coef)} has no effect without imitate; name "
+                    "one of the environment's baselines, or drop it"
+                )
+            return
+        if self.imitate_coef is None:
+            raise ValueError(f"imitate={show(self.imitate)} needs imitate_coef; give a number")
+        if self.imitate_coef == 0:
+            raise ValueError(
+                "imitate_coef=0 has no effect; give a positive number, or drop it and imitate"
+            )
+        if self.imitate == RANDOM:
+            raise ValueError(
+                f"imitate={RANDOM!r} would draw towards uniform play, which is what entropy_coef "
+                "does; raise that, or name one of the environment's baselines"
+            )
+        if not self.trainable:
+            raise ValueError(
+                "imitate has no effect on a policy with trainable=False; drop one of them"
+            )
 
 
 @dataclass(frozen=True)

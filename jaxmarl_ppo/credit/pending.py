@@ -21,16 +21,18 @@ def nothing_pending(bank: Bank, state: RolloutState) -> Pending:
     mask = interface.action_mask(state.obs)
     shape = mask.shape[:2]
     action = interface.own(state.last_action)
+    own_action = action[..., : interface.action_width] if interface.continuous else action
     decisions = Decisions(
         inputs=jnp.zeros((*shape, *interface.input_shape)),
         action_mask=jnp.ones_like(mask),
-        action=action[..., : interface.action_width] if interface.continuous else action,
+        action=own_action,
         log_prob=jnp.zeros(shape),
         value=jnp.zeros(shape),
         hidden=bank.network.initial_hidden(shape),
         is_first=jnp.zeros(shape, bool),
         acted=jnp.zeros(shape, bool),
         member=jnp.zeros(shape, jnp.int32),
+        imitated=jnp.zeros_like(own_action) if bank.imitated else None,
     )
     return Pending(decisions, jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
 

@@ -1,8 +1,9 @@
 """From a configuration to a learner: where everything that depends on both is checked."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -198,7 +199,11 @@ def _make_bank_learner(
         index=index,
         bank=bank,
         policy_ids=tuple(players.policies.index(member.name) for member in trained),
-        hyperparams=make_hyperparams(configs, config.total_env_steps),
+        hyperparams=make_hyperparams(
+            configs,
+            config.total_env_steps,
+            [m.spec.imitate_coef for m in trained if m.spec.imitate_coef is not None],
+        ),
         update_shape=UpdateShape(
             num_epochs=max(ppo.num_epochs for ppo in configs),
             num_minibatches=num_minibatches,
@@ -216,15 +221,25 @@ def _make_bank_learner(
     )
 
 
-def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperparams:
-    """Stack the numeric hyper-parameters of `K` members, `[K]` leaves."""
+def make_hyperparams(
+    configs: list[PPOConfig], total_env_steps: int, imitate_coefs: Sequence[ScheduleSpec] = ()
+) -> Hyperparams:
+    """Stack the numeric hyper-parameters of `K` members, `[K]` leaves.
 
-    def numbers(get: Callable[[PPOConfig], float | None], absent: float = 0.0) -> jax.Array:
-        values = [get(ppo) for ppo in configs]
+    Args:
+        configs: theirs.
+        total_env_steps: of the run.
+        imitate_coefs: theirs, where they imitate.
+    """
+
+    def of(name: str) -> list[Any]:
+        return [getattr(ppo, name) for ppo in configs]
+
+    def numbers(values: Sequence[float | None], absent: float = 0.0) -> jax.Array:
         return jnp.array([absent if value is None else value for value in values], jnp.float32)
 
-    def schedules(get: Callable[[PPOConfig], ScheduleSpec]) -> Schedule:
-        points = [list(schedule_points(get(ppo), total_env_steps)) for ppo in configs]
+    def schedules(values: Sequence[ScheduleSpec]) -> Schedule:
+        points = [list(schedule_points(value, total_env_steps)) for value in values]
         longest = max(len(p) for p in points)
         # Equally long, to be stacked. Schedules are constant after their last point anyway.
         for p in points:
@@ -233,28 +248,29 @@ def make_hyperparams(configs: list[PPOConfig], total_env_steps: int) -> Hyperpar
         table = jnp.array(points, jnp.float32)
         return Schedule(steps=table[..., 0], values=table[..., 1])
 
-    def either(get: Callable[[PPOConfig], ScheduleSpec]) -> jax.Array | Schedule:
+    def either(values: Sequence[ScheduleSpec]) -> jax.Array | Schedule:
         """Make numbers where no member has a schedule, so that none is looked up."""
-        constant = all(isinstance(get(ppo), int | float) for ppo in configs)
-        return numbers(get) if constant else schedules(get)  # type: ignore[arg-type]
+        constant = all(isinstance(value, int | float) for value in values)
+        return numbers(values) if constant else schedules(values)  # type: ignore[arg-type]
 
     has_magnet = configs[0].magnet != "off"
     return Hyperparams(
-        learning_rate=schedules(lambda ppo: ppo.learning_rate),
-        entropy_coef=schedules(lambda ppo: ppo.entropy_coef),
-        gamma=either(lambda ppo: ppo.gamma),
-        gae_lambda=either(lambda ppo: ppo.gae_lambda),
-        clip_eps=either(lambda ppo: ppo.clip_eps),
-        value_clip_eps=numbers(lambda ppo: ppo.value_clip_eps),
-        value_coef=either(lambda ppo: ppo.value_coef),
+        learning_rate=schedules(of("learning_rate")),
+        entropy_coef=schedules(of("entropy_coef")),
+        gamma=either(of("gamma")),
+        gae_lambda=either(of("gae_lambda")),
+        clip_eps=either(of("clip_eps")),
+        value_clip_eps=numbers(of("value_clip_eps")),
+        value_coef=either(of("value_coef")),
         # To clip at infinity is not to clip, and such members can share a bank with others.
-        max_grad_norm=numbers(lambda ppo: ppo.max_grad_norm, absent=jnp.inf),
-        target_kl=numbers(lambda ppo: ppo.target_kl),
-        kl_coef=numbers(lambda ppo: ppo.initial_kl_coef, absent=DEFAULT_KL_COEF),
-        num_epochs=jnp.array([ppo.num_epochs for ppo in configs], jnp.int32),
-        num_minibatches=jnp.array([ppo.num_minibatches for ppo in configs], jnp.int32),
-        magnet_coef=either(lambda ppo: ppo.magnet_coef) if has_magnet else None,  # type: ignore
-        magnet_rate=numbers(lambda ppo: ppo.magnet_rate) if has_magnet else None,
+        max_grad_norm=numbers(of("max_grad_norm"), absent=jnp.inf),
+        target_kl=numbers(of("target_kl")),
+        kl_coef=numbers(of("initial_kl_coef"), absent=DEFAULT_KL_COEF),
+        num_epochs=jnp.array(of("num_epochs"), jnp.int32),
+        num_minibatches=jnp.array(of("num_minibatches"), jnp.int32),
+        magnet_coef=either(of("magnet_coef")) if has_magnet else None,
+        magnet_rate=numbers(of("magnet_rate")) if has_magnet else None,
+        imitate_coef=either(imitate_coefs) if imitate_coefs else None,
     )
 
 

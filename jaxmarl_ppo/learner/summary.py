@@ -62,6 +62,12 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
             for k in bank_learner.policy_ids:
                 skipped = int(sums.update.num_skipped[k])
                 result["policies"][players.policies[k]]["skipped_steps"] = skipped
+        if bank_learner.bank.imitated:
+            losses = sums.update.losses
+            for k in bank_learner.policy_ids:
+                if losses.count[k]:
+                    mean = float(losses.imitation[k]) / float(losses.count[k])
+                    result["policies"][players.policies[k]]["imitation_loss"] = mean
     if learner.rated:
         result["league"] = summarise_league(metrics.latest.league, players)
     return result

@@ -96,12 +96,13 @@ def _check_agent_ids(
 
 def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
     """Refuse schedules and snapshots that would begin only after the run's end."""
-    configs = {"default_ppo": config.default_ppo, "default_policy.ppo": config.default_policy.ppo}
-    for key, spec in config.policies.items():
+    given: dict[str, Any] = {"default_ppo": config.default_ppo}
+    policies = {f"policies[{key!r}]": spec for key, spec in config.policies.items()}
+    for where, spec in {"default_policy": config.default_policy, **policies}.items():
         if isinstance(spec, PolicySpec):
-            configs[f"policies[{key!r}].ppo"] = spec.ppo
-    for where, ppo in configs.items():
-        for name, points in () if ppo is None else vars(ppo).items():
+            given |= {where: spec, f"{where}.ppo": spec.ppo}
+    for where, values in given.items():
+        for name, points in () if values is None else vars(values).items():
             # Only points can come too late: numbers and single points never change, and `Linear`
             # spans the run.
             if isinstance(points, tuple) and len(points) > 1:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Deviations between 0.007 and 7.4: densities stay finite whatever a network says.
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
+# A bound is infinitely far away; tanh of this is .995, within a quarter of a percent of the width.
+FARTHEST = 3.0
 
 
 class ActionDistribution(Protocol):
@@ -212,3 +214,14 @@ class BoundedGaussian:
 def squash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     """Map the real line onto `(low, high)`: `low + (high - low) (1 + tanh(action)) / 2`."""
     return low + (high - low) * 0.5 * (1.0 + jnp.tanh(action))
+
+
+def unsquash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Invert `squash`; what lies at or beyond a bound becomes plus or minus `FARTHEST`.
+
+    0 where `low` and `high` are the same.
+    """
+    width = high - low
+    share = 2.0 * (action - low) / jnp.where(width > 0, width, 1.0) - 1.0
+    limit = jnp.tanh(FARTHEST)
+    return jnp.where(width > 0, jnp.arctanh(jnp.clip(share, -limit, limit)), 0.0)

@@ -15,6 +15,7 @@ from jaxmarl_ppo.networks.distributions import (
     BoundedGaussian,
     MaskedCategorical,
     squash,
+    unsquash,
 )
 from jaxmarl_ppo.ops.lanes import put, take
 from jaxmarl_ppo.types import PyTree, RolloutState
@@ -165,6 +166,29 @@ class AgentInterface:
         if lanes is not None:
             low, high = low[lanes], high[lanes]
         return squash(action, low, high)
+
+    def own_action(
+        self, env_action: jax.Array, mask: jax.Array, lanes: jax.Array | None = None
+    ) -> jax.Array:
+        """Turn actions that the environment takes into sampled ones, the inverse of `env_action`.
+
+        Args:
+            env_action: of all slots, `[E, A]` or `[E, A, N]`.
+            mask: `[E, M, N]`, as from `action_mask`.
+            lanes: those that are wanted; None for all slots of the bank.
+
+        Returns:
+            `[E, M]` int, -1 for what is not legal; or `[E, M, N]` float, see `unsquash`.
+        """
+        action = take(self.own(env_action), lanes)
+        if self.action_low is None or self.action_high is None:
+            legal = (action[..., None] == jnp.arange(self.action_width)) & mask
+            return jnp.where(legal.any(-1), action, -1).astype(jnp.int32)
+        low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
+        if lanes is not None:
+            low, high = low[lanes], high[lanes]
+        # A dimension that an agent lacks has no width.
+        return jnp.where(mask, unsquash(action[..., : self.action_width], low, high), 0.0)
 
 
 def joint_features(obs: Observation) -> jax.Array:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_ppo.config.policies import ScriptFn
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
@@ -28,6 +29,8 @@ class Bank:
     fixed_members: tuple[int, ...] | None = None
     # [S]: the members that may play each slot, maybe none; None where any may.
     candidates: tuple[tuple[int, ...], ...] | None = None
+    imitated: tuple[ScriptFn, ...] = ()  # what trained members imitate, each once; none for nobody
+    imitated_by: tuple[int, ...] = ()  # [K]: which of these each trained member imitates
 
     @property
     def fixed_lanes(self) -> tuple[int, ...] | None:

@@ -108,6 +108,7 @@ def plan_players(
                 num_lanes=_num_lanes(env, interface),
                 fixed_members=_fixed_members(plan, interface.slots) if is_fixed else None,
                 candidates=_candidates(plan, own_pools, interface.slots, mapping),
+                **_imitation(env, env_params, plan),
             )
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
@@ -242,6 +243,15 @@ def _candidates(
     )
 
 
+def _imitation(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> dict[str, Any]:
+    """Return `Bank.imitated` and `Bank.imitated_by`: the trained members all imitate, or none."""
+    named = [member.spec.imitate for member in plan.members[: plan.num_trainable]]
+    distinct = list(dict.fromkeys(script for script in named if script is not None))
+    scripts = tuple(make_script(Scripted(script), env, env_params) for script in distinct)
+    by = tuple(distinct.index(script) for script in named if script is not None)
+    return {"imitated": scripts, "imitated_by": by}
+
+
 def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySpec]:
     """Look up what every policy of the mapping is.
 
@@ -329,7 +339,9 @@ def _bank_key(
         features = (-(-features[0] // INPUT_GRANULE),)
     inputs = (spec.prev_action, spec.prev_reward, spec.append_agent_id, spec.central_critic)
     normalisers = (spec.normalise_observations, spec.normalise_rewards)
-    update = None if ppo is None else tuple(getattr(ppo, name) for name in UPDATE_SHAPE)
+    update = None
+    if ppo is not None:
+        update = (*(getattr(ppo, name) for name in UPDATE_SHAPE), spec.imitate is not None)
     module = named_network(spec.network)
     return (module, features, interface.action_width, *inputs, *normalisers, update)
 

@@ -64,6 +64,11 @@ class Players:
         return self.num_players - len(self.scripts)
 
     @property
+    def imitates(self) -> bool:
+        """Whether some policy imitates a script."""
+        return any(bank.imitated for bank in self.banks)
+
+    @property
     def is_fixed(self) -> bool:
         """Whether every slot has the same player in every life."""
         return self.mapping.is_fixed and not self.pools

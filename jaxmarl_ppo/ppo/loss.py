@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxmarl_ppo.networks.distributions import ActionDistribution
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo.minibatches import Blocks
-from jaxmarl_ppo.types import Hyperparams, PolicyStack, PyTree
+from jaxmarl_ppo.types import Decisions, Hyperparams, PolicyStack, PyTree
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class LossSums(struct.PyTreeNode):
     entropy: jax.Array
     kl: jax.Array
     clip_fraction: jax.Array
+    imitation: jax.Array
 
 
 def policy_loss(
@@ -61,7 +63,8 @@ def policy_loss(
     `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl KL`, where KL is estimated by
     `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"), which is never negative and,
     on actions drawn from the old policy, unbiased for KL(old || new). With the parameters of a
-    `magnet` there is a term `c_m KL(pi || magnet)`, exact over all actions.
+    `magnet` there is a term `c_m KL(pi || magnet)`, exact over all actions, and where a script is
+    imitated `-c_i log pi(a*)`, with the action `a*` that it would have taken.
 
     Returns:
         The loss `()` and its parts.
@@ -88,6 +91,10 @@ def policy_loss(
     if shape.magnet != "off":
         others, _ = network.replay(policy.replace(params=magnet), decisions, *memory)
         loss += hyperparams.magnet_coef * distribution.kl(outputs, others, mask)
+    imitation = jnp.zeros_like(log_prob)
+    if decisions.imitated is not None:
+        imitation = imitation_loss(network.distribution, outputs, decisions)
+        loss += hyperparams.imitate_coef * imitation
 
     def total(x: jax.Array) -> jax.Array:
         return jnp.where(valid, x, 0.0).sum()
@@ -99,7 +106,22 @@ def policy_loss(
         entropy=total(entropy),
         kl=total(kl),
         clip_fraction=total((jnp.abs(ratio - 1.0) > hyperparams.clip_eps).astype(jnp.float32)),
+        imitation=total(imitation),
     )
+
+
+def imitation_loss(
+    distribution: ActionDistribution, outputs: jax.Array, decisions: Decisions
+) -> jax.Array:
+    """Compute `-log pi(a*)` of the imitated actions in each row; 0 where there is none."""
+    imitated, mask = decisions.imitated, decisions.action_mask
+    assert imitated is not None
+    if imitated.ndim > decisions.acted.ndim:  # of real vectors each can be done
+        return -distribution.log_prob(outputs, mask, imitated)
+    shown = imitated >= 0
+    # What was done is legal in any case, so that no infinity is masked afterwards.
+    action = jnp.where(shown, imitated, decisions.action)
+    return jnp.where(shown, -distribution.log_prob(outputs, mask, action), 0.0)
 
 
 def value_loss(

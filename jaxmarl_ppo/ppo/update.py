@@ -139,7 +139,7 @@ def update(
 def no_stats(num_members: int) -> UpdateStats:
     """Make the statistics of an update that has seen nothing."""
     zeros = jnp.zeros(num_members)
-    return UpdateStats(LossSums(*[zeros] * 6), zeros, zeros, zeros, zeros)
+    return UpdateStats(LossSums(*[zeros] * len(fields(LossSums))), zeros, zeros, zeros, zeros)
 
 
 def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selection) -> UpdateCarry:

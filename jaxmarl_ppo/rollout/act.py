@@ -5,7 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.ops.lanes import put
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.players import Players
@@ -36,7 +38,7 @@ def act(
         players: who can hold a slot.
         population: their parameters.
         state: who holds the slots now, what they see and remember.
-        env_params: of the environment, for scripted players.
+        env_params: of the environment, for scripts that play or are imitated.
         noise: of the tick.
         greedy: networks take the most likely actions instead of drawing them.
     """
@@ -47,6 +49,8 @@ def act(
         players.banks, population.banks, state.hidden, noise.actions, strict=True
     ):
         moved, own = _act_bank(bank, stack, held, state, bank_noise, greedy)
+        if noise.imitated is not None and bank.imitated:
+            own = own.replace(imitated=_imitated(bank, own, state, env_params, noise.imitated))
         hidden.append(moved)
         decisions.append(own)
         interface = bank.interface
@@ -90,3 +94,19 @@ def _act_bank(
         slot=response.slot,
     )
     return put(response.hidden, response.slot, hidden), decisions
+
+
+def _imitated(
+    bank: Bank, decisions: Decisions, state: RolloutState, env_params: PyTree, key: jax.Array
+) -> jax.Array:
+    """Ask the scripts that a bank's members imitate what they would do, as `Decisions.imitated`."""
+    num_envs = state.player.shape[0]
+    # Of members that are not trained nobody reads it.
+    script = jnp.array(bank.imitated_by)[jnp.minimum(decisions.member, bank.num_trainable - 1)]
+    result = jnp.zeros_like(decisions.action)
+    for index, fn in enumerate(bank.imitated):
+        keys = split(fold_in(key, index), num_envs)
+        done = jax.vmap(fn, in_axes=(0, 0, None, 0))(state.env_state, state.obs, env_params, keys)
+        own = bank.interface.own_action(done, decisions.action_mask, decisions.slot)
+        result = where_rows(script == index, own.astype(result.dtype), result)
+    return result

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 
-from jaxmarl_envs.threefry import split
+from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.policies.players import Players
 
 
@@ -19,6 +19,7 @@ class Noise(NamedTuple):
     env: jax.Array  # [E] keys
     scripts: jax.Array | None  # () key, of scripted players; None where there are none
     lives: jax.Array | None  # () key, of who plays the lives that begin; None where that is fixed
+    imitated: jax.Array | None  # () key, of the scripts that policies imitate; None without any
 
 
 def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
@@ -32,4 +33,5 @@ def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Nois
         env=split(key_env, shape),
         scripts=split(key_scripts, shape[:-1]) if players.scripts else None,
         lives=None if players.is_fixed else split(key_lives, shape[:-1]),
+        imitated=split(fold_in(key_scripts, 1), shape[:-1]) if players.imitates else None,
     )

@@ -66,6 +66,8 @@ EVERYTHING = TrainConfig(
         normalise_rewards=True,
         central_critic=True,
         ppo=PPOConfig(gae_lambda=0.5),
+        imitate="tuned",
+        imitate_coef=Linear(1.0, 0.0),
         load="runs/before:red",
     ),
     default_ppo=PPOConfig(
@@ -482,6 +484,22 @@ def test_without_a_preset_the_defaults_hold():
             "magnet_rate=1 has no effect on a single step",
         ),
         (lambda: PolicySpec(network=3), "network must be 'mlp'"),
+        (lambda: PolicySpec(imitate="tuned"), "imitate='tuned' needs imitate_coef; give a number"),
+        (lambda: PolicySpec(imitate_coef=0.5), "imitate_coef=0.5 has no effect without imitate"),
+        (lambda: PolicySpec(imitate=3, imitate_coef=0.5), "imitate must be 'random', the name"),
+        (
+            lambda: PolicySpec(imitate="tuned", imitate_coef=-1.0),
+            "imitate_coef must be finite and not negative",
+        ),
+        (lambda: PolicySpec(imitate="tuned", imitate_coef=0.0), "imitate_coef=0 has no effect"),
+        (
+            lambda: PolicySpec(imitate="random", imitate_coef=1.0),
+            "imitate='random' would draw towards uniform play",
+        ),
+        (
+            lambda: PolicySpec(imitate="tuned", imitate_coef=1.0, trainable=False),
+            "imitate has no effect on a policy with trainable=False",
+        ),
         (lambda: TrainConfig(num_envs=0), "num_envs must be a whole number of at least 1, got 0"),
         (lambda: TrainConfig(num_steps=True), "num_steps must be a whole number"),
         (lambda: TrainConfig(seed=-1), "seed must be a whole number of at least 0, got -1"),

@@ -9,11 +9,13 @@ import pytest
 
 from jaxmarl_ppo.machine import tuning
 from jaxmarl_ppo.networks.distributions import (
+    FARTHEST,
     MAX_LOG_STD,
     MIN_LOG_STD,
     BoundedGaussian,
     MaskedCategorical,
     squash,
+    unsquash,
 )
 
 
@@ -168,6 +170,16 @@ def test_gaussian_draws_have_the_moments_of_the_outputs():
     draws = draw(BoundedGaussian(2), jax.random.key(0), outputs, mask)
     np.testing.assert_allclose(draws.mean(0), [1.0, -2.0], atol=0.06)
     np.testing.assert_allclose(draws.std(0), [0.5, 2.0], rtol=0.05)
+
+
+def test_unsquash_is_the_inverse_of_squash_and_stays_finite():
+    low, high = np.array([-1.0, 0.0, 5.0]), np.array([3.0, 0.5, 5.0])
+    actions = np.linspace(-2.9, 2.9, 60).reshape(-1, 3).astype(np.float32)
+    back = np.asarray(unsquash(squash(actions, low, high), low, high))
+    np.testing.assert_allclose(back[:, :2], actions[:, :2], atol=1e-4)
+    np.testing.assert_array_equal(back[:, 2], 0.0)
+    beyond = np.asarray(unsquash(np.array([[-1.0, 0.5, 5.0], [-9.0, 9.0, 9.0]]), low, high))
+    np.testing.assert_allclose(beyond, [[-FARTHEST, FARTHEST, 0.0]] * 2, rtol=1e-4)
 
 
 def test_squash_stays_within_bounds():

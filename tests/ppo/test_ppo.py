@@ -65,7 +65,9 @@ def shape(**fields):
 class Problem:
     """Random decisions `[ENTRIES, SLOTS]` of three policies, NaN wherever nothing is trained."""
 
-    def __init__(self, module, seed=0, density=0.6, probs=(0.5, 0.2, 0.3), seen=(D,)):
+    def __init__(
+        self, module, seed=0, density=0.6, probs=(0.5, 0.2, 0.3), seen=(D,), imitates=False
+    ):
         rng = np.random.default_rng(seed)
         size = (ENTRIES, SLOTS)
         self.network = make_network(module, seen)
@@ -97,6 +99,10 @@ class Problem:
             acted=rng.random(size) < 0.8,
             member=rng.choice(K, size, p=probs).astype(np.int32),
         )
+        if imitates:
+            other = np.argmax(mask * rng.random((*size, N)), -1)
+            other = np.where(rng.random(size) < 0.7, other, -1).astype(np.int32)
+            decisions = decisions.replace(imitated=other)
         rows = TrainingRows(decisions, advantage=floats(*size), target=floats(*size))
         self.rows = jax.tree.map(self.spoil, rows)
         self.magnet = jax.tree.map(  # parameters of other policies, `[K, ...]`
@@ -183,6 +189,8 @@ class Problem:
                 if shape.magnet != "off":
                     others = jax.nn.log_softmax(said["magnet"][0][legal])
                     loss += c.magnet_coef * (jnp.exp(log_probs) * (log_probs - others)).sum()
+                if d.imitated is not None and d.imitated[at] >= 0:
+                    loss -= c.imitate_coef * log_probs[list(legal).index(d.imitated[at])]
                 total, count = total + loss, count + 1
         return total / count
 
@@ -243,6 +251,23 @@ def test_a_magnet_draws_by_the_exact_kl_divergence(kind, request):
     how, hyperparams = shape(magnet="average"), make_hyperparams(magnet_coef=[0.5, 1.0, 2.0])
     policies, _, _ = problem.update(how, hyperparams)
     assert_close(policies.params, problem.expected_params(how, hyperparams))
+
+
+@pytest.mark.parametrize("module", [TINY_MLP, TINY_LSTM], ids=["mlp", "lstm"])
+def test_imitation_is_the_cross_entropy_of_what_the_script_would_have_done(module):
+    problem = Problem(module, seed=3, imitates=True)
+    hyperparams = make_hyperparams(imitate_coef=[0.5, 1.0, 2.0])
+    policies, _, stats = problem.update(shape(), hyperparams)
+    assert_close(policies.params, problem.expected_params(shape(), hyperparams))
+    # The loss grows by the coefficient times what is reported of it.
+    none = make_hyperparams(imitate_coef=0.0)
+    for k in range(K):
+        params = jax.tree.map(lambda x, k=k: x[k], problem.policies.params)
+        dense = [problem.dense_loss(params, k, shape(), each) for each in (none, hyperparams)]
+        expected = (dense[1] - dense[0]) / hyperparams.imitate_coef[k]
+        reported = stats.losses.imitation[k] / stats.losses.count[k]
+        np.testing.assert_allclose(reported, expected, rtol=2e-5)
+        assert expected > 0.1
 
 
 def test_a_magnet_is_the_average_of_the_weights_of_iterations_that_made_a_step():

@@ -53,6 +53,19 @@ def test_two_shuttles_learn_to_deliver(tmp_path):
     assert deliveries["mean"] > 0.9 * deliveries["dispatchers"]["greedy"]["mean"]
 
 
+def test_who_imitates_a_dispatcher_soon_delivers_as_it_does(tmp_path):
+    """In a fifth of the steps of the test above, by a reward that alone comes to .84 in them."""
+    small = {"num_shuttles": 2, "num_rows": 4, "num_cols": 4, "ports": ((0, 1), (3, 2))}
+    small |= {"max_steps": 128, "reward": "team"}
+    spec = preset("shuttle_grid").config.default_policy
+    spec = dataclasses.replace(spec, imitate="greedy", imitate_coef=1.0)
+    report = train_and_evaluate(
+        "shuttle_grid", tmp_path, small, total_env_steps=160_000, num_envs=32, default_policy=spec
+    )
+    deliveries = report["deliveries"]
+    assert deliveries["mean"] > 0.95 * deliveries["dispatchers"]["greedy"]["mean"]
+
+
 def test_kuhn_poker_comes_near_an_equilibrium(tmp_path):
     """In 4 M steps with schedules of their own; the preset takes 30 M."""
     ppo = dataclasses.replace(

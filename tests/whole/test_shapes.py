@@ -16,7 +16,17 @@ from shapes import Promise, Sizes, arguments_of, promises_of
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
-from jaxmarl_ppo import LSTM, MLP, Matchups, PolicySpec, PPOConfig, Scripted, Snapshots, TrainConfig
+from jaxmarl_ppo import (
+    LSTM,
+    MLP,
+    Linear,
+    Matchups,
+    PolicySpec,
+    PPOConfig,
+    Scripted,
+    Snapshots,
+    TrainConfig,
+)
 from jaxmarl_ppo.credit import advantages, decision_table, pending
 from jaxmarl_ppo.learner import league_results, metrics
 from jaxmarl_ppo.learner.build import make_learner
@@ -101,13 +111,24 @@ class Case:
     trained: int
 
 
+def stand_still(state, obs, params, key):
+    return jnp.zeros(len(Crowd.agents), jnp.int32)
+
+
+def rest(state, obs, params, key):
+    return jnp.zeros((2, 2))
+
+
 def crowd() -> Case:
     """A recurrent bank of two policies and a pool, beside a script; all axes of other lengths."""
     everything = {
         "prev_action": True, "prev_reward": True, "append_agent_id": True,
         "normalise_observations": True, "normalise_rewards": True,
     }  # fmt: skip
-    spec = PolicySpec(network=LSTM(hidden_sizes=(9,), lstm_size=11), **everything)
+    spec = PolicySpec(
+        network=LSTM(hidden_sizes=(9,), lstm_size=11), imitate=stand_still, imitate_coef=1.0,
+        **everything,
+    )  # fmt: skip
     tables = [("a", "b", "a", "past", "b", "s"), ("b", "a", "past", "b", "a", "s")]
     pool = Snapshots("a", size=12, add_every=1)
     config = TrainConfig(
@@ -124,7 +145,8 @@ def crowd() -> Case:
 def reach() -> Case:
     """Feed-forward policies with continuous actions, every agent in a lane of its own."""
     config = TrainConfig(
-        default_policy=PolicySpec(network=MLP((9,))), num_envs=E, num_steps=T,
+        default_policy=PolicySpec(network=MLP((9,)), imitate=rest, imitate_coef=Linear(1.0, 0.0)),
+        num_envs=E, num_steps=T,
         default_ppo=PPOConfig(num_minibatches=3),
     )  # fmt: skip
     sizes = {"A": 2, "S": 2, "M": 2, "N": 2, "P": 1, "K": 1, "Q": 1, "D": 2}
