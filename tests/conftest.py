@@ -1,9 +1,9 @@
 """How all tests run JAX: on two CPU devices, compiled once for all workers and without delay.
 
 Nearly all the time of the tests is compilation of programs that run for milliseconds. So they are
-compiled without optimisation, except where a test trains for minutes, and a program that several
-tests or workers need is compiled once. What a module has compiled is forgotten at its end, since it
-would fill the memory.
+compiled without optimisation, except where a test trains for minutes or is marked `optimised`, and
+a program that several tests or workers need is compiled once. What a module has compiled is
+forgotten at its end, since it would fill the memory.
 """
 
 import ctypes
@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    jax.config.update("jax_disable_most_optimizations", not item.get_closest_marker("slow"))
+    optimised = item.get_closest_marker("slow") or item.get_closest_marker("optimised")
+    jax.config.update("jax_disable_most_optimizations", optimised is None)
 
 
 @pytest.fixture(scope="module", autouse=True)

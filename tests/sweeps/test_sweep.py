@@ -24,6 +24,8 @@ from jaxmarl_ppo.sweeps import sweep as sweeps
 from jaxmarl_ppo.sweeps.sweep import Sweep
 from jaxmarl_ppo.training.trainer import Trainer
 
+pytestmark = pytest.mark.optimised  # trials are compared to the bit with runs of their own
+
 PER_ITERATION = 4 * 8
 CONFIG = TrainConfig(
     total_env_steps=6 * PER_ITERATION,
