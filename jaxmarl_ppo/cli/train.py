@@ -16,7 +16,7 @@ from jaxmarl_envs.own import importing_only
 from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
-from jaxmarl_ppo.cli.session import Switch
+from jaxmarl_ppo.cli.session import Switch, reader
 from jaxmarl_ppo.cli.values import (
     Dtype,
     MappingOption,
@@ -213,7 +213,8 @@ class TrainOptions:
     checkpoints: CheckpointOptions
     evaluation: EvaluationOptions
     objective: ObjectiveOptions
-    start: Annotated[Settings, tyro.conf.Fixed, tyro.conf.Suppress]
+    # One value, so that tyro does not walk its fields.
+    start: Annotated[Settings, reader(str, "SETTINGS"), tyro.conf.Fixed, tyro.conf.Suppress]
     config: Path | None = None
     load: Path | None = None
     run_dir: Path | None = None

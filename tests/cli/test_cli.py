@@ -302,6 +302,9 @@ def test_help(capsys):
         assert status == 0
         assert f"(default: {config.total_env_steps})" in output
         assert f"(default: {config.default_policy.network.lstm_size})" in output
+    status, output, _ = run(capsys, "train", "kuhn_poker", "--help")
+    assert status == 0
+    assert f"(default: {preset('kuhn_poker').config.default_ppo.magnet_coef})" in output
     status, output, _ = run(capsys, "train", "--help")
     assert status == 0
     assert f"(default: {TrainConfig().total_env_steps})" in output
