@@ -41,16 +41,36 @@ class Games:
         """The policy's columns, `[games]`: the likeliest ones, or by a key drawn ones."""
         return np.asarray(policy.act(self.planes(), (), key, action_mask=self.legal())[0])
 
+    def play_at_random(self, num_moves: int, key: jax.Array) -> None:
+        """Play so many legal moves in every game, of all that are legal with one chance each."""
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        for board in self.boards:
+            for _ in range(num_moves):
+                if not board.is_game_over():
+                    board.play(int(rng.choice(board.legal_moves())))
 
-def right_moves(policy: Policy, num_games: int, key: jax.Array) -> dict[str, Any]:
+
+def right_moves(
+    policy: Policy, num_games: int, key: jax.Array, random_moves: int = 0
+) -> dict[str, Any]:
     """Play games of the policy against itself, by drawn moves, and check every move.
+
+    Args:
+        policy: plays both sides.
+        num_games: how many.
+        key: draws moves.
+        random_moves: how many random legal moves each game begins with, which are not checked. A
+            sure policy plays the same game over and over; so it has to play others.
 
     Returns:
         Shares of right moves among those that were drawn and among the likeliest ones of the same
-        positions, over all positions and over those in which a move can be wrong; and how many.
+        positions, over all positions and over those in which a move can be wrong; how many these
+        are, and how many of all are distinct.
     """
     solver, games = BitBully(), Games(num_games)
-    drawn, likeliest, matters = [], [], []
+    key, own = jax.random.split(key)
+    games.play_at_random(random_moves, own)
+    drawn, likeliest, matters, boards = [], [], [], set()
     while not all(b.is_game_over() for b in games.boards):
         key, own = jax.random.split(key)
         columns, best = games.choose(policy, own), games.choose(policy)
@@ -62,10 +82,12 @@ def right_moves(policy: Policy, num_games: int, key: jax.Array) -> dict[str, Any
             drawn.append(values[int(column)] == optimum)
             likeliest.append(values[int(other)] == optimum)
             matters.append(min(values.values()) < optimum)
+            boards.add(str(board))
             board.play(int(column))
     drawn, likeliest, matters = map(np.array, (drawn, likeliest, matters))
     return {
         "positions": len(drawn),
+        "distinct_positions": len(boards),
         "drawn": float(drawn.mean()),
         "greedy": float(likeliest.mean()),
         "positions_that_matter": int(matters.sum()),

@@ -4,9 +4,9 @@
 
 One policy plays both seats against itself and its own earlier versions. Who moves first is drawn
 for every game. Prints for each seed how often it wins against a random and a look-ahead player,
-with sampled and with greedy actions; how many of its moves, in games against itself, keep the
-game-theoretic value of the position; and how it fares when it begins against perfect play. The
-solver is in the extra `test`.
+with sampled and with greedy actions; how many of its moves, in games against itself from the empty
+board and from random positions, keep the game-theoretic value of the position; and how it fares
+when it begins against perfect play. The solver is in the extra `test`.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from connect_four_truth import against_perfect_play, right_moves
 from flax import linen as nn
 
 import jaxmarl_envs
+from jaxmarl_envs.adapters.incoming.pgx import Pgx
 from jaxmarl_envs.core import Observation
 from jaxmarl_envs.tic_tac_toe import winning_lines
 from jaxmarl_ppo import (
@@ -36,6 +37,7 @@ from jaxmarl_ppo import (
     Snapshots,
     TrainConfig,
     Trainer,
+    make_learner,
     use_cpu_cores,
 )
 from jaxmarl_ppo.deploy import Policy
@@ -48,38 +50,120 @@ from jaxmarl_ppo.types import Population
 
 ROWS, COLS = 6, 7
 CHECKED_GAMES = 64
+RANDOM_MOVES = 6  # before the policy plays on, in further games that are checked
 LINES = winning_lines(ROWS, COLS, 4)  # [L, 4]: cells, row by row from the top
 
 
-class Windows(nn.Module):
-    """One dense layer for every 4 x 4 window of the board, which holds ten lines, then another.
+class Openings(Pgx):
+    """Connect four, half of whose games begin after up to eight random moves.
 
-    The same weights look for threats everywhere, as a convolution's would, and as matrix products
-    they take a CPU far less time.
+    Who is sure of its moves plays one game over and over, and knows no other.
+    """
+
+    most_moves = 8
+    num_openings = 4096
+
+    def __init__(self) -> None:
+        super().__init__("connect_four", planes=True)
+        keys = jax.random.split(jax.random.key(0), self.num_openings)
+        self._openings = jax.jit(jax.vmap(self._open))(keys)
+
+    def _open(self, key: jax.Array) -> Any:
+        """Play one to eight random moves; no move where that has ended the game."""
+        begin, count, play = jax.random.split(key, 3)
+        _, start = super().reset_env(begin, self.default_params)
+        last = jax.random.randint(count, (), 1, self.most_moves + 1)
+
+        def move(index: jax.Array, state: Any) -> Any:
+            own = jax.random.fold_in(play, index)
+            column = jax.random.categorical(own, jnp.where(state.legal_action_mask, 0.0, -jnp.inf))
+            later = self._without_view(self.game.step(state, column))
+            return jax.tree.map(lambda new, old: jnp.where(index < last, new, old), later, state)
+
+        end = jax.lax.fori_loop(0, self.most_moves, move, start)
+        return jax.tree.map(lambda new, old: jnp.where(end.terminated, old, new), end, start)
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Observation, Any]:
+        """Begin with an empty board or with one of the openings."""
+        begin, choose = jax.random.split(key)
+        _, start = super().reset_env(begin, params)
+        draw = jax.random.randint(choose, (), 0, 2 * self.num_openings)
+        opening = jax.tree.map(lambda x: x[draw % self.num_openings], self._openings)
+        late = draw < self.num_openings
+        state = jax.tree.map(lambda new, old: jnp.where(late, new, old), opening, start)
+        return self.observe(state), state
+
+
+class Lines(nn.Module):
+    """Looks at the 69 lines of four cells before anything is learnt, since a game is about these.
+
+    Of each empty cell it is told how many lines through it hold one, two or three stones of one
+    player and none of the other's: a third stone is a threat, and who fills the cell wins. Dense
+    layers see the whole board, and one more, the same for all columns, what is to be had where a
+    stone would land, and on the two cells above it.
     """
 
     num_outputs: int = 0  # filled in by the trainer
-    channels: int = 32
-    hidden_size: int = 128
+    hidden_sizes: tuple[int, ...] = (256, 128)
+    column_size: int = 32
 
     @nn.compact
     def __call__(self, hidden: Any, planes: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
         """`[..., 6, 7, 2]` to logits `[..., num_outputs]` and value `[...]`."""
-        rows, cols = ROWS - 3, COLS - 3
-        shifted = [
-            planes[..., row : row + rows, col : col + cols, :]
-            for row in range(4)
-            for col in range(4)
-        ]
-        windows = jnp.concatenate(shifted, axis=-1)  # [..., 3, 4, 32]
-        x = nn.relu(dense(self.channels, math.sqrt(2))(windows))
-        x = x.reshape(*x.shape[:-3], -1)
-        x = nn.relu(dense(self.hidden_size, math.sqrt(2))(x))
-        return hidden, dense(self.num_outputs, 0.01)(x), dense(1, 1.0)(x)[..., 0]
+        stones = planes.reshape(*planes.shape[:-3], ROWS * COLS, 2)
+        taken = stones.sum(-1)  # [..., cells]
+        lines = lines_through(stones)  # [..., cells, 6]
+        lines = jnp.where(taken[..., None] > 0, 0.0, lines)
+        cells = jnp.concatenate([jnp.minimum(lines, 1.0), 0.3 * lines], axis=-1)
+        board = jnp.concatenate([x.reshape(*x.shape[:-2], -1) for x in (stones, cells)], axis=-1)
+        for size in self.hidden_sizes:
+            board = nn.relu(dense(size, math.sqrt(2))(board))
+        height = taken.reshape(*taken.shape[:-1], ROWS, COLS).sum(-2)  # [..., cols]
+        next_cells = cells_from(height)[..., None] == jnp.arange(ROWS * COLS)
+        next_cells = next_cells.reshape(*height.shape[:-1], -1, ROWS * COLS)
+        near = next_cells.astype(cells.dtype) @ cells  # [..., cols * 3, 12]
+        near = near.reshape(*height.shape, -1)
+        column = jnp.concatenate([near, (height % 2)[..., None]], axis=-1)
+        column = (
+            dense(self.column_size, 1.0)(column) + dense(self.column_size, 1.0)(board)[..., None, :]
+        )
+        column = nn.relu(column)
+        logits = dense(1, 0.01)(column)[..., 0] + dense(self.num_outputs, 0.01)(board)
+        seen = jnp.concatenate([board, column.mean(-2), column.max(-2)], axis=-1)
+        return hidden, logits, dense(1, 1.0)(seen)[..., 0]
+
+
+def cells_from(height: jax.Array) -> jax.Array:
+    """Number the next three cells of columns `height [..., cols]`, `[..., cols, 3]` from below.
+
+    Past the top they are negative.
+    """
+    landing = (ROWS - 1 - height) * COLS + jnp.arange(COLS)
+    return landing[..., None] - COLS * jnp.arange(3)
+
+
+def lines_through(stones: jax.Array) -> jax.Array:
+    """Count lines by how many stones of one player alone they hold.
+
+    Args:
+        stones: `[..., cells, {own, the other's}]`.
+
+    Returns:
+        `[..., cells, 6]`: of all lines through a cell those with 1, 2 and 3 own stones and none of
+        the other's, then the other way round.
+    """
+    through = (LINES[:, :, None] == np.arange(ROWS * COLS)).any(1).astype(np.float32)  # [L, cells]
+    own, other = (stones[..., player] @ through.T for player in (0, 1))  # [..., L]
+    alone = [
+        (mine == count) & (theirs == 0)
+        for mine, theirs in ((own, other), (other, own))
+        for count in (1, 2, 3)
+    ]
+    return (jnp.stack(alone, -2).astype(stones.dtype) @ through).swapaxes(-1, -2)
 
 
 CONFIG = TrainConfig(
-    total_env_steps=20_000_000,
+    total_env_steps=40_000_000,
     num_envs=256,
     num_steps=32,
     mapping=Matchups(
@@ -90,10 +174,10 @@ CONFIG = TrainConfig(
         weights=(0.7, 0.3),
     ),
     policies={"past": Snapshots("main", size=8, add_every=200)},
-    default_policy=PolicySpec(network=Windows()),
+    default_policy=PolicySpec(network=Lines()),
     default_ppo=PPOConfig(
-        learning_rate=Linear(1e-3, 1e-5),
-        entropy_coef=Linear(0.2, 0.03),
+        learning_rate=Linear(1e-3, 0.0),
+        entropy_coef=Linear(0.2, 0.01),
         num_epochs=2,
         gamma=1.0,
         gae_lambda=0.9,
@@ -144,22 +228,27 @@ def win_rates(
 
 def train_and_evaluate(config: TrainConfig, episodes: int) -> dict[str, Any]:
     """One seed."""
-    env, params = jaxmarl_envs.make("pgx", env_id="connect_four", planes=True)
+    env = Openings()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(env, params, config, Path(folder) / "run", progress=False)
+        trainer = Trainer(env, env.default_params, config, Path(folder) / "run", progress=False)
         result = trainer.train()
+    # What is measured begins with an empty board.
+    env, params = jaxmarl_envs.make("pgx", env_id="connect_four", planes=True)
+    learner = make_learner(env, params, config)
     rates = {
-        acting: win_rates(trainer.learner, result.population, episodes, greedy, config.seed)
+        acting: win_rates(learner, result.population, episodes, greedy, config.seed)
         for acting, greedy in (("sample", False), ("greedy", True))
     }
-    policy = Policy.of(trainer.learner, result.population, "main")
+    policy = Policy.of(learner, result.population, "main")
+    key = jax.random.key(config.seed)
     return {
         "seed": config.seed,
         "env_steps": result.env_steps,
         "wall_s_with_compilation": round(result.history[-1]["wall_s"], 1),
         "episodes": episodes,
         **rates,
-        "right_moves": right_moves(policy, CHECKED_GAMES, jax.random.key(config.seed)),
+        "right_moves": right_moves(policy, CHECKED_GAMES, key),
+        "right_moves_after_random_ones": right_moves(policy, CHECKED_GAMES, key, RANDOM_MOVES),
         "first_against_perfect_play": against_perfect_play(policy),
     }
 

@@ -125,6 +125,7 @@ class TrainOptions:
         channels: of each convolution; only with `--network cnn`.
         activation: of all layers.
         separate_critic: actor and critic share no layer.
+        unimix: share of uniform play in what policies of discrete actions do, such as .01.
         dtype: what layers are computed in; parameters stay float32. bfloat16 is for accelerators.
         mapping: one policy for all, one per agent, so many per agent of which one is drawn for
             every episode (`ensemble:3`), or a table such as `x=red,o=blue`; patterns such as
@@ -191,6 +192,7 @@ class TrainOptions:
     channels: tuple[int, ...] | None
     activation: Activation
     separate_critic: bool
+    unimix: float
     dtype: Dtype
     mapping: MappingOption
     prev_action: bool
@@ -291,6 +293,7 @@ class TrainOptions:
         return NETWORKS[self.network](
             activation=self.activation,
             separate_critic=self.separate_critic,
+            unimix=self.unimix,
             dtype=self.dtype,
             **sizes,
         )
@@ -458,6 +461,7 @@ def _default_options(start: Settings, kind: str | None) -> TrainOptions:
         channels=getattr(network, "channels", None),
         activation=network.activation,
         separate_critic=network.separate_critic,
+        unimix=network.unimix,
         dtype=network.dtype,
         ppo=PPOOptions(**ppo),
         **own,

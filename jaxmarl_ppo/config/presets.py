@@ -158,22 +158,25 @@ PRESETS: dict[str, Preset] = {
         )
     ),
     # The critic sees all cards, which leaves only the bets to chance in what it compares with.
-    # Large steps, held back by a magnet that moves slowly, learn play off the usual lines as well;
-    # the noise that they leave goes as the learning rate falls, over two thirds of the run.
+    # Large steps are held back by a magnet that moves slowly, and the noise that they leave goes as
+    # the learning rate falls. A little uniform play keeps states off the usual lines from being met
+    # too rarely to learn what to do there.
     "leduc_holdem": Preset(
         TrainConfig(
-            total_env_steps=200_000_000,
+            total_env_steps=100_000_000,
             num_envs=2048,
             num_steps=16,
             mapping="shared",
             default_policy=PolicySpec(
-                network=MLP(hidden_sizes=(128, 128), activation="relu", separate_critic=True),
+                network=MLP(
+                    hidden_sizes=(128, 128), activation="relu", separate_critic=True, unimix=0.02
+                ),
                 central_critic=True,
                 normalise_rewards=True,
             ),
             default_ppo=PPOConfig(
-                learning_rate=((0.0, 3e-3), (60e6, 3e-3), (200e6, 0.0)),
-                entropy_coef=((0.0, 0.3), (40e6, 0.05), (200e6, 0.05)),
+                learning_rate=((0.0, 3e-3), (30e6, 3e-3), (100e6, 0.0)),
+                entropy_coef=((0.0, 0.3), (40e6, 0.05), (100e6, 0.05)),
                 num_epochs=1,
                 gamma=1.0,
                 gae_lambda=0.9,

@@ -40,6 +40,9 @@ class ActorCritic(nn.Module):
             critic have their own in any case.
         activation: a key of `ACTIVATIONS`.
         separate_critic: actor and critic each have their own torso and memory.
+        unimix: share of uniform play in what a policy of discrete actions does, in [0, 1): every
+            action keeps a probability of at least `unimix / num_outputs`, however sure the rest is
+            (Hafner et al. 2023, DreamerV3, who take .01). Before illegal actions are left out.
         dtype: what all layers but the heads are computed in, a member of `DTYPES`. Parameters,
             memory, heads and losses are float32 always. "bfloat16" is for accelerators; a CPU
             computes it more slowly.
@@ -56,6 +59,7 @@ class ActorCritic(nn.Module):
     head_sizes: Sequence[int] = ()
     activation: str = "tanh"
     separate_critic: bool = False
+    unimix: float = 0.0
     dtype: str = "float32"
     continuous: bool = False
     actor_width: int = 0
@@ -158,6 +162,9 @@ class ActorCritic(nn.Module):
             outputs = jnp.concatenate(
                 [outputs, jnp.broadcast_to(self.log_std, outputs.shape)], axis=-1
             )
+        elif self.unimix:
+            sure = (1 - self.unimix) * jax.nn.softmax(outputs, axis=-1)
+            outputs = jnp.log(sure + self.unimix / outputs.shape[-1])
         return outputs, self.value_head(of_critic)[..., 0]
 
     def __call__(self, hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, jax.Array, jax.Array]:

@@ -30,7 +30,7 @@ def make_network(
     """Return the named or given module, told how many distribution inputs are needed.
 
     Raises:
-        ValueError: an unknown activation or dtype, features of another kind than the module takes,
+        ValueError: an unknown activation or dtype, a share of uniform play that is none, features of another kind than the module takes,
             a central critic that shares layers with the actor, or a user's own module that does
             not round its products to bfloat16 and is to.
     """
@@ -41,6 +41,8 @@ def make_network(
         )
     if isinstance(module, ActorCritic) and module.dtype not in DTYPES:
         raise ValueError(f"unknown dtype {module.dtype!r}; valid: {', '.join(DTYPES)}")
+    if isinstance(module, ActorCritic):
+        _check_unimix(module.unimix, interface.continuous)
     planes = len(interface.input_shape) > 1
     if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
         wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
@@ -76,6 +78,17 @@ def make_network(
             )
         told["actor_width"] = interface.actor_width
     return module.clone(**told)
+
+
+def _check_unimix(unimix: Any, continuous: bool) -> None:
+    """Refuse a share of uniform play that is none, or of actions that are not discrete."""
+    if isinstance(unimix, bool) or not isinstance(unimix, int | float) or not 0 <= unimix < 1:
+        raise ValueError(f"unimix={unimix!r}: give a number in [0, 1)")
+    if unimix and continuous:
+        raise ValueError(
+            f"unimix={unimix} has no effect on continuous actions; drop it, or make the actions "
+            "discrete"
+        )
 
 
 def check_network(network: StackedNetwork) -> None:

@@ -211,6 +211,7 @@ def test_explicit_network_says_every_size():
         "head_sizes": [],
         "activation": "tanh",
         "separate_critic": False,
+        "unimix": 0.0,
         "dtype": "float32",
         "lstm_size": 64,
     }

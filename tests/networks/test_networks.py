@@ -303,6 +303,9 @@ def test_modules_of_ones_own_are_trained(module):
         (OwnLinear(flaw="wide"), ["OwnLinear: coefficients", "(3, 2, 2)", "must return (a, b)"]),
         (OwnLinear(flaw="outputs"), ["OwnLinear: decode", "(3, 2, 10)", "((3, 2, 9), (3, 2))"]),
         (MLP(activation="swosh"), ["unknown activation 'swosh'", "tanh, relu, silu, gelu"]),
+        (MLP(unimix=1.0), ["unimix=1.0: give a number in [0, 1)"]),
+        (MLP(unimix=-0.1), ["unimix=-0.1"]),
+        (MLP(unimix=True), ["unimix=True"]),
     ],
 )
 def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
@@ -318,6 +321,24 @@ def test_planes_and_flat_features_are_told_apart():
     with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use 'mlp', 'ls"):
         learner_for("cnn")
     assert learner_for("cnn", planes=True).players.banks[0].network.input_shape == (3, 3, 3)
+
+
+def test_a_share_of_uniform_play_is_left_to_every_action():
+    x = jnp.linspace(-50.0, 50.0, 12).reshape(3, 4)
+    mixed, plain = (MLP(num_outputs=5, hidden_sizes=(6,), unimix=share) for share in (0.1, 0.0))
+    params = quick_jit(plain.init)(jax.random.key(0), (), x)
+    params["params"]["policy_head"]["kernel"] *= 1e4  # as sure as can be
+    _, logits, value = mixed.apply(params, (), x)
+    _, sure, same = plain.apply(params, (), x)
+    probs = jax.nn.softmax(sure)
+    assert float(probs.min()) < 1e-9
+    np.testing.assert_allclose(jax.nn.softmax(logits), 0.9 * probs + 0.02, rtol=1e-5)
+    np.testing.assert_array_equal(value, same)
+
+
+def test_uniform_play_of_continuous_actions_is_refused():
+    with pytest.raises(ValueError, match=r"unimix=0\.1 has no effect on continuous actions"):
+        learner_for(MLP(unimix=0.1), env=Reach())
 
 
 def test_continuous_actions_get_means_and_a_free_deviation():

@@ -69,6 +69,22 @@ def test_the_best_moves_are_all_right_and_win():
     assert len(won["columns"]) == 41  # the first player wins with its last stone but one
 
 
+def test_games_that_begin_at_random_are_checked_from_there_on():
+    stones = []
+
+    class Counting(Sure):
+        def act(self, planes, *args, **kwargs):
+            stones.append(planes.sum((1, 2, 3)).astype(int).tolist())
+            return super().act(planes, *args, **kwargs)
+
+    found = right_moves(Counting(max), 3, jax.random.key(0), random_moves=14)
+    assert stones[0] == [14, 14, 14]
+    assert found["drawn"] == 1.0
+    assert len({*map(tuple, stones)}) < found["distinct_positions"] <= found["positions"] <= 3 * 28
+    same = right_moves(Sure(max), 2, jax.random.key(0))
+    assert 2 * same["distinct_positions"] == same["positions"]
+
+
 def test_the_worst_moves_are_not():
     worst = Sure(min)
     found = right_moves(worst, 1, jax.random.key(0))

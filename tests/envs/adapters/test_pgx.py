@@ -491,7 +491,9 @@ def script():
     """The module of the training script."""
     spec = importlib.util.spec_from_file_location("train_connect_four", SCRIPT)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))  # for what lies beside it
+        spec.loader.exec_module(module)
     return module
 
 
@@ -526,10 +528,49 @@ def test_look_ahead_wins_then_blocks_then_draws_lots(made, played, script):
     assert counts.min() > 0.5 * counts.mean()
 
 
+def test_half_of_the_games_begin_after_some_random_moves(script):
+    env = script.Openings()
+    obs, state = jax.jit(jax.vmap(lambda key: env.reset_env(key, env.default_params)))(
+        jax.random.split(jax.random.key(0), 2000)
+    )
+    moves = np.bincount(state._step_count, minlength=9) / 2000
+    np.testing.assert_allclose(moves[0], 0.5, atol=0.05)
+    np.testing.assert_allclose(moves[1:], 0.5 / 8, atol=0.02)
+    assert bool(obs.alive.all())
+    stones = np.asarray(obs.features).reshape(2000, 2, -1)  # what both see of stones of both
+    np.testing.assert_array_equal(stones.sum(-1), np.repeat(state._step_count, 2).reshape(-1, 2))
+    np.testing.assert_allclose(np.mean(state.current_player), 0.5, atol=0.05)
+
+
+def test_the_network_is_told_of_lines_and_of_where_stones_land(script):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        board = np.zeros((6, 7, 2), np.float32)
+        height = rng.integers(0, 7, 7)
+        for column in range(7):
+            for row in range(height[column]):
+                board[5 - row, column, rng.integers(2)] = 1
+        stones = board.reshape(42, 2)
+        expected = np.zeros((42, 6))
+        for line in script.LINES:
+            for first, (mine, theirs) in ((0, (0, 1)), (3, (1, 0))):
+                count = int(stones[line, mine].sum())
+                if not stones[line, theirs].any() and 1 <= count <= 3:
+                    expected[line, first + count - 1] += 1
+        np.testing.assert_array_equal(script.lines_through(jnp.array(stones)), expected)
+        for column, cells in enumerate(np.asarray(script.cells_from(jnp.array(height)))):
+            free = 6 - height[column]
+            np.testing.assert_array_equal(cells[free:] < 0, True)
+            assert [(cell // 7, cell % 7) for cell in cells[:free]] == [
+                (5 - height[column] - above, column) for above in range(min(3, free))
+            ]
+
+
 @pytest.mark.slow
-def test_a_short_run_of_connect_four_beats_random_play(script):
+def test_a_short_run_of_connect_four_beats_random_play_and_a_look_ahead(script):
     config = dataclasses.replace(script.CONFIG, total_env_steps=2_000_000)
     report = script.train_and_evaluate(config, episodes=1024)
     for acting in ("sample", "greedy"):
-        assert report[acting]["random"]["win"] > 0.85
+        assert report[acting]["random"]["win"] > 0.95
+        assert report[acting]["look_ahead"]["win"] > 0.9
         assert sum(report[acting]["random"].values()) == 1
