@@ -1,6 +1,6 @@
 """Connect four of pgx: trains in a league, then plays others, and a solver checks its moves.
 
-    python scripts/train_connect_four.py --seeds 0 1 --json benchmarks/learning-connect_four.json
+    python scripts/train_connect_four.py --seeds 0 --json benchmarks/learning-connect_four.json
 
 One policy plays both seats against itself and its own earlier versions. Who moves first is drawn
 for every game. Prints for each seed how often it wins against a random and a look-ahead player,

@@ -145,8 +145,8 @@ KINDS: dict[str, Kind] = {
 
 # How JaxMARL's own runs build battles; the first two are its defaults, too.
 _BATTLE = {"see_enemy_actions": True, "walls_cause_death": True, "attack_mode": "closest"}
-# Two small kitchens were tuned by themselves: what finds a way in large ones settles for a worse one
-# there.
+# Two small kitchens were tuned by themselves: what finds a way in large ones settles for a worse
+# one there.
 _LAYOUTS: dict[str, TrainConfig | None] = {
     "cramped_room": _kitchen(16, 1e-3, 0.01),
     "asymm_advantages": None,

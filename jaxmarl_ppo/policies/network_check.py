@@ -30,9 +30,9 @@ def make_network(
     """Return the named or given module, told how many distribution inputs are needed.
 
     Raises:
-        ValueError: an unknown activation or dtype, a share of uniform play that is none, features of another kind than the module takes,
-            a central critic that shares layers with the actor, or a user's own module that does
-            not round its products to bfloat16 and is to.
+        ValueError: an unknown activation or dtype, a share of uniform play that is none, features
+            of another kind than the module takes, a central critic that shares layers with the
+            actor, or a user's own module that does not round its products to bfloat16 and is to.
     """
     module = named_network(network)
     if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
