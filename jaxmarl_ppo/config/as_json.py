@@ -22,6 +22,7 @@ from jaxmarl_ppo.config.checks import (
     check_bool,
     check_not_negative,
     check_sequence,
+    check_share,
     choice,
     field_hints,
     field_rules,
@@ -302,6 +303,8 @@ def _network_rule(name: str, kind: Any) -> Rule:
         return choice(*_NETWORK_WORDS[name])
     if kind is bool:
         return check_bool
+    if kind is float:
+        return check_share
     size = whole_number(1, MAX_INT)
     if kind is int:
         return size

@@ -137,6 +137,7 @@ def refuse_repeated(name: str, values: Iterable[str]) -> None:
 check_seed = whole_number(0, MAX_SEED)
 check_number = number("a finite number", lambda x: True)
 check_not_negative = number("finite and not negative", lambda x: x >= 0.0)
+check_share = number("a number of at least 0 and below 1", lambda x: 0 <= x < 1)
 check_fraction = number("finite and lie in [0.0, 1.0]", lambda x: 0.0 <= x <= 1.0)
 check_positive = number("positive and finite", lambda x: x > 0.0)
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxmarl_ppo.config.checks import check_share
 from jaxmarl_ppo.networks.actor_critic import NETWORKS, ActorCritic
 from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
@@ -41,8 +42,12 @@ def make_network(
         )
     if isinstance(module, ActorCritic) and module.dtype not in DTYPES:
         raise ValueError(f"unknown dtype {module.dtype!r}; valid: {', '.join(DTYPES)}")
-    if isinstance(module, ActorCritic):
-        _check_unimix(module.unimix, interface.continuous)
+    unimix = check_share("unimix", module.unimix) if isinstance(module, ActorCritic) else 0.0
+    if unimix and interface.continuous:
+        raise ValueError(
+            f"unimix={unimix} has no effect on continuous actions; drop it, or make the actions "
+            "discrete"
+        )
     planes = len(interface.input_shape) > 1
     if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
         wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
@@ -78,17 +83,6 @@ def make_network(
             )
         told["actor_width"] = interface.actor_width
     return module.clone(**told)
-
-
-def _check_unimix(unimix: Any, continuous: bool) -> None:
-    """Refuse a share of uniform play that is none, or of actions that are not discrete."""
-    if isinstance(unimix, bool) or not isinstance(unimix, int | float) or not 0 <= unimix < 1:
-        raise ValueError(f"unimix={unimix!r}: give a number in [0, 1)")
-    if unimix and continuous:
-        raise ValueError(
-            f"unimix={unimix} has no effect on continuous actions; drop it, or make the actions "
-            "discrete"
-        )
 
 
 def check_network(network: StackedNetwork) -> None:

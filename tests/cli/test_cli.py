@@ -176,7 +176,7 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --env-kwargs k=2 k=3", "--env-kwargs gives 'k' twice"),
         ("train tic_tac_toe --env-kwargs k=9", "k must be an integer from 1 to 3"),
         ("train tic_tac_toe --lstm-size 8", "--lstm-size has no effect with --network mlp"),
-        ("train tic_tac_toe --unimix 1", "unimix=1.0: give a number in [0, 1)"),
+        ("train tic_tac_toe --unimix 1", "unimix must be a number of at least 0 and below 1,"),
         ("train tic_tac_toe --channels 8", "--channels has no effect with --network mlp"),
         ("train shuttle_grid --network mlp --lstm-size 8", "--lstm-size has no effect with --net"),
         ("train crypto --gru-size 8", "--network mlp; use --network gru or min_gru, or drop --gru"),

@@ -303,9 +303,9 @@ def test_modules_of_ones_own_are_trained(module):
         (OwnLinear(flaw="wide"), ["OwnLinear: coefficients", "(3, 2, 2)", "must return (a, b)"]),
         (OwnLinear(flaw="outputs"), ["OwnLinear: decode", "(3, 2, 10)", "((3, 2, 9), (3, 2))"]),
         (MLP(activation="swosh"), ["unknown activation 'swosh'", "tanh, relu, silu, gelu"]),
-        (MLP(unimix=1.0), ["unimix=1.0: give a number in [0, 1)"]),
-        (MLP(unimix=-0.1), ["unimix=-0.1"]),
-        (MLP(unimix=True), ["unimix=True"]),
+        (MLP(unimix=1.0), ["unimix must be a number of at least 0 and below 1, got 1.0"]),
+        (MLP(unimix=-0.1), ["unimix must be", "got -0.1"]),
+        (MLP(unimix=True), ["unimix must be", "got True"]),
     ],
 )
 def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
