@@ -52,7 +52,11 @@ _TOLD_FIELDS = (
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
 CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
 _ROOT = "the configuration"
-_NETWORK_WORDS = {"activation": tuple(ACTIVATIONS), "dtype": DTYPES}
+_NETWORK_RULES: dict[str, Rule] = {
+    "activation": choice(*ACTIVATIONS),
+    "dtype": choice(*DTYPES),
+    "unimix": check_share,
+}
 MAPPING_KINDS = {"ensemble": Ensemble, "matchups": Matchups}
 POLICY_KINDS = {"network": PolicySpec, "snapshots": Snapshots, "scripted": Scripted}
 KINDS = MAPPING_KINDS | POLICY_KINDS
@@ -299,12 +303,10 @@ def _read_network(data: Any, where: str) -> str | nn.Module:
 
 def _network_rule(name: str, kind: Any) -> Rule:
     """Find the rule for a field of a network, whose class is a flax module and checks nothing."""
-    if name in _NETWORK_WORDS:
-        return choice(*_NETWORK_WORDS[name])
+    if name in _NETWORK_RULES:
+        return _NETWORK_RULES[name]
     if kind is bool:
         return check_bool
-    if kind is float:
-        return check_share
     size = whole_number(1, MAX_INT)
     if kind is int:
         return size
