@@ -513,3 +513,16 @@ def test_a_step_that_is_not_finite_is_left_out_for_its_policy_alone():
     assert stats.num_steps[1] == 6
     assert np.isfinite(stats.losses.policy_loss).all()
     assert np.isnan(spoilt_stats.losses.policy_loss[1])
+
+
+@pytest.mark.parametrize("num_rows", [5, 70], ids=["in one kernel", "in a loop"])
+def test_gradients_are_added_to_those_of_their_members(num_rows):
+    rng = np.random.default_rng(0)
+    totals, found = rng.normal(size=(3, 4)), rng.normal(size=(num_rows, 4))
+    k = rng.integers(0, 3, num_rows)
+    found[-1], k[-1] = np.nan, 1
+    added = quick_jit(ppo.add_by_member)(*map(jnp.asarray, (totals, k, found)))
+    for member in range(3):
+        expected = totals[member] + found[k == member].sum(0)
+        assert np.isfinite(expected).all() == (member != 1)
+        np.testing.assert_allclose(added[member], expected, rtol=1e-5)
