@@ -101,16 +101,16 @@ class _Stopwatch(Callback):
 
 
 def run_ours(
-    game: Game, config: TrainConfig, shaping: Mapping[str, Any], time_limits_end: bool = False
+    game: Game, config: TrainConfig, time_limits_end: bool = False
 ) -> tuple[dict[str, Any], Team]:
     """Train with this trainer, on `EndsForGood` if time limits end games.
 
     Returns:
         What the run took, and its policies.
     """
-    env, params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs, **shaping)
+    env, params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
     if time_limits_end:
-        env = EndsForGood(**game.env_kwargs, **shaping)
+        env = EndsForGood(**game.env_kwargs)
     watch = _Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
@@ -276,7 +276,7 @@ def _one_run(
             total_env_steps=game.total_env_steps,
             num_devices=1,
         )
-        took, team = run_ours(game, config, kind.shaping, time_limits_end)
+        took, team = run_ours(game, config, time_limits_end)
         source = f"preset {variant}"
     training = took["seconds"]["training"]
     run = {

@@ -25,6 +25,7 @@ import jaxmarl_envs
 from jaxmarl_ppo import Linear, TrainConfig, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.machine.hardware import describe_hardware
+from jaxmarl_ppo.networks.actor_critic import ActorCritic
 
 GAMES = ("phantom_tic_tac_toe", "kuhn_poker", "leduc_holdem")
 SHARED, TRAINED, RESPONSE = "shared", "trained", "response"
@@ -37,8 +38,8 @@ def response_config(
 ) -> TrainConfig:
     """A fresh policy in the seat `own` against the frozen one of a run in the seat `other`.
 
-    Its opponent stands still, so it needs no magnet, and its entropy and learning rate fall to 0
-    over its own training, however long the run's was.
+    Its opponent stands still, so it needs neither a magnet nor a share of uniform play, and its
+    entropy and learning rate fall to 0 over its own training, however long the run's was.
     """
     frozen = dataclasses.replace(
         config.default_policy, ppo=None, trainable=False, load=f"{run_dir}:{SHARED}"
@@ -51,11 +52,15 @@ def response_config(
         magnet_coef=None,
         magnet_rate=None,
     )
+    network = config.default_policy.network
+    if isinstance(network, ActorCritic):
+        network = dataclasses.replace(network, unimix=0.0)
     return dataclasses.replace(
         config,
         total_env_steps=total_env_steps,
         mapping={own: RESPONSE, other: TRAINED},
         policies={TRAINED: frozen},
+        default_policy=dataclasses.replace(config.default_policy, network=network),
         default_ppo=ppo,
         seed=1000 + config.seed,
     )

@@ -446,7 +446,8 @@ def _default_options(start: Settings, kind: str | None) -> TrainOptions:
         ppo["bptt_length"] = None
     own = {name: getattr(config, name) for name in _names(TrainConfig)}
     own |= {name: _config(options, own[name]) for name, (_, options) in _NESTED.items()}
-    for name in ("default_policy", "default_ppo", "policies", "pbt"):  # in files alone
+    # In files alone.
+    for name in ("default_policy", "default_ppo", "policies", "env_schedules", "pbt"):
         del own[name]
     inputs = {name: getattr(spec, name) for name in _INPUT_OPTIONS}
     return TrainOptions(

@@ -20,7 +20,7 @@ from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Rule,
     check_bool,
-    check_not_negative,
+    check_number,
     check_sequence,
     check_share,
     choice,
@@ -326,8 +326,15 @@ def _read_schedule(data: Any, where: str) -> Any:
     if not (isinstance(ends, list | tuple) and len(ends) == 2):
         raise ValueError(f"{where} must be {{'linear': [start, end]}}, got {show(dict(data))}")
     for end in ends:
-        check_not_negative(f"an end of {where}", end)
+        check_number(f"an end of {where}", end)
     return Linear(*ends)
+
+
+def _read_env_schedules(data: Any, where: str) -> dict[str, Any]:
+    return {
+        name: _read_schedule(spec, key_path(where, name))
+        for name, spec in table_of(data, where).items()
+    }
 
 
 # By the name of a field that holds more than plain values: from what was written, and where.
@@ -336,6 +343,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "policies": _read_policies,
     "network": _read_network,
     "imitate": _read_imitate,
+    "env_schedules": _read_env_schedules,
     "space": read_dimensions,
 }
 

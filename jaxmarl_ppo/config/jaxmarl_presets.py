@@ -7,12 +7,12 @@ baselines do and ours cannot be told to is listed in docs/learning.md.
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
-from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.config.schedules import Linear, ScheduleSpec
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import GRU, MLP
 
@@ -48,7 +48,6 @@ class Kind:
         theirs: values of that file, by its own keys, on which training depends.
         network: the baseline's network, as near as ours come to it.
         bptt_length: decisions that it sends gradients through; None for a network without memory.
-        shaping: what is paid for in training alone.
     """
 
     ours: TrainConfig
@@ -56,10 +55,9 @@ class Kind:
     theirs: Mapping[str, Any]
     network: MLP | GRU
     bptt_length: int | None = None
-    shaping: Mapping[str, Any] = field(default_factory=dict)
 
 
-# As they stand in ippo_ff_mpe.yaml and, but for the shaped rewards, in ippo_ff_overcooked.yaml.
+# As they stand in ippo_ff_mpe.yaml and, beside the shaped rewards, in ippo_ff_overcooked.yaml.
 _FEED_FORWARD = {
     "LR": 2.5e-4,
     "NUM_ENVS": 16,
@@ -86,6 +84,8 @@ _SMAX = {
     "MAX_GRAD_NORM": 0.25,
     "ACTIVATION": "relu",
 }
+# Shaped rewards fade there over a share of the budget.
+_OVERCOOKED = {**_FEED_FORWARD, "TOTAL_TIMESTEPS": 5e6, "REW_SHAPING_HORIZON": 2.5e6}
 _HANABI = {**_FEED_FORWARD, "LR": 5e-4, "NUM_ENVS": 1024, "ANNEAL_LR": False}
 del _HANABI["ACTIVATION"]  # which is not a key there: relu
 
@@ -96,6 +96,7 @@ def _kitchen(num_envs: int, learning_rate: float, entropy_coef: float | Linear) 
         num_steps=128,
         default_policy=PolicySpec(network=MLP(separate_critic=True), normalise_rewards=True),
         default_ppo=PPOConfig(learning_rate=Linear(learning_rate, 0.0), entropy_coef=entropy_coef),
+        env_schedules={"shaped_reward": 1.0},  # in training alone
     )
 
 
@@ -126,9 +127,8 @@ KINDS: dict[str, Kind] = {
     "overcooked": Kind(
         _kitchen(32, 1e-3, Linear(0.02, 0.0)),
         "ippo_ff_overcooked",
-        _FEED_FORWARD,
+        _OVERCOOKED,
         MLP(hidden_sizes=(64, 64), separate_critic=True),
-        shaping={"shaped_reward": True},
     ),
     "hanabi": Kind(
         TrainConfig(
@@ -170,7 +170,7 @@ GAMES: dict[str, Game] = {
         f"smax_{scenario}": Game(
             "smax",
             {"env_id": "HeuristicEnemySMAX", "scenario": scenario, **_BATTLE},
-            2**20 if scenario == "3m" else 2**22,
+            2**20,
         )
         for scenario in ("3m", "2s3z", "3s5z", "5m_vs_6m")
     },
@@ -189,24 +189,30 @@ def jaxmarl_presets() -> dict[str, tuple[TrainConfig, dict[str, Any]]]:
     found = {}
     for name, game in GAMES.items():
         kind = KINDS[game.kind]
-        env_kwargs = {**game.env_kwargs, **kind.shaping}
-        budget = {"total_env_steps": game.total_env_steps}
-        ours = dataclasses.replace(game.ours or kind.ours, **budget, mapping=game.mapping)
-        found[name] = (ours, env_kwargs)
-        found[f"{name}_{THEIRS}"] = (dataclasses.replace(translate(kind), **budget), env_kwargs)
+        ours = dataclasses.replace(
+            game.ours or kind.ours, total_env_steps=game.total_env_steps, mapping=game.mapping
+        )
+        found[name] = (ours, dict(game.env_kwargs))
+        theirs = translate(kind, game.total_env_steps)
+        found[f"{name}_{THEIRS}"] = (theirs, dict(game.env_kwargs))
     return found
 
 
-def translate(kind: Kind) -> TrainConfig:
+def translate(kind: Kind, total_env_steps: int) -> TrainConfig:
     """Say in terms of ours what JaxMARL's baseline of a kind of game is told.
 
     One network plays all agents, the learning rate falls to 0 over the run where it is annealed,
-    and the critic's values are clipped as in OpenAI's baselines, within the same bounds as the
-    policy's ratios.
+    shaped rewards fade over the same share of the run, and the critic's values are clipped as in
+    OpenAI's baselines, within the same bounds as the policy's ratios.
     """
     told = kind.theirs
     rate = told["LR"]
+    fading: dict[str, ScheduleSpec] = {}
+    if "REW_SHAPING_HORIZON" in told:
+        share = told["REW_SHAPING_HORIZON"] / told["TOTAL_TIMESTEPS"]
+        fading["shaped_reward"] = ((0.0, 1.0), (share * total_env_steps, 0.0))
     return TrainConfig(
+        total_env_steps=total_env_steps,
         num_envs=told["NUM_ENVS"],
         num_steps=told["NUM_STEPS"],
         mapping="shared",
@@ -225,5 +231,6 @@ def translate(kind: Kind) -> TrainConfig:
             max_grad_norm=told["MAX_GRAD_NORM"],
             bptt_length=kind.bptt_length,
         ),
+        env_schedules=fading,
         stagger_starts=False,
     )

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import numpy as np
 
 from jaxmarl_ppo.config.checks import (
-    NotNegative,
     Rule,
     check_fields,
     check_fraction,
@@ -24,8 +23,8 @@ from jaxmarl_ppo.config.checks import (
 class Linear:
     """From `start` at the first environment step to `end` at the last."""
 
-    start: NotNegative
-    end: NotNegative = 0.0
+    start: Annotated[float, check_number]
+    end: Annotated[float, check_number] = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self, "of Linear")

@@ -12,6 +12,7 @@ from jaxmarl_ppo.config.checks import (
     StepCount,
     check_fields,
     check_name,
+    check_number,
     check_seed,
     show,
 )
@@ -20,6 +21,7 @@ from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
+from jaxmarl_ppo.config.schedules import ScheduleRule, ScheduleSpec
 from jaxmarl_ppo.config.until import check_until, parse_condition
 from jaxmarl_ppo.networks.precision import MatmulPrecision
 
@@ -39,6 +41,18 @@ def _check_policies(name: str, policies: Any) -> dict[str, AnyPolicy]:
                 f"{name}[{policy!r}] must be a PolicySpec, Snapshots or Scripted, got {show(spec)}"
             )
     return dict(policies)
+
+
+def _check_env_schedules(name: str, schedules: Any) -> dict[str, ScheduleSpec]:
+    if not isinstance(schedules, Mapping):
+        raise ValueError(
+            f"{name} must be a table from a parameter of the environment to its schedule, got "
+            f"{show(schedules)}"
+        )
+    rule = ScheduleRule(check_number)
+    for parameter in schedules:
+        check_name(f"a parameter in {name}", parameter)
+    return {key: rule(f"{name}[{key!r}]", spec) for key, spec in schedules.items()}
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,10 @@ class TrainConfig:
             `PolicySpec`, `Snapshots` of another policy, or a `Scripted` one.
         default_policy: what a policy is unless `policies` says otherwise.
         default_ppo: hyper-parameters of policies that have none of their own.
+        env_schedules: numbers among the environment's parameters that change while training, from
+            name to schedule, such as `{"shaped_reward": Linear(1, 0)}`; of one within others
+            `outer.inner`. A rollout has the values of its beginning. Evaluations play with the
+            parameters that the environment was given. See docs/policies.md.
         stagger_starts: begin the first episodes at different phases; None for where the
             environment has a horizon, which this needs.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
@@ -95,6 +113,9 @@ class TrainConfig:
     policies: Annotated[Mapping[str, AnyPolicy], _check_policies] = field(default_factory=dict)
     default_policy: PolicySpec = field(default_factory=PolicySpec)
     default_ppo: PPOConfig = field(default_factory=PPOConfig)
+    env_schedules: Annotated[Mapping[str, ScheduleSpec], _check_env_schedules] = field(
+        default_factory=dict
+    )
     stagger_starts: bool | None = None
     micro_batch_rows: Count | None = None
     matmul_precision: MatmulPrecision = "float32"

@@ -12,9 +12,11 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
-from jaxmarl_ppo.config.schedules import ScheduleSpec, schedule_points
+from jaxmarl_ppo.config.schedules import ScheduleSpec
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.learner.env_schedules import make_env_schedules
 from jaxmarl_ppo.learner.learner import Learner, LoadedMember
+from jaxmarl_ppo.learner.schedules import make_schedule
 from jaxmarl_ppo.learner.sizes import (
     DEFAULT_BPTT_LENGTH,
     MicroBatches,
@@ -61,6 +63,7 @@ def make_learner(
             f"num_seeds={config.num_seeds}, but a learner is of one run; Trainer trains several, "
             "and `jax.vmap` does"
         )
+    env_schedules = make_env_schedules(env_params, config.env_schedules, config.total_env_steps)
     if strict:
         check_effects(env, env_params, config)
     num_devices = choose_num_devices(config.num_envs, config.num_devices, env.steps_on_host)
@@ -91,6 +94,7 @@ def make_learner(
         stagger_starts=config.stagger_starts is not False,
         # Results need somebody who stands still: where all learn, a rating means nothing for long.
         rated=bool(players.pools or players.scripts),
+        env_schedules=env_schedules,
     )
 
 
@@ -239,14 +243,7 @@ def make_hyperparams(
         return jnp.array([absent if value is None else value for value in values], jnp.float32)
 
     def schedules(values: Sequence[ScheduleSpec]) -> Schedule:
-        points = [list(schedule_points(value, total_env_steps)) for value in values]
-        longest = max(len(p) for p in points)
-        # Equally long, to be stacked. Schedules are constant after their last point anyway.
-        for p in points:
-            while len(p) < longest:
-                p.append((p[-1][0] + 1.0, p[-1][1]))
-        table = jnp.array(points, jnp.float32)
-        return Schedule(steps=table[..., 0], values=table[..., 1])
+        return make_schedule(values, total_env_steps)
 
     def either(values: Sequence[ScheduleSpec]) -> jax.Array | Schedule:
         """Make numbers where no member has a schedule, so that none is looked up."""

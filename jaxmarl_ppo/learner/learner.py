@@ -12,6 +12,7 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.threefry import split
 from jaxmarl_ppo.learner import league_results
 from jaxmarl_ppo.learner import metrics as metrics_lib
+from jaxmarl_ppo.learner.env_schedules import EnvSchedules
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.policies.players import Players
@@ -55,6 +56,8 @@ class Learner:
         stagger_starts: begin the first episodes at different phases.
         rated: whether results between players are kept.
         loaded: where policies start from, unless it is from fresh parameters.
+        env_schedules: what becomes of parameters of the environment while training; None for
+            nothing.
     """
 
     env: MultiAgentEnv
@@ -67,18 +70,20 @@ class Learner:
     stagger_starts: bool
     rated: bool
     loaded: tuple[LoadedMember, ...] = ()
+    env_schedules: EnvSchedules | None = None
 
     def init(self, key: jax.Array) -> TrainState:
         """Make the state that a run begins with: fresh or loaded parameters, fresh episodes."""
         key, key_policies, key_envs, key_stagger = split(key, 4)
         population = self.init_population(key_policies)
+        env_params = self._params_after(self.env_params, jnp.zeros((), jnp.int32))
         rollout_state = init_rollout_state(
-            self.env, self.env_params, self.players, population.league, key_envs, self.num_envs
+            self.env, env_params, self.players, population.league, key_envs, self.num_envs
         )
         counted = jnp.ones(rollout_state.is_first.shape, bool)
         if self.stagger_starts:
             rollout_state, counted = stagger_episodes(
-                self.env, self.env_params, rollout_state, key_stagger
+                self.env, env_params, rollout_state, key_stagger
             )
         begun = [t.init(population.banks[t.index], rollout_state) for t in self.bank_learners]
         state = TrainState(
@@ -181,7 +186,7 @@ class Learner:
         return rollout(
             self.env,
             # The state's own, which are arguments of the compiled program, not constants in it.
-            state.env_params,
+            self._params_after(state.env_params, state.iteration),
             self.players,
             state.population,
             state.per_env.rollout,
@@ -214,8 +219,7 @@ class Learner:
         Returns:
             The state with what was learnt, and every bank learner's report.
         """
-        # In floats, since long runs have more environment steps than a 32-bit integer holds.
-        env_steps = state.iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
+        env_steps = self._env_steps(state.iteration)
         stacks = list(state.population.banks)
         learnt = []
         for bank_learner, training, carry in zip(
@@ -266,6 +270,16 @@ class Learner:
             before.population,
         )
         return state.replace(population=population, per_env=state.per_env.replace(games=running))
+
+    def _params_after(self, env_params: PyTree, iteration: jax.Array) -> PyTree:
+        """Return the environment's parameters after so many iterations."""
+        if self.env_schedules is None:
+            return env_params
+        return self.env_schedules.at(env_params, self._env_steps(iteration))
+
+    def _env_steps(self, iteration: jax.Array) -> jax.Array:
+        # In floats, since long runs have more environment steps than a 32-bit integer holds.
+        return iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
 
     def _begin_running(self, state: RolloutState, counted: jax.Array) -> Running:
         # Which metrics an environment has is seen from a step, of which shapes are enough.

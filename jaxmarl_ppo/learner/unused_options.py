@@ -101,12 +101,17 @@ def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
     for where, spec in {"default_policy": config.default_policy, **policies}.items():
         if isinstance(spec, PolicySpec):
             given |= {where: spec, f"{where}.ppo": spec.ppo}
-    for where, values in given.items():
-        for name, points in () if values is None else vars(values).items():
-            # Only points can come too late: numbers and single points never change, and `Linear`
-            # spans the run.
-            if isinstance(points, tuple) and len(points) > 1:
-                _check_begin(f"{name} of {where}", points[0][0], config.total_env_steps)
+    schedules = {
+        f"{name} of {where}": value
+        for where, values in given.items()
+        for name, value in (() if values is None else vars(values).items())
+    }
+    schedules |= {f"{name} of env_schedules": spec for name, spec in config.env_schedules.items()}
+    for what, points in schedules.items():
+        # Only points can come too late: numbers and single points never change, and `Linear`
+        # spans the run.
+        if isinstance(points, tuple) and len(points) > 1:
+            _check_begin(what, points[0][0], config.total_env_steps)
     for name, spec in specs.items():
         if isinstance(spec, Snapshots) and (spec.add_every or 0) > config.num_iterations:
             raise ValueError(

@@ -137,7 +137,7 @@ class TrialRun:
         now = time.perf_counter()
         rate = summary["env_steps"] / (now - self._looked_at)
         self._looked_at = now
-        return make_entry(summary, self.decisions, self._moment(rate))
+        return make_entry(self._learner, summary, self.decisions, self._moment(rate))
 
     def _moment(self, rate: float) -> Moment:
         return Moment(self.iteration, self.env_steps, self.wall_s, rate)

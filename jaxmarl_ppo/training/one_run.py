@@ -170,7 +170,7 @@ class OneRun:
         summary = summarise(self.learner, self.metrics)
         self.decisions += summary["decisions"]
         self.metrics = self.no_metrics
-        entry = make_entry(summary, self.decisions, moment)
+        entry = make_entry(self.learner, summary, self.decisions, moment)
         if "league" in entry and self.archive is not None:
             for policy, described in self.archive.describe().items():
                 entry["league"]["pools"][policy] |= described
@@ -231,10 +231,13 @@ def check_fault(learner: Learner, fault: Fault, run_dir: Path) -> None:
         raise EnvironmentFault(env.name, agent, fault, learner.num_steps, run_dir)
 
 
-def make_entry(summary: Mapping[str, Any], decisions: int, moment: Moment) -> dict[str, Any]:
+def make_entry(
+    learner: Learner, summary: Mapping[str, Any], decisions: int, moment: Moment
+) -> dict[str, Any]:
     """Make an entry of the log.
 
     Args:
+        learner: of the run.
         summary: of the interval, from `summarise`.
         decisions: up to its end.
         moment: its end.
@@ -253,6 +256,10 @@ def make_entry(summary: Mapping[str, Any], decisions: int, moment: Moment) -> di
         "agents": summary["agents"],
         "peak_memory_mb": peak_memory_mb(),
     }
+    if learner.env_schedules is not None:
+        # Of the last iteration, which had the values of its beginning.
+        began = moment.env_steps - learner.num_envs * learner.num_steps
+        entry["env_params"] = learner.env_schedules.values(began)
     return entry | ({"league": summary["league"]} if "league" in summary else {})
 
 

@@ -236,7 +236,7 @@ class SeedGroup:
         for run in self.runs:
             summary = summarise(self.learner, _row(metrics, run.lane))
             run.decisions += summary["decisions"]
-            run.history.append(make_entry(summary, run.decisions, moment))
+            run.history.append(make_entry(self.learner, summary, run.decisions, moment))
             run.callbacks.tell("on_log", run.history[-1])
         self.metrics = self.members.fill(self.members.no_metrics)
         newest = [run.history[-1] for run in self.runs]

@@ -129,7 +129,7 @@ def test_numbers_of_other_libraries_become_pythons(number):
         (lambda: PPOConfig(normalise_advantages="no"), "must be True or False, got 'no'"),
         (lambda: PPOConfig(learning_rate=((0, None),)), "a value of learning_rate must be finite"),
         (lambda: PPOConfig(learning_rate=None), "learning_rate must be a number, Linear"),
-        (lambda: Linear("1"), "start of Linear must be finite and not negative, got '1'"),
+        (lambda: Linear("1"), "start of Linear must be a finite number, got '1'"),
         (lambda: TrainConfig(total_env_steps=None), "total_env_steps must be a whole number"),
         (lambda: TrainConfig(seed="1"), "seed must be a whole number of at least 0, got '1'"),
         (lambda: TrainConfig(seed=2**32), "seed must be a whole number of at most 4294967295"),

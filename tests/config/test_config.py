@@ -114,6 +114,7 @@ EVERYTHING = TrainConfig(
         "grey": Snapshots(of="red", size=2, add_every=4, draw="latest"),
         "white": Scripted("random"),
     },
+    env_schedules={"light": Linear(-1.0, 1.0), "inner.wind": ((0.0, 0.5), (100.0, -2.0))},
     stagger_starts=False,
     micro_batch_rows=64,
     matmul_precision="bfloat16",

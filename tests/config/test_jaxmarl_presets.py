@@ -59,6 +59,8 @@ YAML = {
 "MAX_GRAD_NORM": 0.5
 "ACTIVATION": "tanh"
 "ANNEAL_LR": True
+"TOTAL_TIMESTEPS": 5e6
+"REW_SHAPING_HORIZON": 2.5e6
 """,
     "ippo_ff_hanabi": """
 "LR": 5e-4
@@ -115,6 +117,11 @@ def test_their_hyper_parameters_in_our_words():
         hidden_sizes=(128,), gru_size=128, head_sizes=(128,), activation="relu"
     )
 
+    kitchen = preset("jaxmarl", "overcooked_coord_ring_theirs").config
+    assert kitchen == dataclasses.replace(
+        mpe, env_schedules={"shaped_reward": ((0.0, 1.0), (kitchen.total_env_steps / 2, 0.0))}
+    )
+
     assert (hanabi.num_envs, hanabi.num_steps) == (1024, 128)
     assert hanabi.default_ppo == dataclasses.replace(ppo, learning_rate=5e-4)
     assert hanabi.default_policy.network == MLP(
@@ -158,8 +165,4 @@ def test_the_command_line_repeats_a_row():
     assert options.to_config() == dataclasses.replace(
         preset("jaxmarl", "overcooked_coord_ring_theirs").config, seed=2
     )
-    assert options.to_env_kwargs() == {
-        "env_id": "overcooked",
-        "layout": "coord_ring",
-        "shaped_reward": True,
-    }
+    assert options.to_env_kwargs() == {"env_id": "overcooked", "layout": "coord_ring"}

@@ -35,7 +35,7 @@ HINTS = {
     "env": "the environment is handed to Trainer(env, env_params, config)",
     "env_config": "the environment is handed to Trainer(env, env_params, config)",
     "env_runner_": "there are no processes to watch",
-    "env_task_fn": "the environment's parameters are an argument",
+    "env_task_fn": "env_schedules changes numbers of the environment while training",
     "action_space": "the environment tells it",
     "observation_space": "the environment tells it",
     "action_mask_key": "masks are a field of every observation",

@@ -1,0 +1,94 @@
+"""Numbers among an environment's parameters that change while a run goes on."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import serialization
+
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.schedules import ScheduleSpec
+from jaxmarl_ppo.learner.schedules import make_schedule
+from jaxmarl_ppo.types import PyTree, Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class EnvSchedules:
+    """What some of an environment's parameters are in training, by the time.
+
+    Attributes:
+        names: of the parameters, `S` of them, as `env.params` of a file has them; of one within
+            others `outer.inner`.
+        schedule: their values, `[S]` at every time.
+    """
+
+    names: tuple[str, ...]
+    schedule: Schedule
+
+    def at(self, env_params: PyTree, env_steps: jax.Array) -> PyTree:
+        """Replace these parameters by their values after `env_steps ()` environment steps."""
+        tables = serialization.to_state_dict(env_params)
+        for name, value in zip(self.names, self.schedule(env_steps), strict=True):
+            table, key = _place(tables, name)
+            table[key] = value.astype(jnp.result_type(table[key]))
+        return serialization.from_state_dict(env_params, tables)
+
+    def values(self, env_steps: int) -> dict[str, float]:
+        """Tell their values after so many environment steps, by name."""
+        rows = zip(np.asarray(self.schedule.steps), np.asarray(self.schedule.values), strict=True)
+        found = (float(np.interp(env_steps, *row)) for row in rows)
+        return dict(zip(self.names, found, strict=True))
+
+
+def make_env_schedules(
+    env_params: PyTree, specs: Mapping[str, ScheduleSpec], total_env_steps: int
+) -> EnvSchedules | None:
+    """Make the schedules of a run; None without any.
+
+    Args:
+        env_params: of its environment.
+        specs: by the parameters' names.
+        total_env_steps: of the run.
+
+    Raises:
+        ValueError: there is no such parameter, or it is no single number with a fraction.
+    """
+    if not specs:
+        return None
+    tables = dict(_leaves(serialization.to_state_dict(env_params)))
+    for name in specs:
+        if name not in tables:
+            valid = ", ".join(key for key, leaf in tables.items() if _is_real(leaf))
+            raise ValueError(
+                f"env_schedules has the key {show(name)}, which is no parameter of the environment "
+                f"that could change; valid: {valid or 'none'}"
+            )
+        if not _is_real(tables[name]):
+            raise ValueError(
+                f"env_schedules has the key {show(name)}, which cannot change while a run goes on, "
+                f"since it is {show(tables[name])} and not a single number of floating point"
+            )
+    return EnvSchedules(tuple(specs), make_schedule(list(specs.values()), total_env_steps))
+
+
+def _leaves(tables: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield f"{prefix}{key}", value
+
+
+def _place(tables: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """Find the innermost table of a parameter, and its key there."""
+    *outer, key = name.split(".")
+    for each in outer:
+        tables = tables[each]
+    return tables, key
+
+
+def _is_real(leaf: Any) -> bool:
+    return np.ndim(leaf) == 0 and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
