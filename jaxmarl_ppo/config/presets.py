@@ -187,23 +187,30 @@ PRESETS: dict[str, Preset] = {
             ),
         )
     ),
-    # Not tuned: the first that was tried, with a magnet as slow as its learning rate is small.
+    # As Leduc hold'em, for the same reasons; its critic sees both players' stones.
     "phantom_tic_tac_toe": Preset(
         TrainConfig(
-            total_env_steps=12_000_000,
-            num_envs=1024,
+            total_env_steps=30_000_000,
+            num_envs=2048,
             num_steps=16,
             mapping="shared",
-            default_policy=PolicySpec(network=MLP(hidden_sizes=(128, 128))),
+            default_policy=PolicySpec(
+                network=MLP(
+                    hidden_sizes=(128, 128), activation="relu", separate_critic=True, unimix=0.02
+                ),
+                central_critic=True,
+                normalise_rewards=True,
+            ),
             default_ppo=PPOConfig(
-                learning_rate=((0.0, 1e-3), (6e6, 1e-3), (12e6, 0.0)),
-                entropy_coef=((0.0, 0.2), (6e6, 0.05), (12e6, 0.03)),
+                learning_rate=((0.0, 3e-3), (10e6, 3e-3), (30e6, 0.0)),
+                entropy_coef=((0.0, 0.3), (12e6, 0.05), (30e6, 0.05)),
                 num_epochs=1,
                 gamma=1.0,
-                gae_lambda=0.95,
+                gae_lambda=0.9,
+                max_grad_norm=None,
                 magnet="average",
-                magnet_coef=0.5,
-                magnet_rate=0.025,
+                magnet_coef=1.0,
+                magnet_rate=0.02,
             ),
         )
     ),
