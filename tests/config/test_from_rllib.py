@@ -303,6 +303,26 @@ def test_dense_networks(stack):
     assert exact(config).default_policy.network == MLP(hidden_sizes=(32, 16), activation="silu")
 
 
+def test_layers_of_heads():
+    heads = {"head_fcnet_hiddens": [8], "head_fcnet_activation": "tanh"}
+    lstm = exact(new(use_lstm=True, lstm_cell_size=4, fcnet_hiddens=[16], **heads))
+    assert lstm.default_policy.network == LSTM(
+        hidden_sizes=(16,), head_sizes=(8,), lstm_size=4, separate_critic=True
+    )
+    alone = exact(new(fcnet_hiddens=[], head_fcnet_hiddens=[8]))
+    assert alone.default_policy.network == MLP(
+        hidden_sizes=(), head_sizes=(8,), activation="relu", separate_critic=True
+    )
+    told = "all layers of a network have one activation, and fcnet_activation is 'tanh'"
+    for given, value in (({}, "relu"), ({"head_fcnet_activation": "linear"}, "linear")):
+        assert lost(new(head_fcnet_hiddens=[8], **given)) == {
+            "model.head_fcnet_activation": f"model.head_fcnet_activation={value!r}: {told}"
+        }
+    assert notes(new(head_fcnet_activation="silu")) == (
+        "model.head_fcnet_activation='silu' has no effect without head_fcnet_hiddens",
+    )
+
+
 @pytest.mark.parametrize(("stack", "separate"), [(old, False), (new, True)])
 def test_lstm(stack, separate):
     config = exact(stack(use_lstm=True, lstm_cell_size=32, max_seq_len=8, fcnet_hiddens=[16]))
@@ -750,6 +770,14 @@ def test_a_league_of_the_new_api_stack(rllib):
         {"fcnet_hiddens": [32, 16], "vf_share_layers": True},
         {"fcnet_hiddens": [32], "use_lstm": True, "lstm_cell_size": 8},
         {"fcnet_hiddens": [32], "use_lstm": True, "lstm_cell_size": 8, "vf_share_layers": True},
+        {"fcnet_hiddens": [32], "head_fcnet_hiddens": [16, 4], "head_fcnet_activation": "tanh"},
+        {
+            "fcnet_hiddens": [32],
+            "use_lstm": True,
+            "lstm_cell_size": 8,
+            "head_fcnet_hiddens": [4],
+            "head_fcnet_activation": "tanh",
+        },
     ],
 )
 def test_networks_are_as_large_as_rllibs(rllib, model):

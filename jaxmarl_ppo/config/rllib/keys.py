@@ -155,6 +155,8 @@ MODEL: dict[str, Any] = {
     ),
     "fcnet_hiddens": [256, 256],
     "fcnet_activation": "tanh",
+    "head_fcnet_hiddens": [],
+    "head_fcnet_activation": "relu",
     "lstm_cell_size": 256,
     "max_seq_len": 20,
 }
@@ -201,8 +203,6 @@ MODEL_LOST: dict[str, Any] = {
     "custom_model_config": {},
     "fusionnet_activation": "tanh",
     "fusionnet_hiddens": [256, 256],
-    "head_fcnet_activation": "relu",
-    "head_fcnet_hiddens": [],
     "log_std_clip_param": 20.0,
     "post_fcnet_activation": "relu",
     "post_fcnet_hiddens": [],

@@ -99,9 +99,12 @@ _KINDS: dict[str, _Check] = {
         "a list of policies or a function",
         lambda value: callable(value) or _is_policies(value) or value == [],
     ),
-    "fcnet_hiddens": (
-        "a list of whole numbers",
-        lambda value: _is_list(value) and all(map(_is_whole, value)),
+    **dict.fromkeys(
+        ("fcnet_hiddens", "head_fcnet_hiddens"),
+        (
+            "a list of whole numbers",
+            lambda value: _is_list(value) and all(map(_is_whole, value)),
+        ),
     ),
 }
 # Settings that may also be None.

@@ -86,19 +86,37 @@ def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
 
 
 def sort_out_model(
-    given: Mapping[str, Any], where: str, use_lstm: bool, new_stack: bool, findings: Findings
+    given: Mapping[str, Any],
+    model: Mapping[str, Any],
+    where: str,
+    new_stack: bool,
+    findings: Findings,
 ) -> None:
-    """Tell of settings of a network that are not translated, or that RLlib would not heed."""
+    """Tell of settings of a network that are not translated, or that RLlib would not heed.
+
+    Args:
+        given: settings to tell of.
+        model: those and all others of the network.
+        where: what messages say before a name.
+        new_stack: whether RLlib's new API stack is on.
+        findings: what is told.
+    """
     for key, value in given.items():
         name = f"{where}.{key}"
         if key in MODEL:
             if key == "fcnet_activation" and activation_name(value) is None:
                 findings.lose(name, value, hint("model.fcnet_activation"))
             elif key in _OF_LSTM and not is_default(value, MODEL[key]):
-                if not use_lstm:
+                if not model["use_lstm"]:
                     findings.note(f"{name}={show(value)} has no effect without use_lstm")
                 elif new_stack and key.startswith("lstm_use_prev"):
                     findings.note(f"{name} is honoured here; RLlib's new API stack ignores it")
+            elif (
+                key == "head_fcnet_activation"
+                and not is_default(value, MODEL[key])
+                and not model["head_fcnet_hiddens"]
+            ):
+                findings.note(f"{name}={show(value)} has no effect without head_fcnet_hiddens")
         elif key in MODEL_MACHINERY:
             if not is_default(value, MODEL_MACHINERY[key]):
                 findings.note(f"{name}={show(value)} has no counterpart: features come as they are")

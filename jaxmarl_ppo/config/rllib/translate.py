@@ -277,4 +277,4 @@ def _sort_out_model(
     values: Mapping[str, Any], given: Mapping[str, Any], where: str, findings: Findings
 ) -> None:
     new_stack = bool(values["enable_rl_module_and_learner"])
-    sort_out_model(given, where, bool(values["model"]["use_lstm"]), new_stack, findings)
+    sort_out_model(given, values["model"], where, new_stack, findings)
