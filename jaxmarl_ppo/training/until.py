@@ -40,7 +40,7 @@ class Until:
         self._conditions = tuple(map(parse_condition, conditions))
         # What evaluations say is only known once there is one.
         of_log = [c for c in self._conditions if not _is_of_evaluation(c)]
-        names = [*dict(scalars(full_summary(learner))), *_OF_THE_RUN] if of_log else []
+        names = _numbers(learner) if of_log else []
         self._paths = {condition: _find(condition.name, names) for condition in of_log}
 
     def see_entry(self, entry: Mapping[str, Any]) -> None:
@@ -67,6 +67,14 @@ class Until:
     def _see(self, condition: Condition, value: float) -> None:
         if self.stopped_by is None and condition.holds(value):
             self.stopped_by = f"{condition} holds, it is {value:g}"
+
+
+def _numbers(learner: Learner) -> list[str]:
+    """List the paths of what an entry of the log may have."""
+    found = full_summary(learner)
+    if learner.env_schedules is not None:
+        found = {**found, "env_params": learner.env_schedules.values(0)}
+    return [*dict(scalars(found)), *_OF_THE_RUN]
 
 
 def _is_of_evaluation(condition: Condition) -> bool:

@@ -73,10 +73,11 @@ def test_a_run_goes_on_where_it_was_and_logs_the_values(tmp_path):
     env, params = Constant(), ConstantParams()
     options = {"progress": False, "check_env": False}
     Trainer(env, params, config, tmp_path / "whole", **options).train()
-    Trainer(
-        env, params, dataclasses.replace(config, total_env_steps=30), tmp_path / "half", **options
-    ).train()
-    Trainer.resume(tmp_path / "half", env=env, total_env_steps=60, progress=False).train()
+    until = ("env_params.reward < 2",)
+    half = dataclasses.replace(config, until=until)
+    result = Trainer(env, params, half, tmp_path / "half", **options).train()
+    assert (result.stopped_by, result.env_steps) == ("env_params.reward < 2 holds, it is 0.5", 30)
+    Trainer.resume(tmp_path / "half", env=env, until=(), progress=False).train()
     for run in ("whole", "half"):
         entries = read_lines(tmp_path / run / "metrics.jsonl", 4)
         assert [entry["env_params"] for entry in entries] == [
