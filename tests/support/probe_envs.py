@@ -153,7 +153,8 @@ class Constant(MultiAgentEnv[jax.Array, ConstantParams]):
         obs = _everyone_acts(jnp.ones((1, 1)), 2)
         obs = obs.replace(alive=obs.alive & ~over, agent_mask=obs.agent_mask & ~over)
         reward = jnp.full(1, params.reward, jnp.float32)
-        return obs, state + 1, reward, over & ~params.truncate, over & params.truncate, {}
+        truncate = jnp.asarray(params.truncate)
+        return obs, state + 1, reward, over & ~truncate, over & truncate, {}
 
 
 class Duel(MultiAgentEnv[Any, None]):
