@@ -374,6 +374,7 @@ def _cell(runs: Sequence[Mapping[str, Any]]) -> str:
     wall_s = mean([run["seconds"]["training"] for run in runs])
     compiling_s = mean([run["seconds"]["compiling"] for run in runs])
     rate = mean([run["env_steps_per_cpu_s"] for run in runs])
+    results += f" (seed {runs[0]['seed']})" if len(runs) == 1 else ""
     return f"{results}; {cpu_s:.0f} s ({wall_s:.0f} + {compiling_s:.0f}), {rate:,.0f}/s"
 
 

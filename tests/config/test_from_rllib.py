@@ -313,11 +313,18 @@ def test_layers_of_heads():
     assert alone.default_policy.network == MLP(
         hidden_sizes=(), head_sizes=(8,), activation="relu", separate_critic=True
     )
-    told = "all layers of a network have one activation, and fcnet_activation is 'tanh'"
+    told = "valid: the fcnet_activation, since all layers of a network have one"
     for given, value in (({}, "relu"), ({"head_fcnet_activation": "linear"}, "linear")):
         assert lost(new(head_fcnet_hiddens=[8], **given)) == {
             "model.head_fcnet_activation": f"model.head_fcnet_activation={value!r}: {told}"
         }
+    odd = new(fcnet_hiddens=[], head_fcnet_hiddens=[8], head_fcnet_activation="linear")
+    assert list(lost(odd)) == ["model.head_fcnet_activation"]
+    own = {"model": {"head_fcnet_hiddens": [8]}}
+    policies = {"p1": {"config": own}, "p2": {"config": {"gamma": 0.5}}}
+    assert list(lost({"policies": policies}, mapping={"a": "p1", "b": "p2"})) == [
+        "policies.p1.model.head_fcnet_activation"
+    ]
     assert notes(new(head_fcnet_activation="silu")) == (
         "model.head_fcnet_activation='silu' has no effect without head_fcnet_hiddens",
     )

@@ -124,6 +124,15 @@ def sort_out_model(
             findings.lose(name, value, _unknown(key, {*MODEL, *MODEL_LOST, *MODEL_MACHINERY}))
         elif not is_default(value, MODEL_LOST[key]):
             findings.lose(name, value, hint(f"model.{key}"))
+    if model["head_fcnet_hiddens"] and not _OF_LAYERS.isdisjoint(given):
+        of_heads = model["head_fcnet_activation"]
+        ours = activation_name(model["fcnet_activation"] if model["fcnet_hiddens"] else of_heads)
+        if ours is None or activation_name(of_heads) != ours:
+            findings.lose(
+                f"{where}.head_fcnet_activation",
+                of_heads,
+                "valid: the fcnet_activation, since all layers of a network have one",
+            )
 
 
 def activation_name(value: Any) -> str | None:
@@ -133,6 +142,9 @@ def activation_name(value: Any) -> str | None:
     return name if name in ACTIVATIONS else None
 
 
+_OF_LAYERS = frozenset(
+    ("fcnet_hiddens", "fcnet_activation", "head_fcnet_hiddens", "head_fcnet_activation")
+)
 _OF_LSTM = ("lstm_cell_size", "max_seq_len", "lstm_use_prev_action", "lstm_use_prev_reward")
 
 

@@ -203,7 +203,10 @@ def read_network(values: Mapping[str, Any], findings: Findings) -> dict[str, Any
         name: tuple(int(size) for size in model[key])
         for name, key in (("hidden_sizes", "fcnet_hiddens"), ("head_sizes", "head_fcnet_hiddens"))
     }
-    sizes["activation"] = _activation(model, findings)
+    # Where heads alone have layers, these are all there are.
+    decisive = "fcnet_activation" if model["fcnet_hiddens"] else "head_fcnet_activation"
+    key = decisive if model["head_fcnet_hiddens"] else "fcnet_activation"
+    sizes["activation"] = activation_name(model[key]) or MODEL["fcnet_activation"]
     if lstm:
         # The former API stack has one LSTM, whose outputs both heads read.
         separate &= bool(values["enable_rl_module_and_learner"])
@@ -218,21 +221,6 @@ def read_network(values: Mapping[str, Any], findings: Findings) -> dict[str, Any
         "prev_reward": lstm and bool(model["lstm_use_prev_reward"]),
         "normalise_observations": FILTERS.get(observation_filter, False),
     }
-
-
-def _activation(model: Mapping[str, Any], findings: Findings) -> str:
-    """Read the activation of all layers, which are alike in that here."""
-    of_heads = activation_name(model["head_fcnet_activation"])
-    if of_heads and model["head_fcnet_hiddens"] and not model["fcnet_hiddens"]:
-        return of_heads
-    activation = activation_name(model["fcnet_activation"]) or MODEL["fcnet_activation"]
-    if model["head_fcnet_hiddens"] and of_heads != activation:
-        findings.lose(
-            "model.head_fcnet_activation",
-            model["head_fcnet_activation"],
-            f"all layers of a network have one activation, and fcnet_activation is {activation!r}",
-        )
-    return activation
 
 
 def number(values: Mapping[str, Any], key: str) -> float:
