@@ -129,6 +129,9 @@ def run_ours(
 
 def run_theirs(game: Game, checkout: Path, seed: int) -> tuple[dict[str, Any], Team]:
     """Train with JaxMARL's baseline; returns what `run_ours` does."""
+    # What cannot be evaluated afterwards is not trained for an hour first.
+    env, params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
+    jax.eval_shape(env.reset, jax.random.key(0), params)
     trained = jaxmarl_baseline.train(checkout, game, seed)
     took = {
         "env_steps": trained.env_steps,

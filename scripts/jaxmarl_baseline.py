@@ -148,7 +148,7 @@ def load_baseline(checkout: Path, name: str) -> tuple[ModuleType, dict[str, Any]
 
     Raises:
         ImportError: what it needs is not installed.
-        ValueError: it is not there.
+        ValueError: it is not there, or its checkout is what `import jaxmarl` finds.
     """
     folder = checkout / "baselines" / "IPPO"
     path, config_path = folder / f"{name}.py", folder / "config" / f"{name}.yaml"
@@ -156,6 +156,13 @@ def load_baseline(checkout: Path, name: str) -> tuple[ModuleType, dict[str, Any]
         raise ValueError(f"{checkout} has no baselines/IPPO/{name}.py with its configuration")
     os.environ.setdefault("MPLBACKEND", "agg")
     jaxmarl_envs.make("jaxmarl", env_id="MPE_simple_spread_v3")  # imports JaxMARL quietly
+    imported = Path(str(importlib.import_module("jaxmarl").__file__)).resolve()
+    if checkout.resolve() in imported.parents:
+        # At c793d09 Hanabi and Overcooked have other rules there than in the release of its number.
+        raise ValueError(
+            f"jaxmarl is imported from the checkout, {imported.parent}, whose games are not those "
+            "of the released package; take the checkout off PYTHONPATH"
+        )
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -103,6 +103,13 @@ def test_a_folder_without_baselines_is_refused(tmp_path):
         jaxmarl_baseline.load_baseline(tmp_path, "ippo_ff_mpe")
 
 
+def test_games_of_the_checkout_itself_are_refused(checkout, monkeypatch):
+    own = checkout / "jaxmarl" / "__init__.py"
+    monkeypatch.setattr(sys.modules["jaxmarl"], "__file__", str(own))
+    with pytest.raises(ValueError, match=r"imported from the checkout, .*take .* off PYTHONPATH"):
+        jaxmarl_baseline.load_baseline(checkout, "ippo_ff_mpe")
+
+
 def test_the_baseline_s_policy_plays_as_it_was_trained(checkout):
     game = dataclasses.replace(GAMES["mpe_tag"], total_env_steps=3 * 16 * 128 + 5)
     trained = jaxmarl_baseline.train(checkout, game, seed=1)

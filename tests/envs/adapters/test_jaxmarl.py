@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -219,6 +220,14 @@ def test_hanabi_terminates_and_one_player_acts_at_a_tick(played):
         np.testing.assert_array_equal(episode.masks[t].sum(1)[only_wait], [1, 1])
     assert episode.terminated[-1].all()
     assert not episode.truncated.any()
+
+
+def test_hanabi_of_a_version_without_seats_asks_who_is_marked():
+    rules = make("jaxmarl", env_id="hanabi", num_agents=3)[0]._rules
+    state = types.SimpleNamespace(cur_player_idx=jnp.array([0, 0, 1]))
+    np.testing.assert_array_equal(rules.acting(state), [False, False, True])
+    state.seat_order = jnp.array([1, 2, 0])  # the last seat is player 0's
+    np.testing.assert_array_equal(rules.acting(state), [True, False, False])
 
 
 def test_a_dead_unit_waits_and_earns_with_its_team(played):

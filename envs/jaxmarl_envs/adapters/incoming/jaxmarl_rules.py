@@ -189,7 +189,11 @@ class Hanabi(Rules):
 
     def acting(self, state: Any) -> jax.Array:
         """Tell who sits on the seat whose turn it is, `[A]` bool."""
-        return state.cur_player_idx[jnp.argsort(state.seat_order)] > 0
+        moves = state.cur_player_idx > 0
+        # The released 0.2.0 deals out the seats; JaxMARL's repository, which bears that number too,
+        # seats everybody in order.
+        seat_order = getattr(state, "seat_order", None)
+        return moves if seat_order is None else moves[jnp.argsort(seat_order)]
 
     def legal_actions(self, state: Any) -> list[jax.Array]:
         """Let those who wait only wait."""
