@@ -106,11 +106,14 @@ class Study:
         with self._locks.hold(_ASK):
             self._free_trials_of_the_dead()
             trials = self.trials()
-            waits = any(trial.state == TrialState.WAITING for trial in trials)
-            if not waits and len(trials) >= self.num_trials:
+            # Optuna takes the first that waits. It may have no values yet, if its process died
+            # while it asked, and those that it draws now must not be those of the next new trial.
+            waiting = [trial.number for trial in trials if trial.state == TrialState.WAITING]
+            number = waiting[0] if waiting else len(trials)
+            if not waiting and number >= self.num_trials:
                 return None
             study = self.optuna_study
-            study.sampler = make_sampler(self._search, self._space, len(trials))
+            study.sampler = make_sampler(self._search, self._space, number)
             trial = study.ask(self._distributions)
             trial.set_user_attr(DRIVER, self._driver)
             return trial

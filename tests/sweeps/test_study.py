@@ -78,6 +78,28 @@ def test_what_is_drawn_does_not_depend_on_who_asks(tmp_path):
     assert len({p["x"] for p in params}) == 4
 
 
+@pytest.mark.parametrize("sampler", ["random", "tpe", "cmaes"])
+def test_no_values_come_twice_where_a_process_dies_while_it_asks(tmp_path, monkeypatch, sampler):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    whole = open_study(tmp_path / "whole", sampler=sampler)
+    with whole.driving():
+        expected = [whole.ask().params for _ in range(4)]
+    first = open_study(tmp_path / "again", sampler=sampler)
+    with first.driving(), monkeypatch.context() as patch:
+        first.ask()
+        patch.setattr(first.optuna_study._storage, "set_trial_param", die)
+        with pytest.raises(KeyboardInterrupt):
+            first.ask()
+    again = open_study(tmp_path / "again", sampler=sampler)
+    with again.driving():
+        taken = [again.ask() for _ in range(4)]
+    assert [trial.number for trial in taken] == [0, 1, 2, 3]
+    assert [trial.params for trial in taken] == expected
+    assert len({trial.params["x"] for trial in taken}) == 4
+
+
 @pytest.mark.parametrize("many", [threading.Thread, SPAWNED.Process])
 def test_several_at_once_run_no_trial_twice_and_lose_none(tmp_path, many):
     check_that_several_share(tmp_path, many, {"num_trials": 12})
