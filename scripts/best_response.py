@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from whole_runs import train_whole
+
 import jaxmarl_envs
 from jaxmarl_ppo import Matchups, TrainConfig, Trainer, make_learner, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
@@ -52,7 +54,7 @@ def train(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
     """Train and evaluate; the report of `evaluate_policies`."""
     env, params = jaxmarl_envs.make("crypto")
     trainer = Trainer(env, params, config, run_dir, progress=False)
-    result = trainer.train()
+    result = train_whole(trainer)
     return evaluate_policies(trainer.learner, result.population, EPISODES, seed=config.seed)
 
 

@@ -51,6 +51,7 @@ from jaxmarl_ppo.types import PolicyStack, Population
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jaxmarl_baseline
 from jaxmarl_baseline import put_policy, take_policy
+from whole_runs import train_whole
 
 RECORD = Path(__file__).resolve().parent.parent / "benchmarks" / "jaxmarl-cpu.json"
 EPISODES = 1024
@@ -117,7 +118,7 @@ def run_ours(
             env, params, config, Path(folder) / "run", callbacks=[watch], progress=False
         )
         began = time.perf_counter()
-        result = trainer.train()
+        result = train_whole(trainer)
         ended, cpu_ended = time.perf_counter(), time.process_time()
     took = {
         "env_steps": result.env_steps,

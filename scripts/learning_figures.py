@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from whole_runs import train_whole
+
 import jaxmarl_envs
 from jaxmarl_ppo import PRESETS, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies, format_report
@@ -78,7 +80,7 @@ def train_and_evaluate(name: str, seed: int, episodes: int | None) -> dict[str, 
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(env, env_params, config, Path(folder) / "run", progress=False)
         started = time.perf_counter()
-        result = trainer.train()
+        result = train_whole(trainer)
         wall_s = time.perf_counter() - started
     record: dict[str, Any] = {
         "seed": seed,

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from whole_runs import train_whole
+
 import jaxmarl_envs
 from jaxmarl_ppo import (
     EvaluationConfig,
@@ -82,7 +84,7 @@ def train_group(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
     """Train members, and say which one was best and how good."""
     began = time.perf_counter()
     env, params = jaxmarl_envs.make("crypto")
-    result = Trainer(env, params, config, run_dir, progress=False).train()
+    result = train_whole(Trainer(env, params, config, run_dir, progress=False))
     ends = {m.run_dir.name: m.evaluations[-1] for m in result.members}
     over = str(config.objective.measure).split("/")[2]
     scores = {k: end["rivals"][over]["agents"]["bob_0"]["return_mean"] for k, end in ends.items()}
@@ -117,7 +119,7 @@ def against_best_response(args: argparse.Namespace, member_dir: Path, run_dir: P
     )
     env, params = jaxmarl_envs.make("crypto")
     trainer = Trainer(env, params, config, run_dir, progress=False)
-    report = evaluate_policies(trainer.learner, trainer.train().population, EPISODES, seed=0)
+    report = evaluate_policies(trainer.learner, train_whole(trainer).population, EPISODES, seed=0)
     return report["agents"]["bob_0"]["return_mean"]
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whole_runs import train_whole
+
 import jaxmarl_envs
 from jaxmarl_ppo import (
     LSTM,
@@ -120,7 +122,7 @@ def train_and_evaluate(case: Case, seed: int) -> dict[str, Any]:
     config = TrainConfig(**{**vars(case.config), "seed": seed})
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(env, params, config, Path(folder) / "run", progress=False)
-        result = trainer.train()
+        result = train_whole(trainer)
     report = evaluate_policies(trainer.learner, result.population, EPISODES, greedy=True)
     return {
         "env_steps": result.env_steps,

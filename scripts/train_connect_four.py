@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from connect_four_truth import against_perfect_play, right_moves
 from flax import linen as nn
+from whole_runs import train_whole
 
 import jaxmarl_envs
 from jaxmarl_envs.adapters.incoming.pgx import Pgx
@@ -231,7 +232,7 @@ def train_and_evaluate(config: TrainConfig, episodes: int) -> dict[str, Any]:
     env = Openings()
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(env, env.default_params, config, Path(folder) / "run", progress=False)
-        result = trainer.train()
+        result = train_whole(trainer)
     # What is measured begins with an empty board.
     env, params = jaxmarl_envs.make("pgx", env_id="connect_four", planes=True)
     learner = make_learner(env, params, config)

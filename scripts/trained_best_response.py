@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from whole_runs import train_whole
+
 import jaxmarl_envs
 from jaxmarl_ppo import Linear, TrainConfig, Trainer, preset, use_cpu_cores
 from jaxmarl_ppo.evaluation import evaluate_policies
@@ -76,7 +78,7 @@ def train_and_respond(
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "trained"
         trainer = Trainer(env, params, config, run_dir, progress=False)
-        result = trainer.train()
+        result = train_whole(trainer)
         row |= {"env_steps": result.env_steps, **speed(result.history, first)}
         report = evaluate_policies(trainer.learner, result.population, 1, seed=config.seed)
         if "exploitability" in report:
@@ -85,7 +87,7 @@ def train_and_respond(
         for own, other in ((first, second), (second, first)):
             response = response_config(config, run_dir, own, other, response_env_steps)
             trainer = Trainer(env, params, response, Path(folder) / own, progress=False)
-            population = trainer.train().population
+            population = train_whole(trainer).population
             report = evaluate_policies(trainer.learner, population, episodes, seed=config.seed)
             won[own] = report["agents"][own]
             row[f"response_as_{own}"] = won[own]["return_mean"]

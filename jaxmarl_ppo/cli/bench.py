@@ -24,7 +24,7 @@ from jaxmarl_ppo.cli.bench_tables import (
 )
 from jaxmarl_ppo.cli.session import Switch
 from jaxmarl_ppo.cli.values import Dtype, NetworkKind, parse_env_kwargs
-from jaxmarl_ppo.config.as_json import kinds_with
+from jaxmarl_ppo.config.networks import kinds_with
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
@@ -35,7 +35,8 @@ _EFFECTIVE = {
     "compare": ("compare", "num_envs", "num_steps", "repeats", "json"),
     "scaling": ("scaling", "repeats", "json"),
     "target": (
-        *("target", "env", "env_kwargs", "network", "hidden_sizes", "lstm_size", "gru_size"),
+        *("target", "env", "env_kwargs", "network", "hidden_sizes", "head_sizes"),
+        *("lstm_size", "gru_size"),
         *("separate_critic", "dtype", "mapping", "num_envs", "num_steps", "num_epochs"),
         *("num_minibatches", "micro_batch_rows", "matmul_precision", "num_devices", "json"),
     ),
@@ -53,6 +54,8 @@ class BenchOptions:
         env_kwargs: its arguments, as KEY=VALUE.
         network: kind of network.
         hidden_sizes: widths of the dense layers; None for the network's own.
+        head_sizes: widths of further ones, behind the memory if there is one, of actor and critic
+            each; None for the network's own.
         lstm_size: width of the LSTM; only with `--network lstm`; None for the network's own.
         gru_size: width of the GRU or minGRU; only with `--network gru` and `min_gru`; None for the
             network's own.
@@ -83,6 +86,7 @@ class BenchOptions:
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     network: NetworkKind = "mlp"
     hidden_sizes: tuple[int, ...] | None = None
+    head_sizes: tuple[int, ...] | None = None
     lstm_size: int | None = None
     gru_size: int | None = None
     separate_critic: Switch = None
@@ -145,6 +149,7 @@ class BenchOptions:
             separate = NETWORKS[self.network].core_class is None
         network = {
             "hidden_sizes": self.hidden_sizes,
+            "head_sizes": self.head_sizes,
             "lstm_size": self.lstm_size,
             "gru_size": self.gru_size,
             "separate_critic": separate,

@@ -25,8 +25,9 @@ from jaxmarl_ppo.cli.values import (
     ScheduleOption,
     parse_env_kwargs,
 )
-from jaxmarl_ppo.config.as_json import kinds_with, network_kind
+from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.env_as_json import params_from_json
+from jaxmarl_ppo.config.networks import kinds_with
 from jaxmarl_ppo.config.parsing import is_run_file
 from jaxmarl_ppo.config.ppo import OPTIMISERS, PPOConfig
 from jaxmarl_ppo.config.presets import follow

@@ -17,21 +17,15 @@ import numpy as np
 from flax import linen as nn
 
 from jaxmarl_ppo.config.checks import (
-    MAX_INT,
-    Rule,
-    check_bool,
     check_number,
-    check_sequence,
-    check_share,
-    choice,
     field_hints,
     field_rules,
     show,
-    whole_number,
     without_none,
 )
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
+from jaxmarl_ppo.config.networks import NETWORK_RULES, network_fields
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.read_space import NONE, dimension_to_json, read_dimensions
 from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
@@ -39,24 +33,13 @@ from jaxmarl_ppo.config.search import Dimension
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
-from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 
 # Of what a run records; the first had other names for keys.
 FORMAT = 2
 READABLE_FORMATS = (1, FORMAT)
-# Fields of a network that the environment decides, and those of every flax module.
-_TOLD_FIELDS = (
-    *("num_outputs", "continuous", "actor_width", "matmul_precision"),
-    *("parent", "name"),
-)
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
 CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
 _ROOT = "the configuration"
-_NETWORK_RULES: dict[str, Rule] = {
-    "activation": choice(*ACTIVATIONS),
-    "dtype": choice(*DTYPES),
-    "unimix": check_share,
-}
 MAPPING_KINDS = {"ensemble": Ensemble, "matchups": Matchups}
 POLICY_KINDS = {"network": PolicySpec, "snapshots": Snapshots, "scripted": Scripted}
 KINDS = MAPPING_KINDS | POLICY_KINDS
@@ -292,30 +275,12 @@ def _read_network(data: Any, where: str) -> str | nn.Module:
             f"{where}: unknown network kind {show(kind)}; valid: {', '.join(NETWORKS)}"
         )
     refuse_unknown(fields, network_fields(NETWORKS[kind]), f"{where} (network {kind!r})")
-    types = {f.name: f.type for f in dataclasses.fields(NETWORKS[kind])}
     return NETWORKS[kind](
         **{
-            name: _network_rule(name, types[name])(f"{where}.{name}", _hashable(value))
+            name: NETWORK_RULES[name](f"{where}.{name}", _hashable(value))
             for name, value in fields.items()
         }
     )
-
-
-def _network_rule(name: str, kind: Any) -> Rule:
-    """Find the rule for a field of a network, whose class is a flax module and checks nothing."""
-    if name in _NETWORK_RULES:
-        return _NETWORK_RULES[name]
-    if kind is bool:
-        return check_bool
-    size = whole_number(1, MAX_INT)
-    if kind is int:
-        return size
-
-    def check_sizes(path: str, value: Any) -> tuple[int, ...]:
-        sizes = check_sequence(path, value, "a list of whole numbers")
-        return tuple(size(f"an element of {path}", each) for each in sizes)
-
-    return check_sizes
 
 
 def _read_schedule(data: Any, where: str) -> Any:
@@ -346,16 +311,6 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "env_schedules": _read_env_schedules,
     "space": read_dimensions,
 }
-
-
-def network_fields(cls: type[nn.Module]) -> list[str]:
-    """List the fields of a network that a user decides."""
-    return [f.name for f in dataclasses.fields(cls) if f.name not in _TOLD_FIELDS]
-
-
-def kinds_with(field: str) -> list[str]:
-    """List the kinds of networks of which a user decides a field."""
-    return [kind for kind, cls in NETWORKS.items() if field in network_fields(cls)]
 
 
 def _hashable(value: Any) -> Any:

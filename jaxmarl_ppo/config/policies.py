@@ -15,14 +15,13 @@ from jaxmarl_ppo.config.checks import (
     Name,
     Positive,
     check_fields,
-    choice,
     refusal,
     show,
     whole_number,
 )
+from jaxmarl_ppo.config.networks import check_network
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import Scheduled
-from jaxmarl_ppo.networks.actor_critic import NETWORKS
 from jaxmarl_ppo.types import PyTree
 
 OpponentDraw = Literal["uniform", "latest", "prioritised"]
@@ -33,15 +32,6 @@ EXCHANGE_EVERY = 10
 # Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
 # `[A, N]` float within the bounds.
 ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
-
-
-def _check_network(name: str, network: Any) -> str | nn.Module:
-    if isinstance(network, str):
-        return choice(*NETWORKS)(name, network)
-    if not isinstance(network, nn.Module):
-        kinds = ", ".join(map(repr, NETWORKS))
-        raise refusal(name, f"{kinds} or a flax.linen module", network)
-    return network
 
 
 def _check_load(name: str, load: Any) -> str:
@@ -87,7 +77,7 @@ class PolicySpec:
             name; None for fresh parameters.
     """
 
-    network: Annotated[str | nn.Module, _check_network] = "mlp"
+    network: Annotated[str | nn.Module, check_network] = "mlp"
     prev_action: bool = False
     prev_reward: bool = False
     append_agent_id: bool = False

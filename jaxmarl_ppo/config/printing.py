@@ -16,11 +16,11 @@ from jaxmarl_ppo.config.as_json import (
     MAPPING_KINDS,
     NONE,
     POLICY_KINDS,
-    network_fields,
     to_plain,
     with_explicit_network,
 )
 from jaxmarl_ppo.config.keys import bare_key
+from jaxmarl_ppo.config.networks import network_fields
 from jaxmarl_ppo.config.run_file import EnvTable, RunFile, Settings
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.networks.actor_critic import NETWORKS

@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxmarl_ppo.config.checks import check_share
 from jaxmarl_ppo.networks.actor_critic import NETWORKS, ActorCritic
-from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
@@ -31,18 +29,12 @@ def make_network(
     """Return the named or given module, told how many distribution inputs are needed.
 
     Raises:
-        ValueError: an unknown activation or dtype, a share of uniform play that is none, features
-            of another kind than the module takes, a central critic that shares layers with the
-            actor, or a user's own module that does not round its products to bfloat16 and is to.
+        ValueError: a share of uniform play in continuous actions, features of another kind than
+            the module takes, a central critic that shares layers with the actor, or a user's own
+            module that does not round its products to bfloat16 and is to.
     """
     module = named_network(network)
-    if isinstance(module, ActorCritic) and module.activation not in ACTIVATIONS:
-        raise ValueError(
-            f"unknown activation {module.activation!r}; valid: {', '.join(ACTIVATIONS)}"
-        )
-    if isinstance(module, ActorCritic) and module.dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {module.dtype!r}; valid: {', '.join(DTYPES)}")
-    unimix = check_share("unimix", module.unimix) if isinstance(module, ActorCritic) else 0.0
+    unimix = module.unimix if isinstance(module, ActorCritic) else 0.0
     if unimix and interface.continuous:
         raise ValueError(
             f"unimix={unimix} has no effect on continuous actions; drop it, or make the actions "

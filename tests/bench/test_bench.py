@@ -51,6 +51,14 @@ def test_products_of_an_lstm_and_of_convolutions():
     assert matmul_shapes(cnn) == [(9, 27, 5), (9, 45, 7), (1, 63, 6), (1, 6, 9), (1, 6, 1)]
 
 
+def test_layers_in_front_of_the_heads_are_those_that_the_options_say():
+    workload = bench_cli.BenchOptions(env="tic_tac_toe", head_sizes=(5,)).to_workload()
+    (bank,) = make_learner(*workload.make()).players.banks
+    products = matmul_shapes(bank.network)
+    assert {(1, 64, 5), (1, 5, 9), (1, 5, 1)} <= set(products)
+    assert (1, 64, 9) not in products
+
+
 def test_arithmetic_of_a_step_is_that_of_its_decisions(tiny):
     # Everybody acts on each of 12 ticks; a rollout trains as many decisions as it makes. That eve's
     # inputs are padded to the width of the others is no work.

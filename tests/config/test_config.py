@@ -606,10 +606,6 @@ RECURRENT = PPOConfig(num_minibatches=7, bptt_length=4)
             ),
             "num_minibatches=7 exceeds the 6 chunks of 4 decisions .* at most 6, or lower bptt_len",
         ),
-        (
-            TrainConfig(default_policy=PolicySpec(network=MLP(activation="swish"))),
-            "swish",
-        ),
     ],
 )
 def test_what_does_not_fit_the_environment_is_refused(config, message):

@@ -18,7 +18,7 @@ from jaxmarl_ppo.config.policies import PolicySpec
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
-from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP
+from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
 from jaxmarl_ppo.networks.matmul import FEW_OUTPUTS, dense_dot_general
 from jaxmarl_ppo.rollout.start import init_rollout_state
 
@@ -100,11 +100,6 @@ def test_bfloat16_trains(kind):
     after = jax.device_get(after.population.banks[0].params)
     assert all(np.isfinite(x).all() and x.dtype == np.float32 for x in jax.tree.leaves(after))
     assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before, after)), strict=True))
-
-
-def test_an_unknown_dtype_is_refused():
-    with pytest.raises(ValueError, match=r"unknown dtype 'float16'; valid: float32, bfloat16"):
-        learner_for(MLP(dtype="float16"))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot restrict itself to CPUs")
@@ -302,10 +297,18 @@ def test_modules_of_ones_own_are_trained(module):
         (OwnLinear(flaw="error"), ["OwnLinear: one of its stages failed: of a stage"]),
         (OwnLinear(flaw="wide"), ["OwnLinear: coefficients", "(3, 2, 2)", "must return (a, b)"]),
         (OwnLinear(flaw="outputs"), ["OwnLinear: decode", "(3, 2, 10)", "((3, 2, 9), (3, 2))"]),
-        (MLP(activation="swosh"), ["unknown activation 'swosh'", "tanh, relu, silu, gelu"]),
+        (MLP(activation="swosh"), ["unknown network.activation 'swosh'", "tanh, relu, silu, gelu"]),
+        (MLP(dtype="float16"), ["unknown network.dtype 'float16'; valid: float32, bfloat16"]),
         (MLP(unimix=1.0), ["unimix must be a number of at least 0 and below 1, got 1.0"]),
         (MLP(unimix=-0.1), ["unimix must be", "got -0.1"]),
         (MLP(unimix=True), ["unimix must be", "got True"]),
+        (MLP(hidden_sizes=(8, 0)), ["element of network.hidden_sizes must be", "least 1, got 0"]),
+        (MLP(hidden_sizes=8), ["network.hidden_sizes must be a list of whole numbers, got 8"]),
+        (MLP(head_sizes=(True,)), ["element of network.head_sizes must be", "got True"]),
+        (CNN(channels=(4, -1)), ["an element of network.channels must be", "got -1"]),
+        (LSTM(lstm_size=0), ["network.lstm_size must be a whole number of at least 1, got 0"]),
+        (MinGRU(gru_size=2.5), ["network.gru_size must be a whole number", "got 2.5"]),
+        (LSTM(separate_critic="no"), ["network.separate_critic must be True or False, got 'no'"]),
     ],
 )
 def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
