@@ -1,6 +1,6 @@
 """Connect four of pgx: trains in a league, then plays others, and a solver checks its moves.
 
-    python scripts/train_connect_four.py --seeds 0 --json benchmarks/learning-connect_four.json
+    python scripts/train_connect_four.py --seeds 0 1 2 --json benchmarks/learning-connect_four.json
 
 One policy plays both seats against itself and its own earlier versions. Who moves first is drawn
 for every game. Prints for each seed how often it wins against a random and a look-ahead player,
@@ -261,20 +261,22 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--total-env-steps", type=int, default=CONFIG.total_env_steps)
     parser.add_argument("--episodes", type=int, default=2048, help="against each opponent")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="a record that runs are entered into")
     args = parser.parse_args()
-    runs: list[dict[str, Any]] = []
-    record = {
-        "command": shlex.join(["python", "scripts/train_connect_four.py", *sys.argv[1:]]),
-        "hardware": describe_hardware(),
-        "runs": runs,
-    }
+    command = shlex.join(["python", "scripts/train_connect_four.py", *sys.argv[1:]])
     for seed in args.seeds:
         config = dataclasses.replace(CONFIG, seed=seed, total_env_steps=args.total_env_steps)
-        runs.append(train_and_evaluate(config, args.episodes))
-        print(json.dumps(runs[-1]), flush=True)
+        run = train_and_evaluate(config, args.episodes)
+        print(json.dumps(run), flush=True)
         if args.json:
-            args.json.write_text(json.dumps(record, indent=1) + "\n")
+            enter(args.json, {**run, "command": command, "hardware": describe_hardware()})
+
+
+def enter(path: Path, run: dict[str, Any]) -> None:
+    """Enter a run into a record, in place of one of the same seed."""
+    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    runs = sorted([*(r for r in runs if r["seed"] != run["seed"]), run], key=lambda r: r["seed"])
+    path.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
