@@ -2,8 +2,7 @@
 
 import sys
 
-from jaxmarl_ppo import Trainer
-from jaxmarl_ppo.training.trainer import TrainResult
+from jaxmarl_ppo import Trainer, TrainResult
 
 
 def train_whole(trainer: Trainer) -> TrainResult:
