@@ -51,7 +51,7 @@ from jaxmarl_ppo.types import PolicyStack, Population
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jaxmarl_baseline
 from jaxmarl_baseline import put_policy, take_policy
-from whole_runs import train_whole
+from whole_runs import enter_run, train_whole
 
 RECORD = Path(__file__).resolve().parent.parent / "benchmarks" / "jaxmarl-cpu.json"
 EPISODES = 1024
@@ -318,11 +318,9 @@ def enter(path: Path, run: Mapping[str, Any]) -> None:
     """Enter a run into a record, in place of one of the same game, side and seed."""
 
     def key(run: Mapping[str, Any]) -> tuple[Any, ...]:
-        return (*(list(GAMES).index(run["game"]),), run["side"], run["seed"])
+        return list(GAMES).index(run["game"]), run["side"], run["seed"]
 
-    runs = json.loads(path.read_text())["runs"] if path.exists() else []
-    runs = sorted([*(r for r in runs if key(r) != key(run)), _rounded(run)], key=key)
-    path.write_text(json.dumps({"what": WHAT, "runs": runs}, indent=1) + "\n")
+    enter_run(path, _rounded(run), key, what=WHAT)
 
 
 def _rounded(value: Any) -> Any:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from connect_four_truth import against_perfect_play, right_moves
 from flax import linen as nn
-from whole_runs import train_whole
+from whole_runs import enter_run, train_whole
 
 import jaxmarl_envs
 from jaxmarl_envs.adapters.incoming.pgx import Pgx
@@ -269,14 +269,8 @@ def main() -> None:
         run = train_and_evaluate(config, args.episodes)
         print(json.dumps(run), flush=True)
         if args.json:
-            enter(args.json, {**run, "command": command, "hardware": describe_hardware()})
-
-
-def enter(path: Path, run: dict[str, Any]) -> None:
-    """Enter a run into a record, in place of one of the same seed."""
-    runs = json.loads(path.read_text())["runs"] if path.exists() else []
-    runs = sorted([*(r for r in runs if r["seed"] != run["seed"]), run], key=lambda r: r["seed"])
-    path.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
+            run |= {"command": command, "hardware": describe_hardware()}
+            enter_run(args.json, run, key=lambda run: run["seed"])
 
 
 if __name__ == "__main__":

@@ -286,11 +286,6 @@ class TrainOptions:
                 )
         sizes["hidden_sizes"] = self.hidden_sizes
         sizes["head_sizes"] = self.head_sizes
-        for option, value in sizes.items():
-            for size in value if isinstance(value, tuple) else (value,):
-                if size is None or size < 1:
-                    flag = option.replace("_", "-")
-                    raise ValueError(f"--{flag} takes whole numbers of at least 1, got {size}")
         return NETWORKS[self.network](
             activation=self.activation,
             separate_critic=self.separate_critic,

@@ -184,7 +184,10 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --ppo.bptt-length 8", "bptt_length=8 has no effect"),
         ("train tic_tac_toe --ppo.target-kl 0.1", "target_kl=0.1 has no effect"),
         ("train tic_tac_toe --network cnn", "network CNN needs planes"),
-        ("train tic_tac_toe --hidden-sizes 8 0", "--hidden-sizes takes whole numbers of at least"),
+        (
+            "train tic_tac_toe --hidden-sizes 8 0",
+            "hidden_sizes must be a whole number of at least 1, got 0",
+        ),
         ("train tic_tac_toe --ppo.gamma 2", "gamma must be finite and lie in [0.0, 1.0], got 2"),
         ("train tic_tac_toe --ppo.learning-rate fast", "learning_rate must be a number, Linear"),
         ("train tic_tac_toe --ppo.learning-rate linear:1", "[[step, value], ...], got 'linear:1'"),

@@ -1,5 +1,6 @@
-"""Results of runs that were stopped are not recorded."""
+"""What scripts record: runs that came to their end, one of each kind."""
 
+import json
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, Trainer
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
-from whole_runs import train_whole  # noqa: E402
+from whole_runs import enter_run, train_whole  # noqa: E402
 
 
 def stop(entry):
@@ -36,3 +37,11 @@ def test_a_run_that_is_stopped_ends_the_program(tmp_path):
     stopped = Trainer(env, params, config, tmp_path / "stopped", callbacks=[stop], progress=False)
     with pytest.raises(SystemExit, match=r"stopped by .*SIGTERM.* after \d+ environment steps"):
         train_whole(stopped)
+
+
+def test_a_run_takes_the_place_of_one_with_its_key(tmp_path):
+    path = tmp_path / "record.json"
+    for seed, result in ((2, 0.1), (0, 0.2), (2, 0.3)):
+        enter_run(path, {"seed": seed, "result": result}, lambda run: run["seed"], what="a game")
+    runs = [{"seed": 0, "result": 0.2}, {"seed": 2, "result": 0.3}]
+    assert json.loads(path.read_text()) == {"what": "a game", "runs": runs}
