@@ -60,6 +60,8 @@ class MultiAgentEnv(Generic[State, Params]):
     agents: tuple[str, ...]
     # Name and keyword arguments, where `make` built the environment: how to build it again.
     made_as: tuple[str, dict[str, Any]] | None = None
+    # By which names `make` imported code that the user has to name again where a file names it.
+    imports: tuple[str, ...] = ()
     # Whether ticks are played in Python, by calls out of the compiled program, on one device.
     steps_on_host: bool = False
 

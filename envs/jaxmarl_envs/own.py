@@ -1,13 +1,8 @@
 """Environments by where their code lies: `package.module:Class` or `path/to/file.py:Class`.
 
-To make one is to import a module, which runs the code in it. That is done for a name which the user
-gives, on the command line or to `make`, and not because a file says so: whoever reads a name from a
-file makes the environment within `importing_only`, which lets through the one name that the user
-gave again, and no other.
+To make one is to import a module, which runs the code in it: `permission` says which names may be.
 """
 
-import contextlib
-import contextvars
 import hashlib
 import importlib
 import importlib.util
@@ -15,62 +10,17 @@ import inspect
 import json
 import operator
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own_names import HOW_TO_NAME, full_name
+from jaxmarl_envs.own_names import HOW_TO_NAME
+from jaxmarl_envs.permission import ask_permission
 from jaxmarl_envs.user_code import telling_of
 
 EnvFactory = Callable[..., MultiAgentEnv | tuple[MultiAgentEnv, Any]]
-
-
-class NotPermitted(ValueError):  # noqa: N818
-    """Something that was read names code which the user has not named.
-
-    Attributes:
-        name: what it names.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"environment {name!r} is not to be imported because a file names it")
-
-
-@dataclass
-class _Permission:
-    """Which name may be imported, and which names were."""
-
-    name: str | None
-    imported: list[str] = field(default_factory=list)
-
-
-_permission: contextvars.ContextVar[_Permission | None] = contextvars.ContextVar(
-    "permission", default=None
-)
-
-
-@contextlib.contextmanager
-def importing_only(name: str | None) -> Iterator[list[str]]:
-    """Let `make` import nothing but the environment `name` in the body, also not for wrappers.
-
-    What installed packages register is not concerned: it was installed to be found by its name.
-
-    Yields:
-        The names that were imported, a list that grows.
-
-    Raises:
-        NotPermitted: another one was to be imported.
-    """
-    permission = _Permission(None if name is None else full_name(name))
-    token = _permission.set(permission)
-    try:
-        yield permission.imported
-    finally:
-        _permission.reset(token)
 
 
 def load(name: str) -> EnvFactory:
@@ -80,10 +30,10 @@ def load(name: str) -> EnvFactory:
         name: of a class or function, as `full_name` writes it.
 
     Raises:
-        NotPermitted: see `importing_only`.
+        NotPermitted: see `permission.importing_only`.
         ValueError: there is no such file, module or class, or importing it raises.
     """
-    _ask_permission(name)
+    ask_permission(name)
     return import_factory(name)
 
 
@@ -91,10 +41,10 @@ def load_callable(name: str) -> Callable[..., Any]:
     """Import a class or function that need not be an environment of this package.
 
     Raises:
-        NotPermitted: see `importing_only`.
+        NotPermitted: see `permission.importing_only`.
         ValueError: there is no such file, module or attribute, or importing it raises.
     """
-    _ask_permission(name)
+    ask_permission(name)
     found = _import_attribute(name)
     if not callable(found):
         raise ValueError(
@@ -105,7 +55,7 @@ def load_callable(name: str) -> Callable[..., Any]:
 
 
 def import_factory(name: str) -> EnvFactory:
-    """Import a class or function whatever `importing_only` says; see `load`."""
+    """Import a class or function that needs no permission; see `load`."""
     found, attribute = _import_attribute(name), name.rpartition(":")[2]
     if isinstance(found, type) and not issubclass(found, MultiAgentEnv):
         if is_stepped_in_python(found):
@@ -120,14 +70,6 @@ def import_factory(name: str) -> EnvFactory:
             "MultiAgentEnv's class, or a function that makes an environment"
         )
     return cast(EnvFactory, found)
-
-
-def _ask_permission(name: str) -> None:
-    permission = _permission.get()
-    if permission is not None:
-        if name != permission.name:
-            raise NotPermitted(name)
-        permission.imported.append(name)
 
 
 def _import_attribute(name: str) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 from jaxmarl_envs import own
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.own_names import full_name, is_own
+from jaxmarl_envs.permission import noting_imports
 
 EnvFactory = Callable[..., MultiAgentEnv]
 
@@ -102,6 +103,14 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
         ValueError: an unknown name or keyword, or a keyword that is missing; the message lists the
             valid ones. Or something is wrong with the code that is named, by file and line.
     """
+    with noting_imports() as imports:
+        env, params = _make(name, kwargs)
+    # An environment may be a frozen dataclass.
+    object.__setattr__(env, "imports", tuple(imports))
+    return env, params
+
+
+def _make(name: str, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
     if is_own(name):
         name = full_name(name)
         factory = own.load(name)

@@ -23,6 +23,8 @@ class EvaluateOptions:
         row_agents: with `--cross-play`, the agents of one side; None for the first agent.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`.
+        allow_import: further code of your own that the run's environment imports by name; may be
+            given more than once.
         record: a new `.npz` file for the episodes, tick by tick: what agents saw, did and earned.
         json: print one JSON object instead of a table.
     """
@@ -35,6 +37,7 @@ class EvaluateOptions:
     cross_play: bool = False
     row_agents: tuple[str, ...] | None = None
     env: str | None = None
+    allow_import: session.AllowImport = ()
     record: Path | None = None
     json: bool = False
 
@@ -47,7 +50,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     """
     options = session.parse(EvaluateOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env)
+    session.find_modules_here(options.env, *session.names_of(options.allow_import))
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.evaluation import evaluate_run, format_report
@@ -64,6 +67,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         row_agents=options.row_agents,
         env=options.env,
         record=options.record,
+        allow_imports=session.names_of(options.allow_import),
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
@@ -94,6 +98,7 @@ def _evaluate_group(options: EvaluateOptions, folder: Path) -> int:
         greedy=options.greedy,
         env=options.env,
         checkpoint=None if options.checkpoint is None else folder.name,
+        allow_imports=session.names_of(options.allow_import),
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json

@@ -23,6 +23,8 @@ class ExportOptions:
         agent: the agent that it is to play; None for all that it can play.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`.
+        allow_import: further code of your own that the run's environment imports by name; may be
+            given more than once.
         out: a new file; None for `<policy>.jaxexport`.
         platforms: that it is to run on.
     """
@@ -32,6 +34,7 @@ class ExportOptions:
     policy: str | None = None
     agent: str | None = None
     env: str | None = None
+    allow_import: session.AllowImport = ()
     out: Path | None = None
     platforms: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
 
@@ -44,14 +47,20 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     """
     options = session.parse(ExportOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env)
+    session.find_modules_here(options.env, *session.names_of(options.allow_import))
     session.enable_compilation_cache()
     from jaxmarl_ppo.deploy.export import check_new_file
     from jaxmarl_ppo.deploy.policy import Policy
 
     if options.out is not None:
         check_new_file(options.out)  # before anything that takes time
-    policy = Policy.load(run_dir, options.policy, options.agent, env=options.env)
+    policy = Policy.load(
+        run_dir,
+        options.policy,
+        options.agent,
+        env=options.env,
+        allow_imports=session.names_of(options.allow_import),
+    )
     name = policy.signature.policy
     path = Path(f"{name}.jaxexport") if options.out is None else options.out
     policy.export(path, options.platforms)

@@ -35,6 +35,8 @@ class PlayOptions:
         seed: of the games.
         port: of this machine that the page is served on; 0 for any that is free.
         export: instead of serving it, write a page that needs no server into this file.
+        allow_import: further code of your own that the run's environment imports by name; may be
+            given more than once.
     """
 
     run: Words = ()
@@ -44,6 +46,7 @@ class PlayOptions:
     seed: int = 0
     port: int = 0
     export: Path | None = None
+    allow_import: session.AllowImport = ()
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
@@ -61,7 +64,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
     if not 0 <= options.port < 2**16:
         raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
     run_dir = session.existing_run(Path(folder) if folder else None, prog, options.checkpoint)
-    session.find_modules_here(env)
+    allowed = session.names_of(options.allow_import)
+    session.find_modules_here(env, *allowed)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.play import table_of_run
@@ -73,6 +77,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
         greedy=options.greedy,
         opponent=options.opponent,
         env=_own_env(run_dir, env),
+        allow_imports=allowed,
     )
     if options.export is not None:
         return _export(make_table(), str(folder), options.export)
@@ -94,15 +99,15 @@ def _export(table: "Table", title: str, path: Path) -> int:
 
 
 def _own_env(run_dir: Path, env: str | None) -> str | None:
-    """Give the name of a run's environment where it is the user's own code.
+    """Return the name unless it is that of a registered environment, which is the run's.
 
     Raises:
         ValueError: the run is of another one.
     """
-    from jaxmarl_envs.own_names import is_own
+    from jaxmarl_envs import all_names
     from jaxmarl_ppo.runs.run_folder import read_record
 
-    if env is None or is_own(env):
+    if env is None or env not in all_names():
         return env
     record = read_record(run_dir)["env"]
     known = record["make"]["name"] if record["make"] else record["name"]

@@ -26,6 +26,8 @@ class ReportOptions:
         seed: of evaluation and episodes.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`.
+        allow_import: further code of your own that the run's environment imports by name; may be
+            given more than once.
         out: the file; None for `report.html` in a single run's folder, or in the present one.
         live: instead of writing it, serve the page on this machine, and read the runs' logs anew
             every few seconds.
@@ -36,6 +38,7 @@ class ReportOptions:
     plays: bool = True
     seed: int = 0
     env: str | None = None
+    allow_import: session.AllowImport = ()
     out: Path | None = None
     live: bool = False
     port: int = 0
@@ -55,13 +58,14 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
         return _serve(folders, options)
     if options.port:
         raise ValueError("--port has no effect without --live; drop it")
-    session.find_modules_here(options.env)
+    session.find_modules_here(options.env, *session.names_of(options.allow_import))
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
 
     seed = check_seed("seed", options.seed)
-    page = report_runs(folders, options.plays, seed, options.env)
+    allowed = session.names_of(options.allow_import)
+    page = report_runs(folders, options.plays, seed, options.env, allowed)
     beside = folders[0] if len(folders) == 1 else Path()
     path = page.save(beside / REPORT_FILE if options.out is None else options.out)
     size = f"{path.stat().st_size / 1000:,.0f} kB"

@@ -23,6 +23,8 @@ class ResumeOptions:
     Attributes:
         run_dir: the run's folder, in which it also goes on.
         env: of one's own, as it was named for `train`; None for a registered environment.
+        allow_import: further code of your own that the run's environment imports by name; may be
+            given more than once.
         total_env_steps: another length of the whole run, such as 5e6; None for its own. Schedules
             over the whole run are stretched to it.
         num_devices: another number of devices, which is another random draw from here on; None for
@@ -42,6 +44,7 @@ class ResumeOptions:
 
     run_dir: session.RunDir = None
     env: str | None = None
+    allow_import: session.AllowImport = ()
     total_env_steps: int | None = None
     num_devices: int | None = None
     num_envs: int | None = None
@@ -69,7 +72,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     if options.job.processes is not None:
         return launch(options.job, "resume", args)
     prepare(options.job, options.num_devices)
-    session.find_modules_here(options.env)
+    session.find_modules_here(options.env, *session.names_of(options.allow_import))
     session.enable_compilation_cache()
     from jaxmarl_ppo.cli.run_end import show_plays, tell_end
     from jaxmarl_ppo.devices.joining import current
@@ -82,6 +85,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     trainer = Trainer.resume(
         run_dir,
         env=options.env,
+        allow_imports=session.names_of(options.allow_import),
         total_env_steps=options.total_env_steps,
         num_devices=options.num_devices,
         max_minutes=options.max_minutes,
@@ -92,8 +96,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
         check_env=options.check_env,
     )
     result = trainer.train()
-    env, is_first = options.env or trainer.env.name, current().is_first
-    status = tell_end(result, trainer.config, env, tells=is_first)
+    is_first = current().is_first
+    status = tell_end(result, trainer.config, trainer.env, tells=is_first)
     if is_first:
         show_plays(trainer, result, options.plays)
     return status

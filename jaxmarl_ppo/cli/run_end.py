@@ -1,23 +1,25 @@
 """What is said and shown where a run has ended."""
 
-import shlex
 import signal
 
-from jaxmarl_envs.own_names import is_own
+from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
 from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.files import BEST_FILE, MEMBERS
+from jaxmarl_ppo.runs.named_env import as_options
 from jaxmarl_ppo.training.trainer import Trainer
 
 
-def tell_end(result: TrainResult, config: TrainConfig, env: str, tells: bool = True) -> int:
+def tell_end(
+    result: TrainResult, config: TrainConfig, env: MultiAgentEnv, tells: bool = True
+) -> int:
     """Say what a run came to and what can be done next.
 
     Args:
         result: what it came to.
         config: its configuration.
-        env: what its environment is made by.
+        env: its environment.
         tells: False to say nothing, as all processes of a job but the first.
 
     Returns:
@@ -45,8 +47,9 @@ def tell_end(result: TrainResult, config: TrainConfig, env: str, tells: bool = T
     print(f"saved in {result.run_dir}")
     best = result.run_dir / BEST_FILE
     if result.best_member is not None and best.is_file():
-        print(f"train with the numbers that led to it: jaxmarl-ppo train --config {best}")
-    again = f" --env {shlex.quote(env)}" if is_own(env) else ""
+        allowed = as_options(env.imports, "--allow-import")
+        print(f"train with the numbers that led to it: jaxmarl-ppo train --config {best}{allowed}")
+    again = as_options(env.imports)
     if result.interrupted and config.checkpoints.keep:
         print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
     shown = result.members[0].run_dir if result.members else result.run_dir

@@ -22,6 +22,8 @@ Switch = DisallowNone[bool | None]
 RunDir = Annotated[
     Positional[Path | None], tyro.conf.arg(metavar="RUN_DIR", help_behavior_hint="(required)")
 ]
+# Names of code that may be imported because a file names it.
+AllowImport = Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,10 +241,15 @@ def _newest_beside(run_dir: Path) -> str:
     return "" if newest is None else f"; the newest one there is {str(newest)!r}"
 
 
-def find_modules_here(env: str | None) -> None:
-    """Let an environment named `package.module:Class` lie in the present folder."""
+def names_of(allow_import: tuple[tuple[str], ...]) -> list[str]:
+    """List the names that `--allow-import` was given with."""
+    return [name for (name,) in allow_import]
+
+
+def find_modules_here(*names: str | None) -> None:
+    """Let modules that the user names, as in `package.module:Class`, lie in the present folder."""
     here = os.getcwd()
-    if env is not None and ":" in env and here not in sys.path:
+    if any(names) and here not in sys.path:
         sys.path.append(here)  # last, so that it hides nothing that is installed
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib
-import shlex
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-import jaxmarl_envs
-from jaxmarl_envs.own import NotPermitted, importing_only
+from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.search_file import SearchFile, read_search_file
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.runs.named_env import as_options, check_effect, make_env
 
 if TYPE_CHECKING:  # its import takes a while, and help does without it
     from jaxmarl_ppo.sweeps.results import SweepResult
@@ -40,6 +39,8 @@ class SweepOptions:
         run_dir: the folder of the search. If it is there already, the search goes on; several
             processes may run the same search at once. None for `runs/<env>-search-<time>`.
         env: of one's own, where the file names one: its name once more.
+        allow_import: further code of your own that the file's environment imports by name; may be
+            given more than once.
         num_trials: how many in all, instead of what the file says.
         num_members: how many runs train side by side, likewise.
         max_minutes: after which the search stops, and goes on when it is called again; likewise.
@@ -55,6 +56,7 @@ class SweepOptions:
     space: Space = None
     run_dir: Path | None = None
     env: str | None = None
+    allow_import: session.AllowImport = ()
     num_trials: int | None = None
     num_members: int | None = None
     max_minutes: float | None = None
@@ -84,12 +86,12 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     # What is said may be wrong in itself, which costs nothing to find out.
     said = None if options.space.is_dir() else read_search_file(options.space, options.env)
     session.use_cpu_cores()
-    session.find_modules_here(options.env)
+    session.find_modules_here(options.env, *session.names_of(options.allow_import))
     session.enable_compilation_cache()
     _check_installed()
     make_workers = None if options.ray is None else _workers_on_ray(options)
     sweep = _resumed(options, changes) if said is None else _made(options, said, changes)
-    return tell_end(sweep.run(make_workers), sweep.config)
+    return tell_end(sweep.run(make_workers), sweep.config, sweep.env)
 
 
 def _workers_on_ray(options: SweepOptions) -> "MakeWorkers":
@@ -119,15 +121,10 @@ def _made(options: SweepOptions, said: SearchFile, changes: Mapping[str, Any]) -
     start = said.settings
     if start.env is None:
         raise ValueError(f"{options.space} names no environment; add env, or give --env")
-    try:
-        # A file that is read does not get to say which code runs: that does the command line.
-        with importing_only(options.env):
-            env, env_params = jaxmarl_envs.make(start.env, **start.env_kwargs)
-    except NotPermitted as error:
-        raise ValueError(
-            f"{options.space} names the environment {error.name!r}, and no code is run because a "
-            f"file names it; if you trust it, name it too: --env {shlex.quote(error.name)}"
-        ) from None
+    allowed = session.names_of(options.allow_import)
+    named = [] if options.env is None else [options.env]
+    env, env_params = make_env(start.env, start.env_kwargs, [*named, *allowed], str(options.space))
+    check_effect(env, allowed)
     if start.env_params is not None:
         env_params = params_from_json(start.env_params, env_params, partial=not start.whole_params)
     return Sweep(
@@ -152,6 +149,7 @@ def _resumed(options: SweepOptions, changes: Mapping[str, Any]) -> "Sweep":
     return Sweep.resume(
         options.space,
         env=options.env,
+        allow_imports=session.names_of(options.allow_import),
         progress=options.progress,
         check_env=options.check_env,
         **changes,
@@ -168,7 +166,7 @@ def _check_installed() -> None:
         ) from error
 
 
-def tell_end(result: "SweepResult", config: TrainConfig) -> int:
+def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> int:
     """Say what a search came to and what can be done next.
 
     Returns:
@@ -178,16 +176,17 @@ def tell_end(result: "SweepResult", config: TrainConfig) -> int:
     from jaxmarl_ppo.sweeps.progress import ranked, trials_table
     from jaxmarl_ppo.sweeps.sweep import BEST_FILE
 
-    over = ranked(result.trials, config)
+    over, again = ranked(result.trials, config), as_options(env.imports)
     session.show(trials_table(over))
     stopped = f", stopped: {result.stopped_by}" if result.stopped_by else ""
     print(f"{len(over)} of {result.num_trials} trials are over{stopped}")
     print(f"saved in {result.run_dir}; open {result.run_dir / PAGE_FILE} in a browser")
     if len(over) < result.num_trials:
-        print(f"go on: jaxmarl-ppo sweep {result.run_dir}")
+        print(f"go on: jaxmarl-ppo sweep {result.run_dir}{again}")
     if result.best is not None:
         print(f"best: trial {result.best.number}, {config.objective.measure} {result.best.value:g}")
-        print(f"train it: jaxmarl-ppo train --config {result.run_dir / BEST_FILE}")
-        print(f"evaluate it: jaxmarl-ppo evaluate {result.best.run_dir}")
+        allowed = as_options(env.imports, "--allow-import")
+        print(f"train it: jaxmarl-ppo train --config {result.run_dir / BEST_FILE}{allowed}")
+        print(f"evaluate it: jaxmarl-ppo evaluate {result.best.run_dir}{again}")
     ended_by = getattr(signal, result.stopped_by or "", None)
     return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0

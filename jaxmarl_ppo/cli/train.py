@@ -1,9 +1,8 @@
 """`jaxmarl-ppo train`, with the defaults of the environment's preset."""
 
-import contextlib
 import dataclasses
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,8 +11,8 @@ import tyro
 from tyro.conf import Positional
 
 import jaxmarl_envs
-from jaxmarl_envs.own import importing_only
-from jaxmarl_envs.own_names import is_own
+from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.own_names import full_name, is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
 from jaxmarl_ppo.cli.session import Switch, reader
@@ -36,6 +35,7 @@ from jaxmarl_ppo.config.run_file import Settings, settings
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 from jaxmarl_ppo.networks.precision import MatmulPrecision
+from jaxmarl_ppo.runs.named_env import as_options, check_effect, make_env
 
 PROG = "jaxmarl-ppo train"
 Activation = Literal["tanh", "relu", "silu", "gelu"]
@@ -165,6 +165,8 @@ class TrainOptions:
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         env_kwargs: KEY=VALUE, what the environment is made with, beside what the preset or the file
             says of other keys.
+        allow_import: code that the file names and that may be imported; may be given more than
+            once. What the command line itself names may be in any case.
         log: `wandb` or `mlflow`, besides TensorBoard; may be given more than once. Their own
             variables say where to, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`.
         progress: show progress.
@@ -222,6 +224,7 @@ class TrainOptions:
     load: Path | None = None
     run_dir: Path | None = None
     env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    allow_import: session.AllowImport = ()
     log: Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction] = ()
     progress: bool = True
     keep_cores_awake: bool = False
@@ -253,14 +256,33 @@ class TrainOptions:
         specs = {name: follow(known, base, config) for name, known in base.policies.items()}
         return dataclasses.replace(config, policies=specs)
 
-    def to_env_kwargs(self) -> dict[str, Any]:
-        """Tell what the environment is to be made with.
+    def given_env_kwargs(self) -> dict[str, Any]:
+        """Return what the command line says the environment is to be made with.
 
         Raises:
             ValueError: what is no KEY=VALUE, or a key given twice.
         """
-        given = parse_env_kwargs([pair for pairs in self.env_kwargs for pair in pairs])
-        return {**self.start.env_kwargs, **given}
+        return parse_env_kwargs([pair for pairs in self.env_kwargs for pair in pairs])
+
+    def make_env(self) -> tuple[MultiAgentEnv, Any]:
+        """Make the environment, importing only code that the command line names.
+
+        Raises:
+            ValueError: it cannot be made, or a file names further code.
+        """
+        allowed = session.names_of(self.allow_import)
+        kwargs = {**self.start.env_kwargs, **self.given_env_kwargs()}
+        source, option = str(self.config or "the preset"), "--allow-import"
+        permitted = [*self.typed_names(), *allowed]
+        env, env_params = make_env(str(self.env), kwargs, permitted, source, option)
+        check_effect(env, allowed)
+        return env, self.to_env_params(env_params)
+
+    def typed_names(self) -> list[str]:
+        """List what the command line itself says that may name code."""
+        # One that a file names is permitted by `--allow-import`, or not at all.
+        named = [self.env] if self.env is not None and is_own(self.env) else []
+        return [*named, *_strings_in(self.given_env_kwargs())]
 
     def to_env_params(self, default: Any) -> Any:
         """Make the environment's parameters, which are `default` but for what a file says.
@@ -311,18 +333,15 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     """
     options = parse_train(args, prog)
     config = options.to_config()
-    env_kwargs = options.to_env_kwargs()
+    options.given_env_kwargs()
     if options.job.ray is not None:
         return _train_on_ray(options, args)
     if options.job.processes is not None:
         return launch(options.job, "train", args)
     prepare(options.job, config.num_devices)
-    session.find_modules_here(options.env)
-    # A file that is read does not get to say which code runs: that does the command line.
-    only_named = importing_only(str(options.env) if is_own(options.env) else None)
-    with only_named if options.config is not None else contextlib.nullcontext():
-        env, env_params = jaxmarl_envs.make(str(options.env), **env_kwargs)
-    env_params = options.to_env_params(env_params)
+    typed = [name for name in options.typed_names() if is_own(name)]
+    session.find_modules_here(*typed, *session.names_of(options.allow_import))
+    env, env_params = options.make_env()
     session.enable_compilation_cache()
     from jaxmarl_ppo.cli.run_end import show_plays, tell_end
     from jaxmarl_ppo.devices.joining import current
@@ -341,7 +360,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     )
     result = trainer.train()
     is_first = current().is_first
-    status = tell_end(result, config, str(options.env), tells=is_first)
+    status = tell_end(result, config, env, tells=is_first)
     if is_first:
         show_plays(trainer, result, options.plays)
     return status
@@ -358,8 +377,8 @@ def _train_on_ray(options: TrainOptions, args: Sequence[str]) -> int:
     if options.run_dir is not None:
         check_unused(options.run_dir)
     again = [] if options.run_dir is None else [str(options.run_dir)]
-    if is_own(str(options.env)):
-        again += ["--env", str(options.env)]
+    named = [*filter(is_own, options.typed_names()), *session.names_of(options.allow_import)]
+    again += shlex.split(as_options(list(dict.fromkeys(named))))
     for name in ("progress", "check_env"):
         again += [] if getattr(options, name) else [session.flag(f"no_{name}")]
     again += ["--keep-cores-awake"] if options.keep_cores_awake else []
@@ -384,7 +403,8 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
         if not helps:
             raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
     else:
-        _check_env(start.env, file if name is None else None)
+        allowed = session.names_of(options.allow_import)
+        _check_env(start.env, file if name is None else None, allowed)
         default = _default_options(start, None)
         options = session.parse(TrainOptions, args, prog, default, helps=False)
         if options.network != default.network:
@@ -395,9 +415,10 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainOptions:
     return dataclasses.replace(options, env=start.env, config=file)
 
 
-def _check_env(env: str, file: Path | None) -> None:
-    """Refuse an unknown environment; only registered ones may be named by a file."""
-    if env in jaxmarl_envs.all_names() or (file is None and is_own(env)):
+def _check_env(env: str, file: Path | None, allowed: Sequence[str]) -> None:
+    """Raise an error unless the environment is known, and named by the user if it is theirs."""
+    is_named = file is None or full_name(env) in map(full_name, allowed)
+    if env in jaxmarl_envs.all_names() or (is_own(env) and is_named):
         return
     if file is not None and is_own(env):
         raise ValueError(
@@ -421,6 +442,15 @@ def _env_and_file(options: TrainOptions) -> tuple[str | None, Path | None]:
             f"{options.env} and --config {options.config} are two files; drop one of them"
         )
     return None, Path(str(options.env))
+
+
+def _strings_in(value: Any) -> list[str]:
+    """List the strings in nested tables and lists."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return [value] if isinstance(value, str) else []
+    return [text for part in value for text in _strings_in(part)]
 
 
 def _names(cls: type) -> list[str]:

@@ -23,6 +23,8 @@ class WatchOptions:
             and for `random` in half of the episodes of a game that a policy plays with itself.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`.
+        allow_import: further code of your own that the run's environment imports by name; may be
+            given more than once.
         out: the file; None for `watch.html` in the run's folder.
         gif: also write the first of the episodes as an animation into this file.
         svg: also write its pictures into this new folder.
@@ -35,6 +37,7 @@ class WatchOptions:
     greedy: bool = False
     opponent: str | None = None
     env: str | None = None
+    allow_import: session.AllowImport = ()
     out: Path | None = None
     gif: Path | None = None
     svg: Path | None = None
@@ -48,7 +51,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
     """
     options = session.parse(WatchOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env)
+    session.find_modules_here(options.env, *session.names_of(options.allow_import))
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.pictures import check_can_animate, write_gif, write_svgs
@@ -64,6 +67,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
         greedy=options.greedy,
         opponent=options.opponent,
         env=options.env,
+        allow_imports=session.names_of(options.allow_import),
     )
     if options.svg is not None:
         write_svgs(options.svg, watched.replays[0])

@@ -63,6 +63,7 @@ class Policy(Actor):
         env_params: PyTree | None = None,
         network: nn.Module | None = None,
         config: TrainConfig | None = None,
+        allow_imports: Sequence[str] = (),
     ) -> "Policy":
         """Load one policy of a finished run.
 
@@ -76,11 +77,19 @@ class Policy(Actor):
             env_params: see `load_run`.
             network: see `load_run`.
             config: see `load_run`.
+            allow_imports: see `load_run`.
 
         Raises:
             ValueError: no such run, policy or agent, or more than one policy to choose from.
         """
-        run = load_run(run_dir, env=env, env_params=env_params, network=network, config=config)
+        run = load_run(
+            run_dir,
+            env=env,
+            env_params=env_params,
+            network=network,
+            config=config,
+            allow_imports=allow_imports,
+        )
         path = find_snapshot(Path(run_dir), policy or "")
         parsed = parse_name(policy or "")
         if policy is None or path is None or parsed is None:

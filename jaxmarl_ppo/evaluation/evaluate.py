@@ -44,10 +44,11 @@ def evaluate_run(
     row_agents: Sequence[str] | None = None,
     env: MultiAgentEnv | str | None = None,
     record: str | Path | None = None,
+    allow_imports: Sequence[str] = (),
 ) -> Report:
     """Evaluate the newest policies of a run; see `evaluate_policies`.
 
-    `env` is needed where `load_run` needs it.
+    `env` and `allow_imports` are needed where `load_run` needs them.
 
     With `matrix`, the report's `cross_play` is what `cross_play.cross_play` says with these
     `row_agents`, and the run's folder gets a picture of it. Of its games there is no `record`.
@@ -61,7 +62,7 @@ def evaluate_run(
         raise ValueError(f"row_agents={row_agents} has no effect without cross-play")
     if record is not None:
         check_new_record(record)
-    run = load_run(run_dir, env=env)
+    run = load_run(run_dir, env=env, allow_imports=allow_imports)
     report = evaluate_policies(run.learner, run.population, episodes, seed, greedy, record=record)
     if matrix:
         report["cross_play"] = cross_play(

@@ -23,6 +23,7 @@ def evaluate_group(
     greedy: bool = False,
     env: MultiAgentEnv | str | None = None,
     checkpoint: str | None = None,
+    allow_imports: Sequence[str] = (),
 ) -> Report:
     """Evaluate every run of a group, and what they have in common.
 
@@ -33,6 +34,7 @@ def evaluate_group(
         greedy: take each policy's most probable action instead of drawing one.
         env: as `load_run` needs it.
         checkpoint: the name of one of the group's checkpoints; None for the newest policies.
+        allow_imports: as `load_run` needs it.
 
     Returns:
         `{"env", "episodes", "acting", "seed", "numbers": {path: {"mean", "iqm", "ci95_low",
@@ -52,7 +54,7 @@ def evaluate_group(
         where = folder if checkpoint is None else folder / CHECKPOINTS / checkpoint
         if not where.is_dir():
             continue
-        run = load_run(where, env=env)
+        run = load_run(where, env=env, allow_imports=allow_imports)
         # All have the same program, which is compiled once.
         learner = run.learner if learner is None else learner
         reports[folder.name] = evaluate_policies(learner, run.population, episodes, seed, greedy)

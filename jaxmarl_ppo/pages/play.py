@@ -1,6 +1,6 @@
 """From a run to a table at which its policies are played."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jaxmarl_envs.core import MultiAgentEnv
@@ -16,6 +16,7 @@ def table_of_run(
     greedy: bool = False,
     opponent: str | None = None,
     env: MultiAgentEnv | str | None = None,
+    allow_imports: Sequence[str] = (),
 ) -> Callable[[], Table]:
     """Load a run; return what makes tables at which people play its policies.
 
@@ -26,11 +27,12 @@ def table_of_run(
         opponent: who plays the slots that no person holds, where it can: a policy or snapshot of
             the run, `random`, or a script of the environment; None for whoever plays in training.
         env: as `load_run` needs it.
+        allow_imports: as `load_run` needs it.
 
     Raises:
         ValueError: there is no such run or opponent.
     """
-    run = load_run(run_dir, env=env)
+    run = load_run(run_dir, env=env, allow_imports=allow_imports)
     learner, population = run.learner, run.population
     players = None
     if opponent is not None:

@@ -34,6 +34,7 @@ def report_runs(
     plays: bool = True,
     seed: int = 0,
     env: MultiAgentEnv | str | None = None,
+    allow_imports: Sequence[str] = (),
 ) -> Page:
     """Make a page of one run, or of several in comparison.
 
@@ -43,6 +44,7 @@ def report_runs(
             of the first seed.
         seed: of both.
         env: as `load_run` needs it.
+        allow_imports: as `load_run` needs it.
 
     Raises:
         ValueError: no run, or one that cannot be read.
@@ -51,9 +53,9 @@ def report_runs(
         raise ValueError("give the folder of at least one run")
     data = report_data(run_dirs)
     if plays and "group" in data:
-        data |= _played_group(Path(run_dirs[0]), seed, env)
+        data |= _played_group(Path(run_dirs[0]), seed, env, allow_imports)
     elif plays and len(run_dirs) == 1:
-        data |= _played(run_dirs[0], seed, env)
+        data |= _played(run_dirs[0], seed, env, allow_imports)
     return report_page(data)
 
 
@@ -277,11 +279,13 @@ def _seconds_by_phase(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return total
 
 
-def _played_group(group_dir: Path, seed: int, env: MultiAgentEnv | str | None) -> dict[str, Any]:
+def _played_group(
+    group_dir: Path, seed: int, env: MultiAgentEnv | str | None, allow_imports: Sequence[str]
+) -> dict[str, Any]:
     """Evaluate all members of a group, and play some episodes of the first one."""
-    report = evaluate_group(group_dir, seed=seed, env=env)
+    report = evaluate_group(group_dir, seed=seed, env=env, allow_imports=allow_imports)
     first = members_of(group_dir)[0]
-    watched = watch_run(first, seed=seed, env=env)
+    watched = watch_run(first, seed=seed, env=env, allow_imports=allow_imports)
     episodes = f"{report['episodes']:,} fresh episodes of each of {len(report['members'])} seeds"
     return {
         "evaluation": {
@@ -296,9 +300,11 @@ def _played_group(group_dir: Path, seed: int, env: MultiAgentEnv | str | None) -
     }
 
 
-def _played(run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None) -> dict[str, Any]:
+def _played(
+    run_dir: str | Path, seed: int, env: MultiAgentEnv | str | None, allow_imports: Sequence[str]
+) -> dict[str, Any]:
     """Evaluate a run and play some of its episodes."""
-    run = load_run(run_dir, env=env)
+    run = load_run(run_dir, env=env, allow_imports=allow_imports)
     report = evaluate_policies(run.learner, run.population, seed=seed)
     watched = watch_run(run_dir, seed=seed, env=run.env)
     columns = list(dict.fromkeys(key for row in report["agents"].values() for key in row))

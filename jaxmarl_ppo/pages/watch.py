@@ -54,6 +54,7 @@ def watch_run(
     greedy: bool = False,
     opponent: str | None = None,
     env: MultiAgentEnv | str | None = None,
+    allow_imports: Sequence[str] = (),
 ) -> WatchedRun:
     """Play episodes of a run and keep those that are worth watching.
 
@@ -68,12 +69,13 @@ def watch_run(
             plays in training, and in half of the episodes `random` where two trained players take
             turns at a game in which one wins what the other loses.
         env: as `load_run` needs it.
+        allow_imports: as `load_run` needs it.
 
     Raises:
         ValueError: there is no such run or opponent, or no whole number of episodes.
     """
     check_num_episodes(episodes)
-    run = load_run(run_dir, env=env)
+    run = load_run(run_dir, env=env, allow_imports=allow_imports)
     play = partial(_play, run.learner, run.population, seed=seed, greedy=greedy)
     replays = play(opponent, episodes)
     if opponent is None and episodes > 1 and _is_duel(run.learner, replays):

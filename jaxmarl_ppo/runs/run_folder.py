@@ -1,8 +1,7 @@
 """What a run leaves in its folder, and how to get it back. Nothing read here executes."""
 
 import platform
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
@@ -14,7 +13,6 @@ from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own import NotPermitted, importing_only
 from jaxmarl_envs.own_names import is_own, missing_file
 from jaxmarl_ppo.config import as_json, env_as_json
 from jaxmarl_ppo.config.as_json import FORMAT, READABLE_FORMATS
@@ -26,6 +24,7 @@ from jaxmarl_ppo.policies.population_file import load_population
 from jaxmarl_ppo.policies.snapshot_files import refuse_group
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
+from jaxmarl_ppo.runs.named_env import check_allow_imports, check_effect, make_env
 from jaxmarl_ppo.types import Population, PyTree
 
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
@@ -58,29 +57,38 @@ def load_run(
     env_params: PyTree | None = None,
     network: nn.Module | None = None,
     config: TrainConfig | None = None,
+    allow_imports: Sequence[str] = (),
 ) -> LoadedRun:
     """Rebuild environment, learner and trained policies of a run.
 
-    Registered environments are made again as the record says. One that was named by a file or a
-    module is the user's code, and a file that is read does not get to say which code runs: such a
-    run is refused, until the caller names the same code again.
+    Registered environments are made again as the record says. Code that the record names, be it the
+    environment or an argument of an adapter, is imported only if the caller names it as well: a
+    file that is read does not decide which code runs.
 
     Args:
         run_dir: its folder, or that of one of its checkpoints. Of a run that is not at its end the
             newest checkpoint is taken.
-        env: needed where `jaxmarl_envs.make` did not build the environment. Where it was made as
-            `package.module:Class` or `path/to/file.py:Class`, either an environment, or that name
-            once more, which is then made with the recorded arguments.
+        env: needed where `jaxmarl_envs.make` did not build the environment. Where it was made by
+            the name of code, such as `package.module:Class` or `path/to/file.py:Class`, either an
+            environment, or that name once more; it is then made with the recorded arguments.
         env_params: instead of the recorded parameters.
         network: needed where `default_policy.network` was a module of the user's own.
         config: the run's whole configuration, needed where other parts of it cannot be rebuilt from
             a file: a mapping function, a scripted function, a module of a single policy.
+        allow_imports: further names of code that the record may have imported.
 
     Raises:
         ValueError: a file is missing, damaged, or does not fit.
     """
     refuse_group(Path(run_dir))
-    recorded = read_run(run_dir, env=env, env_params=env_params, network=network, config=config)
+    recorded = read_run(
+        run_dir,
+        env=env,
+        env_params=env_params,
+        network=network,
+        config=config,
+        allow_imports=allow_imports,
+    )
     # What the run started from and what it ran on are not needed any more, and may be gone.
     learner = make_learner(
         recorded.env, recorded.env_params, to_evaluate(recorded.config), strict=False
@@ -98,6 +106,7 @@ def read_run(
     env_params: PyTree | None = None,
     network: nn.Module | None = None,
     config: TrainConfig | None = None,
+    allow_imports: Sequence[str] = (),
 ) -> RecordedRun:
     """Read what a run was to be from its record; the arguments are those of `load_run`.
 
@@ -113,9 +122,11 @@ def read_run(
     elif network is not None:
         raise ValueError("network has no effect beside config; drop one of them")
     if isinstance(env, MultiAgentEnv):
+        if allow_imports:
+            raise ValueError(f"allow_imports={allow_imports} has no effect beside an environment")
         known_params = env.default_params if env_params is None else None
     else:
-        env, known_params = _recorded_env(record["env"], env)
+        env, known_params = _recorded_env(record["env"], env, check_allow_imports(allow_imports))
     _check_same_agents(env, record["env"])
     if env_params is None:
         env_params = env_as_json.params_from_json(record["env"]["params"], known_params)
@@ -220,12 +231,15 @@ def check_unused(folder: Path) -> None:
         )
 
 
-def _recorded_env(record: Mapping[str, Any], again: object) -> tuple[MultiAgentEnv, PyTree]:
+def _recorded_env(
+    record: Mapping[str, Any], again: object, allow_imports: Sequence[str]
+) -> tuple[MultiAgentEnv, PyTree]:
     """Make the environment that a record tells of, and its default parameters.
 
     Args:
         record: of the environment.
         again: the name of the user's code that may be imported, or None.
+        allow_imports: further such names.
 
     Raises:
         ValueError: it cannot be made, or not without the user's word.
@@ -244,43 +258,10 @@ def _recorded_env(record: Mapping[str, Any], again: object) -> tuple[MultiAgentE
             f"the run's environment is {made['name']!r}, but file {str(gone)!r} is gone; if it "
             "lies elsewhere now, pass it from Python: load_run(run_dir, env=MyEnv(...))"
         )
-    try:
-        with importing_only(again) as imported:
-            env, params = _make_env(made["name"], made["kwargs"])
-    except NotPermitted as error:
-        raise ValueError(_refusal(error.name, again)) from None
-    if again is not None and not imported:
-        raise ValueError(
-            f"env={again!r} has no effect: the run's environment is registered, as "
-            f"{made['name']!r}; drop it"
-        )
+    again = [] if again is None else [again]
+    env, params = make_env(made["name"], made["kwargs"], [*again, *allow_imports], "the run")
+    check_effect(env, [*again, *allow_imports])
     return env, params
-
-
-def _refusal(name: str, again: str | None) -> str:
-    """Say why the code that a record names is not imported, and what to do."""
-    if again is not None:
-        return (
-            f"env={again!r} is not the run's environment, which is {name!r}; another one with the "
-            "same agents can be passed from Python: load_run(run_dir, env=MyEnv(...))"
-        )
-    return (
-        f"the run's environment is {name!r}, and no code is run because a file names it; if you "
-        f"trust it, name it again: --env {shlex.quote(name)}, or from Python env={name!r}"
-    )
-
-
-def _make_env(name: str, kwargs: Mapping[str, Any]) -> tuple[MultiAgentEnv, PyTree]:
-    """Make an environment of recorded arguments, about which its class may know any error."""
-    try:
-        return jaxmarl_envs.make(name, **kwargs)
-    except (ValueError, ImportError):
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"environment {name!r} cannot be made with {show(kwargs)}: {reason}"
-        ) from error
 
 
 def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Searches over configurations: from what a user says to what was found."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,7 @@ class Sweep:
         env: MultiAgentEnv | str | None = None,
         progress: bool = True,
         check_env: bool = True,
+        allow_imports: Sequence[str] = (),
         **changes: Any,
     ) -> "Sweep":
         """Make a search of what its folder says, to go on with it.
@@ -115,6 +116,7 @@ class Sweep:
             env: as in `load_run`, for an environment of one's own.
             progress: as for a new search.
             check_env: as for a new search.
+            allow_imports: as in `load_run`.
             **changes: of `SearchConfig`: `num_trials`, `num_members`, `max_minutes`, `storage`.
 
         Raises:
@@ -123,7 +125,7 @@ class Sweep:
         folder = Path(run_dir)
         if not (folder / SEARCH_FILE).is_file():
             raise ValueError(f"{str(run_dir)!r} is not the folder of a search")
-        recorded = read_run(folder, env=env)
+        recorded = read_run(folder, env=env, allow_imports=allow_imports)
         said = as_json.read_json(folder / SEARCH_FILE)
         search = replace(read_search(said.get("search", {})), **changes)
         return cls(
@@ -136,6 +138,11 @@ class Sweep:
             progress=progress,
             check_env=check_env,
         )
+
+    @property
+    def env(self) -> MultiAgentEnv:
+        """The environment."""
+        return self._candidates.env
 
     def run(self, make_workers: MakeWorkers | None = None) -> SweepResult:
         """Run trials until there are enough, or a signal or the time limit stops it.

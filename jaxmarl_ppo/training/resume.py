@@ -3,7 +3,7 @@
 import dataclasses
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,7 @@ def find(
     env: MultiAgentEnv | str | None,
     network: nn.Module | None,
     config: TrainConfig | None,
+    allow_imports: Sequence[str] = (),
 ) -> Found:
     """Find the checkpoint from which a run goes on, and how.
 
@@ -93,6 +94,7 @@ def find(
         env: as in `load_run`.
         network: likewise.
         config: likewise; what is learnt from must be as recorded.
+        allow_imports: as in `load_run`.
 
     Raises:
         ValueError: there is no run, or none that can go on so.
@@ -106,7 +108,9 @@ def find(
         check_free(folder)
     checkpoint, standing = newest_sound(folder, set_aside=is_first)
     # The checkpoint's own record, which its checksums cover.
-    recorded = run_folder.read_run(checkpoint, env=env, network=network, config=config)
+    recorded = run_folder.read_run(
+        checkpoint, env=env, network=network, config=config, allow_imports=allow_imports
+    )
     record = run_folder.read_record(checkpoint)
     was = record["config"]
     if config is not None:

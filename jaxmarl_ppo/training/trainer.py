@@ -151,6 +151,7 @@ class Trainer:
         env: MultiAgentEnv | str | None = None,
         network: nn.Module | None = None,
         config: TrainConfig | None = None,
+        allow_imports: Sequence[str] = (),
         **kwargs: Any,
     ) -> "Trainer":
         """Make a trainer that goes on with a run from its newest checkpoint.
@@ -173,6 +174,7 @@ class Trainer:
             config: needed where other parts of it cannot be rebuilt from a file. It may differ in
                 what is not learnt from: length, devices, log, checkpoints, evaluation, objective,
                 conditions to end on and time limit.
+            allow_imports: as in `load_run`, further names of code.
             **kwargs: as for a new trainer: `callbacks`, `progress`, `keep_cores_awake`,
                 `check_env`.
 
@@ -186,7 +188,7 @@ class Trainer:
             "until": until,
         }
         given = {name: value for name, value in changes.items() if value is not None}
-        found = resume.find(run_dir, given, env, network, config)
+        found = resume.find(run_dir, given, env, network, config, allow_imports)
         return cls(
             found.env,
             found.env_params,

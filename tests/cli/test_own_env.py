@@ -244,11 +244,11 @@ def test_a_run_says_how_its_environment_is_made(folder, run_dir):
 def test_no_code_is_run_because_a_run_names_it(capsys, folder, run_dir, command):
     status, _, errors = run(capsys, command, str(run_dir))
     assert (status, errors.count("\n")) == (2, 1)
-    assert f"the run's environment is '{folder}/heap.py:Heap', and no code is run because" in errors
+    assert f"the run names '{folder}/heap.py:Heap', and no code is run because a file" in errors
     assert f"--env {folder}/heap.py:Heap" in errors
     status, _, errors = run(capsys, command, str(run_dir), "--env", f"{folder}/broken.py:Late")
     assert status == 2
-    assert "broken.py:Late' is not the run's environment, which is '" in errors
+    assert f"you named '{folder}/broken.py:Late'; if you trust it, name it too: --env" in errors
 
 
 def test_a_run_is_evaluated_when_its_environment_is_named_again(
@@ -296,7 +296,7 @@ def test_a_file_that_is_gone_is_named(altered, tmp_path):
 
 
 def test_naming_a_registered_environment_again_has_no_effect(altered):
-    with pytest.raises(ValueError, match=r"env='relay' has no effect: .* registered, as 'relay'"):
+    with pytest.raises(ValueError, match="naming 'relay' has no effect: environment 'relay'"):
         evaluate_run(altered("relay"), env="relay")
 
 
@@ -309,7 +309,7 @@ def test_no_code_is_run_for_what_a_wrapper_wraps(altered, tmp_path):
     path = tmp_path / "evil.py"
     path.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
     run_dir = altered("grouped", env=f"{path}:Heap", groups={"all": ["first", "second"]})
-    with pytest.raises(ValueError, match=r"the run's environment is '.*evil.py:Heap', and no code"):
+    with pytest.raises(ValueError, match=r"the run names '.*evil.py:Heap', and no code"):
         load_run(run_dir)
     assert not (tmp_path / "executed").exists()
 

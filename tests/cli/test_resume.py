@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxmarl_envs import make
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli.run_end import tell_end
 from jaxmarl_ppo.config.run import CheckpointConfig
@@ -61,7 +62,10 @@ def test_a_run_goes_on_and_for_longer(capsys, run_dir):
         ("resume {} --num-envs 8", "a run goes on with the num_envs=4 it has, got 8; to begin"),
         ("resume {} --total-env-steps 0", "total_env_steps must be a whole number of at least 1"),
         ("resume {} --num-devices 3", "num_devices=3"),
-        ("resume {} --env pick.py:Pick", "env='pick.py:Pick' has no effect: the run's environment"),
+        (
+            "resume {} --env pick.py:Pick",
+            "has no effect: environment 'tic_tac_toe'",
+        ),
         ("evaluate {} --checkpoint best", "no checkpoint 'best'; the run had no objective; valid:"),
         ("evaluate {} --checkpoint 77", "no checkpoint '77'; valid: newest, 0"),
         ("train tic_tac_toe --load no_such", "no_such/params/policies.msgpack does not exist"),
@@ -91,10 +95,10 @@ def result(stopped_by):
 )
 def test_the_exit_status_tells_what_stopped_a_run(capsys, stopped_by, status):
     config = TrainConfig(total_env_steps=64, num_envs=4, num_steps=8)
-    assert tell_end(result(stopped_by), config, "tic_tac_toe") == status
+    assert tell_end(result(stopped_by), config, make("tic_tac_toe")[0]) == status
     out = capsys.readouterr().out
     assert f"stopped after 32 of 64 environment steps: {stopped_by}" in out
     assert "go on: jaxmarl-ppo resume run\n" in out
     without = TrainConfig(checkpoints=CheckpointConfig(keep=0))
-    tell_end(result(stopped_by), without, "tic_tac_toe")
+    tell_end(result(stopped_by), without, make("tic_tac_toe")[0])
     assert "resume" not in capsys.readouterr().out

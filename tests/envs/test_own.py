@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_envs import make, own, quick_check, registry
+from jaxmarl_envs import make, quick_check, registry
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.crypto import Crypto
+from jaxmarl_envs.permission import importing_only
 from jaxmarl_envs.user_code import UserCodeError, describe_traced
 
 CODE = """
@@ -231,30 +232,6 @@ def test_errors_outside_of_environments_are_not_theirs():
     assert describe_traced(error.value) is None
 
 
-# ---- What may be imported ------------------------------------------------------------------------
-
-
-def test_only_what_is_permitted_is_imported(path):
-    mark = path.parent / "executed"
-    path.write_text(f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n{CODE}")
-    groups = {"all": ("a", "b")}
-    for permitted in (None, "other.py:Mine", "own_games.py:Wrong"):
-        with own.importing_only(permitted):
-            for name, kwargs in (
-                (f"{path}:Mine", {}),
-                ("grouped", {"env": f"{path}:Mine", "groups": groups}),
-            ):
-                with pytest.raises(own.NotPermitted, match="not to be imported"):
-                    make(name, **kwargs)
-            make("relay")
-    assert not mark.exists()
-    with own.importing_only("../" + path.parent.name + "/own_games.py:Mine") as imported:
-        make("grouped", env=f"{path}:Mine", groups=groups)
-    assert imported == [f"{path}:Mine"]
-    assert mark.exists()
-    make("own_games.py:longer")  # afterwards all is as before
-
-
 # ---- Installed packages --------------------------------------------------------------------------
 
 
@@ -282,7 +259,7 @@ def test_installed_packages_register_names(path, install, monkeypatch):
     install(("harvest", "own_games:Mine"))
     assert jaxmarl_envs.installed_names() == ("harvest",)
     assert "harvest" in jaxmarl_envs.all_names()
-    with own.importing_only(None):  # it was installed to be found
+    with importing_only():  # it was installed to be found
         env, _ = make("harvest", size=4)
     assert env.made_as == ("harvest", {"size": 4})
     with pytest.raises(ValueError, match="'harvest' is registered already"):

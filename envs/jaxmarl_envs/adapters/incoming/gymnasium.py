@@ -6,6 +6,7 @@
 """
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,11 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_worker import Outcome
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.permission import ask_permission
 
 AGENT = "agent"
+# Packages of environments that a file may name, see `permission`.
+_PACKAGES = ("gymnasium.envs", "ale_py", "minigrid")
 
 
 def gymnasium(
@@ -30,7 +34,8 @@ def gymnasium(
     """Bring in a registered environment by its id, as `from_gymnasium` does.
 
     Args:
-        env_id: of Gymnasium's registry, such as "CartPole-v1".
+        env_id: of Gymnasium's registry, such as "CartPole-v1", or "my_package:MyEnv-v0" of what the
+            module `my_package` registers.
         horizon: as in `from_gymnasium`.
         flatten: as in `from_gymnasium`.
         num_workers: as in `from_gymnasium`.
@@ -40,15 +45,42 @@ def gymnasium(
         ValueError: no such environment, or options that it does not take.
     """
     library = import_extra("gymnasium", "pettingzoo")
+    if not isinstance(env_id, str):
+        raise ValueError(f"env_id={env_id!r}: give an id of Gymnasium's registry as a string")
     try:
+        _ask_permission(library, env_id)
         library.make(env_id, **options).close()
-    except (library.error.Error, TypeError) as error:
+    except (library.error.Error, ModuleNotFoundError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"env_id={env_id!r} cannot be made with {options}: {reason}") from error
     make_fn = functools.partial(library.make, env_id, **options)
     return from_gymnasium(
         make_fn, horizon=horizon, flatten=flatten, num_workers=num_workers, name=env_id
     )
+
+
+def _ask_permission(library: Any, env_id: str) -> None:
+    """Ask whether the modules may be imported that register and that make an environment."""
+    module, _, name = env_id.rpartition(":")
+    if module:
+        ask_permission(env_id, module, _PACKAGES)
+        importlib.import_module(module)  # which registers the environment
+    spec = library.registry.get(name) or library.registry.get(_newest(name))
+    if spec is None:
+        return  # making it says what there is
+    place = spec.entry_point
+    # An object registered in this process has been imported, but is called with what a file says.
+    module = place.partition(":")[0] if isinstance(place, str) else getattr(place, "__module__", "")
+    ask_permission(env_id, module, _PACKAGES)
+
+
+def _newest(name: str) -> str | None:
+    """Complete an id without a version, as Gymnasium does."""
+    registration = import_extra("gymnasium.envs.registration", "pettingzoo")
+    namespace, name, version = registration.parse_env_id(name)
+    if version is None:
+        version = registration.find_highest_version(namespace, name)
+    return registration.get_env_id(namespace, name, version)
 
 
 def from_gymnasium(

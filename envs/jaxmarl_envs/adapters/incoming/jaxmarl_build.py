@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.permission import ask_permission
 
 # What the particle environments take without naming it, all of it arrays or numbers.
 _PARTICLE_OPTIONS = (
@@ -45,6 +46,7 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             f"JaxMARL environment {env_id!r} takes no option {unknown[0]!r}; "
             f"valid options: {', '.join(takes)}"
         )
+    _ask_permission(options)
     given = {name: _value(env_id, name, value, takes[name]) for name, value in options.items()}
     try:
         game = _construct(jaxmarl, env_id, {**given, **fixed})
@@ -53,6 +55,18 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             f"JaxMARL environment {env_id!r} cannot be built with the options {options}: {error}"
         ) from error
     return game, {**takes, **given}
+
+
+def _ask_permission(options: Any) -> None:
+    """Ask whether a folder may be read out of which JaxNav's maps are unpickled, at any depth."""
+    if isinstance(options, dict):
+        for name, value in options.items():
+            if name == "dir_path" and value is not None:
+                ask_permission(str(value))
+            _ask_permission(value)
+    elif isinstance(options, list | tuple):
+        for value in options:
+            _ask_permission(value)
 
 
 def _import_jaxmarl() -> Any:

@@ -12,9 +12,15 @@ from typing import Any
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
+from jaxmarl_envs.permission import ask_permission
 
 # By the name of the API: the function of a module that makes such an environment.
 _MAKERS = {"parallel": "parallel_env", "aec": "env"}
+# Packages of environments that a file may name, see `permission`.
+_PACKAGES = (
+    *(f"pettingzoo.{family}" for family in ("atari", "butterfly", "classic", "mpe", "sisl")),
+    *("mpe2", "magent2.environments"),
+)
 _HOW_TO_NAME = (
     "give the full name of a module such as 'mpe2.simple_spread_v3', or an id of PettingZoo's "
     "registry such as 'classic/connect_four_v3'"
@@ -50,6 +56,8 @@ def pettingzoo(
     if not isinstance(env_id, str) or not ("/" in env_id or all(env_id.split("."))):
         raise ValueError(f"env_id={env_id!r}: {_HOW_TO_NAME}")
     import_extra("pettingzoo", "pettingzoo")
+    if "/" not in env_id:
+        ask_permission(env_id, env_id, _PACKAGES)
     make_fn = functools.partial(_make_by_id, env_id, api, options)
     return from_pettingzoo(
         make_fn, horizon=horizon, flatten=flatten, num_workers=num_workers, name=env_id
@@ -149,9 +157,12 @@ def _registered(env_id: str, kind: str) -> Callable[..., Any] | None:
         )
     errors = import_extra("pettingzoo.env_registry.exceptions", "pettingzoo")
     try:
-        library.spec(kind, env_id)
+        place = library.spec(kind, env_id).entry_point
     except errors.PettingZooRegistryError:
         return None
+    # An object registered in this process has been imported, but is called with what a file says.
+    module = place.partition(":")[0] if isinstance(place, str) else getattr(place, "__module__", "")
+    ask_permission(env_id, module, _PACKAGES)
     return functools.partial(library.make, kind, env_id)
 
 
