@@ -256,12 +256,15 @@ class TrainOptions:
         specs = {name: follow(known, base, config) for name, known in base.policies.items()}
         return dataclasses.replace(config, policies=specs)
 
-    def given_env_kwargs(self) -> dict[str, Any]:
-        """Return what the command line says the environment is to be made with.
+    def to_env_kwargs(self) -> dict[str, Any]:
+        """Tell what the environment is to be made with.
 
         Raises:
             ValueError: what is no KEY=VALUE, or a key given twice.
         """
+        return {**self.start.env_kwargs, **self._given_env_kwargs()}
+
+    def _given_env_kwargs(self) -> dict[str, Any]:
         return parse_env_kwargs([pair for pairs in self.env_kwargs for pair in pairs])
 
     def make_env(self) -> tuple[MultiAgentEnv, Any]:
@@ -271,10 +274,9 @@ class TrainOptions:
             ValueError: it cannot be made, or a file names further code.
         """
         allowed = session.names_of(self.allow_import)
-        kwargs = {**self.start.env_kwargs, **self.given_env_kwargs()}
         source, option = str(self.config or "the preset"), "--allow-import"
         permitted = [*self.typed_names(), *allowed]
-        env, env_params = make_env(str(self.env), kwargs, permitted, source, option)
+        env, env_params = make_env(str(self.env), self.to_env_kwargs(), permitted, source, option)
         check_effect(env, allowed)
         return env, self.to_env_params(env_params)
 
@@ -282,7 +284,7 @@ class TrainOptions:
         """List what the command line itself says that may name code."""
         # One that a file names is permitted by `--allow-import`, or not at all.
         named = [self.env] if self.env is not None and is_own(self.env) else []
-        return [*named, *_strings_in(self.given_env_kwargs())]
+        return [*named, *_strings_in(self._given_env_kwargs())]
 
     def to_env_params(self, default: Any) -> Any:
         """Make the environment's parameters, which are `default` but for what a file says.
@@ -333,7 +335,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     """
     options = parse_train(args, prog)
     config = options.to_config()
-    options.given_env_kwargs()
+    options.to_env_kwargs()
     if options.job.ray is not None:
         return _train_on_ray(options, args)
     if options.job.processes is not None:
