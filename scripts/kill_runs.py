@@ -27,7 +27,18 @@ import jax
 import numpy as np
 
 import jaxmarl_envs
-from jaxmarl_ppo import CheckpointConfig, Trainer, use_cpu_cores
+from jaxmarl_ppo import (
+    CheckpointConfig,
+    EvaluationConfig,
+    Matchups,
+    ObjectiveConfig,
+    PbtConfig,
+    Range,
+    Snapshots,
+    TrainConfig,
+    Trainer,
+    use_cpu_cores,
+)
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.files import CHECKPOINTS, MEMBERS
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
@@ -36,27 +47,55 @@ DEVICES = (1, 2)
 NUM_ITERATIONS = 3000  # some twenty seconds of training
 # Minutes from one checkpoint to the next, so few that many kills fall into one.
 EVERY_MINUTES = 0.3 / 60
-NAMES = ("per_agent", "shuttle_lstm", "league", "cnn", "normalised", "seeds")
-NUM_SEEDS = 4  # of the group that is called `seeds`
+NAMES = ("per_agent", "shuttle_lstm", "league", "cnn", "normalised")
+# Groups, a league most of whose snapshots lie in files, and workers that step in Python.
+FURTHER_NAMES = ("seeds", "pbt", "archive", "python")
+NUM_SEEDS = 4  # of the groups
+
+
+def further_runs() -> dict[str, runs_of.Run]:
+    """List runs that are more than one program on the device."""
+    crypto, _, crypto_config = runs_of.self_play_runs()["per_agent"]
+    steps = crypto_config.num_envs * crypto_config.num_steps
+    seeds = dataclasses.replace(crypto_config, num_seeds=NUM_SEEDS)
+    pbt = dataclasses.replace(
+        seeds,
+        evaluation=EvaluationConfig(every_env_steps=100 * steps, episodes=8),
+        objective=ObjectiveConfig("evaluation/all/return_mean"),
+        pbt=PbtConfig({"default_ppo.learning_rate": Range(1e-4, 1e-2, log=True)}),
+    )
+    archive = runs_of.config(
+        1,
+        8,
+        16,
+        mapping=Matchups(({"x": "main", "o": "main"}, {"x": "main", "o": "past"})),
+        policies={
+            "past": Snapshots("main", size=None, on_device=3, add_every=100, exchange_every=20)
+        },
+    )
+    python = runs_of.config(1, 4, 16)
+    options = {"env_id": "mpe2.simple_spread_v3", "max_cycles": 10, "num_workers": 2}
+    return {
+        "seeds": (crypto, {}, seeds),
+        "pbt": (crypto, {}, pbt),
+        "archive": ("tic_tac_toe", {}, archive),
+        "python": ("pettingzoo", options, python),
+    }
 
 
 def run_config(name: str, num_devices: int) -> runs_of.Run:
-    """Make a run of the fingerprint longer, with a checkpoint every few iterations."""
+    """Make a run longer, with a checkpoint every few iterations."""
     all_runs = runs_of.self_play_runs() | runs_of.memory_runs() | runs_of.update_runs()
-    env, kwargs, config = all_runs["per_agent" if name == "seeds" else name]
-    steps = config.num_envs * config.num_steps
-    return (
-        env,
-        kwargs,
-        dataclasses.replace(
-            config,
-            total_env_steps=NUM_ITERATIONS * steps,
-            num_devices=num_devices,
-            num_seeds=NUM_SEEDS if name == "seeds" else 1,
-            checkpoints=CheckpointConfig(every_minutes=EVERY_MINUTES),
-            log_interval=50,
-        ),
+    env, kwargs, config = (all_runs | further_runs())[name]
+    iterations = NUM_ITERATIONS // 10 if name == "python" else NUM_ITERATIONS
+    longer: TrainConfig = dataclasses.replace(
+        config,
+        total_env_steps=iterations * config.num_envs * config.num_steps,
+        num_devices=1 if name in ("archive", "python") else num_devices,
+        checkpoints=CheckpointConfig(every_minutes=EVERY_MINUTES),
+        log_interval=50,
     )
+    return env, kwargs, longer
 
 
 def train(name: str, num_devices: int, folder: Path, result: Path) -> None:
@@ -173,7 +212,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=20, help="of every run")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--runs", nargs="+", default=NAMES, choices=NAMES)
+    parser.add_argument("--runs", nargs="+", default=[*NAMES, *FURTHER_NAMES])
     parser.add_argument("--devices", nargs="+", type=int, default=DEVICES)
     parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
     parser.add_argument("--train", nargs=4, help=argparse.SUPPRESS)
