@@ -1,12 +1,18 @@
-"""The arrays of a checkpoint, and the parts of them that the processes of a job write each.
+"""The arrays of a checkpoint, in one file for each process of the job that writes it.
 
 Every process holds its own environments, and writes them; what is the same on all, the first one
 writes. It waits for the others' parts, takes them into the folder, and lists their checksums among
-those of its own files. So a checkpoint in which a part is missing never gets its name. A part is a
-file for itself, since orbax writes what is on the host for the first process alone.
+those of its own files. So a checkpoint in which a part is missing never gets its name.
+
+Checkpoints of format 1 have the first part in a folder that orbax wrote. Nothing writes those any
+more: orbax finds its files by patterns, so that it could not read what it had written below a
+folder whose name has brackets in it.
 """
 
+import glob
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,20 +30,39 @@ _PER_ENV = "state/per_env/"
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as orbax does, which refuses those without a number."""
-    with _checkpointer() as checkpointer:
-        checkpointer.save(folder.absolute(), {k: x for k, x in arrays.items() if x.size})
+    """Write the arrays of the first process into the folder of a checkpoint."""
+    write_atomically(folder / _part_name(0), _pack(arrays))
 
 
 def read_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of a checkpoint that `read_standing` found sound, of all its parts."""
-    with _checkpointer() as checkpointer:
-        restored = checkpointer.restore((folder / STATE_FOLDER).absolute())
-    arrays = {name: np.asarray(array) for name, array in restored.items()}
-    parts = [serialization.msgpack_restore(path.read_bytes()) for path in _parts_in(folder)]
+    """Read the arrays of a checkpoint that `read_standing` found sound, of all its parts.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not one of arrays.
+    """
+    first = folder / _part_name(0)
+    arrays = _unpack(first) if first.is_file() else _read_format_1(folder / STATE_FOLDER)
+    parts = [_unpack(path) for path in _parts_in(folder)]
     for name in parts[0] if parts else ():
         arrays[name] = np.concatenate([arrays[name], *(part[name] for part in parts)])
     return arrays
+
+
+def check_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Read back what a checkpoint holds, and compare it with what the first process has written.
+
+    Raises:
+        OSError: it reads otherwise.
+    """
+    found = read_arrays(folder)
+    is_shared = bool(_parts_in(folder))
+    for name in sorted(found.keys() | arrays.keys()):
+        read, written = found.get(name), arrays.get(name)
+        if read is not None and written is not None and is_shared and name.startswith(_PER_ENV):
+            read = read[: len(written)]
+        if read is None or written is None or not _is_same(read, written):
+            raise OSError(f"{folder / _part_name(0)} reads otherwise than it was written: {name}")
 
 
 def write_part(folder: Path, arrays: Mapping[str, np.ndarray], processes: Processes) -> None:
@@ -52,8 +77,8 @@ def write_part(folder: Path, arrays: Mapping[str, np.ndarray], processes: Proces
         OSError: it cannot be written.
     """
     try:
-        own = {k: x for k, x in arrays.items() if k.startswith(_PER_ENV) and x.size}
-        packed = serialization.msgpack_serialize(own)
+        folder.parent.mkdir(exist_ok=True)  # not the run's folder, which somebody may have moved
+        packed = _pack({k: x for k, x in arrays.items() if k.startswith(_PER_ENV)})
         write_atomically(_beside(folder, processes.index), packed)
     except Exception as error:  # whatever it is, the first process waits for a word
         processes.gather(_label(folder), {"error": str(error)})
@@ -126,13 +151,45 @@ def _label(folder: Path) -> str:
     return f"part of {folder.name}"
 
 
-def _checkpointer() -> Any:
-    """Make what writes and reads for this process alone, whatever others do meanwhile."""
+def _pack(arrays: Mapping[str, np.ndarray]) -> bytes:
+    return serialization.msgpack_serialize(dict(arrays))
+
+
+def _unpack(path: Path) -> dict[str, np.ndarray]:
+    content: Any = serialization.msgpack_restore(path.read_bytes())
+    # Copied, since what is unpacked can neither be written to nor is it aligned.
+    return {name: np.array(array) for name, array in content.items()}
+
+
+def _is_same(read: np.ndarray, written: np.ndarray) -> bool:
+    """Compare two arrays bit for bit, whatever their numbers mean."""
+    if (read.shape, read.dtype) != (written.shape, written.dtype):
+        return False
+    first, second = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (read, written))
+    return np.array_equal(first, second)
+
+
+def _read_format_1(folder: Path) -> dict[str, np.ndarray]:
+    """Read what orbax has written, from a copy where it would take the path for a pattern."""
+    path = str(folder.absolute())
+    if glob.escape(path) == path and "\\" not in path:
+        return _restore(folder.absolute())
+    with tempfile.TemporaryDirectory() as place:
+        return _restore(Path(shutil.copytree(folder, Path(place, STATE_FOLDER))))
+
+
+def _restore(folder: Path) -> dict[str, np.ndarray]:
+    """Have orbax read for this process alone, whatever others do meanwhile."""
     import orbax.checkpoint as ocp
 
+    checkpointer: Any
     if jax.process_count() == 1:
-        return ocp.PyTreeCheckpointer()
-    own = jax.process_index()
-    options = ocp.options.MultiprocessingOptions(primary_host=own, active_processes={own})
-    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=options)
-    return ocp.Checkpointer(handler, multiprocessing_options=options)
+        checkpointer = ocp.PyTreeCheckpointer()
+    else:
+        own = jax.process_index()
+        options = ocp.options.MultiprocessingOptions(primary_host=own, active_processes={own})
+        handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=options)
+        checkpointer = ocp.Checkpointer(handler, multiprocessing_options=options)
+    with checkpointer:
+        restored = checkpointer.restore(folder)
+    return {name: np.asarray(array) for name, array in restored.items()}

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.policies.snapshot_files import sha256_of
-from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, write_checkpoint, write_whole
+from jaxmarl_ppo.runs.checkpoints import Snapshot, write_checkpoint, write_whole
 from jaxmarl_ppo.runs.files import MANIFEST_FILE, MEMBERS
+from jaxmarl_ppo.runs.manifest import Standing
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import functools
 import importlib
 import json
 import math
+import os
 import socket
 import sys
 import time
@@ -33,7 +34,7 @@ import jax
 from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.policies.snapshot_files import parse_name
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
-from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE
+from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 
 # What differs between two runs of one configuration; all else is the same to the bit.
 WALL_CLOCK_FIELDS = (
@@ -128,6 +129,18 @@ def read_lines(path: Path, count: int) -> list[dict[str, Any]]:
             stacklevel=2,
         )
     return entries
+
+
+def sync_logs(run_dir: Path) -> None:
+    """Flush the logs of a run to the disk, so that no checkpoint outlives entries that it counts.
+
+    Raises:
+        OSError: one cannot be flushed.
+    """
+    for name in (METRICS_FILE, EVALUATIONS_FILE, LINEAGE_FILE):
+        # What is flushed is the file, whoever has it open; Windows wants to write for that.
+        with contextlib.suppress(FileNotFoundError), (run_dir / name).open("r+b") as file:
+            os.fsync(file.fileno())
 
 
 def _end_of_line(path: Path, num_lines: int) -> int:

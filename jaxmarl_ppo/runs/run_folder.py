@@ -168,14 +168,24 @@ def find_policies(folder: Path) -> Path:
     path = folder / POLICIES_FILE
     if path.is_file() or not checkpoints_of(folder):
         return path
-    return newest_sound(folder, set_aside=False)[0] / POLICIES_FILE
+    return newest_sound(folder)[0] / POLICIES_FILE
 
 
-def run_record(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> dict[str, Any]:
-    """Make the content of `config.json`: all that is needed to repeat and to load the run."""
+def run_record(
+    env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, run_id: str | None = None
+) -> dict[str, Any]:
+    """Make the content of `config.json`: all that is needed to repeat and to load the run.
+
+    Args:
+        env: of the run.
+        env_params: of the run.
+        config: of the run.
+        run_id: drawn at random when the run began, which its checkpoints name; None for none.
+    """
     made = None if env.made_as is None else dict(zip(("name", "kwargs"), env.made_as, strict=True))
     return {
         "format": FORMAT,
+        **({} if run_id is None else {"id": run_id}),
         "env": {
             "name": env.name,
             "make": made,

@@ -12,7 +12,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.members import Members, hyperparams_of
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.interruption import wait_until_ready
-from jaxmarl_ppo.runs.checkpoints import from_arrays, to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
 from jaxmarl_ppo.sweeps.trial_run import Seen, TrialRun
 from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator

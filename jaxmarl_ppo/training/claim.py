@@ -1,31 +1,102 @@
 """A folder that one process takes for a run."""
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.machine.files import sync_folder, write_atomically
 from jaxmarl_ppo.runs import run_folder
-from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, MEMBERS
+from jaxmarl_ppo.runs.files import CHECKPOINTS, CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
 from jaxmarl_ppo.runs.lock import locked
+from jaxmarl_ppo.runs.place import Place
 from jaxmarl_ppo.training import resume
+from jaxmarl_ppo.training.resume import Found
+
+# Longer than the name of any file in a checkpoint or a log.
+_LONG_NAME = "x" * 100
 
 
 @contextlib.contextmanager
-def claimed(folder: Path, record: Mapping[str, Any], is_new: bool) -> Iterator[None]:
-    """Hold the lock of a folder, with the record in it, and remove it if nothing comes to it."""
-    folder.mkdir(parents=True, exist_ok=True)
+def claimed(folder: Path, record: Mapping[str, Any], found: Found | None) -> Iterator[None]:
+    """Hold the lock of a folder, with the record in it, and remove it if nothing is saved in it.
+
+    Args:
+        folder: of a run, or of a member of a group.
+        record: the content of its `config.json`.
+        found: what goes on in it; None for a new run.
+
+    Raises:
+        ValueError: the folder is in use, has something else in it, or cannot hold a run.
+    """
+    try:
+        made = _make_folder(folder)
+    except OSError as error:
+        raise ValueError(_unusable(folder, error)) from error
     with locked(folder):
-        if is_new:
+        if found is None:
             run_folder.check_unused(folder)  # again, now that nobody else can take it
+        elif folder == found.run_dir:
+            resume.check_still_newest(found)
+        _check_usable(folder)
         as_json.write_json(folder / CONFIG_FILE, record)
-        if not is_new:
-            resume.clear(folder)
+        for path in (folder, *made):
+            sync_folder(path)
+        if found is not None:
+            resume.clear(folder, begins_anew=found.resumption is None)
+        place = Place(folder)
         try:
             yield
         finally:
-            _remove_if_unused(folder)
+            if found is None and place.is_there():
+                _remove_if_unused(folder)
+            place.close()
+
+
+def _make_folder(folder: Path) -> list[Path]:
+    """Make a folder, and return those in which a new name then stands."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return [path.parent for path in missing]
+
+
+def _check_usable(folder: Path) -> None:
+    """Check that a checkpoint can be written in a folder and read back, before anything is learnt.
+
+    Raises:
+        ValueError: it cannot, such as where the path is too long.
+    """
+    checkpoints = folder / CHECKPOINTS
+    if checkpoints.is_symlink():
+        raise ValueError(
+            f"{checkpoints} is a link to {str(checkpoints.readlink())!r}; a run writes into its "
+            "own folder only: put a folder in its place"
+        )
+    probe = checkpoints / ".000000000.probe.tmp"
+    is_new = not checkpoints.exists()
+    try:
+        path = probe / Path(POLICIES_FILE).parent / _LONG_NAME
+        write_atomically(path, b"probe")
+        moved = probe.rename(probe.with_name(".probe.tmp"))
+        if (moved / path.relative_to(probe)).read_bytes() != b"probe":
+            raise OSError("a file reads otherwise than it was written")
+    except OSError as error:
+        raise ValueError(_unusable(folder, error)) from error
+    finally:
+        for each in (probe, probe.with_name(".probe.tmp")):
+            shutil.rmtree(each, ignore_errors=True)
+        if is_new:
+            with contextlib.suppress(OSError):
+                checkpoints.rmdir()
+
+
+def _unusable(folder: Path, error: OSError) -> str:
+    return (
+        f"run folder {str(folder)!r} cannot hold a run: {error.strerror or error}; choose another "
+        "folder"
+    )
 
 
 def _remove_if_unused(folder: Path) -> None:

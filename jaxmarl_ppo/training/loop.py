@@ -1,7 +1,8 @@
 """The loop around compiled iterations: slices, entries, evaluations, checkpoints, the end."""
 
+import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs.callbacks import Callbacks
-from jaxmarl_ppo.runs.checkpoints import Standing
+from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.runs.place import Place
 from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.one_run import Moment, Trained
+from jaxmarl_ppo.training.outcome import Logged
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.saving import Saver
 from jaxmarl_ppo.training.time_split import TimeSplit
@@ -41,6 +44,7 @@ class Surroundings:
         saver: of checkpoints.
         objective: what is to be reached.
         until: what else ends the run.
+        place: where the folders of the run are; None on processes that write none.
         time_split: what share of training the rollout takes; None where it is not measured.
         processes: of the job, which all run the same loop: what depends on clocks, signals or
             callbacks the first one decides for all.
@@ -56,6 +60,7 @@ class Surroundings:
     saver: Saver
     objective: Objective
     until: Until
+    place: Place | None
     time_split: TimeSplit | None
     processes: Processes
 
@@ -100,6 +105,7 @@ class Loop:
             EnvironmentFault: the environment gave what cannot be trained on.
             TrainingDiverged: parameters are not finite any more.
             CallbackError: a callback failed.
+            RunFolderMoved: the folder of the run is no longer there.
             ValueError: the objective's measure is not among the numbers of an entry.
         """
         around, total = self.around, self.around.config.num_iterations
@@ -122,6 +128,18 @@ class Loop:
             self._save(self.stopped_by or "error", is_best=False)
         if self.iteration > self.logged_iteration:
             self._log()
+
+    def move_to(self, folder: Path) -> Sequence[Logged]:
+        """Use another folder, in which where the run stands is not saved yet.
+
+        Returns:
+            What the members of a group have written down.
+        """
+        self.finish_saving()
+        self.around = dataclasses.replace(self.around, run_dir=folder, place=None)
+        self.around.saver.run_dir = folder
+        self._saved_iteration = None
+        return self.trained.move_to(folder)
 
     def finish_saving(self) -> None:
         """Wait for the newest checkpoint."""
@@ -240,7 +258,7 @@ class Loop:
             return
         self.finish_saving()
         # Where a callback has failed in that, no other process begins either.
-        around.processes.agree("begin to save", lambda: None)
+        around.processes.agree("begin to save", self._check_place)
         standing = Standing(
             iteration=self.iteration,
             logged_iteration=self.logged_iteration,
@@ -258,6 +276,10 @@ class Loop:
         around.saver.begin(self.trained.snapshot(around.record, standing), is_best)
         # Of the newest checkpoint; a run that begins has none.
         self._saved_iteration = self.iteration or None
+
+    def _check_place(self) -> None:
+        if self.around.place is not None:
+            self.around.place.check()
 
     def _tell_checkpoint(self, path: Path | None) -> None:
         if path is not None:

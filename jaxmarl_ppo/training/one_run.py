@@ -16,8 +16,10 @@ from jaxmarl_ppo.learner.summary import find_divergence, summarise
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.rollout.faults import Fault
 from jaxmarl_ppo.runs.callbacks import TrainResult
-from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoints import Snapshot
 from jaxmarl_ppo.runs.log import peak_memory_mb
+from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.outcome import Logged, save_run
@@ -92,6 +94,10 @@ class Trained(Protocol):
 
     def forget(self) -> None:
         """Let go of what only older checkpoints needed, now that there is a newer one."""
+        ...
+
+    def move_to(self, folder: Path) -> Sequence[Logged]:
+        """Use another folder; returns what members of a group have written down."""
         ...
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
@@ -192,6 +198,13 @@ class OneRun:
         """Remove snapshots on which no checkpoint stands any more."""
         if self.archive is not None:
             self.archive.remove_unused()
+
+    def move_to(self, folder: Path) -> Sequence[Logged]:
+        """Use another folder; this run has no members."""
+        self.run_dir = folder
+        if self.archive is not None:
+            self.archive.run_dir = folder
+        return []
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
         """Save the newest policies that are sound, the curve and the report."""

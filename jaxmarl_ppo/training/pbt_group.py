@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from jaxmarl_ppo.devices.members import OwnHyperparams, hyperparams_of
 from jaxmarl_ppo.learner.build import make_learner, without_loads
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.runs.callbacks import TrainResult
-from jaxmarl_ppo.runs.checkpoints import Standing, from_arrays, to_arrays
-from jaxmarl_ppo.runs.files import CONFIG_FILE
+from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
+from jaxmarl_ppo.runs.files import CONFIG_FILE, LINEAGE_FILE
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.lineage import Event, Lineage, Values, to_json, values_of
+from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.training.exchange import Copy, exchange
 from jaxmarl_ppo.training.objective import Measure
@@ -112,6 +113,12 @@ class PbtGroup(SeedGroup):
             "failed": dict(self.failed),
         }
         return dataclasses.replace(snapshot, pbt=learnt)
+
+    def move_to(self, folder: Path) -> Sequence[Logged]:
+        """Use another folder; returns what all members have written down."""
+        self.lineage.close()
+        self.lineage = Lineage(folder / LINEAGE_FILE, self.lineage.events)
+        return super().move_to(folder)
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
         """Save what every member came to, and the numbers that led to the best one."""
@@ -223,7 +230,8 @@ class PbtGroup(SeedGroup):
     def adopt(self, run: SeedRun, values: Values) -> None:
         """Write down which numbers a member has from now on."""
         run.config = with_values(run.config, values)
-        run.record = run_record(self.learner.env, self.learner.env_params, run.config)
+        env, params, run_id = self.learner.env, self.learner.env_params, run.record.get("id")
+        run.record = run_record(env, params, run.config, run_id)
         write_json(run.run_dir / CONFIG_FILE, run.record)
 
 

@@ -19,19 +19,25 @@ from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.learner.build import without_loads
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.runs import run_folder
+from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.checkpoints import (
-    Standing,
     best_checkpoint,
-    from_arrays,
-    member_checkpoint,
     newest_sound,
-    read_standing,
     remove_unfinished,
+    set_damaged_aside,
 )
-from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, METRICS_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.files import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    CURVE_FILE,
+    EVALUATIONS_FILE,
+    METRICS_FILE,
+    POLICIES_FILE,
+)
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_lines
+from jaxmarl_ppo.runs.manifest import Standing, member_checkpoint, read_standing
 from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
 
 # What of a configuration may differ in a run that goes on: nothing that is learnt from.
@@ -70,12 +76,24 @@ class Resumption:
 
 @dataclass(frozen=True)
 class Found:
-    """Holds what a run that goes on is made of."""
+    """Holds what a run that goes on is made of.
+
+    Attributes:
+        env: of the run.
+        env_params: of the run.
+        config: of the run, with what is to change.
+        run_dir: the folder of the run.
+        run_id: the id in its record; None for a run of a version that gave none.
+        resumption: from where it goes on; None where it begins anew, since it was killed before it
+            had saved anything.
+    """
 
     env: MultiAgentEnv
     env_params: PyTree
     config: TrainConfig
-    resumption: Resumption
+    run_dir: Path
+    run_id: str | None
+    resumption: Resumption | None
 
 
 def find(
@@ -87,6 +105,8 @@ def find(
     allow_imports: Sequence[str] = (),
 ) -> Found:
     """Find the checkpoint from which a run goes on, and how.
+
+    A run that was killed before it had saved anything begins anew, which a warning says.
 
     Args:
         run_dir: the folder of the run.
@@ -103,10 +123,10 @@ def find(
     folder = Path(run_dir)
     if not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} does not exist")
-    is_first = current().is_first
-    if is_first:
+    if current().is_first:
         check_free(folder)
-    checkpoint, standing = newest_sound(folder, set_aside=is_first)
+    begins_anew = _saved_nothing(folder)
+    checkpoint, standing = (folder, None) if begins_anew else newest_sound(folder, strict=True)
     # The checkpoint's own record, which its checksums cover.
     recorded = run_folder.read_run(
         checkpoint, env=env, network=network, config=config, allow_imports=allow_imports
@@ -117,23 +137,66 @@ def find(
         _check_changes(config, was)
     changes = {**_on_other_processes(record), **changes}
     chosen = without_loads(dataclasses.replace(recorded.config, **changes))
+    run = Found(recorded.env, recorded.env_params, chosen, folder, record.get("id"), None)
+    if standing is None:
+        if current().is_first:
+            warnings.warn(
+                f"{folder} was stopped before it had saved anything: the run begins anew from its "
+                "record",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return run
     if chosen.num_iterations < standing.iteration:
         raise ValueError(
             f"total_env_steps={chosen.total_env_steps} is less than the {standing.env_steps:,} "
             f"environment steps that {folder} has done"
         )
-    return Found(
-        env=recorded.env,
-        env_params=recorded.env_params,
-        config=chosen,
-        resumption=Resumption(
-            run_dir=folder,
-            checkpoint=checkpoint,
-            standing=standing,
-            best=best_checkpoint(folder, chosen.objective.goal),
-            is_longer=chosen.total_env_steps != was["total_env_steps"],
-        ),
+    resumption = Resumption(
+        run_dir=folder,
+        checkpoint=checkpoint,
+        standing=standing,
+        best=best_checkpoint(folder, chosen.objective.goal),
+        is_longer=chosen.total_env_steps != was["total_env_steps"],
     )
+    return dataclasses.replace(run, resumption=resumption)
+
+
+def _saved_nothing(folder: Path) -> bool:
+    """Tell whether a folder holds a run that was killed before it had saved anything.
+
+    Only a run with an id is one that `train` began: the record of a search has none.
+    """
+    checkpoints = folder / CHECKPOINTS
+    names = [path.name for path in checkpoints.iterdir()] if checkpoints.is_dir() else []
+    if not all(name.startswith(".") for name in names):
+        return False
+    # Both are written at the end of a run, one of them by a group.
+    if (folder / POLICIES_FILE).exists() or (folder / CURVE_FILE).exists():
+        return False
+    return (folder / CONFIG_FILE).is_file() and "id" in run_folder.read_record(folder)
+
+
+def check_still_newest(found: Found) -> None:
+    """Check again, now that nobody else can train in the folder, from where a run goes on.
+
+    Damaged checkpoints that were passed over lose their names.
+
+    Raises:
+        ValueError: the run has gone on meanwhile.
+    """
+    resumption, run_dir = found.resumption, found.run_dir
+    if resumption is not None:
+        set_damaged_aside(run_dir, resumption.checkpoint)
+        newest = newest_sound(run_dir, strict=True)
+        has_gone_on = newest != (resumption.checkpoint, resumption.standing)
+    else:
+        has_gone_on = not _saved_nothing(run_dir)
+    if has_gone_on:
+        raise ValueError(
+            f"{run_dir} was trained by another process meanwhile; resume it again to go on from "
+            "its newest checkpoint"
+        )
 
 
 def member_of(resumption: Resumption, run_dir: Path) -> Resumption:
@@ -192,9 +255,17 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
     )
 
 
-def clear(run_dir: Path) -> None:
-    """Remove what a run that goes on will write again, and what a dead process left half done."""
+def clear(run_dir: Path, begins_anew: bool = False) -> None:
+    """Remove what a run that goes on will write again, and what a dead process left half done.
+
+    Args:
+        run_dir: the folder of the run.
+        begins_anew: whether nothing of it was saved, so that its whole log is written again.
+    """
     remove_unfinished(run_dir)
+    if begins_anew:
+        for path in run_dir.glob("events.out.tfevents.*"):
+            path.unlink(missing_ok=True)
     # Its parameters are in a checkpoint; were this run killed, they would not be the newest.
     shutil.rmtree((run_dir / POLICIES_FILE).parent, ignore_errors=True)
 
@@ -221,7 +292,8 @@ def check_num_envs(run_dir: Path, num_envs: int) -> None:
     Raises:
         ValueError: it is another one, or there is no run.
     """
-    record = run_folder.read_record(newest_sound(run_dir, set_aside=False)[0])
+    where = run_dir if _saved_nothing(run_dir) else newest_sound(run_dir)[0]
+    record = run_folder.read_record(where)
     was = record["config"]["num_envs"]
     if num_envs != was:
         raise ValueError(

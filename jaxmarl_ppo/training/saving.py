@@ -1,6 +1,5 @@
 """Saving checkpoints beside training: when, by whom, and what happens where it fails."""
 
-import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -10,7 +9,13 @@ from typing import Any
 
 from jaxmarl_ppo.config.run import CheckpointConfig
 from jaxmarl_ppo.devices.processes import ALONE, Processes
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of, prune, write_checkpoint
+from jaxmarl_ppo.runs.checkpoints import (
+    checkpoints_of,
+    own_checkpoints,
+    prune,
+    remove_checkpoint,
+    write_checkpoint,
+)
 from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot, write_group_checkpoint
 
@@ -22,7 +27,7 @@ class Saver:
     """Writes checkpoints in a thread of its own, one at a time, and removes old ones.
 
     Args:
-        run_dir: the folder of the run.
+        run_dir: the folder of the run, which may change while nothing is being written.
         config: when to save and what to keep.
         iteration_steps: environment steps of an iteration.
         best: the checkpoint with the best value of the objective so far.
@@ -39,7 +44,7 @@ class Saver:
         processes: Processes = ALONE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._run_dir, self._config, self._clock = run_dir, config, clock
+        self.run_dir, self._config, self._clock = run_dir, config, clock
         self._processes = processes
         steps = config.every_env_steps
         self.every_iterations = None if steps is None else -(-steps // iteration_steps)
@@ -49,6 +54,7 @@ class Saver:
         self._writing: Future[Path] | None = None
         self._best = best
         self._is_best = False
+        self._run: str | None = None
 
     @property
     def saves(self) -> bool:
@@ -67,7 +73,7 @@ class Saver:
     def begin(self, snapshot: Any, is_best: bool) -> None:
         """Begin to write what `Trained.snapshot` gave, once what was being written is finished."""
         assert self._writing is None
-        self._is_best = is_best
+        self._is_best, self._run = is_best, snapshot.record.get("id")
         self._due_at = self._next_due()
         self._writing = self._thread.submit(self._write, snapshot)
 
@@ -84,10 +90,10 @@ class Saver:
         writing, self._writing = self._writing, None
         try:
             path = writing.result()
-        except Exception as error:  # of orbax's own kinds too: training must not end by it
+        except Exception as error:  # whatever it is, training must not end by it
             self._due_at = self._clock() + min(RETRY_S, self._every_s or RETRY_S)
             warnings.warn(
-                f"no checkpoint could be saved in {self._run_dir} ({_first_line(error)}); training "
+                f"no checkpoint could be saved in {self.run_dir} ({_first_line(error)}); training "
                 "goes on, and it is tried again",
                 RuntimeWarning,
                 stacklevel=2,
@@ -106,11 +112,11 @@ class Saver:
 
     def _write(self, snapshot: Any) -> Path:
         """Write a checkpoint, in the thread; it is whole or absent."""
-        return write_checkpoint(self._run_dir, snapshot, self._processes)
+        return write_checkpoint(self.run_dir, snapshot, self._processes)
 
     def _prune(self, keep: int, best: Path | None) -> None:
         """Remove the checkpoints that are not to stay."""
-        prune(self._run_dir, keep, best)
+        prune(self.run_dir, keep, best, self._run)
 
     def _next_due(self) -> float | None:
         return None if self._every_s is None else self._clock() + self._every_s
@@ -121,20 +127,24 @@ class GroupSaver(Saver):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._members: list[str] = []
+        self._members: dict[str, str | None] = {}
 
     def _write(self, snapshot: GroupSnapshot) -> Path:
         # A member that is stopped keeps the checkpoints it has.
-        self._members = [k for k, own in snapshot.members.items() if not isinstance(own, str)]
-        return write_group_checkpoint(self._run_dir, snapshot)
+        self._members = {
+            name: own.record.get("id")
+            for name, own in snapshot.members.items()
+            if not isinstance(own, str)
+        }
+        return write_group_checkpoint(self.run_dir, snapshot)
 
     def _prune(self, keep: int, best: Path | None) -> None:
         super()._prune(keep, best)
-        kept = {folder.name for folder in checkpoints_of(self._run_dir)}
-        for name in self._members:
-            for folder in checkpoints_of(self._run_dir / MEMBERS / name):
+        kept = {folder.name for folder in checkpoints_of(self.run_dir)}
+        for name, run in self._members.items():
+            for folder in own_checkpoints(self.run_dir / MEMBERS / name, run):
                 if folder.name not in kept:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_checkpoint(folder)
 
 
 def _first_line(error: Exception) -> str:

@@ -19,9 +19,11 @@ from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.callbacks import Callbacks, RunInfo, TrainResult
-from jaxmarl_ppo.runs.checkpoints import Snapshot, Standing, to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoints import Snapshot
 from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
+from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.exchange import first_values
@@ -313,6 +315,12 @@ class SeedGroup:
 
     def forget(self) -> None:
         """Keep everything: nothing lies outside of checkpoints."""
+
+    def move_to(self, folder: Path) -> Sequence[Logged]:
+        """Use another folder; returns what the seeds that go on have written down."""
+        for run in self.kept:
+            run.run_dir = folder / MEMBERS / run.name
+        return [run.logged for run in self.kept]
 
     def member_state(self, run: SeedRun) -> Any:
         """Copy the state of a seed."""

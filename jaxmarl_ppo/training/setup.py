@@ -16,11 +16,11 @@ from jaxmarl_ppo.devices.members import Members
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.runs.callbacks import Callbacks
-from jaxmarl_ppo.runs.checkpoints import read_archive
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.group_checkpoints import read_pbt, read_stopped
 from jaxmarl_ppo.runs.lineage import Event, Lineage, from_json, values_of
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger, read_lines
+from jaxmarl_ppo.runs.manifest import read_archive
 from jaxmarl_ppo.runs.run_folder import read_record
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.exchange import first_values

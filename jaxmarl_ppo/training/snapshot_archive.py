@@ -17,6 +17,7 @@ import numpy as np
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.snapshot_files import (
     read_snapshot,
+    sha256_of,
     snapshot_path,
     write_snapshot,
 )
@@ -61,7 +62,7 @@ class SnapshotArchive:
     def __init__(
         self, players: Players, run_dir: Path, recorded: Mapping[str, Any] | None = None
     ) -> None:
-        self._players, self._run_dir = players, run_dir
+        self._players, self.run_dir = players, run_dir
         self._pools = {
             players.policies[pool.policy]: (index, pool)
             for index, pool in enumerate(players.pools)
@@ -165,10 +166,13 @@ class SnapshotArchive:
         bounded = [name for name, (_, pool) in self._pools.items() if pool.spec.size is not None]
         if not bounded:
             return
-        used = archived_files(self._run_dir)
+        try:
+            used = archived_files(self.run_dir)
+        except (OSError, ValueError):  # a checkpoint that cannot be read may need any of them
+            return
         for name in bounded:
-            used |= {snapshot_path(self._run_dir, name, k) for k in self._archived[name]}
-            for path in snapshot_path(self._run_dir, name, 0).parent.glob("*.msgpack"):
+            used |= {snapshot_path(self.run_dir, name, k) for k in self._archived[name]}
+            for path in snapshot_path(self.run_dir, name, 0).parent.glob("*.msgpack"):
                 if path not in used:
                     path.unlink(missing_ok=True)
 
@@ -196,9 +200,9 @@ class SnapshotArchive:
         member = self._pools[name][1].first_member + entry
         own = jax.tree.map(lambda x: x[member : member + 1], bank)
         try:
-            return write_snapshot(self._run_dir, name, iteration, own)
+            return write_snapshot(self.run_dir, name, iteration, own)
         except OSError as error:
-            path = snapshot_path(self._run_dir, name, iteration)
+            path = snapshot_path(self.run_dir, name, iteration)
             _warn(f"{path} could not be written ({error}); it is tried again while it plays")
             return None
 
@@ -215,6 +219,16 @@ class SnapshotArchive:
         rng = np.random.default_rng(seed)
         return int(rng.choice(list(others), p=weights / weights.sum()))
 
+    def _is_lost(self, name: str, iteration: int) -> bool:
+        """Tell whether a snapshot is missing or damaged, rather than unreadable for the moment."""
+        try:
+            found = sha256_of(snapshot_path(self.run_dir, name, iteration))
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return found != self._archived[name][iteration].sha256
+
     def _bring(
         self, state: TrainState, population: Population, name: str, entry: int, iteration: int
     ) -> TrainState:
@@ -224,11 +238,12 @@ class SnapshotArchive:
         bank, league = population.banks[place.bank], population.league
         try:
             own = read_snapshot(
-                self._run_dir, name, iteration, jax.tree.map(lambda x: x[member], bank)
+                self.run_dir, name, iteration, jax.tree.map(lambda x: x[member], bank)
             )
         except ValueError as error:
             _warn(f"{error}; training goes on without this snapshot")
-            del self._archived[name][iteration]
+            if self._is_lost(name, iteration):
+                del self._archived[name][iteration]
             return state
         jax.tree.map(lambda rows, row: rows.__setitem__(member, row), bank, own)
         player = place.first_player + entry

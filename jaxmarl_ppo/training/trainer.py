@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from jaxmarl_ppo.runs.callbacks import (
 )
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
+from jaxmarl_ppo.runs.place import Place
 from jaxmarl_ppo.training import jobs, resume
 from jaxmarl_ppo.training.claim import claimed
 from jaxmarl_ppo.training.display import make_progress
@@ -45,9 +47,10 @@ from jaxmarl_ppo.training.objective import Objective
 from jaxmarl_ppo.training.outcome import Logged, name_of_run
 from jaxmarl_ppo.training.pbt_group import check_members
 from jaxmarl_ppo.training.progress import Progress
-from jaxmarl_ppo.training.resume import Resumption
+from jaxmarl_ppo.training.rescue import rescue
+from jaxmarl_ppo.training.resume import Found
 from jaxmarl_ppo.training.saving import GroupSaver, Saver
-from jaxmarl_ppo.training.seed_group import config_of_seed, make_members, member_dir
+from jaxmarl_ppo.training.seed_group import config_of_seed, make_members, member_dir, member_name
 from jaxmarl_ppo.training.setup import SetUp, set_up_group, set_up_run
 from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.until import Until
@@ -97,7 +100,7 @@ class Trainer:
         keep_cores_awake: bool = False,
         check_env: bool = True,
         num_seeds: int | None = None,
-        _resumption: Resumption | None = None,
+        _found: Found | None = None,
     ) -> None:
         config = TrainConfig() if config is None else config
         check_arguments(env, env_params, config)
@@ -117,16 +120,18 @@ class Trainer:
         self.env_params = env_params
         self.config = config
         self._run_dir = run_dir
-        self._resumption = _resumption
+        self._found = _found
+        self._resumption = None if _found is None else _found.resumption
+        self._run_id: str | None = None
         self._processes = current()
         self._show_progress = progress and self._processes.is_first
         if self._processes.is_first:
             self._choose_run_dir()
-        if config.pbt is not None and _resumption is None:
+        if config.pbt is not None and _found is None:
             check_members(env, env_params, config)
         # A recorded run may have options without effect: of another version, or of another length.
         of_one = config_of_seed(config, 0) if self._is_group else config
-        self.learner = make_learner(env, env_params, of_one, strict=_resumption is None)
+        self.learner = make_learner(env, env_params, of_one, strict=_found is None)
         jobs.check_able(self._processes, self.learner, config)
         self._members = make_members(self.learner, config) if self._is_group else None
         self._evaluator = (
@@ -159,7 +164,8 @@ class Trainer:
         What it then trains is, to the bit, what the run would have become without the break, unless
         one of the first two arguments says otherwise. Random numbers, optimisers, environments,
         memory and open decisions go on where they were. A checkpoint that is damaged is told by a
-        warning and the one before it is taken.
+        warning and the one before it is taken; one that cannot be read for another reason is an
+        error. A run that was killed before its first checkpoint begins anew from its record.
 
         Args:
             run_dir: the folder of the run, in which it also goes on.
@@ -194,7 +200,7 @@ class Trainer:
             found.env_params,
             found.config,
             run_dir,
-            _resumption=found.resumption,
+            _found=found,
             **kwargs,
         )
 
@@ -212,13 +218,16 @@ class Trainer:
             TrainingDiverged: parameters are not finite any more. The last finite ones are saved.
             CallbackError: a callback failed. What was learnt is saved.
             HostEnvironmentError: an environment in plain Python failed. What was learnt is saved.
-            ValueError: the run folder has come into use meanwhile.
+            RunFolderMoved: the run folder was renamed or removed. What was learnt is saved, where
+                the error says.
+            ValueError: the run folder has come into use meanwhile, or cannot hold a run.
         """
         began = time.perf_counter()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._processes.ending_together(*_IN_STEP))
+            self._run_id = uuid.uuid4().hex if self._found is None else self._found.run_id
             folder = self._agreed_run_dir()
-            stack.enter_context(self._claimed(folder))
+            place = stack.enter_context(self._claimed(folder))
             progress = self._make_progress(folder)
             stack.enter_context(awake.cores_awake(self._keep_awake))
             stack.enter_context(progress)
@@ -228,7 +237,7 @@ class Trainer:
             with host_errors():
                 set_up = self._set_up(folder, interruption)
             self._processes.where_saved = f"; what was saved before stays in {folder}"
-            loop = self._make_loop(set_up, folder, progress, interruption, began)
+            loop = self._make_loop(set_up, folder, place, progress, interruption, began)
             return self._run(loop, stack)
 
     def _run(self, loop: Loop, stack: contextlib.ExitStack) -> TrainResult:
@@ -260,6 +269,7 @@ class Trainer:
             error = raised
             if isinstance(error, CallbackError | FirstFailed):
                 self._leave_in_spite_of(loop, error)
+        error = rescue(loop, error)
         result = self._save(loop, error)
         around.callbacks.tell("on_end", result)
         if error is not None:
@@ -297,6 +307,7 @@ class Trainer:
         self,
         set_up: SetUp,
         folder: Path,
+        place: Place | None,
         progress: Progress,
         interruption: Interruption,
         began: float,
@@ -322,6 +333,7 @@ class Trainer:
             ),
             objective=self._objective(),
             until=self._until(),
+            place=place,
             time_split=None if self._is_group else TimeSplit(self.learner, devices),
             processes=self._processes,
         )
@@ -382,7 +394,12 @@ class Trainer:
         config = self.config
         if not self._is_group:  # of which nothing depends on it
             config = dataclasses.replace(config, num_devices=self.learner.num_devices)
-        return run_folder.run_record(self.env, self.env_params, config)
+        return run_folder.run_record(self.env, self.env_params, config, self._run_id)
+
+    def _record_of_member(self, own: TrainConfig) -> dict[str, Any]:
+        """Make the record of a member of a group, whose id follows from that of the group."""
+        run_id = None if self._run_id is None else f"{self._run_id}-{member_name(own)}"
+        return run_folder.run_record(self.env, self.env_params, own, run_id)
 
     def _agreed_run_dir(self) -> Path:
         """Find that all processes are to do the same, and choose the folder for all."""
@@ -391,19 +408,19 @@ class Trainer:
         return Path(self._processes.agree("run folder", lambda: str(self._choose_run_dir())))
 
     @contextlib.contextmanager
-    def _claimed(self, folder: Path) -> Iterator[None]:
+    def _claimed(self, folder: Path) -> Iterator[Place | None]:
         """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
         if not self._processes.is_first:
-            yield
+            yield None
             return
         with contextlib.ExitStack() as stack:
-            stack.enter_context(claimed(folder, self._record(), self._resumption is None))
-            for own in self._seeds():
-                member = member_dir(folder, own)
-                record = run_folder.run_record(self.env, self.env_params, own)
-                is_new = self._resumption is None
-                stack.enter_context(claimed(member, record, is_new))
-            yield
+            stack.enter_context(claimed(folder, self._record(), self._found))
+            members = [member_dir(folder, own) for own in self._seeds()]
+            for member, own in zip(members, self._seeds(), strict=True):
+                stack.enter_context(claimed(member, self._record_of_member(own), self._found))
+            place = Place(folder, members)
+            stack.callback(place.close)
+            yield place
 
     @property
     def _is_group(self) -> bool:
@@ -417,8 +434,8 @@ class Trainer:
     def _choose_run_dir(self) -> Path:
         if self._run_dir is not None:
             check_free(Path(self._run_dir))
-        if self._resumption is not None:
-            return self._resumption.run_dir
+        if self._found is not None:
+            return self._found.run_dir
         return run_folder.new_run_dir(self._run_dir, self._name)
 
     def _make_progress(self, folder: Path) -> Progress:

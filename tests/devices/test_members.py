@@ -13,7 +13,7 @@ from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.devices.compilation import compile_run
 from jaxmarl_ppo.devices.members import Members, hyperparams_of
 from jaxmarl_ppo.devices.sharding import Devices
-from jaxmarl_ppo.runs.checkpoints import to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 
 PPO = {"learning_rate": Linear(1e-2, 0.0), "entropy_coef": 0.01, "num_minibatches": 2}
 

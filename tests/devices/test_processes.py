@@ -16,8 +16,9 @@ from job import Job
 import jaxmarl_envs
 from jaxmarl_ppo import Trainer, join_processes
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound, read_standing
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS, read_lines
+from jaxmarl_ppo.runs.manifest import read_standing
 from jaxmarl_ppo.runs.run_folder import load_run
 
 NUM_ITERATIONS = 10

@@ -22,7 +22,8 @@ from lamps import (
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.runs import checkpoints
 from jaxmarl_ppo.runs.callbacks import Callback, CallbackError
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of, read_standing
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
+from jaxmarl_ppo.runs.manifest import read_standing
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import saving
 from jaxmarl_ppo.training.errors import EnvironmentFault

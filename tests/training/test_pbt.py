@@ -33,7 +33,8 @@ from jaxmarl_ppo import (
 )
 from jaxmarl_ppo.config.run_file import settings
 from jaxmarl_ppo.pages.report import report_data
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of, to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.lineage import ancestry, from_json, read_lineage, schedules, values_of
 from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 from jaxmarl_ppo.training.pbt_group import PbtGroup

@@ -19,7 +19,9 @@ from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, MinGRU
 from jaxmarl_ppo.runs.callbacks import Callback
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of, read_standing, to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
+from jaxmarl_ppo.runs.manifest import read_standing
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training.trainer import Trainer
 

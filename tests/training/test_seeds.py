@@ -24,7 +24,8 @@ from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig
 from jaxmarl_ppo.evaluation import evaluate_group, evaluate_run
 from jaxmarl_ppo.pages.report import report_data
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound, to_arrays
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.run_folder import load_run, members_of
 from jaxmarl_ppo.training.errors import EnvironmentFault
 from jaxmarl_ppo.training.trainer import Trainer

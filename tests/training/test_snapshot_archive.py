@@ -20,8 +20,9 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.policies.snapshot_files import snapshot_path
+from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
-from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound, to_arrays
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.log import scalars
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive

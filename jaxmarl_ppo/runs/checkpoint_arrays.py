@@ -1,0 +1,75 @@
+"""Conversion between trees of arrays and the named arrays that a checkpoint stores."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_ppo.devices.sharding import own_rows
+from jaxmarl_ppo.types import PyTree
+
+
+def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
+    """Copy the leaves of a tree to the host, named by their paths in it; keys as their words.
+
+    Of leaves that are spread over processes, only the rows of this process.
+    """
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = jax.device_get([own_rows(_words(leaf)) for _, leaf in flat])
+    # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+    return {_name(path): np.array(leaf) for (path, _), leaf in zip(flat, leaves, strict=True)}
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path) -> PyTree:
+    """Build a tree from what `to_arrays` made of one.
+
+    Args:
+        arrays: by path.
+        expected: a tree of the same structure, arrays or only their shapes and types.
+        where: the file, for messages.
+
+    Returns:
+        The tree, its leaves as NumPy's arrays, keys as JAX's.
+
+    Raises:
+        ValueError: an array is missing, superfluous, or of another shape or type.
+    """
+    flat, structure = jax.tree_util.tree_flatten_with_path(expected)
+    wanted = {_name(path): leaf for path, leaf in flat}
+    # Checkpoints of format 1 lack arrays without elements.
+    empty = {k: np.zeros(x.shape, x.dtype) for k, x in wanted.items() if not x.size}
+    arrays = {**empty, **arrays}
+    for name in sorted(wanted.keys() | arrays.keys()):
+        found = _describe(arrays.get(name))
+        words = jax.eval_shape(_words, wanted[name]) if name in wanted else None
+        if found != _describe(words):
+            raise ValueError(
+                f"{where} does not fit the run: {name} is {found}, but should be {_describe(words)}"
+            )
+    leaves = [_typed(arrays[name], leaf) for name, leaf in wanted.items()]
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+
+
+def _words(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _typed(array: np.ndarray, leaf: Any) -> Any:
+    if not _is_key(leaf):
+        return array
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
+
+
+def _describe(array: Any) -> str:
+    return "absent" if array is None else f"{array.dtype}{list(array.shape)}"

@@ -1,0 +1,232 @@
+"""Manifests of checkpoints: what one holds, which run it belongs to, and whether it is sound.
+
+Only a file that is missing or differs from its checksum is damage (`DamagedCheckpoint`). Any other
+reason why a checkpoint cannot be read, such as a newer format, a permission or an I/O error, is a
+plain `ValueError`: nobody may rename or remove a checkpoint because of it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_ppo.config.as_json import read_json, write_json
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.policies.snapshot_files import sha256_of, snapshot_path
+from jaxmarl_ppo.runs.files import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    MEMBERS,
+    SNAPSHOTS_FILE,
+)
+
+FORMAT = 2
+# Format 1 has its arrays as orbax writes them, and does not name its run.
+READABLE_FORMATS = (1, FORMAT)
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+class DamagedCheckpoint(ValueError):  # noqa: N818
+    """Reports a checkpoint with a file that is missing or differs from its checksum."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Tells where a run stands, beside its state.
+
+    Attributes:
+        iteration: iterations done.
+        logged_iteration: those up to the newest entry of the log.
+        env_steps: environment steps done.
+        decisions: decisions up to the newest entry of the log.
+        num_entries: entries of the log.
+        num_evaluations: evaluations.
+        log_interval: iterations per entry of the log.
+        wall_s: seconds of training, compilation included.
+        objective: the objective's value that this checkpoint is kept for; None for none.
+        best: the best value of the objective so far.
+        num_worse: entries or evaluations since the best one.
+        saved_by: `interval`, `objective`, `end`, or what stopped the run.
+    """
+
+    iteration: int
+    logged_iteration: int
+    env_steps: int
+    decisions: int
+    num_entries: int
+    num_evaluations: int
+    log_interval: int
+    wall_s: float
+    objective: float | None
+    best: float | None
+    num_worse: int
+    saved_by: str
+
+
+def write_manifest(
+    folder: Path, record: Mapping[str, Any], standing: Standing, further: Mapping[str, Any]
+) -> None:
+    """Write the manifest of a checkpoint whose other files are complete.
+
+    Args:
+        folder: of the checkpoint.
+        record: the content of the run's `config.json`.
+        standing: where the run stands.
+        further: what else the manifest is to say.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    manifest = {
+        "format": FORMAT,
+        "run": record.get("id"),
+        **asdict(standing),
+        **further,
+        "versions": record.get("versions"),
+        "sha256": {path.relative_to(folder).as_posix(): _digest(path) for path in files},
+    }
+    manifest["sha256_of_manifest"] = _digest_of_manifest(manifest)
+    write_json(folder / MANIFEST_FILE, manifest)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a checkpoint, and check it against its own checksum.
+
+    Raises:
+        DamagedCheckpoint: it is missing or damaged.
+        ValueError: it is of a newer format, or cannot be read now.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        manifest = json.loads(path.read_bytes())
+    except _MISSING as error:
+        raise DamagedCheckpoint(f"{path} cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedCheckpoint(f"{path} cannot be read: {error}") from error
+    version = manifest.get("format") if isinstance(manifest, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        raise ValueError(_newer(folder, version, manifest.get("versions")))
+    if version not in READABLE_FORMATS:
+        raise DamagedCheckpoint(f"{path} is no manifest of a checkpoint: {show(manifest)}")
+    if manifest.pop("sha256_of_manifest", None) != _digest_of_manifest(manifest):
+        raise DamagedCheckpoint(f"{path} differs from its checksum")
+    return manifest
+
+
+def read_standing(folder: Path) -> Standing:
+    """Read where a run stood from a checkpoint, after checking all files that it needs.
+
+    Raises:
+        DamagedCheckpoint: a file is missing or damaged.
+        ValueError: the checkpoint is of a newer format, or cannot be read now.
+    """
+    manifest = read_manifest(folder)
+    try:
+        check_files(folder, manifest)
+        for name, own in manifest.get("members", {}).items():
+            if "sha256" in own:
+                _check_member(folder, member_checkpoint(folder, name), own["sha256"])
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    return Standing(**{field.name: manifest[field.name] for field in fields(Standing)})
+
+
+def read_own_standing(folder: Path) -> Standing:
+    """Read where a run stood from a checkpoint in its folder, see `read_standing`.
+
+    Raises:
+        DamagedCheckpoint: a file is missing or damaged.
+        ValueError: the checkpoint belongs to another run, is of a newer format, or cannot be read
+            now.
+    """
+    run_dir, run = folder.parent.parent, read_manifest(folder).get("run")
+    try:
+        record = read_json(run_dir / CONFIG_FILE)
+    except ValueError:  # a run's record may be lost, its checkpoints have it too
+        record = {}
+    if "config" in record and record.get("id") != run:
+        raise ValueError(
+            f"{folder} belongs to another run: its id is {show(run)}, that of {run_dir} is "
+            f"{show(record.get('id'))}; move it out of {folder.parent}"
+        )
+    return read_standing(folder)
+
+
+def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Check the files of a checkpoint and the snapshots that it needs against their checksums.
+
+    Raises:
+        DamagedCheckpoint: one is missing or damaged.
+        OSError: one cannot be read.
+    """
+    for name, digest in manifest["sha256"].items():
+        _check_file(folder / name, digest, "")
+    for path, digest in files_of_archive(folder):
+        _check_file(path, digest, f", on which {folder} stands,")
+
+
+def member_checkpoint(folder: Path, name: str) -> Path:
+    """Return the checkpoint of a member on which that of a group stands."""
+    return folder.parent.parent / MEMBERS / name / CHECKPOINTS / folder.name
+
+
+def read_archive(folder: Path) -> Mapping[str, Any] | None:
+    """Read what `Snapshot.archive` was of a checkpoint; None if it has none."""
+    path = folder / SNAPSHOTS_FILE
+    return json.loads(path.read_bytes()) if path.is_file() else None
+
+
+def files_of_archive(folder: Path) -> list[tuple[Path, str]]:
+    """List the files of snapshots that a checkpoint stands on, with their checksums."""
+    run_dir = folder.parent.parent
+    return [
+        (snapshot_path(run_dir, policy, taken["iteration"]), taken["sha256"])
+        for policy, archived in (read_archive(folder) or {}).items()
+        for taken in archived
+    ]
+
+
+def _check_file(path: Path, expected: str, for_whom: str) -> None:
+    try:
+        found = sha256_of(path) if for_whom else _digest(path)
+    except _MISSING as error:
+        raise DamagedCheckpoint(f"{path}{for_whom} is missing") from error
+    if found != expected:
+        raise DamagedCheckpoint(f"{path}{for_whom} differs from its checksum")
+
+
+def _check_member(group: Path, folder: Path, sha256: str) -> None:
+    """Reject a member's checkpoint that is damaged, or not the one that the group's stands on."""
+    read_standing(folder)
+    if sha256_of(folder / MANIFEST_FILE) != sha256:
+        raise DamagedCheckpoint(f"{folder} is not the one on which {group} stands")
+
+
+def _newer(folder: Path, version: int, versions: Any) -> str:
+    writer = versions.get("jaxmarl-ppo") if isinstance(versions, Mapping) else None
+    return (
+        f"{folder} has format {version}, written by jaxmarl-ppo "
+        f"{writer if isinstance(writer, str) else 'of an unknown version'}; this version reads the "
+        f"formats {', '.join(map(str, READABLE_FORMATS))}; install that version, or move the "
+        "checkpoint elsewhere to use an older one"
+    )
+
+
+def _unreadable(folder: Path, error: OSError) -> ValueError:
+    return ValueError(
+        f"{folder} cannot be read now: {error.strerror or error} "
+        f"({error.filename or MANIFEST_FILE}); nothing was changed; make it readable and try "
+        "again, or move it elsewhere to use an older one"
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of_manifest(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
