@@ -1,4 +1,4 @@
-"""Writing files: complete or absent, and never through a link to somewhere else."""
+"""Files: written complete or not at all, through no link to elsewhere; read up to a size."""
 
 import contextlib
 import io
@@ -66,6 +66,24 @@ def open_to_append(path: Path, size: int) -> io.FileIO:
         file.close()
         raise
     return file
+
+
+def read_at_most(path: Path, num_bytes: int) -> bytes:
+    """Read a file, unless it is larger than what is read may be.
+
+    Raises:
+        OSError: it cannot be read, or it is a folder, a pipe or a device.
+        ValueError: it is too large.
+    """
+    status = path.stat()
+    _check_regular(path, status)
+    if status.st_size > num_bytes:
+        raise ValueError(
+            f"{str(path)!r} has {status.st_size:,} bytes; at most {num_bytes:,} are read of such "
+            "a file"
+        )
+    with path.open("rb") as file:
+        return file.read(num_bytes)
 
 
 def refuse_link(path: Path) -> None:
