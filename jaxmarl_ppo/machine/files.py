@@ -1,6 +1,7 @@
 """Files: written complete or not at all, through no link to elsewhere; read up to a size."""
 
 import contextlib
+import hashlib
 import io
 import os
 import re
@@ -10,11 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
 # Neither exists on every system. Windows follows links only where it lets users make them.
 _OPEN = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0)  # as the opening of a named pipe would
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
+_MAX_PART = 150  # of the 255 bytes that most systems have for a name
 _LEFT_BEHIND_S = 600.0  # no file takes as long to write
 
 
@@ -84,6 +87,19 @@ def read_at_most(path: Path, num_bytes: int) -> bytes:
         )
     with path.open("rb") as file:
         return file.read(num_bytes)
+
+
+def path_part(name: str) -> str:
+    """Write any name as one part of a path, different names differently.
+
+    Letters, digits and `_.-~` stay, unless the name would be long or mean something to the system.
+    """
+    part = quote(name, safe="", errors="surrogatepass")
+    if not part.strip("."):
+        part = part.replace(".", "%2E") or "%"
+    if len(part) > _MAX_PART:
+        part = f"{part[:_MAX_PART]}-{hashlib.sha256(part.encode()).hexdigest()[:16]}"
+    return part
 
 
 def refuse_link(path: Path) -> None:

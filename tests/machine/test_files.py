@@ -9,6 +9,7 @@ from jaxmarl_ppo.machine import files
 from jaxmarl_ppo.machine.files import (
     open_atomically,
     open_to_append,
+    path_part,
     refuse_link,
     remove_left_behind,
     write_atomically,
@@ -108,6 +109,17 @@ def test_a_log_is_no_pipe(run_dir, through_link):
         path.symlink_to(pipe)
     with pytest.raises(OSError, match="not a regular file"):
         open_to_append(path, 10)
+
+
+def test_any_name_is_one_part_of_a_path(tmp_path):
+    names = ["", ".", "..", "...", "a/b", "../a", "/", "a\nb", "car[0]", "x" * 300, "x" * 301]
+    names += ["%2E", "\x1b[2J", "\N{SNOWMAN}" * 100, "Past", "a b", "\ud800"]
+    for name in names:
+        path = tmp_path / path_part(name)
+        path.mkdir()
+        assert path.resolve().parent == tmp_path.resolve()
+    assert len(os.listdir(tmp_path)) == len(names)
+    assert path_part("past-2_b.c") == "past-2_b.c"
 
 
 def test_a_link_is_refused_by_name(run_dir, outside, tmp_path):
