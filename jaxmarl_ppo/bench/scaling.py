@@ -18,6 +18,7 @@ from jaxmarl_ppo.bench.training import WARM_UP_STEPS, TrainingSteps
 from jaxmarl_ppo.bench.workload import Workload
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.machine.files import open_atomically
 
 STEP, UPDATE, FLOP = "step_ns_per_decision", "update_ns_per_decision", "step_ps_per_flop"
 # The least factor between the ends of an axis of the picture: less would make noise look like much.
@@ -199,7 +200,8 @@ def plot_scaling(result: dict[str, Any], path: Path) -> None:
     )
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    figure.savefig(path)
+    with open_atomically(path) as file:
+        figure.savefig(file, format="png")
 
 
 def _draw_panel(axes: Any, sweep: dict[str, Any], per_flop: bool) -> None:

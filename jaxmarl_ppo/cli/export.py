@@ -51,6 +51,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     session.enable_compilation_cache()
     from jaxmarl_ppo.deploy.export import check_new_file
     from jaxmarl_ppo.deploy.policy import Policy
+    from jaxmarl_ppo.machine.files import path_part
 
     if options.out is not None:
         check_new_file(options.out)  # before anything that takes time
@@ -62,7 +63,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
         allow_imports=session.names_of(options.allow_import),
     )
     name = policy.signature.policy
-    path = Path(f"{name}.jaxexport") if options.out is None else options.out
+    path = Path(f"{path_part(name)}.jaxexport") if options.out is None else options.out
     policy.export(path, options.platforms)
     print(f"policy {name}, which plays {', '.join(policy.agents)}; checked: it acts as before")
     size = f"{path.stat().st_size / 1000:,.0f} kB"

@@ -20,6 +20,7 @@ Rule = Callable[[str, Any], Any]
 MAX_INT = 2**31 - 1  # indices and counts are 32 bits wide in compiled code
 MAX_STEPS = 2**53  # whole numbers that a float64 holds exactly
 MAX_SEED = 2**32 - 1  # JAX drops further bits
+MAX_NAME = 100  # letters
 MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
@@ -110,9 +111,21 @@ def check_path(name: str, value: Any) -> str | os.PathLike[str]:
 
 
 def check_name(name: str, value: Any) -> str:
-    """Refuse what is no word that can name an agent or a policy."""
+    """Refuse what is no word that can name an agent."""
     if not isinstance(value, str) or not value:
         raise refusal(name, "a word", value)
+    return value
+
+
+def check_policy_name(name: str, value: Any) -> str:
+    """Refuse what cannot name a policy wherever one is named: in a log, a file's name, a message.
+
+    Agents may be called anything; policies that are called after them by `per_agent` likewise.
+    """
+    check_name(name, value)
+    if len(value) > MAX_NAME or not value.isprintable() or value in (".", ".."):
+        valid = f"a word of at most {MAX_NAME} printable characters, and neither '.' nor '..'"
+        raise refusal(name, valid, value)
     return value
 
 
@@ -147,7 +160,7 @@ Seed = Annotated[int, check_seed]
 Fraction = Annotated[float, check_fraction]
 Positive = Annotated[float, check_positive]
 NotNegative = Annotated[float, check_not_negative]
-Name = Annotated[str, check_name]
+PolicyName = Annotated[str, check_policy_name]
 
 
 @functools.cache

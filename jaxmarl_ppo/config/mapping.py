@@ -12,6 +12,7 @@ from jaxmarl_ppo.config.checks import (
     check_fields,
     check_name,
     check_not_negative,
+    check_policy_name,
     check_sequence,
     refusal,
     refuse_repeated,
@@ -35,11 +36,13 @@ def check_weights(name: str, weights: Any) -> tuple[float, ...]:
 
 
 def check_names(name: str, names: Any) -> tuple[str, ...]:
-    """Refuse what is no list of different names; return them as a tuple."""
+    """Refuse what is no list of different policies; return their names as a tuple."""
     valid = "a list of names"
     found = check_sequence(name, names, valid)
     if not found or not all(isinstance(each, str) and each for each in found):
         raise refusal(name, valid, names)
+    for each in found:
+        check_policy_name(f"one of {name}", each)
     refuse_repeated(name, found)
     return tuple(found)
 
@@ -56,7 +59,7 @@ def check_table(name: str, table: Any) -> dict[str, Any]:
 
 def _check_choice(name: str, choice: Any) -> Choice:
     if isinstance(choice, str) and choice:
-        return choice
+        return check_policy_name(name, choice)
     if isinstance(choice, Mapping) and choice:
         weights = check_weights(f"the weights of {name}", list(choice.values()))
         return dict(zip(check_names(f"the policies of {name}", list(choice)), weights, strict=True))
@@ -73,7 +76,7 @@ def _check_tables(name: str, tables: Any) -> tuple[dict[str, str], ...]:
     checked = [check_table(f"{name}[{index}]", table) for index, table in enumerate(found)]
     for index, table in enumerate(checked):
         for agent, policy in table.items():
-            check_name(f"{name}[{index}][{agent!r}]", policy)
+            check_policy_name(f"{name}[{index}][{agent!r}]", policy)
     return tuple(checked)
 
 

@@ -12,7 +12,7 @@ from jaxmarl_envs.core import Observation
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
-    Name,
+    PolicyName,
     Positive,
     check_fields,
     refusal,
@@ -154,7 +154,7 @@ class Snapshots:
             snapshots are then at least twice that far apart.
     """
 
-    of: Name
+    of: PolicyName
     size: Annotated[int, whole_number(2, MAX_INT)] | None = 8
     add_every: Count | None = None
     add_at_win_rate: Positive | None = None

@@ -13,6 +13,7 @@ from jaxmarl_ppo.config.checks import (
     check_fields,
     check_name,
     check_number,
+    check_policy_name,
     check_seed,
     show,
 )
@@ -35,10 +36,17 @@ def _check_policies(name: str, policies: Any) -> dict[str, AnyPolicy]:
             "which policy plays which agent is said by mapping="
         )
     for policy, spec in policies.items():
-        check_name(f"a policy in {name}", policy)
+        check_policy_name(f"a policy in {name}", policy)
         if not isinstance(spec, AnyPolicy):
             raise ValueError(
                 f"{name}[{policy!r}] must be a PolicySpec, Snapshots or Scripted, got {show(spec)}"
+            )
+    pools = [policy for policy, spec in policies.items() if isinstance(spec, Snapshots)]
+    for index, pool in enumerate(pools):
+        if pool.casefold() in map(str.casefold, pools[:index]):
+            raise ValueError(
+                f"{name} has the snapshots {pool!r} and others whose name differs in capitals "
+                "alone, which would be one folder on some systems; give them another name"
             )
     return dict(policies)
 

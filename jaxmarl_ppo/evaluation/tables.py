@@ -13,6 +13,7 @@ from rich.table import Table
 from jaxmarl_ppo.evaluation.scenarios.base import Report
 from jaxmarl_ppo.evaluation.seeds import SPREAD
 from jaxmarl_ppo.evaluation.statistics import plus_minus
+from jaxmarl_ppo.machine.files import open_atomically
 
 # Headings of `group_rows`.
 GROUP_COLUMNS = ("over seeds", "mean", "IQM", "95 % from", "to")
@@ -186,4 +187,5 @@ def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
     axes.set_ylabel(" + ".join(report["rows"]["agents"]))
     axes.set_title(title, fontsize=10)
     figure.colorbar(image, label=f"mean return of {agent}")
-    figure.savefig(path)
+    with open_atomically(path) as file:
+        figure.savefig(file, format="png")

@@ -22,7 +22,7 @@ def write_svgs(folder: str | Path, replay: Replay) -> None:
         raise ValueError(f"{str(folder)!r} exists; choose a new folder for the pictures")
     folder.mkdir(parents=True)
     for tick, drawing in enumerate(replay.drawings):
-        (folder / f"{tick:04d}.svg").write_text(fixed_colours(drawing), "utf-8")
+        write_atomically(folder / f"{tick:04d}.svg", fixed_colours(drawing).encode())
 
 
 def check_can_animate() -> None:

@@ -7,10 +7,10 @@ import functools
 import hashlib
 import re
 from pathlib import Path
-from urllib.parse import quote
 
 import jax.numpy as jnp
 
+from jaxmarl_ppo.machine.files import path_part
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE, load_player, save_population
 from jaxmarl_ppo.types import League, PolicyStack, Population
 
@@ -33,8 +33,7 @@ def parse_name(name: str) -> tuple[str, int] | None:
 
 def snapshot_path(run_dir: Path, pool: str, iteration: int) -> Path:
     """Name the file of a snapshot."""
-    # A policy may be called like an agent of somebody else's, with a slash in it.
-    return run_dir / SNAPSHOTS / quote(pool, safe="") / f"{iteration:09}.msgpack"
+    return run_dir / SNAPSHOTS / path_part(pool) / f"{iteration:09}.msgpack"
 
 
 def find_snapshot(folder: Path, name: str) -> Path | None:

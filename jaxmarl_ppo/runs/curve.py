@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxmarl_ppo.machine.files import open_atomically
+
 _MAX_LINES = 12
 
 
@@ -51,7 +53,8 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3, linewidth=0.6)
     axes.margins(x=0.01)
-    figure.savefig(path)
+    with open_atomically(path) as file:
+        figure.savefig(file, format="png")
 
 
 def _draw_spread(axes: Any, history: Sequence[Mapping[str, Any]], label: str, color: Any) -> None:

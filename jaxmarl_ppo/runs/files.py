@@ -1,5 +1,8 @@
 """Names of the files in a run's folder."""
 
+from pathlib import Path
+
+from jaxmarl_ppo.machine.files import refuse_link
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE
 from jaxmarl_ppo.policies.snapshot_files import CHECKPOINTS, MEMBERS, SNAPSHOTS
 
@@ -20,6 +23,7 @@ __all__ = [
     "SNAPSHOTS",
     "SNAPSHOTS_FILE",
     "STATE_FOLDER",
+    "refuse_links",
 ]
 
 CONFIG_FILE = "config.json"
@@ -35,3 +39,24 @@ LOCK_FILE = ".lock"  # held by the process that trains
 MANIFEST_FILE = "manifest.json"
 STATE_FOLDER = "state"
 SNAPSHOTS_FILE = "snapshots.json"  # which files of the run's snapshots it stands on
+
+
+def refuse_links(run_dir: Path) -> None:
+    """Refuse a run whose folders are links, in which a process would write, rename and remove.
+
+    The folder of the run itself may be a link: whoever named it meant what it points to.
+
+    Raises:
+        ValueError: one is a link.
+    """
+    for name in (CHECKPOINTS, SNAPSHOTS, MEMBERS, Path(POLICIES_FILE).parent, "wandb"):
+        refuse_link(run_dir / name)
+    for pool in _folders_in(run_dir / SNAPSHOTS):
+        refuse_link(pool)
+    for member in _folders_in(run_dir / MEMBERS):
+        refuse_link(member)
+        refuse_links(member)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if path.is_dir())

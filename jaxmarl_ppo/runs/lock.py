@@ -8,7 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from jaxmarl_ppo.runs.files import LOCK_FILE
+from jaxmarl_ppo.machine.files import open_to_append, refuse_link, remove_left_behind
+from jaxmarl_ppo.runs.files import LOCK_FILE, refuse_links
 
 
 @contextlib.contextmanager
@@ -16,9 +17,12 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, which the system releases if the process dies.
 
     Raises:
-        ValueError: another process holds it, or the file cannot be a lock.
+        ValueError: another process holds it, the file cannot be a lock, or folders of the run are
+            links to elsewhere.
     """
     path = folder / LOCK_FILE
+    refuse_link(path)
+    refuse_links(folder)
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)
@@ -31,18 +35,21 @@ def locked(folder: Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be locked: {error.strerror}") from error
     try:
         # For those who find it held. A holder that died leaves its name behind, but no lock.
-        path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        with open_to_append(path, 0) as file:
+            file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+        remove_left_behind(folder)
         yield
     finally:
         lock.release()
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder in which another process trains.
+    """Refuse a folder in which another process trains, or whose folders are links to elsewhere.
 
     Raises:
-        ValueError: one does.
+        ValueError: it is one.
     """
+    refuse_links(folder)
     if (folder / LOCK_FILE).exists():
         with locked(folder):
             pass

@@ -32,8 +32,10 @@ from typing import Any
 import jax
 
 from jaxmarl_ppo.config.as_json import dump_json
+from jaxmarl_ppo.machine.files import open_to_append
 from jaxmarl_ppo.policies.snapshot_files import parse_name
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
+from jaxmarl_ppo.runs.event_file import EventFile
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 
 # What differs between two runs of one configuration; all else is the same to the bit.
@@ -61,9 +63,8 @@ class JsonLines:
         self._path = path
         self._waiting: list[bytes] = []
         # Appended to without a buffer, so that what was written is known after an error.
-        self._file = path.open("ab", buffering=0)
         self._end = _end_of_line(path, num_kept)
-        self._file.truncate(self._end)
+        self._file = open_to_append(path, self._end)
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Append an entry, or keep it for later where the file cannot be written."""
@@ -145,6 +146,8 @@ def sync_logs(run_dir: Path) -> None:
 
 def _end_of_line(path: Path, num_lines: int) -> int:
     """Tell how many bytes the first lines of a file take."""
+    if not num_lines or not path.is_file():  # of a pipe nothing is asked, which could keep us
+        return 0
     with path.open("rb") as file:
         for _ in range(num_lines):
             file.readline()
@@ -200,7 +203,7 @@ class TensorBoardLogger(Callback):
     def __init__(self) -> None:
         self._run_dir: Path | None = None
         self._purge_step: int | None = None
-        self._events: Any = None
+        self._events: EventFile | None = None
         self._warned = False
 
     def on_start(self, run: RunInfo) -> None:
@@ -272,14 +275,12 @@ class TensorBoardLogger(Callback):
                 stacklevel=2,
             )
 
-    def _open(self) -> Any:
-        from tensorboardX.record_writer import RecordWriter
-
+    def _open(self) -> EventFile:
         protos = _protos()
         assert self._run_dir is not None
         number = len(list(self._run_dir.glob("events.out.tfevents.*")))
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{number}"
-        events = RecordWriter(str(self._run_dir / name))
+        events = EventFile(self._run_dir / name)
         first = [protos.Event(wall_time=time.time(), file_version="brain.Event:2")]
         if self._purge_step is not None:
             start = protos.SessionLog(status=protos.SessionLog.START)

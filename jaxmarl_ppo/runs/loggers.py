@@ -240,7 +240,9 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _mlflow_name(name: str) -> str:
-    return re.sub(r"[^\w./ -]", "_", name)
+    # Read as a path, it must be one that nothing can be left out of.
+    parts = re.sub(r"[^\w./ -]", "_", name).split("/")
+    return "/".join("_" * max(1, len(part)) if not part.strip(".") else part for part in parts)
 
 
 def _line(error: Exception) -> str:

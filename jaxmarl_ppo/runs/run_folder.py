@@ -20,6 +20,7 @@ from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.machine.files import path_part
 from jaxmarl_ppo.policies.population_file import load_population
 from jaxmarl_ppo.policies.snapshot_files import refuse_group
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
@@ -216,7 +217,7 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
         ValueError: something is there already.
     """
     if run_dir is None:
-        stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+        stem = f"{path_part(name)}-{datetime.now():%Y%m%d-%H%M%S}"
         folder, count = Path("runs") / stem, 1
         while folder.exists():
             count += 1

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
+from jaxmarl_ppo.machine.files import refuse_link
+
 # How soon a database notices that a machine is gone, whose processes cannot close connections.
 _KEEPALIVES = ("idle = 30", "interval = 10", "count = 3")
 
@@ -41,6 +43,7 @@ class FileLocks:
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[None]:
         """Wait for a lock and hold it."""
+        refuse_link(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self._path(name)):
             yield
@@ -58,7 +61,9 @@ class FileLocks:
         return False
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{name}.lock"
+        path = self._folder / f"{name}.lock"
+        refuse_link(path)
+        return path
 
 
 class PostgresLocks:

@@ -20,8 +20,9 @@ from jaxmarl_ppo.config.search import Choices, SearchConfig, Space, check_space
 from jaxmarl_ppo.config.search_file import read_search, read_space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
-from jaxmarl_ppo.machine.files import write_atomically
+from jaxmarl_ppo.machine.files import refuse_link, write_atomically
 from jaxmarl_ppo.machine.interruption import Interruption
+from jaxmarl_ppo.runs import files as run_files
 from jaxmarl_ppo.runs.files import BEST_FILE, CONFIG_FILE, LOCK_FILE
 from jaxmarl_ppo.runs.run_folder import check_unused, new_run_dir, read_run, run_record
 from jaxmarl_ppo.sweeps.candidates import Candidates, check_trials
@@ -29,9 +30,15 @@ from jaxmarl_ppo.sweeps.driver import Driver
 from jaxmarl_ppo.sweeps.local import LocalWorkers
 from jaxmarl_ppo.sweeps.page import PAGE_FILE, sweep_page
 from jaxmarl_ppo.sweeps.progress import SweepProgress
-from jaxmarl_ppo.sweeps.results import SweepResult, TrialResult, best_of, trial_result
+from jaxmarl_ppo.sweeps.results import TRIALS, SweepResult, TrialResult, best_of, trial_result
 from jaxmarl_ppo.sweeps.samplers import count_trials
-from jaxmarl_ppo.sweeps.storage import database_url, open_locks, open_storage, without_password
+from jaxmarl_ppo.sweeps.storage import (
+    STUDY_FILE,
+    database_url,
+    open_locks,
+    open_storage,
+    without_password,
+)
 from jaxmarl_ppo.sweeps.study import Study
 from jaxmarl_ppo.sweeps.trial_run import look_interval
 from jaxmarl_ppo.sweeps.workers import Workers
@@ -244,6 +251,7 @@ class Sweep:
         """
         folder = self.run_dir
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse_links(folder)
         # Others that drive the same search may do so at the same time.
         with FileLock(folder / LOCK_FILE):
             if not (folder / SEARCH_FILE).is_file():
@@ -269,6 +277,22 @@ class Sweep:
             f"{self.num_trials} trials{seeds} of {config.total_env_steps:,} environment steps, "
             f"{search.num_members} runs at once | {self.run_dir}"
         )
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse what is written in place, or below, and is a link to elsewhere.
+
+    Raises:
+        ValueError: something is.
+    """
+    beside_study = (f"{STUDY_FILE}-{suffix}" for suffix in ("journal", "wal", "shm"))
+    for name in (LOCK_FILE, STUDY_FILE, *beside_study, TRIALS):
+        refuse_link(folder / name)
+    for trial in (folder / TRIALS).glob("*"):
+        refuse_link(trial)
+        for run in trial.glob("*/"):
+            refuse_link(run)
+            run_files.refuse_links(run)
 
 
 def _label(space: Space, path: str, value: Any) -> Any:

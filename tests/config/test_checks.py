@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -168,3 +169,46 @@ def test_a_huge_value_does_not_fill_the_screen():
     with pytest.raises(ValueError, match=r"adam_eps must .*\.\.\.$") as caught:
         PPOConfig(adam_eps=list(range(10_000)))
     assert len(str(caught.value)) < 300
+
+
+WRONG_NAMES = [
+    "",
+    ".",
+    "..",
+    "a\nb",
+    "\x1b[31m",
+    "x" * 101,
+    "\ud800",
+    "a\N{RIGHT-TO-LEFT OVERRIDE}b",
+]
+PLACES_OF_NAMES = {
+    "a policy in policies": lambda name: TrainConfig(policies={name: PolicySpec()}),
+    "of of snapshots": lambda name: Snapshots(of=name, add_every=1),
+    "mapping['x']": lambda name: TrainConfig(mapping={"x": name}),
+    "the policies of mapping['x']": lambda name: TrainConfig(mapping={"x": {name: 1.0}}),
+    "mapping['x'] ": lambda name: TrainConfig(mapping={"x": ["a", name]}),
+    "tables[0]['x'] of matchups": lambda name: Matchups(tables=({"x": name},)),
+    "policies of a mapping function": lambda name: MappingFunction(len, (name,)),
+    "candidates": lambda name: MappingFunction(len, ("a",), {"x": (name,)}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES_OF_NAMES)
+@pytest.mark.parametrize("name", WRONG_NAMES, ids=repr)
+def test_a_policy_is_not_called_what_cannot_be_written_everywhere(place, name):
+    with pytest.raises(ValueError, match=re.escape(repr(name))) as caught:
+        PLACES_OF_NAMES[place](name)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["a/b", "car[0]", "Größe 3", "x" * 100, "past.1", "...", "con"])
+def test_a_policy_is_called_like_any_agent(name):
+    for make in PLACES_OF_NAMES.values():
+        make(name)
+
+
+def test_pools_whose_names_would_be_one_folder_are_refused():
+    pool = Snapshots(of="a", add_every=1)
+    TrainConfig(policies={"past": pool, "Past": PolicySpec()})
+    with pytest.raises(ValueError, match="the snapshots 'Past' and others whose name differs in"):
+        TrainConfig(policies={"past": pool, "Past": pool})

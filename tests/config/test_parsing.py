@@ -1,6 +1,7 @@
 """Files as tables: what YAML means here, and where a file cannot be read."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -24,11 +25,21 @@ from jaxmarl_ppo.config.run_file import settings
         ("a: 1\na: 2", "yaml", r"'a' is there twice \(at line 2, column 1\)"),
         ("a: !!int x", "yaml", "a value does not fit its tag"),
         ("a: !!python/object/apply:os.system [ls]", "yaml", r"tag .*os.system.* column 4\)"),
-        ("a: &a [*a]", "yaml", "recursive"),
+        ("a: &a [*a]", "yaml", r"alias 'a' is part of the value .* \(at line 1, column 8\)"),
+        ("a: 1\n<<: {b: &b [*b]}", "yaml", r"'b' is part of the value .* column 13\)"),
+        ("a: *b", "yaml", r"undefined alias 'b' \(at line 1, column 4\)"),
+        ("a: !!int 1_000", "yaml", "'1_000' is no whole number of YAML 1.2"),
+        ("a: 1\n1: 2\n? [b]\n: 3\na: 4", "yaml", r"'a' is there twice \(at line 5, column 1\)"),
         ('{"a": 1,\n "b": }', "json", r"at line 2, column 7\)"),
         ('{"a": 1, "a": 2}', "json", "'a' is there twice"),
         ("[" * 100_000, "json", "nested too deeply"),
         ("a: " + "[" * 5_000, "yaml", "nested too deeply"),
+        ("a = " + "[" * 5_000, "toml", "nested too deeply"),
+        ('{"a":' * 101 + "1" + "}" * 101, "json", "nested too deeply, by more than 100 levels"),
+        (".".join("a" * 101) + " = 1", "toml", "nested too deeply, by more than 100 levels"),
+        ("a: " + "[" * 101 + "]" * 101, "yaml", "nested too deeply, by more than 100 levels"),
+        ("#" * 4_000_001, "toml", r"has 4,000,001 bytes; at most 4,000,000 are read"),
+        ("a: [" + "1," * 100_000 + "1]", "yaml", r"more than 100,000 values, .* column 200003\)"),
         ("[1]", "json", r"must hold a table, got \[1\]"),
         ("- 1", "yaml", r"must hold a table, got \[1\]"),
         (b"a = 1\nb = '\xff'", "toml", r"not UTF-8 \(at line 2, column 6\)"),
@@ -43,20 +54,48 @@ def test_what_cannot_be_parsed_is_told_by_line_and_column(write, text, form, mes
 
 
 def test_yaml_means_what_it_looks_like(write):
-    text = "{a: off, b: no, c: 1e-3, d: 1.e3, e: true, f: 0o7, g: 1:30, h: 2020-01-01, i: .inf}"
+    text = (
+        "{a: off, b: no, c: 1e-3, d: 1.e3, e: true, f: 0o17, g: 1:30, h: 2020-01-01, i: .inf, "
+        "j: 017, k: 0x1F, l: 1_000, m: 0b1, n: -0o7, o: +12, p: 'off', q: !!int '3'}"
+    )
     assert parse_file(write(text, "yaml")) == {
         "a": "off",
         "b": "no",
         "c": 1e-3,
         "d": 1e3,
         "e": True,
-        "f": "0o7",
+        "f": 15,
         "g": "1:30",
         "h": "2020-01-01",
         "i": float("inf"),
+        "j": 17,
+        "k": 31,
+        "l": "1_000",
+        "m": "0b1",
+        "n": "-0o7",
+        "o": 12,
+        "p": "off",
+        "q": 3,
     }
     merged = "base: &base {a: 1, b: 2}\nown: {<<: *base, b: 3}"
     assert parse_file(write(merged, "yaml"))["own"] == {"a": 1, "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("entry", "first"),
+    [("[{}]", "[1, 1]"), ("{{<<: [{}]}}", "{a: 1}"), ("{{x: [{}], y: 1}}", "[1]")],
+)
+def test_aliases_of_aliases_are_counted_before_anything_is_made_of_them(write, entry, first):
+    """Thirty lines that would be a thousand million values."""
+    lines = [f"v0: &v0 {first}"]
+    lines += [f"v{k}: &v{k} {entry.format(f'*v{k - 1}, *v{k - 1}')}" for k in range(1, 31)]
+    path = write("\n".join(lines), "yaml")
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"more than 100,000 values, .* \(at line 1\d, column \d+"):
+        parse_file(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
 
 
 VALUES = st.recursive(

@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from jaxmarl_ppo.runs import loggers
 from jaxmarl_ppo.runs.callbacks import RunInfo
 from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOGGERS_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.loggers import LOGGERS, MLflowLogger, WandbLogger, make_loggers
@@ -245,3 +246,11 @@ def test_a_package_that_is_missing_is_named(name, monkeypatch):
         ValueError, match=rf"'{name}' is not installed: pip install 'jaxmarl-ppo\[{name}\]'"
     ):
         make_loggers([name])
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [("agents/../x", "agents/__/x"), ("a//b", "a/_/b"), ("/a.b", "_/a.b"), ("car[0]", "car_0_")],
+)
+def test_mlflow_gets_names_that_it_takes(name, taken):
+    assert loggers._mlflow_name(name) == taken

@@ -19,7 +19,7 @@ from jaxmarl_ppo.config.run import CheckpointConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.networks.actor_critic import MLP
-from jaxmarl_ppo.policies.snapshot_files import snapshot_path
+from jaxmarl_ppo.policies.snapshot_files import find_snapshot, snapshot_path
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
@@ -239,3 +239,12 @@ def test_the_hard_ones_are_drawn_more_often(run, tmp_path):
         drawn = [archive._draw("past", resident, [seed, 1, 0]) for seed in range(3000)]
         shares = np.bincount(np.array(drawn) // 4, minlength=4) / 3000
         np.testing.assert_allclose(shares, np.array(weights) / sum(weights), atol=0.04)
+
+
+@pytest.mark.parametrize("pool", ["..", ".", "a/b", "../../x", "x" * 300, "\x00"])
+def test_files_of_snapshots_lie_in_a_folder_of_their_pool(tmp_path, pool):
+    path = snapshot_path(tmp_path, pool, 7)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    assert path.resolve().parent.parent == (tmp_path / "snapshots").resolve()
+    assert find_snapshot(tmp_path, f"{pool}@it7") == path
