@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_envs import stop_request
-from jaxmarl_envs.adapters.incoming.host_worker import DONE
+from jaxmarl_envs.adapters.incoming.host_worker import DONE, NOT_BEGUN, read_mark
 from jaxmarl_envs.user_code import HostEnvironmentError
 
 STEP_TIMEOUT_S = 600.0
+# What processes and environments have at least to start, which is neither a step nor a reset.
+START_S = 120.0
 # A call is warned of after so many seconds, or half its limit where that is less.
 WARN_AFTER_S = 60.0
 
@@ -55,7 +57,6 @@ class Vigil:
         describe: Callable[[int, int], str],
     ) -> None:
         self._limit_s = math.inf if limit_s is None else limit_s
-        self._warn_after_s = min(WARN_AFTER_S, self._limit_s / 2)
         self._marks, self._describe = marks, describe
         self._began = time.monotonic()
         self._seen: dict[int, tuple[int, float]] = {}  # by process: a mark, and since when
@@ -81,21 +82,21 @@ class Vigil:
             self._check(process, mark, since, now - since)
 
     def _check(self, process: int, mark: int, since: float, waited_s: float) -> None:
-        if waited_s >= self._limit_s:
+        starts = mark == NOT_BEGUN or read_mark(mark)[1] < 0
+        limit_s = max(self._limit_s, START_S) if starts else self._limit_s
+        what = "" if starts else " (step_timeout)"
+        if waited_s >= limit_s:
             raise GivenUp(
-                f"{self._describe(process, mark)} did not return within {self._limit_s:g} s "
-                "(step_timeout)"
+                f"{self._describe(process, mark)} did not return within {limit_s:g} s{what}"
             )
         if stop_request.is_due(since):
             raise GivenUp(
                 f"{self._describe(process, mark)} had not returned after {waited_s:.0f} s, and a "
                 "stop was requested"
             )
-        if waited_s >= self._warn_after_s and (process, mark) not in self._warned:
+        if waited_s >= min(WARN_AFTER_S, limit_s / 2) and (process, mark) not in self._warned:
             self._warned.add((process, mark))
-            ends = "" if self._limit_s == math.inf else (
-                f"; it is ended after {self._limit_s:g} s (step_timeout)"
-            )  # fmt: skip
+            ends = "" if limit_s == math.inf else f"; it is given up after {limit_s:g} s{what}"
             warnings.warn(
                 f"{self._describe(process, mark)} has not returned for {waited_s:.0f} s{ends}",
                 HangingEnvironmentWarning,
