@@ -25,13 +25,16 @@ class HostEnvironmentError(RuntimeError):
     Attributes:
         sentence: what happened, and where.
         trace: the user's own part of the traceback; empty where there is none.
+        interrupt: what a signal raised meanwhile, which is to be raised instead; else None.
     """
 
     # What failed last; it reaches those who wait for a compiled program only as JAX's report of it.
     latest: ClassVar["HostEnvironmentError | None"] = None
 
-    def __init__(self, sentence: str, trace: str = "") -> None:
-        self.sentence, self.trace = sentence, trace
+    def __init__(
+        self, sentence: str, trace: str = "", interrupt: KeyboardInterrupt | None = None
+    ) -> None:
+        self.sentence, self.trace, self.interrupt = sentence, trace, interrupt
         super().__init__(f"{sentence}\n\n{trace.rstrip()}" if trace else sentence)
         HostEnvironmentError.latest = self
 
@@ -42,12 +45,17 @@ def host_errors() -> Iterator[None]:
 
     Raises:
         HostEnvironmentError: an environment failed in the body.
+        KeyboardInterrupt: a signal raised it while an environment was waited for.
     """
     try:
         yield
     except Exception as error:
         latest = HostEnvironmentError.latest
-        if latest is None or latest is error or latest.sentence not in str(error):
+        if latest is None or latest.sentence not in str(error):
+            raise
+        if latest.interrupt is not None:
+            raise latest.interrupt from None
+        if latest is error:
             raise
         raise latest from None
 

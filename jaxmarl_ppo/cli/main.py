@@ -66,22 +66,44 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     if args[0] not in COMMANDS:
         _fail(f"unknown command {args[0]!r}; valid: {', '.join(COMMANDS)}")
+    from jaxmarl_ppo.machine.interruption import ending_on_interrupt
+
     try:
-        with _plain_warnings():
+        with _plain_warnings(), ending_on_interrupt():
             status = importlib.import_module(COMMANDS[args[0]]).main(args[1:])
     except Exception as error:
+        interrupt = _interrupt_behind(error)
+        if interrupt is not None:
+            _end_by(interrupt)
         message = _in_a_sentence(error)
         if message is None or os.environ.get("JAXMARL_PPO_TRACEBACK"):
             raise
         _fail(message)
     except KeyboardInterrupt as error:
-        print(str(error) or "stopped at once; nothing was saved", file=sys.stderr)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # A compilation that was given up may still run in its thread, and an ordinary exit would
-        # pull the ground from under it.
-        os._exit(128 + getattr(error, "signal", signal.SIGINT))
+        _end_by(error)
     sys.exit(status)
+
+
+def _end_by(interrupt: KeyboardInterrupt) -> NoReturn:
+    from jaxmarl_ppo.machine.interruption import end_process
+
+    message = str(interrupt) or "stopped at once; nothing was saved"
+    end_process(message, getattr(interrupt, "signal", signal.SIGINT))
+
+
+def _interrupt_behind(error: Exception) -> KeyboardInterrupt | None:
+    """Return the Ctrl-C that reaches us as an error of JAX's, in which a callback raised it."""
+    if "jaxmarl_envs" not in sys.modules:
+        return None
+    from jaxmarl_envs.user_code import host_errors
+
+    try:
+        with host_errors():
+            raise error
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    except Exception:
+        return None
 
 
 @contextlib.contextmanager

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from jaxmarl_envs.lifeline import BoundProcess
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.devices.processes import ENDED_FOR_ANOTHER
 from jaxmarl_ppo.machine.cores import usable_cores
 from jaxmarl_ppo.machine.interruption import SIGNALS
 
+# What a process of the job runs: the command that `sys.argv` holds.
+_CODE = (
+    "import sys; from jaxmarl_envs.lifeline import hold; hold(int(sys.argv.pop(1))); "
+    "from jaxmarl_ppo.cli.main import main; main()"
+)
 _POLL_S = 0.05
 # Those who are left when a process has died end by themselves within so many seconds, or are ended.
 _PATIENCE_S = 10.0
@@ -81,7 +87,8 @@ def prepare(options: JobOptions, num_devices: int | None) -> None:
 def launch(options: JobOptions, command: str, args: Sequence[str]) -> int:
     """Run a command in several processes on this machine, and end when they have.
 
-    The first one's output is shown, and what the others write to standard error.
+    The first one's output is shown, and what the others write to standard error. They end with this
+    process, whatever ends it.
 
     Args:
         options: with `processes`.
@@ -100,7 +107,7 @@ def launch(options: JobOptions, command: str, args: Sequence[str]) -> int:
         raise ValueError(f"--processes must be at least 1, got {count}")
     if options.distributed:
         raise ValueError("--processes starts a job and --distributed joins one; drop one of them")
-    common = [sys.executable, "-m", "jaxmarl_ppo", command, *_without(args, "--processes")]
+    common = [command, *_without(args, "--processes")]
     common += ["--distributed", "--coordinator", f"127.0.0.1:{_free_port()}"]
     common += ["--num-processes", str(count)]
     children = []
@@ -182,13 +189,13 @@ def shares(num_cores: int, count: int) -> list[range]:
 
 
 def _start(common: Sequence[str], index: int) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+    # In sessions of their own, so that Ctrl-C in the terminal reaches them once, by this process.
+    return BoundProcess(
+        _CODE,
         [*common, "--process-id", str(index)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL if index else None,
         stderr=subprocess.PIPE if index else None,
-        # Of their own, so that Ctrl-C in the terminal reaches them once, by way of this process.
-        start_new_session=True,
     )
 
 

@@ -98,7 +98,7 @@ def test_processes_are_started_on_their_cores_with_their_numbers(monkeypatch):
     commands = []
 
     def start(common, index):
-        commands.append([*common[3:], index, processes.usable_cores()])
+        commands.append([*common, index, processes.usable_cores()])
         child = started("pass")
         if not index:
             child.stderr.close()

@@ -15,6 +15,7 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import Outcome
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.permission import ask_permission
@@ -29,6 +30,7 @@ def gymnasium(
     horizon: int | None = None,
     flatten: bool = False,
     num_workers: int | None = None,
+    step_timeout: float | None = STEP_TIMEOUT_S,
     **options: Any,
 ) -> HostEnv:
     """Bring in a registered environment by its id, as `from_gymnasium` does.
@@ -39,6 +41,7 @@ def gymnasium(
         horizon: as in `from_gymnasium`.
         flatten: as in `from_gymnasium`.
         num_workers: as in `from_gymnasium`.
+        step_timeout: as in `from_gymnasium`.
         **options: keyword arguments of the environment.
 
     Raises:
@@ -55,7 +58,12 @@ def gymnasium(
         raise ValueError(f"env_id={env_id!r} cannot be made with {options}: {reason}") from error
     make_fn = functools.partial(library.make, env_id, **options)
     return from_gymnasium(
-        make_fn, horizon=horizon, flatten=flatten, num_workers=num_workers, name=env_id
+        make_fn,
+        horizon=horizon,
+        flatten=flatten,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=env_id,
     )
 
 
@@ -89,6 +97,7 @@ def from_gymnasium(
     horizon: int | None = None,
     flatten: bool = False,
     num_workers: int | None = None,
+    step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
 ) -> HostEnv:
     """Turn an environment of Gymnasium, single or vectorised, into one stepped on the host.
@@ -107,6 +116,9 @@ def from_gymnasium(
             None for 1,000.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
+        step_timeout: seconds that one environment may take for a step or a reset. One that takes
+            longer is ended with its worker process, and what was learnt is saved. None for no
+            limit.
         name: what to call it; None for its id, or the name of its class.
 
     Raises:
@@ -114,6 +126,7 @@ def from_gymnasium(
             arrays.
     """
     check_horizon(horizon)
+    check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
     max_ticks = MAX_TICKS if horizon is None else horizon
@@ -130,7 +143,7 @@ def from_gymnasium(
     spec = getattr(game.env, "spec", None)
     own_name = type(game.env).__name__ if spec is None else str(spec.id)
     game.env.close()
-    return HostEnv(name or own_name, layout, make_game, num_workers)
+    return HostEnv(name or own_name, layout, make_game, num_workers, step_timeout)
 
 
 class SingleGame(SlotGame):

@@ -16,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
 from jaxmarl_envs.adapters.incoming.host_worker import Game
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
+from jaxmarl_envs.user_code import HostEnvironmentError
 
 MAX_TICKS = 1000  # of an episode where no horizon is named
 
@@ -63,12 +65,15 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         make_game: makes one game.
         num_workers: processes; None for one per CPU core, 0 to step in this process, one game after
             the other.
+        step_timeout: seconds that one game may take for a step or a reset; None for no limit.
 
     Warns:
         SlowEnvironmentWarning: always, as everything here is slow.
+        HangingEnvironmentWarning: later, by a game that has not returned for long.
 
     Raises:
-        ValueError: a negative number of workers, or spaces that do not fit together.
+        ValueError: a negative number of workers, a `step_timeout` that is none, or spaces that do
+            not fit together.
     """
 
     steps_on_host = True
@@ -79,13 +84,15 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         layout: Layout,
         make_game: Callable[[], Game],
         num_workers: int | None = None,
+        step_timeout: float | None = STEP_TIMEOUT_S,
     ) -> None:
         if num_workers is not None and num_workers < 0:
             raise ValueError(f"num_workers={num_workers}: give 0 or more, or None for one per core")
+        check_step_timeout(step_timeout)
         self.name, self.agents = name, layout.agents
         self.layout = layout
         num_workers = _num_cores() if num_workers is None else num_workers
-        self.pool = HostPool(name, make_game, num_workers)
+        self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout)
         self._action_width = self.action_width(())
         self._continuous = self.is_continuous(())
         warnings.warn(
@@ -233,7 +240,11 @@ def _batched(function: Callable[..., Any], *args: jax.Array) -> tuple[np.ndarray
     """Call a function with one leading axis in place of all those of its seeds, `args[0]`."""
     axes = args[0].shape
     rows = (np.asarray(x).reshape(-1, *x.shape[len(axes) :]) for x in args)
-    return tuple(x.reshape(*axes, *x.shape[1:]) for x in function(*rows))
+    try:
+        return tuple(x.reshape(*axes, *x.shape[1:]) for x in function(*rows))
+    except KeyboardInterrupt as error:
+        # JAX would make an error of it that nobody can tell from others.
+        raise HostEnvironmentError("stepping was interrupted", interrupt=error) from None
 
 
 def _draw_seed(key: jax.Array) -> jax.Array:

@@ -6,45 +6,33 @@ seed and the past is replayed.
 """
 
 import logging
-import os
-import pickle
-import subprocess
-import sys
 import threading
 import weakref
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, GivenUp, Vigil
+from jaxmarl_envs.adapters.incoming.host_process import PATIENCE_S, Worker, WorkerEnded
+from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import (
+    NOT_BEGUN,
     Answer,
     Failure,
     Game,
     GameError,
     Games,
     Request,
+    read_mark,
 )
 from jaxmarl_envs.user_code import HostEnvironmentError
 
 # Games kept per place in a batch, so that resets and evaluations leave an episode as it stands.
 KEPT = 2
-# Seconds that a worker has to end by itself once nothing more can reach it.
-PATIENCE_S = 5.0
-_WORKER = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from jaxmarl_envs.adapters.incoming.host_worker import serve; serve()"
-)
-# Workers share the cores out among themselves, and leave accelerators alone.
-_WORKER_VARIABLES = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "JAX_PLATFORMS": "cpu",
-}
 
 
 def _is_no_host_error(record: logging.LogRecord) -> bool:
@@ -65,6 +53,7 @@ class _Standing:
     past: np.ndarray | None = (
         None  # [max_ticks, A] or [max_ticks, A, N], of which `time` rows count
     )
+    acting: np.ndarray | None = None  # [A] bool, who is to act
 
     def is_at(self, seed: int, time: int, past: np.ndarray) -> bool:
         if self.seed != seed or self.time != time:
@@ -83,21 +72,28 @@ class HostPool:
         name: of the environment, for messages.
         make_game: makes one game. Processes get it by cloudpickle, so it may be a lambda.
         num_workers: processes; 0 to step in this one.
+        agents: names of the slots, for messages.
+        step_timeout: seconds that one game may take for a step or a reset; None for no limit.
     """
 
-    def __init__(self, name: str, make_game: Callable[[], Game], num_workers: int) -> None:
-        self.name, self.num_workers = name, num_workers
-        self._make_game = make_game
+    def __init__(
+        self,
+        name: str,
+        make_game: Callable[[], Game],
+        num_workers: int,
+        agents: Sequence[str] = (),
+        step_timeout: float | None = STEP_TIMEOUT_S,
+    ) -> None:
+        self.name, self.num_workers, self.step_timeout = name, num_workers, step_timeout
+        self._make_game, self._agents = make_game, tuple(agents)
         self._lock = threading.Lock()
         self._standings: dict[int, list[_Standing]] = {}  # by place, the latest first
         self._here: Games | None = None
-        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._mark_here = array("q", [NOT_BEGUN])
+        self._workers: dict[int, Worker] = {}
         weakref.finalize(self, _stop, self._workers)
-        # A thread of its own begins here, where numbers have their full range: those that call back
-        # from a compiled program may take the smallest ones for zero.
-        self._thread = None if num_workers else ThreadPoolExecutor(1, "host-environment")
-        if self._thread is not None:
-            self._thread.submit(int).result()
+        self._thread = None if num_workers else HostThread()
+        self._hangs: str | None = None  # where the thread will not return from
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -106,15 +102,25 @@ class HostPool:
 
     def close(self) -> None:
         """End all processes and forget all games."""
-        with self._lock:
+        if not self._lock.acquire(timeout=PATIENCE_S):
+            # Another thread waits for a game; it fails when the processes are gone.
+            for worker in list(self._workers.values()):
+                worker.kill()
+            if not self._lock.acquire(timeout=PATIENCE_S):
+                return  # one that this process plays cannot be ended
+        try:
             self._forget()
+        finally:
+            self._lock.release()
 
     def reset(self, seeds: np.ndarray) -> Answer:
         """Begin episodes with `seeds [E]` int and return their `Frame`, `[E, ...]` each."""
         with self._lock:
             replays = {place: (seed, np.empty(0)) for place, seed in enumerate(seeds.tolist())}
             numbers = [self._take(place, seed).number for place, (seed, _) in replays.items()]
-            return self._play(Request(numbers, replays, None, None))
+            answer = self._play(Request(numbers, replays, None, None))
+            self._note_actors(answer)
+            return answer
 
     def step(
         self,
@@ -150,6 +156,7 @@ class HostPool:
             fresh = None if reset_seeds is None else reset_seeds.tolist()
             answer = self._play(Request(numbers, replays, actions, fresh))
             self._advance(actions, ~np.any(answer[2], axis=-1), fresh)
+            self._note_actors(answer)
             return answer
 
     def _find(self, place: int, seed: int, time: int, past: np.ndarray) -> _Standing | None:
@@ -180,85 +187,109 @@ class HostPool:
             if fresh is not None and over[place]:
                 standing.seed, standing.time = fresh[place], 0
 
+    def _note_actors(self, answer: Answer) -> None:
+        for place, acting in enumerate(answer[-1]):
+            self._standings[place][0].acting = acting
+
     def _play(self, request: Request) -> Answer:
         """Let all games play, each in its own process."""
         try:
             if self._thread is not None:
-                return self._thread.submit(self._play_here, request).result()
+                return self._play_here(self._thread, request)
             return self._play_elsewhere(request)
-        except BaseException:
-            # Nobody knows where the games stand now.
-            self._forget()
+        except BaseException as error:
+            # Nobody knows where the games stand now, and those that hang do not end by themselves.
+            is_idle = isinstance(error, HostEnvironmentError) and not isinstance(error, GivenUp)
+            self._forget(PATIENCE_S if is_idle else 0.0)
             raise
 
-    def _play_here(self, request: Request) -> Answer:
+    def _play_here(self, thread: HostThread, request: Request) -> Answer:
+        if self._hangs is not None:
+            raise GivenUp(self._hangs)
+        games = self._here = self._here or Games(self._make_game, self._mark_here)
+        self._mark_here[0] = NOT_BEGUN
+        vigil = self._vigil(request, {0: self._mark_here})
         try:
-            self._here = self._here or Games(self._make_game)
-            return self._here.play(request)
+            return thread.call(lambda: games.play(request), vigil.look)
         except GameError as error:
             raise self._error(error.failure, error.failure.place) from error
+        except GivenUp as error:
+            self._hangs = (
+                f"{error.sentence}; it runs in this process (num_workers=0), where it cannot be "
+                "ended, so nothing is played in this environment any more"
+            )
+            raise GivenUp(self._hangs) from None
 
     def _play_elsewhere(self, request: Request) -> Answer:
         num_games = len(request.numbers)
         asked = range(min(self.num_workers, num_games))
         for index in asked:
             if index not in self._workers:
-                self._workers[index] = self._start()
-        for index in asked:
-            self._send(index, _share(request, index, self.num_workers))
-        parts = [self._receive(index) for index in asked]
+                cloudpickle = import_extra("cloudpickle", "pettingzoo")
+                self._workers[index] = Worker(cloudpickle.dumps(self._make_game))
+        vigil = self._vigil(request, {index: self._workers[index].marks for index in asked})
+        index = 0
+        try:
+            for index in asked:
+                share = _share(request, index, self.num_workers)
+                self._workers[index].send(share, vigil.look)
+            parts = []
+            for index in asked:
+                parts.append(self._receive(index, vigil))
+        except WorkerEnded as how:
+            raise HostEnvironmentError(
+                f"environment {self.name!r}: worker process {index} {how}; what it wrote to "
+                "standard error is above. With num_workers=0 the environment runs in this process "
+                "instead"
+            ) from how
         answer = tuple(np.empty((num_games, *x.shape[1:]), x.dtype) for x in parts[0])
         for index, part in enumerate(parts):
             for whole, own in zip(answer, part, strict=True):
                 whole[index :: self.num_workers] = own
         return answer
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        cloudpickle = import_extra("cloudpickle", "pettingzoo")
-        worker = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, *sys.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **_WORKER_VARIABLES},
-        )
-        assert worker.stdin is not None
-        pickle.dump(cloudpickle.dumps(self._make_game), worker.stdin)
-        return worker
-
-    def _send(self, index: int, request: Request) -> None:
-        stream = self._workers[index].stdin
-        assert stream is not None
-        try:
-            pickle.dump(request, stream, pickle.HIGHEST_PROTOCOL)
-            stream.flush()
-        except OSError as error:
-            raise self._ended(index) from error
-
-    def _receive(self, index: int) -> Answer:
-        stream = self._workers[index].stdout
-        assert stream is not None
-        try:
-            fine, answer = pickle.load(stream)
-        except (EOFError, pickle.UnpicklingError) as error:
-            raise self._ended(index) from error
+    def _receive(self, index: int, vigil: Vigil) -> Answer:
+        fine, answer = self._workers[index].receive(vigil.look)
         if not fine:
             raise self._error(answer, answer.place * self.num_workers + index)
         return answer
 
     def _error(self, failure: Failure, number: int) -> HostEnvironmentError:
-        where = f"environment {self.name!r}, number {number} of the batch, "
-        return HostEnvironmentError(where + failure.sentence, failure.trace)
+        return HostEnvironmentError(f"{self._game(number)}, {failure.sentence}", failure.trace)
 
-    def _ended(self, index: int) -> HostEnvironmentError:
-        status = self._workers[index].wait()
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        return HostEnvironmentError(
-            f"environment {self.name!r}: worker process {index} {how}; what it wrote to standard "
-            "error is above. With num_workers=0 the environment runs in this process instead"
-        )
+    def _game(self, number: int) -> str:
+        return f"environment {self.name!r}, number {number} of the batch"
 
-    def _forget(self) -> None:
-        _stop(self._workers)
+    def _vigil(self, request: Request, marks: dict[int, Any]) -> Vigil:
+        def describe(process: int, mark: int) -> str:
+            if mark == NOT_BEGUN:
+                return f"environment {self.name!r}: worker process {process}, which begins to play,"
+            place, time = read_mark(mark)
+            number = place * (self.num_workers or 1) + process
+            return f"{self._game(number)}, {self._call(request, number, time)}"
+
+        return Vigil(self.step_timeout, marks, describe)
+
+    def _call(self, request: Request, number: int, time: int) -> str:
+        """Describe a call of a game, the one of number `number` in the batch."""
+        standing = self._standings[number][0]
+        if time < 0:
+            return "being made,"
+        if time == 0:
+            return "reset"
+        step = f"step {time} of the episode of seed {standing.seed}"
+        if request.actions is None or time != standing.time + 1:
+            return f"{step}, which is played again,"
+        if standing.acting is None:
+            return step
+        acting = [
+            repr(agent) for agent, acts in zip(self._agents, standing.acting, strict=False) if acts
+        ]
+        names = ", ".join(acting[:8]) + (", ..." if len(acting) > 8 else "")
+        return f"{step} (acting: {names or 'nobody'})"
+
+    def _forget(self, patience_s: float = PATIENCE_S) -> None:
+        _stop(self._workers, patience_s)
         self._standings.clear()
         self._here = None
 
@@ -278,20 +309,10 @@ def _share(request: Request, index: int, num_workers: int) -> Request:
     )
 
 
-def _stop(workers: dict[int, subprocess.Popen[bytes]]) -> None:
+def _stop(workers: dict[int, Worker], patience_s: float = PATIENCE_S) -> None:
     """End processes, gently if they let us, and wait until they are gone."""
     for worker in workers.values():
-        assert worker.stdin is not None
-        try:
-            worker.stdin.close()
-        except OSError:
-            worker.kill()  # it is gone already, or does not listen
+        worker.stop()
     for worker in workers.values():
-        assert worker.stdout is not None
-        try:
-            worker.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            worker.kill()
-            worker.wait()
-        worker.stdout.close()
+        worker.end(patience_s)
     workers.clear()

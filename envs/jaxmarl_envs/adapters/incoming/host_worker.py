@@ -5,19 +5,31 @@ by number and says what to do with each; whatever a game needs to get there, suc
 episode played again, is part of the request.
 """
 
+import contextlib
+import mmap
 import os
 import pickle
 import signal
+import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from jaxmarl_envs.adapters.incoming.host_channel import Channel
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
+from jaxmarl_envs.lifeline import hold
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
+
+# What the mark of a process says beside the call that it is in, see `mark_of`.
+NOT_BEGUN, DONE = 0, -1
+# Signals that reach all processes of a job; the master decides what they mean.
+_LEFT_TO_MASTER = (signal.SIGINT, signal.SIGTERM, *(
+    getattr(signal, name) for name in ("SIGHUP", "SIGUSR1") if hasattr(signal, name)
+))  # fmt: skip
 
 
 class Frame(NamedTuple):
@@ -94,20 +106,39 @@ class GameError(Exception):
         super().__init__(failure.sentence)
 
 
+def mark_of(place: int, time: int) -> int:
+    """Write a call as a number.
+
+    Args:
+        place: of the game in its request.
+        time: of the step, from 1; 0 for a reset, -1 while the game is made.
+    """
+    return (place + 1 << 32) + time + 1
+
+
+def read_mark(mark: int) -> tuple[int, int]:
+    """Read place and time out of a number that `mark_of` wrote."""
+    return (mark >> 32) - 1, (mark & 0xFFFFFFFF) - 1
+
+
 @dataclass
 class _Running:
     """A game, and where it stands."""
 
     game: Game
+    marks: MutableSequence[int] | memoryview
     seed: int = 0
     time: int = 0
+    place: int = 0
 
     def reset(self, seed: int) -> Frame:
         self.seed, self.time = seed, 0
+        self.marks[0] = mark_of(self.place, 0)
         return self.game.reset(seed)
 
     def step(self, action: np.ndarray) -> tuple[Frame, Outcome, Frame]:
         self.time += 1
+        self.marks[0] = mark_of(self.place, self.time)
         return self.game.step(action)
 
     def describe(self, error: Exception) -> str:
@@ -133,10 +164,18 @@ class _Rows:
 
 
 class Games:
-    """The games of one process, made when they are first asked for."""
+    """The games of one process, made when they are first asked for.
 
-    def __init__(self, make_game: Callable[[], Game]) -> None:
-        self._make_game = make_game
+    Args:
+        make_game: makes one game.
+        marks: a number, in which it is written at every call which game is at what, so that others
+            see whether games move.
+    """
+
+    def __init__(
+        self, make_game: Callable[[], Game], marks: MutableSequence[int] | memoryview
+    ) -> None:
+        self._make_game, self._marks = make_game, marks
         self._games: dict[int, _Running] = {}
 
     def play(self, request: Request) -> Answer:
@@ -154,13 +193,16 @@ class Games:
         with generators_kept():
             for place in range(len(request.numbers)):
                 self._play_one(request, place, rows)
+        self._marks[0] = DONE
         return tuple(rows.columns)
 
     def _play_one(self, request: Request, place: int, rows: _Rows) -> None:
         number = request.numbers[place]
         try:
             if number not in self._games:
-                self._games[number] = _Running(self._make_game())
+                self._marks[0] = mark_of(place, -1)
+                self._games[number] = _Running(self._make_game(), self._marks)
+            self._games[number].place = place
             self._advance(self._games[number], request, place, rows)
         except Exception as error:
             running = self._games.get(number)
@@ -188,32 +230,59 @@ class Games:
         rows.write(place, frame, at=len(final) + len(outcome))
 
 
-def serve() -> None:
-    """Answer requests from standard input until it closes.
+def serve(lifeline: int, connection: int, marks: int) -> None:
+    """Answer requests until the connection closes.
 
-    The first message is a function that makes a game, each further one a `Request`. An answer is a
-    pair: whether all went well, and the arrays or else a `Failure`.
+    A message is a pair: a function that makes a game, pickled, in the first one and else None, and
+    a `Request`. So is an answer: whether all went well, and the arrays or else a `Failure`.
+
+    Args:
+        lifeline: file descriptor of `lifeline.hold`.
+        connection: that of the socket over which messages come and go.
+        marks: that of a file of 8 bytes, the number that `Games` writes.
     """
-    # Ctrl-C reaches all processes of a terminal; the master decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    source = sys.stdin.buffer
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what an environment prints must not mix with the answers
+    hold(lifeline, _flush)
+    _leave_signals_to_master()
+    os.dup2(2, 1)  # the master's standard output has a form of its own
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
+    channel = Channel(socket.socket(fileno=connection))
+    numbers = memoryview(mmap.mmap(marks, 8)).cast("q")
     games: Games | None = None
-    function = pickle.load(source)
     while True:
         try:
-            request = pickle.load(source)
-        except EOFError:
+            make_game, request = channel.receive()
+        except (EOFError, OSError):
             return
         answer: tuple[bool, Any]
         try:
             if games is None:
-                games = Games(pickle.loads(function))
+                games = Games(pickle.loads(make_game), numbers)
             answer = True, games.play(request)
         except GameError as error:
             answer = False, error.failure
         except Exception as error:
             answer = False, Failure(0, describe_error(error), traceback.format_exc())
-        pickle.dump(answer, answers, pickle.HIGHEST_PROTOCOL)
-        answers.flush()
+        _flush()
+        channel.send(answer)
+
+
+def _leave_signals_to_master() -> None:
+    """Hear signals to end without following them; what the environment forks or starts does."""
+    before = {number: signal.getsignal(number) for number in _LEFT_TO_MASTER}
+    # A handler, as what is ignored stays ignored in programs that are started.
+    for number in before:
+        signal.signal(number, lambda *_: None)
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    os.register_at_fork(after_in_child=restore)
+
+
+def _flush() -> None:
+    """Show what has been printed, also of a line that is not complete."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # an environment may have put anything there
+            stream.flush()

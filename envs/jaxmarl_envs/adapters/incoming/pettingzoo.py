@@ -11,6 +11,7 @@ from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
 from jaxmarl_envs.permission import ask_permission
 
@@ -33,6 +34,7 @@ def pettingzoo(
     horizon: int | None = None,
     flatten: bool = False,
     num_workers: int | None = None,
+    step_timeout: float | None = STEP_TIMEOUT_S,
     **options: Any,
 ) -> HostEnv:
     """Bring in a PettingZoo environment by its name, as `from_pettingzoo` does.
@@ -45,6 +47,7 @@ def pettingzoo(
         horizon: as in `from_pettingzoo`.
         flatten: as in `from_pettingzoo`.
         num_workers: as in `from_pettingzoo`.
+        step_timeout: as in `from_pettingzoo`.
         **options: keyword arguments of the environment, such as `max_cycles=50`.
 
     Raises:
@@ -60,7 +63,12 @@ def pettingzoo(
         ask_permission(env_id, env_id, _PACKAGES)
     make_fn = functools.partial(_make_by_id, env_id, api, options)
     return from_pettingzoo(
-        make_fn, horizon=horizon, flatten=flatten, num_workers=num_workers, name=env_id
+        make_fn,
+        horizon=horizon,
+        flatten=flatten,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=env_id,
     )
 
 
@@ -70,6 +78,7 @@ def from_pettingzoo(
     horizon: int | None = None,
     flatten: bool = False,
     num_workers: int | None = None,
+    step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
 ) -> HostEnv:
     """Turn a PettingZoo environment, parallel or AEC, into one that is stepped on the host.
@@ -90,6 +99,9 @@ def from_pettingzoo(
             all begin together.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
+        step_timeout: seconds that one environment may take for a step or a reset. One that takes
+            longer is ended with its worker process, and what was learnt is saved. None for no
+            limit.
         name: what to call it; None for what it calls itself.
 
     Raises:
@@ -97,6 +109,7 @@ def from_pettingzoo(
             spaces that cannot be written as arrays.
     """
     check_horizon(horizon)
+    check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(
             f"make_fn={make_fn!r}: give a function that makes an environment, such as "
@@ -115,7 +128,7 @@ def from_pettingzoo(
     )
     name = str(game.env) if name is None else name
     game.env.close()
-    return HostEnv(name, layout, make_game, num_workers)
+    return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
 def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> PettingZooGame:

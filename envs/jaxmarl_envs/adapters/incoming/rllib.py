@@ -15,6 +15,7 @@ from typing import Any
 
 from jaxmarl_envs import own
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
 from jaxmarl_envs.own_names import HOW_TO_NAME, full_name, is_own
@@ -43,6 +44,7 @@ def rllib(
     horizon: int | None = None,
     flatten: bool = False,
     num_workers: int | None = None,
+    step_timeout: float | None = STEP_TIMEOUT_S,
 ) -> HostEnv:
     """Bring in a class of RLlib's `MultiAgentEnv` by its name, as `from_rllib_env` does.
 
@@ -55,6 +57,7 @@ def rllib(
         horizon: as in `from_rllib_env`.
         flatten: as in `from_rllib_env`.
         num_workers: as in `from_rllib_env`.
+        step_timeout: as in `from_rllib_env`.
 
     Raises:
         ValueError: there is no such class, or what `from_rllib_env` says.
@@ -71,6 +74,7 @@ def rllib(
         horizon=horizon,
         flatten=flatten,
         num_workers=num_workers,
+        step_timeout=step_timeout,
         name=getattr(found, "__name__", env_id),
     )
 
@@ -83,6 +87,7 @@ def from_rllib_env(
     horizon: int | None = None,
     flatten: bool = False,
     num_workers: int | None = None,
+    step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
 ) -> HostEnv:
     """Turn a `MultiAgentEnv` of RLlib into an environment that is stepped on the host.
@@ -111,6 +116,9 @@ def from_rllib_env(
             all begin together.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
+        step_timeout: seconds that one environment may take for a step or a reset. One that takes
+            longer is ended with its worker process, and what was learnt is saved. None for no
+            limit.
         name: what to call it; None for the name of its class.
 
     Warns:
@@ -121,6 +129,7 @@ def from_rllib_env(
             that cannot be written as arrays, or the environment raises an exception.
     """
     check_horizon(horizon)
+    check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(
             f"make_fn={make_fn!r}: give a function that makes an environment, such as "
@@ -153,9 +162,8 @@ def from_rllib_env(
         horizon=horizon,
         max_ticks=max_ticks,
     )
-    return HostEnv(
-        name, layout, functools.partial(_make_game, make_fn, roster, max_ticks), num_workers
-    )
+    make_game = functools.partial(_make_game, make_fn, roster, max_ticks)
+    return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
 def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:

@@ -1,0 +1,71 @@
+"""Messages between a pool and its worker processes, over a socket that only they have."""
+
+import pickle
+import socket
+from collections.abc import Callable
+from typing import Any
+
+TICK_S = 0.1  # between two calls of those who wait
+_HEADER = 8  # bytes: the length of the message
+_CHUNK = 1 << 16
+
+
+class Channel:
+    """One end of a connection whose ends take turns, a message each.
+
+    Args:
+        connection: a socket, which the channel owns.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def close(self) -> None:
+        """Close the connection, which the other end notices."""
+        self._connection.close()
+
+    def send(self, value: Any, on_wait: Callable[[], None] | None = None) -> None:
+        """Send an object that can be pickled.
+
+        Args:
+            value: the object.
+            on_wait: called again and again while the other end takes nothing.
+
+        Raises:
+            OSError: the other end is closed.
+        """
+        data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        left = memoryview(len(data).to_bytes(_HEADER, "little") + data)
+        while left:
+            left = left[self._when_ready(on_wait, self._connection.send, left) :]
+
+    def receive(self, on_wait: Callable[[], None] | None = None) -> Any:
+        """Receive an object.
+
+        Args:
+            on_wait: called again and again while nothing comes.
+
+        Raises:
+            EOFError: the other end is closed.
+            OSError: likewise.
+        """
+        data, size = bytearray(), _HEADER
+        while len(data) < size:
+            found = self._when_ready(on_wait, self._connection.recv, _CHUNK)
+            if not found:
+                raise EOFError("the other end of the connection is closed")
+            data += found
+            if len(data) >= _HEADER:
+                size = _HEADER + int.from_bytes(data[:_HEADER], "little")
+        return pickle.loads(memoryview(data)[_HEADER:])
+
+    def _when_ready(
+        self, on_wait: Callable[[], None] | None, operation: Callable[[Any], Any], arg: Any
+    ) -> Any:
+        self._connection.settimeout(None if on_wait is None else TICK_S)
+        while True:
+            try:
+                return operation(arg)
+            except TimeoutError:
+                if on_wait is not None:
+                    on_wait()

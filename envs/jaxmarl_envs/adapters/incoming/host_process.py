@@ -1,0 +1,131 @@
+"""One worker process of a pool: started, asked, and ended."""
+
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from jaxmarl_envs.adapters.incoming.host_channel import Channel
+from jaxmarl_envs.adapters.incoming.host_worker import NOT_BEGUN
+from jaxmarl_envs.lifeline import BoundProcess
+
+# Seconds that a worker has to end by itself once nothing more can reach it.
+PATIENCE_S = 5.0
+_CODE = (
+    "import sys; fds = [int(fd) for fd in sys.argv[1:4]]; sys.path[:] = sys.argv[4:]; "
+    "from jaxmarl_envs.adapters.incoming.host_worker import serve; serve(*fds)"
+)
+# Workers share the cores out among themselves, and leave accelerators alone.
+_VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+}
+
+
+class WorkerEnded(Exception):  # noqa: N818
+    """A worker process has ended, as the text says."""
+
+
+class Worker:
+    """A process that plays games; its standard input is empty.
+
+    Args:
+        make_game: a function that makes one game, pickled.
+
+    Attributes:
+        marks: a number, the call that the process is in; see `host_worker.Games`.
+    """
+
+    def __init__(self, make_game: bytes) -> None:
+        self._make_game: bytes | None = make_game
+        own, theirs = socket.socketpair()
+        self._channel = Channel(own)
+        with theirs, _shared_bytes() as shared:
+            self.marks = memoryview(mmap.mmap(shared.fileno(), 8)).cast("q")
+            fds = theirs.fileno(), shared.fileno()
+            self._process = BoundProcess(
+                _CODE,
+                [*map(str, fds), *sys.path],
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **_VARIABLES},
+            )
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def send(self, request: Any, on_wait: Callable[[], None]) -> None:
+        """Ask for games to be played.
+
+        Raises:
+            WorkerEnded: the process is gone.
+        """
+        self.marks[0] = NOT_BEGUN
+        on_wait = self._or_ended(on_wait)
+        try:
+            self._channel.send((self._make_game, request), on_wait)
+            self._make_game = None
+        except (EOFError, ConnectionError) as error:
+            raise self._ended() from error
+
+    def receive(self, on_wait: Callable[[], None]) -> Any:
+        """Receive the answer.
+
+        Raises:
+            WorkerEnded: the process is gone.
+        """
+        try:
+            return self._channel.receive(self._or_ended(on_wait))
+        except (EOFError, ConnectionError) as error:
+            raise self._ended() from error
+
+    def kill(self) -> None:
+        """Kill the process, and all that it has forked, while another thread may wait for it."""
+        self._process.end()
+
+    def stop(self) -> None:
+        """Let the process end by itself; `end` waits for it."""
+        self._channel.close()
+
+    def end(self, patience_s: float) -> None:
+        """End the process, and all that it has forked, after so long at the latest."""
+        self._channel.close()
+        self._process.end(patience_s)
+
+    def _or_ended(self, on_wait: Callable[[], None]) -> Callable[[], None]:
+        """Look as well whether the process lives: what it forked keeps its connection open."""
+        has_ended = False
+
+        def look() -> None:
+            nonlocal has_ended
+            if has_ended:  # for a whole tick, in which nothing more has come
+                raise EOFError
+            has_ended = self._process.poll() is not None
+            on_wait()
+
+        return look
+
+    def _ended(self) -> WorkerEnded:
+        self._process.end(PATIENCE_S)
+        status = self._process.returncode
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return WorkerEnded(how)
+
+
+def _shared_bytes() -> Any:
+    """Make a file without a name of 8 bytes, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        file = os.fdopen(os.memfd_create("marks"), "wb+")
+    else:
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+    file.write(bytes(8))
+    file.flush()
+    return file
