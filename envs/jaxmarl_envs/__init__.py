@@ -7,6 +7,7 @@
 
 from jaxmarl_envs.check import check_env, quick_check
 from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.permission import ask_permission
 from jaxmarl_envs.registry import all_names, installed_names, make, names, register
 from jaxmarl_envs.spaces import Box, Discrete
 
@@ -16,6 +17,7 @@ __all__ = [
     "MultiAgentEnv",
     "Observation",
     "all_names",
+    "ask_permission",
     "check_env",
     "installed_names",
     "make",

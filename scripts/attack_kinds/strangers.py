@@ -1,6 +1,5 @@
 """Run folders, configurations and searches of strangers, which name code of theirs."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -9,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attack_kinds.attempts import Attempt, command, train_tiny
-from jaxmarl_ppo.runs import checkpoints
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.files import CONFIG_FILE, MANIFEST_FILE
+from jaxmarl_ppo.runs.manifest import read_own_standing, write_manifest
 
 GROUPS = {"all": ["a", "b"]}
 COMMANDS = {
@@ -80,12 +80,8 @@ def _write(place: Path, name: str, kwargs: dict[str, object]) -> None:
     kwargs = {"groups": GROUPS, **kwargs} if name == "grouped" else kwargs
     shutil.rmtree(place / "run", ignore_errors=True)
     shutil.copytree(place / "good", place / "run")
-    for folder in (place / "run", *checkpoints.checkpoints_of(place / "run")):
-        record = json.loads((folder / CONFIG_FILE).read_text())
-        record["env"]["make"] = {"name": name, "kwargs": kwargs}
-        (folder / CONFIG_FILE).write_text(json.dumps(record))
-        with contextlib.suppress(FileNotFoundError):
-            _sign(folder)
+    for folder in (place / "run", *checkpoints_of(place / "run")):
+        _forge(folder, name, kwargs)
     described = {"env": {"name": name, "kwargs": kwargs}, "total_env_steps": 320}
     (place / "run.json").write_text(json.dumps(described))
     search = {"space": {"seed": [1, 2]}, "search": {"num_trials": 2}}
@@ -94,10 +90,13 @@ def _write(place: Path, name: str, kwargs: dict[str, object]) -> None:
     (place / "run" / "search.json").write_text(json.dumps(search))
 
 
-def _sign(folder: Path) -> None:
-    """Make the checksums of a checkpoint right again, as whoever forges one would."""
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    manifest["sha256"] = checkpoints._digests(folder)
-    del manifest["sha256_of_manifest"]
-    manifest["sha256_of_manifest"] = checkpoints._digest_of_manifest(manifest)
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+def _forge(folder: Path, name: str, kwargs: dict[str, object]) -> None:
+    """Let a record say how its environment was made, with checksums that are right."""
+    manifest = folder / MANIFEST_FILE
+    standing = read_own_standing(folder) if manifest.exists() else None
+    record = json.loads((folder / CONFIG_FILE).read_text())
+    record["env"]["make"] = {"name": name, "kwargs": kwargs}
+    (folder / CONFIG_FILE).write_text(json.dumps(record))
+    if standing is not None:
+        manifest.unlink()
+        write_manifest(folder, record, standing, {})

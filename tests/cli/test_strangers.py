@@ -8,8 +8,9 @@ import pytest
 from jaxmarl_ppo import Policy, Trainer, evaluate_run, load_run
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.pages.watch import watch_run
-from jaxmarl_ppo.runs import checkpoints
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.files import CONFIG_FILE, MANIFEST_FILE
+from jaxmarl_ppo.runs.manifest import read_own_standing, write_manifest
 from jaxmarl_ppo.sweeps.sweep import Sweep
 
 # It leaves a trace, and goes no further.
@@ -58,7 +59,7 @@ def strangers(request, trained, monkeypatch):
     monkeypatch.chdir(trained)
     monkeypatch.syspath_prepend(trained)
     made, named = next((made, code) for name, made, code in forms(trained) if name == request.param)
-    for folder in (trained / "run", *checkpoints.checkpoints_of(trained / "run")):
+    for folder in (trained / "run", *checkpoints_of(trained / "run")):
         name_environment(folder, *made)
     name, kwargs = made
     described = {"env": {"name": name, "kwargs": kwargs}, "total_env_steps": 32}
@@ -79,18 +80,15 @@ def strangers(request, trained, monkeypatch):
 
 
 def name_environment(folder, name, kwargs):
-    """Let a record say that its environment was made in another way, checksums included."""
-    path = folder / CONFIG_FILE
-    record = json.loads(path.read_text())
+    """Let a record say that its environment was made in another way, with checksums that are right."""
+    manifest = folder / MANIFEST_FILE
+    standing = read_own_standing(folder) if manifest.exists() else None
+    record = json.loads((folder / CONFIG_FILE).read_text())
     record["env"]["make"] = {"name": name, "kwargs": kwargs}
-    path.write_text(json.dumps(record))
-    path = folder / MANIFEST_FILE
-    if path.exists():
-        manifest = json.loads(path.read_text())
-        manifest["sha256"] = checkpoints._digests(folder)
-        del manifest["sha256_of_manifest"]
-        manifest["sha256_of_manifest"] = checkpoints._digest_of_manifest(manifest)
-        path.write_text(json.dumps(manifest))
+    (folder / CONFIG_FILE).write_text(json.dumps(record))
+    if standing is not None:
+        manifest.unlink()
+        write_manifest(folder, record, standing, {})
 
 
 COMMANDS = {
@@ -146,7 +144,7 @@ def test_the_error_prints_an_option_that_works(capsys, strangers):
 
 def test_a_file_that_names_nothing_refuses_the_permission(capsys, trained, monkeypatch):
     monkeypatch.chdir(trained)
-    for folder in (trained / "run", *checkpoints.checkpoints_of(trained / "run")):
+    for folder in (trained / "run", *checkpoints_of(trained / "run")):
         name_environment(folder, "relay", {})
     for words in ("evaluate run", "resume run", "train relay --run-dir new", "play run"):
         status, _, errors = run(capsys, *words.split(), "--allow-import", "tracer:Game")
