@@ -1,6 +1,7 @@
 """What goes wrong in the code of an environment, in one sentence with its file and line."""
 
 import contextlib
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -58,6 +59,18 @@ def host_errors() -> Iterator[None]:
         if latest is error:
             raise
         raise latest from None
+
+
+@contextlib.contextmanager
+def without_input() -> Iterator[None]:
+    """Let whatever asks for a line of standard input meanwhile have an `EOFError` instead."""
+    before = sys.stdin
+    with open(os.devnull) as nothing:
+        sys.stdin = nothing
+        try:
+            yield
+        finally:
+            sys.stdin = before
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Tiny PettingZoo environments, whose processes need to import nothing else."""
 
 import os
+import time
 from typing import ClassVar
 
 import numpy as np
@@ -190,6 +191,38 @@ class Endless(Leavers):
             if self.event == "leave":
                 self.agents = ["a"]
         return observations, rewards, *rest
+
+
+class Eventful(Endless):
+    """Calls `on_step` with itself on tick 3, and `on_reset` at every reset."""
+
+    metadata: ClassVar = {"name": "eventful"}
+
+    def __init__(self, on_step=None, on_reset=None):
+        super().__init__()
+        self.on_step, self.on_reset = on_step, on_reset
+
+    def reset(self, seed=None, options=None):
+        self.seed = seed
+        if self.on_reset is not None:
+            self.on_reset(self)
+        return super().reset(seed)
+
+    def step(self, actions):
+        if self.time == 2 and self.on_step is not None:
+            self.on_step(self)
+        return super().step(actions)
+
+
+def hang_on_seed_8(env):
+    """Do so for as long as any test lasts."""
+    if env.seed == 8:
+        time.sleep(300)
+
+
+def ask_for_a_name(env):
+    """Do what an environment should leave alone."""
+    input("name? ")
 
 
 class Dozing(Endless):

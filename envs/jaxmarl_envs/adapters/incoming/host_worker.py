@@ -277,8 +277,17 @@ def _leave_signals_to_master() -> None:
     def restore() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
+        let_pass()
 
-    os.register_at_fork(after_in_child=restore)
+    def let_pass() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
+
+    os.register_at_fork(
+        # What comes in between waits until the fork has its handlers.
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, before),
+        after_in_parent=let_pass,
+        after_in_child=restore,
+    )
 
 
 def _flush() -> None:

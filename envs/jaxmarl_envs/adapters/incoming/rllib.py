@@ -6,6 +6,7 @@
 Nothing of Ray is needed, unless the class itself imports it.
 """
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -19,7 +20,7 @@ from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_s
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
 from jaxmarl_envs.own_names import HOW_TO_NAME, full_name, is_own
-from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours
+from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
 
 class UnrepeatableEnvironmentWarning(UserWarning):
@@ -136,12 +137,14 @@ def from_rllib_env(
             "lambda: MyEnv({'size': 3})"
         )
     _check_counts(max_agents, max_actors)
-    env = _call(make_fn, "making it")
-    name = type(env).__name__ if name is None else name
-    roster = _call(
-        functools.partial(find_roster, make_fn, max_agents, flatten),
-        f"environment {name!r}, tried out with random actions,",
-    )
+    # Whoever steps in this process may look into the environment by a debugger.
+    with contextlib.nullcontext() if num_workers == 0 else without_input():
+        env = _call(make_fn, "making it")
+        name = type(env).__name__ if name is None else name
+        roster = _call(
+            functools.partial(find_roster, make_fn, max_agents, flatten),
+            f"environment {name!r}, tried out with random actions,",
+        )
     num_agents = len(roster.names)
     if max_actors is not None and max_actors > num_agents:
         raise ValueError(f"max_actors={max_actors}: there are {num_agents} agents")
