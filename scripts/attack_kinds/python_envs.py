@@ -76,7 +76,7 @@ HOW = {
     "print to descriptor 1": "os.write(1, b'y' * 1000)",
 }
 # Those after which training is to go on to its end.
-HARMLESS = ("print", "print to descriptor 1")
+HARMLESS = ("print", "print to descriptor 1", "read standard input")
 
 
 def bad_environments(place: Path) -> Iterator[Attempt]:
@@ -138,8 +138,8 @@ def _wrong(name: str, ended: Ended, folder: Path) -> str:
     if ended.left:
         return f"left {len(ended.left)} processes: {[is_alive(pid) for pid in ended.left]}"
     if name in HARMLESS:
-        shown = (ended.out + ended.errors).count("x" * 1000 if name == "print" else "y" * 1000)
-        lost = "" if shown else "what it printed was lost"
+        expected = {"print": "x" * 1000, "print to descriptor 1": "y" * 1000}.get(name, "")
+        lost = "" if expected in ended.out + ended.errors else "what it printed was lost"
         return f"status {ended.status}: {ended.last}" if ended.status else lost
     if not (folder / "misbehaved").exists():
         return "it never misbehaved"
