@@ -1,6 +1,7 @@
 """`--processes N`: what the processes get, and what becomes of them."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 from jaxmarl_ppo.cli import main, processes
 from jaxmarl_ppo.cli.processes import JobOptions, launch, shares
+from jaxmarl_ppo.runs.files import LOCK_FILE
+from jaxmarl_ppo.runs.lock import check_free
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,51 @@ def test_processes_are_started_on_their_cores_with_their_numbers(monkeypatch):
     ]
     assert processes.usable_cores() == cores
     assert threading.active_count() < 20
+
+
+def test_kill_of_the_command_ends_its_processes_and_frees_the_folder(tmp_path):
+    """Which is early here, while they compile."""
+    run_dir = tmp_path / "run"
+    lock = run_dir / LOCK_FILE
+    command = [sys.executable, "-m", "jaxmarl_ppo", "train", "crypto", "--processes", "2"]
+    launcher = subprocess.Popen(
+        [*command, "--run-dir", str(run_dir)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        while not (lock.exists() and lock.read_text()):  # which is written when it is held
+            assert launcher.poll() is None, launcher.stderr.read()
+            time.sleep(0.05)
+        children = processes_of(launcher.pid)
+        assert is_locked(run_dir)
+        assert len(children) >= 2
+    finally:
+        launcher.kill()
+        launcher.communicate()
+    deadline = time.monotonic() + 30.0
+    while is_locked(run_dir) or any(map(lives, children)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_locked(run_dir):
+    try:
+        check_free(run_dir)
+    except ValueError:
+        return True
+    return False
+
+
+def processes_of(pid):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return list(map(int, found.stdout.split()))
+
+
+def lives(pid):
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return found.stdout.strip() not in ("", "Z", "Zs")
 
 
 def test_a_job_on_a_cluster_needs_a_folder_that_all_share(capsys):
