@@ -180,11 +180,11 @@ def writing_calls(tree):
         elif name in ("open", "fdopen") and owner not in ("archive", "Image"):
             if any(set(mode) <= set("rwxab+t") and set(mode) & set("wxa+") for mode in modes):
                 yield name
-        elif name in ("write_text", "write_bytes", "savez", "save_file", "tofile", "symlink_to"):
-            yield name
-        elif name in ("savefig", "imsave") and texts and not texts[0].startswith("file"):
-            yield name
-        elif owner == "shutil" and name in ("copy", "copyfile", "copytree", "move", "copy2"):
+        elif (
+            name in ("write_text", "write_bytes", "savez", "save_file", "tofile", "symlink_to")
+            or (name in ("savefig", "imsave") and texts and not texts[0].startswith("file"))
+            or (owner == "shutil" and name in ("copy", "copyfile", "copytree", "move", "copy2"))
+        ):
             yield name
 
 
