@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
+from jaxmarl_ppo.machine.text import LINES, printable
+
 USAGE = """\
 usage: jaxmarl-ppo COMMAND ...
 
@@ -110,7 +112,9 @@ def _interrupt_behind(error: Exception) -> KeyboardInterrupt | None:
 def _plain_warnings() -> Iterator[None]:
     """Write warnings without the line of this package that gives them."""
     before = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_args, **_kwargs: (
+        f"warning: {printable(str(message), keep=LINES)}\n"
+    )
     try:
         yield
     finally:
@@ -136,7 +140,7 @@ def _in_a_sentence(error: Exception) -> str | None:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {printable(message, keep=LINES)}", file=sys.stderr)
     sys.exit(2)
 
 

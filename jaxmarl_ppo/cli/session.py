@@ -14,6 +14,8 @@ import tyro
 from tyro.conf import DisallowNone, Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from jaxmarl_ppo.machine.text import LINES, printable
+
 Options = TypeVar("Options")
 HELP = {"-h", "--help"}
 _QUIET: dict[str, Any] = {"add_help": False, "console_outputs": False}
@@ -285,6 +287,6 @@ def show(report: Any) -> None:
     from rich.console import Console
 
     if isinstance(report, str):
-        print(report)
+        print(printable(report, keep=LINES))
     else:
         Console().print(report)

@@ -26,17 +26,19 @@ from jaxmarl_ppo.config.checks import (
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
 from jaxmarl_ppo.config.networks import NETWORK_RULES, network_fields
+from jaxmarl_ppo.config.parsing import check_depth
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.read_space import NONE, dimension_to_json, read_dimensions
 from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
 from jaxmarl_ppo.config.search import Dimension
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
-from jaxmarl_ppo.machine.files import write_atomically
+from jaxmarl_ppo.machine.files import read_at_most, write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
 # Of what a run records; the first had other names for keys.
 FORMAT = 2
 READABLE_FORMATS = (1, FORMAT)
+MAX_RECORD_BYTES = 64_000_000
 CALL_FOR_NETWORK = "pass it from Python: load_run(run_dir, network=MyModule(...))"
 CALL_FOR_CONFIG = "pass the whole configuration from Python: load_run(run_dir, config=...)"
 _ROOT = "the configuration"
@@ -155,13 +157,14 @@ def read_json(path: Path) -> dict[str, Any]:
         ValueError: no such file, or not a JSON object.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_at_most(path, MAX_RECORD_BYTES).decode())
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist; is {path.parent} the folder of a run?") from None
     except RecursionError:
         raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+    check_depth(data, f"{path} cannot be read: it")
     if not isinstance(data, dict):
         raise ValueError(f"{path} is not a JSON object")
     return data

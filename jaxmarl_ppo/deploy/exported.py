@@ -22,6 +22,7 @@ agent's next decision. `jax.export` itself needs the package `flatbuffers`.
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,9 +34,20 @@ import jax.export
 import jax.numpy as jnp
 
 from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature
+from jaxmarl_ppo.machine.text import printable
 
 FORMAT = 1
 HEADER, PROGRAMS = "header.json", ("greedy", "sampled")
+MAX_HEADER = 10_000_000  # bytes
+# What a program may call beside operations on arrays: checks of shapes, notes on where arrays lie,
+# random bits, sorting, linear algebra. Others run kernels of their own, or code of the host.
+_CALLS = re.compile(
+    r"shape_assertion|Sharding|annotate_device_placement|(cu|hip)_threefry2x32_ffi|TopK|top_k_\w+"
+    r"|ApproxTopK|lapack_\w+_ffi|cusolver_\w+_ffi|cublas_\w+_ffi|hipsolver_\w+_ffi|hipblas_\w+_ffi"
+    r"|Qr|Eigh|LuDecomposition|ProductOfElementaryHouseholderReflectors|mhlo\.\w+|chlo\.\w+"
+)
+_CALLED = re.compile(r'custom_call @(?:"([^"]*)"|([\w.$-]+))|call_target_name = "([^"]*)"')
+_HOST_CALL = re.compile(r"\b(?:stablehlo|mhlo)\.(send|recv|infeed|outfeed)\b")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,18 +141,45 @@ def pack(
 
 
 def unpack(content: bytes, where: str) -> ExportedPolicy:
-    """Read the bytes that `pack` made; errors tell `where` they come from."""
+    """Read the bytes that `pack` made; errors tell `where` they come from.
+
+    Raises:
+        ValueError: they are damaged, of another format, or no exported policy.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
-            header = json.loads(file.read(HEADER))
-            blobs = {name: bytearray(file.read(name)) for name in PROGRAMS}
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ValueError(f"{where!r} is damaged or no exported policy ({error})") from error
-    if header.get("format") != FORMAT:
-        raise ValueError(
-            f"{where!r} has format {header.get('format')!r}; this version reads {FORMAT}"
-        )
-    inputs = {name: tuple(spec["shape"]) for name, spec in header["inputs"].items()}
+            header = json.loads(_read(file, HEADER, MAX_HEADER))
+            version = header["format"]
+            blobs = {name: bytearray(_read(file, name, len(content))) for name in PROGRAMS}
+        if version == FORMAT:
+            signature = _signature(header)
+            programs = {name: jax.export.deserialize(blob) for name, blob in blobs.items()}
+            _check_programs(signature, header, programs)
+            return ExportedPolicy(signature, programs, header)
+    except Exception as error:  # a damaged file raises whatever its damage leads to
+        reason = printable(f"{type(error).__name__}: {' '.join(str(error).split())}")
+        raise ValueError(f"{where!r} is damaged or no exported policy ({reason})") from error
+    raise ValueError(f"{where!r} has format {version!r}; this version reads {FORMAT}")
+
+
+def _read(file: zipfile.ZipFile, name: str, num_bytes: int) -> bytes:
+    """Read a part of the file, all of whose bytes must be there as they are, at most so many."""
+    info = file.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size > num_bytes:
+        raise ValueError(f"{name} would have {info.file_size:,} bytes, at most {num_bytes:,}")
+    return file.read(info)
+
+
+def _signature(header: Any) -> Signature:
+    """Read what a policy takes and returns, whatever the header holds.
+
+    Raises:
+        Exception: what the first thing leads to that is not as `pack` writes it.
+    """
+    batch = header["inputs"]["features"]["shape"][0]
+    if not isinstance(batch, str) and not _is_size(batch):
+        raise ValueError(f"{batch!r} is no number of rows")
+    inputs = {name: _row_shape(spec, batch) for name, spec in header["inputs"].items()}
     signature = Signature(
         policy=header["policy"],
         env=header["env"],
@@ -150,16 +189,92 @@ def unpack(content: bytes, where: str) -> ExportedPolicy:
             )
             for name, agent_shape in header["agents"].items()
         },
-        feature_shape=inputs["features"][1:],
-        num_actions=inputs["action_mask"][1],
+        feature_shape=inputs["features"],
+        num_actions=inputs["action_mask"][0],
         continuous=header["action"]["dtype"] == "float32",
         asks_agent="agent" in inputs,
         prev_action="prev_action" in inputs,
         prev_reward="prev_reward" in inputs,
         hidden=tuple(
-            jax.ShapeDtypeStruct(tuple(leaf["shape"][1:]), leaf["dtype"])
+            jax.ShapeDtypeStruct(_row_shape(leaf, batch), leaf["dtype"])
             for leaf in header["hidden"]
         ),
     )
-    programs = {name: jax.export.deserialize(blob) for name, blob in blobs.items()}
-    return ExportedPolicy(signature, programs, header)
+    if not isinstance(signature.policy, str) or not isinstance(signature.env, str):
+        raise ValueError("its policy or environment is not named by a word")
+    if not signature.agent_shapes:
+        raise ValueError("it plays no agent")
+    for name, (slot, feature_shape, num_actions) in signature.agent_shapes.items():
+        sizes = (slot + 1, *feature_shape, num_actions)
+        fits = len(feature_shape) == len(signature.feature_shape)
+        fits = fits and all(map(_is_size, sizes)) and num_actions <= signature.num_actions
+        widest = zip(feature_shape, signature.feature_shape, strict=fits)
+        if not fits or any(own > wide for own, wide in widest):
+            raise ValueError(f"agent {name!r} does not fit what the policy takes")
+    return signature
+
+
+def _is_size(size: Any) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**31
+
+
+def _row_shape(spec: Any, batch: Any) -> tuple[int, ...]:
+    """Read the shape of a row of an array whose first axis must have `batch` of them."""
+    first, *row = spec["shape"]
+    if first != batch or not all(map(_is_size, row)):
+        raise ValueError(f"{spec['shape']!r} is no shape of {batch!r} rows")
+    return tuple(row)
+
+
+def _check_programs(
+    signature: Signature, header: Any, programs: Mapping[str, jax.export.Exported]
+) -> None:
+    """Refuse programs that take or return something else than the header says.
+
+    Raises:
+        ValueError: one does.
+    """
+    inputs = {name: _said(header["inputs"][name]) for name in signature.inputs}
+    hidden = [_said(leaf) for leaf in header["hidden"]]
+    if inputs.keys() != header["inputs"].keys():
+        raise ValueError(f"it has the inputs {', '.join(header['inputs'])}")
+    key_data = {"greedy": [], "sampled": [((2,), "uint32")]}
+    for name, program in programs.items():
+        takes = [*jax.tree.leaves((inputs, hidden), is_leaf=_is_said), *key_data[name]]
+        gives = [_said(header["action"]), *hidden]
+        for said, avals in ((takes, program.in_avals), (gives, program.out_avals)):
+            found = [
+                (
+                    tuple(size if isinstance(size, int) else str(size) for size in aval.shape),
+                    aval.dtype.name,
+                )
+                for aval in avals
+            ]
+            if found != said:
+                raise ValueError(f"{name} is a program for {found}, not for {said}")
+        _check_calls(name, program.mlir_module())
+
+
+def _check_calls(name: str, text: str) -> None:
+    """Raise an error if a program calls what does not compute on arrays alone.
+
+    Args:
+        name: of the program.
+        text: its operations, as MLIR prints them.
+
+    Raises:
+        ValueError: it calls the host, or something that is not known.
+    """
+    called = {next(filter(None, groups), "") for groups in _CALLED.findall(text)}
+    unknown = sorted(call for call in called if not _CALLS.fullmatch(call))
+    unknown += sorted(set(_HOST_CALL.findall(text)))
+    if unknown:
+        raise ValueError(f"{name} calls {', '.join(unknown)}, which no exported policy may do")
+
+
+def _said(spec: Any) -> tuple[tuple[Any, ...], str]:
+    return tuple(spec["shape"]), spec["dtype"]
+
+
+def _is_said(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) == 2 and isinstance(x[1], str)

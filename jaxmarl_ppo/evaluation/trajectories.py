@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_ppo.config.checks import check_path
+from jaxmarl_ppo.machine.archives import Declared, Npz
 from jaxmarl_ppo.machine.files import open_atomically
+from jaxmarl_ppo.machine.text import printable
 
 FORMAT = 1
 
@@ -149,21 +151,19 @@ def load_trajectories(path: str | Path) -> Trajectories:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{str(path)!r} does not exist: no record of episodes")
+    arrays: dict[str, np.ndarray] = {}
     try:
-        with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with Npz(path) as file:
+            version = _read_format(file)
+            if version == FORMAT:
+                _check_layout(file.declared)
+                arrays = {name: file.array(name) for name in _LAYOUT if name in file.declared}
+                _check_values(arrays)
     except Exception as error:  # a damaged archive raises whatever its damage leads to
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{str(path)!r} is damaged or no record of episodes ({reason})") from error
-    found = arrays.pop("format", np.array(None))
-    if found.shape != () or found.item() != FORMAT:
-        raise ValueError(
-            f"{str(path)!r} has format {found.tolist()!r}; this version reads {FORMAT}"
-        )
-    try:
-        _check(arrays)
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} is damaged: {error}") from error
+        reason = printable(" ".join(str(error).split())) or type(error).__name__
+        raise ValueError(f"{str(path)!r} is damaged or no record of episodes: {reason}") from error
+    if version != FORMAT:
+        raise ValueError(f"{str(path)!r} has format {version}; this version reads {FORMAT}")
     plain = {
         name: array.item() if array.ndim == 0 else tuple(array.tolist())
         for name, array in arrays.items()
@@ -176,31 +176,49 @@ def _fields() -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(Trajectories)
 
 
-def _check(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse arrays that do not make up whole episodes.
+def _read_format(file: Npz) -> int | None:
+    """Read the number of the format; None where there is none."""
+    declared = file.declared.get("format")
+    if declared is None or declared.shape != () or declared.dtype.kind != "i":
+        return None
+    return file.array("format").item()
+
+
+def _check_layout(arrays: Mapping[str, Declared]) -> None:
+    """Refuse arrays whose shapes do not make up whole episodes.
 
     Raises:
-        ValueError: one is missing, unknown, of another shape or kind, or contradicts another.
+        ValueError: one is missing, unknown, or of another shape or kind.
     """
     missing = sorted(_LAYOUT.keys() - _OPTIONAL - arrays.keys())
-    unknown = sorted(arrays.keys() - _LAYOUT.keys())
+    unknown = sorted(arrays.keys() - _LAYOUT.keys() - {"format"})
     if missing or unknown:
         raise ValueError(
             f"it lacks {', '.join(missing)}" if missing else f"it has unknown {', '.join(unknown)}"
         )
     sizes: dict[str, int] = {}
     for name, array in arrays.items():
-        axes, kinds = _LAYOUT[name]
+        axes, kinds = _LAYOUT.get(name, ("", "i"))
         letters = axes.removesuffix("*")
-        ranks = array.ndim >= len(letters) if "*" in axes else array.ndim == len(letters)
+        rank = len(array.shape)
+        ranks = rank >= len(letters) if "*" in axes else rank == len(letters)
         if not ranks or array.dtype.kind not in kinds:
             raise ValueError(f"{name} is {array.dtype}{list(array.shape)}")
         for letter, size in zip(letters, array.shape, strict=False):
             if sizes.setdefault(letter, size) != size:
                 raise ValueError(f"{name} has shape {list(array.shape)}, which fits no other array")
-    ticks = np.arange(sizes["T"])
+
+
+def _check_values(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays whose values are not those of whole episodes.
+
+    Raises:
+        ValueError: one contradicts another.
+    """
+    ticks = np.arange(arrays["valid"].shape[1])
     if not np.array_equal(arrays["valid"], ticks < arrays["length"][:, None]):
         raise ValueError("valid and length contradict each other")
-    for name, size in (("player", sizes["Q"]), ("policy_of", sizes["P"])):
+    num_players, num_policies = len(arrays["players"]), len(arrays["policies"])
+    for name, size in (("player", num_players), ("policy_of", num_policies)):
         if not ((arrays[name] >= -1) & (arrays[name] < size)).all():
             raise ValueError(f"{name} has a number that is not from -1 to {size - 1}")

@@ -18,13 +18,13 @@ from jaxmarl_ppo.pages.replay_page import replay_data
 from jaxmarl_ppo.pages.watch import watch_run
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.lineage import Event, read_lineage
-from jaxmarl_ppo.runs.log import read_lines, scalars
+from jaxmarl_ppo.runs.log import read_entries, scalars
 from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 
 REPORT_FILE = "report.html"
 STATIC = ("report.css", *REPLAY_STATIC, "table.js", "report.js")
 # Of a longer log so many entries are drawn, evenly.
-MAX_ENTRIES = 400
+MAX_ENTRIES, MAX_CURVES = 400, 50_000
 # Entries of a run's log, and its evaluations.
 Log = tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 
@@ -109,12 +109,7 @@ def describe_runs(
     facts = []
     if len(runs) == 1 and logs[0][0]:
         last = logs[0][0][-1]
-        facts = [
-            ["run", names[0]],
-            ["environment steps", f"{last['env_steps']:,}"],
-            ["decisions", f"{last['decisions']:,}"],
-            ["time", f"{last['wall_s']:,.0f} s"],
-        ]
+        facts = [["run", names[0]], *_totals(last, "environment steps")]
     elif len(runs) > 1:
         facts = [["runs", str(len(runs))]]
     return {
@@ -151,11 +146,19 @@ def describe_group(
         last = entries[-1]
         data["facts"] = [
             ["seeds", str(len(names))],
-            ["environment steps of each", f"{last['env_steps']:,}"],
-            ["decisions", f"{last['decisions']:,}"],
-            ["time", f"{last['wall_s']:,.0f} s"],
+            *_totals(last, "environment steps of each"),
         ]
     return data
+
+
+def _totals(last: Mapping[str, Any], steps: str) -> list[list[str]]:
+    """Write what a run had done at the newest entry of its log."""
+    shown = {
+        steps: f"{last['env_steps']:,}",
+        "decisions": f"{last.get('decisions', 0):,}",
+        "time": f"{last.get('wall_s') or 0.0:,.0f} s",
+    }
+    return [[name, text] for name, text in shown.items()]
 
 
 def describe_lineage(
@@ -196,7 +199,7 @@ def describe_lineage(
 
 
 def _log(folder: Path) -> Log:
-    return _entries(folder / METRICS_FILE), _entries(folder / EVALUATIONS_FILE)
+    return read_entries(folder / METRICS_FILE), read_entries(folder / EVALUATIONS_FILE)
 
 
 def _known(envs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -209,11 +212,6 @@ def _known(envs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"measures": measures, "goals": dict.fromkeys(measures, goals) if goals else {}}
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
-    count = path.read_bytes().count(b"\n") if path.is_file() else 0
-    return read_lines(path, count)
-
-
 def _series(entries: Sequence[Mapping[str, Any]], prefix: str = "") -> dict[str, Any]:
     """List the values of every number of the log; None where it is missing or not finite."""
     stride = max(1, -(-len(entries) // MAX_ENTRIES))
@@ -224,6 +222,10 @@ def _series(entries: Sequence[Mapping[str, Any]], prefix: str = "") -> dict[str,
         for name, value in scalars(entry):
             if name in ("env_steps", "iteration", "wall_s") or name.startswith(ELO):
                 continue
+            if prefix + name not in found and len(found) == MAX_CURVES:
+                raise ValueError(
+                    f"a log has more than {MAX_CURVES:,} different numbers, too many for a report"
+                )
             column = found.setdefault(prefix + name, {"steps": steps, "values": [None] * len(kept)})
             if math.isfinite(value):
                 column["values"][k] = float(f"{value:.5g}")
@@ -251,7 +253,10 @@ def _times(logs: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Any]]:
     spent = [_seconds_by_phase(entries) for entries in logs]
     phases = dict.fromkeys(phase for own in spent for phase, s in own.items() if s >= 0.1)
     shares = [None if x is None else f"{x:.0%}, {1 - x:.0%}" for x in of_last("rollout_share")]
-    rates = [sorted(entry["env_steps_per_s"] for entry in entries) for entries in logs]
+    rates = [
+        sorted(entry["env_steps_per_s"] for entry in entries if entry.get("env_steps_per_s"))
+        for entries in logs
+    ]
     rows = [
         ["seconds in all", *of_last("wall_s")],
         *([f"seconds of {phase}", *(own.get(phase) for own in spent)] for phase in phases),

@@ -7,7 +7,10 @@ from typing import Any
 import jax
 from flax import serialization, traverse_util
 
+from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.machine.archives import restore_msgpack
 from jaxmarl_ppo.machine.files import write_atomically
+from jaxmarl_ppo.machine.text import listed, printable
 from jaxmarl_ppo.types import PolicyStack, Population
 
 FORMAT = 2
@@ -45,8 +48,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
     found, state = _read(path)
     if found != names:
         raise ValueError(
-            f"{path} holds the policies {', '.join(found)}, but the configuration has "
-            f"{', '.join(names)}"
+            f"{path} holds the policies {listed(found)}, but the configuration has {listed(names)}"
         )
     _check_shapes(path, state, serialization.to_state_dict(expected))
     return jax.tree.map(jax.numpy.asarray, serialization.from_state_dict(expected, state))
@@ -65,38 +67,56 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
             another shape.
     """
     names, state = _read(path)
+    try:
+        own, networks = _find_player(names, state, name)
+    except Exception as error:  # of a table that was not written by `save_population`
+        reason = printable(f"{type(error).__name__}: {error}")
+        raise ValueError(f"{path} does not hold policies by banks ({reason})") from error
+    if own is None:
+        raise ValueError(
+            f"{path} holds no network {show(name)}; it has {listed(networks) or 'none'}"
+        )
+    _check_shapes(path, own, serialization.to_state_dict(expected))
+    return jax.tree.map(jax.numpy.asarray, serialization.from_state_dict(expected, own))
+
+
+def _find_player(
+    names: tuple[str, ...], state: Any, name: str
+) -> tuple[Any | None, tuple[str, ...]]:
+    """Find a player's own rows, and the names of all that are networks."""
     first, stacks = 0, [state["banks"][str(index)] for index in range(len(state["banks"]))]
     for stack in stacks:
         # Players are named bank by bank, and every leaf has a row for each member of its bank.
         size = len(jax.tree.leaves(stack["params"])[0])
         if name in names[first : first + size]:
             row = names.index(name) - first
-            own = jax.tree.map(lambda x, row=row: x[row], stack)
-            _check_shapes(path, own, serialization.to_state_dict(expected))
-            return jax.tree.map(jax.numpy.asarray, serialization.from_state_dict(expected, own))
+            return jax.tree.map(lambda x, row=row: x[row], stack), names
         first += size
-    raise ValueError(
-        f"{path} holds no network {name!r}; it has {', '.join(names[:first]) or 'none'}"
-    )
+    return None, names[:first]
 
 
 def _read(path: Path) -> tuple[tuple[str, ...], Any]:
     if not path.is_file():
         raise ValueError(f"{path} does not exist: the run saved no parameters")
     try:
-        content: Any = serialization.msgpack_restore(path.read_bytes())
+        content: Any = restore_msgpack(path.read_bytes())
         version = content["format"]
         if version == FORMAT:
             if hashlib.sha256(content["players"]).hexdigest() != content["sha256"]:
                 raise ValueError("it differs from its checksum")
-            content = serialization.msgpack_restore(content["players"])
+            content = restore_msgpack(content["players"])
         if version in READABLE_FORMATS:
-            return tuple(content["names"]), content["population"]
+            names = content["names"]
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"its names are {show(names)}")
+            return tuple(names), content["population"]
     except Exception as error:  # a damaged file can fail anywhere inside the decoder
         reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} is damaged or not a file of policies ({reason})") from error
+        raise ValueError(
+            f"{path} is damaged or not a file of policies ({printable(reason)})"
+        ) from error
     raise ValueError(
-        f"{path} is of format {version!r}; this version of jaxmarl_ppo reads the formats "
+        f"{path} is of format {show(version)}; this version of jaxmarl_ppo reads the formats "
         f"{', '.join(map(str, READABLE_FORMATS))}"
     )
 
@@ -105,15 +125,15 @@ def _check_shapes(path: Path, state: Any, expected: Any) -> None:
     """Compare nested tables of arrays leaf by leaf, so that the message can name one."""
 
     def leaves(tree: Any) -> dict[str, str]:
-        flat = traverse_util.flatten_dict(tree, sep="/", keep_empty_nodes=True)
-        return {key: _describe(leaf) for key, leaf in flat.items()}
+        flat = traverse_util.flatten_dict(tree, keep_empty_nodes=True)
+        return {"/".join(map(str, path)): _describe(leaf) for path, leaf in flat.items()}
 
-    found, wanted = leaves(state), leaves(expected)
+    found, wanted = leaves(state if isinstance(state, dict) else {"": state}), leaves(expected)
     for key in sorted(found.keys() | wanted.keys()):
         if found.get(key) != wanted.get(key):
             raise ValueError(
-                f"{path} does not fit the configuration: {key} is {found.get(key, 'absent')} in "
-                f"the file, but should be {wanted.get(key, 'absent')}"
+                f"{path} does not fit the configuration: {printable(key)} is "
+                f"{found.get(key, 'absent')} in the file, but should be {wanted.get(key, 'absent')}"
             )
 
 

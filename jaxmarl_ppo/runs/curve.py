@@ -81,7 +81,8 @@ def _curves(
     for agent in agents:
         # A line ends where no life of the agent did, and goes on after it.
         points = tuple(
-            (entry["env_steps"], entry["agents"][agent].get("return_mean")) for entry in history
+            (entry["env_steps"], entry.get("agents", {}).get(agent, {}).get("return_mean"))
+            for entry in history
         )
         if any(mean is not None for _, mean in points):
             together.setdefault(points, []).append(agent)

@@ -4,7 +4,7 @@ An event is a line of `lineage.jsonl`: how a member began, or how it became a co
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxmarl_ppo.config.pbt import with_values
 from jaxmarl_ppo.config.ppo import SCHEDULED
 from jaxmarl_ppo.config.search import split_path
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.runs.log import JsonLines, read_lines
+from jaxmarl_ppo.runs.log import JsonLines, count_lines, read_lines
 
 Values = Mapping[str, float]  # numbers of a member, by path
 
@@ -118,8 +118,47 @@ def from_json(data: Iterable[Mapping[str, Any]]) -> list[Event]:
 
 def read_lineage(path: Path) -> list[Event]:
     """Read events from a file, as far as it is sound; none where there is no file."""
-    count = path.read_bytes().count(b"\n") if path.is_file() else 0
-    return from_json(read_lines(path, count))
+    events: list[Event] = []
+
+    def is_sound(entry: Mapping[str, Any]) -> bool:
+        sound = _can_follow(entry, events)
+        if sound:
+            events.append(Event(**entry))
+        return sound
+
+    read_lines(path, count_lines(path), is_sound)
+    return events
+
+
+def _can_follow(entry: Mapping[str, Any], events: Sequence[Event]) -> bool:
+    """Tell whether an event is complete, and fits those of the group before it.
+
+    Members begin without parents, all with the same numbers; later they become copies of others.
+    """
+    needed = {field.name for field in fields(Event)} - {"reason"}
+    if not needed <= set(entry) <= needed | {"reason"}:
+        return False
+    counts = (entry["env_steps"], entry["iteration"])
+    scores = (entry["score"], entry["parent_score"])
+    tables = (entry["before"], entry["after"])
+    whole = (
+        all(type(count) is int and count >= 0 for count in counts)
+        and all(score is None or type(score) in (int, float) for score in scores)
+        and all(isinstance(table, Mapping) for table in tables)
+        and all(type(x) in (int, float) for table in tables for x in table.values())
+        and isinstance(entry["member"], str)
+        and isinstance(entry.get("reason"), str | None)
+    )
+    if not whole or (events and entry["after"].keys() != events[0].after.keys()):
+        return False
+    begun = {event.member for event in events}
+    if entry["parent"] is None:
+        return entry["member"] not in begun
+    return (
+        isinstance(entry["parent"], str)
+        and {entry["parent"], entry["member"]} <= begun
+        and entry["before"].keys() == entry["after"].keys()
+    )
 
 
 class Lineage:

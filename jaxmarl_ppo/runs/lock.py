@@ -9,6 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from jaxmarl_ppo.machine.files import open_to_append, refuse_link, remove_left_behind
+from jaxmarl_ppo.machine.text import printable
 from jaxmarl_ppo.runs.files import LOCK_FILE, refuse_links
 
 
@@ -57,5 +58,5 @@ def check_free(folder: Path) -> None:
 
 def _holder(path: Path) -> str:
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        return path.read_text() or "another process"
+        return printable(path.read_text()[:200]) or "another process"
     return "another process"

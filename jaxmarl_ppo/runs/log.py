@@ -17,14 +17,14 @@ an iteration's time its rollout takes. An entry of `evaluations.jsonl` has `env_
 import contextlib
 import functools
 import importlib
-import json
+import itertools
 import math
 import os
 import socket
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +35,7 @@ from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.machine.files import open_to_append
 from jaxmarl_ppo.policies.snapshot_files import parse_name
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
+from jaxmarl_ppo.runs.entries import is_entry, parse_line
 from jaxmarl_ppo.runs.event_file import EventFile
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 
@@ -106,23 +107,27 @@ class JsonLines:
             self._end += len(self._waiting.pop(0))
 
 
-def read_lines(path: Path, count: int) -> list[dict[str, Any]]:
+def read_lines(
+    path: Path, count: int, is_sound: Callable[[Mapping[str, Any]], bool] = lambda entry: True
+) -> list[dict[str, Any]]:
     """Read the first entries of a file of JSON lines, as far as it is sound.
 
     Args:
         path: the file, which need not exist.
         count: how many to read; what is missing or damaged is told by a warning.
+        is_sound: tells whether an entry has what those who read it rely on.
     """
     entries: list[dict[str, Any]] = []
-    lines = path.read_bytes().splitlines() if count and path.is_file() else []
-    for line in lines[:count]:
-        try:
-            entry = json.loads(line)
-        except ValueError:  # bytes that are no text are also one
-            break
-        if not isinstance(entry, dict):
-            break
-        entries.append(entry)
+    if count and path.is_file():
+        with path.open("rb") as file:
+            for line in itertools.islice(file, count):
+                try:
+                    entry = parse_line(line)
+                except ValueError:  # bytes that are no text are also one
+                    break
+                if not is_sound(entry):
+                    break
+                entries.append(entry)
     if len(entries) < count:
         warnings.warn(
             f"{path} holds {len(entries)} sound entries of {count}; the rest are lost",
@@ -142,6 +147,19 @@ def sync_logs(run_dir: Path) -> None:
         # What is flushed is the file, whoever has it open; Windows wants to write for that.
         with contextlib.suppress(FileNotFoundError), (run_dir / name).open("r+b") as file:
             os.fsync(file.fileno())
+
+
+def read_entries(path: Path, count: int | None = None) -> list[dict[str, Any]]:
+    """Read the first entries of a log or of evaluations, as `read_lines`; None for all of them."""
+    return read_lines(path, count_lines(path) if count is None else count, is_entry)
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines of a file that have an end; 0 where there is no file."""
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        return sum(line.endswith(b"\n") for line in file)
 
 
 def _end_of_line(path: Path, num_lines: int) -> int:

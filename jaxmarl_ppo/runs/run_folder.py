@@ -21,6 +21,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner, to_evaluate
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.files import path_part
+from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.policies.population_file import load_population
 from jaxmarl_ppo.policies.snapshot_files import refuse_group
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
@@ -151,8 +152,8 @@ def read_record(folder: Path) -> dict[str, Any]:
         writer = versions.get("jaxmarl-ppo") if isinstance(versions, Mapping) else None
         raise ValueError(
             f"{folder} has format {show(record['format'])}, written by jaxmarl-ppo "
-            f"{writer if isinstance(writer, str) else 'of an unknown version'}; this version reads "
-            f"the formats {', '.join(map(str, READABLE_FORMATS))}"
+            f"{show(writer) if isinstance(writer, str) else 'of an unknown version'}; this version "
+            f"reads the formats {', '.join(map(str, READABLE_FORMATS))}"
         )
     env_as_json.check_env_record(record["env"])
     return record
@@ -278,8 +279,8 @@ def _recorded_env(
 def _check_same_agents(env: MultiAgentEnv, record: Mapping[str, Any]) -> None:
     if list(env.agents) != record["agents"]:
         raise ValueError(
-            f"the run was trained with the agents {', '.join(record['agents'])}, but environment "
-            f"{env.name!r} has {', '.join(env.agents)}"
+            f"the run was trained with the agents {listed(record['agents'])}, but environment "
+            f"{env.name!r} has {listed(env.agents)}"
         )
 
 

@@ -36,7 +36,7 @@ from jaxmarl_ppo.runs.files import (
     POLICIES_FILE,
 )
 from jaxmarl_ppo.runs.lock import check_free
-from jaxmarl_ppo.runs.log import read_lines
+from jaxmarl_ppo.runs.log import read_entries
 from jaxmarl_ppo.runs.manifest import Standing, member_checkpoint, read_standing
 from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
 
@@ -250,8 +250,8 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
     return Restored(
         state,
         restored["metrics"],
-        read_lines(run_dir / METRICS_FILE, standing.num_entries),
-        read_lines(run_dir / EVALUATIONS_FILE, standing.num_evaluations),
+        read_entries(run_dir / METRICS_FILE, standing.num_entries),
+        read_entries(run_dir / EVALUATIONS_FILE, standing.num_evaluations),
     )
 
 

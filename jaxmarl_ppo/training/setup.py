@@ -19,7 +19,7 @@ from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.group_checkpoints import read_pbt, read_stopped
 from jaxmarl_ppo.runs.lineage import Event, Lineage, from_json, values_of
-from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger, read_lines
+from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger, read_entries
 from jaxmarl_ppo.runs.manifest import read_archive
 from jaxmarl_ppo.runs.run_folder import read_record
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
@@ -167,8 +167,8 @@ def set_up_group(
     standing = resumption.standing
     return SetUp(
         group,
-        read_lines(group_dir / METRICS_FILE, standing.num_entries),
-        read_lines(group_dir / EVALUATIONS_FILE, standing.num_evaluations),
+        read_entries(group_dir / METRICS_FILE, standing.num_entries),
+        read_entries(group_dir / EVALUATIONS_FILE, standing.num_evaluations),
     )
 
 

@@ -18,6 +18,8 @@ from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 # A run so small that what is attacked takes longer than training it.
 TINY = "--num-envs 4 --num-steps 8 --hidden-sizes 4 --ppo.num-minibatches 2 --network mlp"
 TINY = [*TINY.split(), "--no-progress", "--no-plays", "--no-check-env"]
+# Files for what a command in another process writes, in the folder that it is started in.
+OUT, ERRORS = "out.txt", "errors.txt"
 STEPS = ["--total-env-steps", "320"]
 
 
@@ -75,20 +77,20 @@ def command(*words: str) -> Ended:
     return Ended(status, out.getvalue(), errors.getvalue(), time.monotonic() - began)
 
 
-def start(words: Sequence[str], cwd: Path | None = None) -> "subprocess.Popen[str]":
+def start(words: Sequence[str], cwd: Path) -> "subprocess.Popen[bytes]":
     """Start a command of `jaxmarl-ppo` in a session of its own."""
+    # Files take whatever is written, and nobody has to read it meanwhile.
     return subprocess.Popen(
         [sys.executable, "-m", "jaxmarl_ppo", *words],
         cwd=cwd,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        stdout=(cwd / OUT).open("w"),
+        stderr=(cwd / ERRORS).open("w"),
         start_new_session=True,
     )
 
 
-def wait(process: "subprocess.Popen[str]", limit_s: float) -> Ended:
+def wait(process: "subprocess.Popen[bytes]", cwd: Path, limit_s: float) -> Ended:
     """Wait for the end of a command, and see which of its descendants are left after it."""
     began = time.monotonic()
     known: set[int] = set()
@@ -99,7 +101,7 @@ def wait(process: "subprocess.Popen[str]", limit_s: float) -> Ended:
     status = process.poll()
     if status is None:
         process.kill()
-    out, errors = _read(process)
+        process.wait()
     deadline = time.monotonic() + 5.0
     left = [pid for pid in known if is_alive(pid)]
     while left and time.monotonic() < deadline:
@@ -108,15 +110,8 @@ def wait(process: "subprocess.Popen[str]", limit_s: float) -> Ended:
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    out, errors = ((cwd / name).read_text(errors="replace") for name in (OUT, ERRORS))
     return Ended(status, out, errors, seconds, left)
-
-
-def _read(process: "subprocess.Popen[str]") -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=10)
-    except subprocess.TimeoutExpired:  # somebody that is left holds its end of the pipe
-        process.kill()
-        return "", "standard error stayed open"
 
 
 def descendants(pid: int) -> Iterator[int]:

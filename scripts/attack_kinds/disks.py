@@ -88,7 +88,7 @@ def moved_folders(place: Path) -> Iterator[Attempt]:
             while not list(run.glob("checkpoints/0*")) and time.monotonic() < deadline:
                 time.sleep(0.1)
             run.replace(Path(parent, "elsewhere")) if how == "renamed" else shutil.rmtree(run)
-            ended = wait(process, 90)
+            ended = wait(process, Path(parent), 90)
             told = ended.status not in (0, None) or "renamed" in ended.errors
             headless = run.exists() and not (run / "config.json").exists()
             wrong = "" if told and not headless else f"status {ended.status}, headless: {headless}"

@@ -66,7 +66,7 @@ def killed_launchers(place: Path) -> Iterator[Attempt]:
         while not list(run.glob("checkpoints/0*")) and time.monotonic() < deadline:
             time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
-        ended = wait(process, 30)
+        ended = wait(process, place, 30)
         wrong = f"{len(ended.left)} processes trained on" if ended.left else ""
         yield Attempt("kills of launchers", f"kill {number}", wrong, ended.last)
 
@@ -87,9 +87,9 @@ def killed_searches(place: Path, kills: int) -> Iterator[Attempt]:
             time.sleep(0.05)
         time.sleep(rng.uniform(0.0, 1.0))
         process.send_signal(signal.SIGKILL)
-        ended = wait(process, 30)
+        ended = wait(process, place, 30)
         said.append((number, f"{len(ended.left)} processes were left" if ended.left else ""))
-    ended = wait(start(words, place), 600)
+    ended = wait(start(words, place), place, 600)
     found = _states(place)
     whole = found["COMPLETE"] + found["PRUNED"] == NUM_TRIALS == sum(found.values())
     for number, wrong in said:

@@ -11,7 +11,7 @@ from attack_kinds.attempts import TINY, Attempt, Ended, is_alive, newest_steps, 
 STEP_TIMEOUT_S = 3
 LIMIT_S = 90
 CODE = """
-import os, subprocess, sys, time
+import os, subprocess, sys, threading, time
 from gymnasium.spaces import Box, Discrete
 
 BAD = {bad!r}
@@ -45,9 +45,9 @@ class Game:
 
 
 def is_worker():
-    import multiprocessing
-    # The trials before training take place in the process of the command.
-    return {in_place} or "jaxmarl_ppo" not in sys.modules
+    # It is tried out in the main thread of the command before anything is trained.
+    here = threading.current_thread() is threading.main_thread()
+    return "jaxmarl_ppo" not in sys.modules or not here
 
 
 def misbehave():
@@ -84,11 +84,11 @@ def bad_environments(place: Path) -> Iterator[Attempt]:
     for name in HOW:
         folder = place / name.replace(" ", "_")
         words = _words(folder, name, workers=2)
-        ended = wait(start(words, folder), LIMIT_S)
+        ended = wait(start(words, folder), folder, LIMIT_S)
         yield Attempt("bad environments", name, _wrong(name, ended, folder), ended.last)
     for name in ("hang in step", "input", "raise", "print"):
         folder = place / f"{name.replace(' ', '_')}_in_place"
-        ended = wait(start(_words(folder, name, workers=0), folder), LIMIT_S)
+        ended = wait(start(_words(folder, name, workers=0), folder), folder, LIMIT_S)
         yield Attempt(
             "bad environments", f"{name}, without workers", _wrong(name, ended, folder), ended.last
         )
@@ -111,7 +111,7 @@ def signals_while_hung(place: Path) -> Iterator[Attempt]:
             for number in sent:
                 process.send_signal(number)
                 time.sleep(0.5)
-            ended = wait(process, 45)
+            ended = wait(process, folder, 45)
             wrong = "" if ended.status is not None else "hung after the signal"
             wrong = wrong or (f"left {len(ended.left)} processes" if ended.left else "")
             if not wrong and name == "one SIGTERM" and newest_steps(folder / "run") < 0:
@@ -122,9 +122,7 @@ def signals_while_hung(place: Path) -> Iterator[Attempt]:
 
 def _words(folder: Path, name: str, workers: int, limit: str = str(STEP_TIMEOUT_S)) -> list[str]:
     folder.mkdir()
-    code = CODE.format(
-        bad=name, how="    open('misbehaved', 'w').close()\n    " + HOW[name], in_place=workers == 0
-    )
+    code = CODE.format(bad=name, how="    open('misbehaved', 'w').close()\n    " + HOW[name])
     (folder / "game.py").write_text(code)
     options = [f"step_timeout={limit}", f"num_workers={workers}"]
     pairs = [word for option in options for word in ("--env-kwargs", option)]

@@ -80,7 +80,7 @@ def strangers(request, trained, monkeypatch):
 
 
 def name_environment(folder, name, kwargs):
-    """Let a record say that its environment was made in another way, with checksums that are right."""
+    """Let a record say how its environment was made, with checksums that are right."""
     manifest = folder / MANIFEST_FILE
     standing = read_own_standing(folder) if manifest.exists() else None
     record = json.loads((folder / CONFIG_FILE).read_text())

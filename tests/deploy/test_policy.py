@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.export
+import jax.ffi
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -784,6 +786,30 @@ def test_damaged_files_are_told(exported, tmp_path):
         file.writestr("greedy", b"")
         file.writestr("sampled", b"")
     with pytest.raises(ValueError, match="has format 9; this version reads 1"):
+        load_exported(path)
+
+
+@pytest.mark.parametrize("target", ["xla_ffi_python_cpu_callback", "a kernel of somebody's"])
+def test_a_program_that_calls_something_else_is_refused(exported, tmp_path, target):
+    path = tmp_path / "policy"
+    with zipfile.ZipFile(exported("mlp")) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    program = jax.export.deserialize(bytearray(parts["greedy"]))
+
+    def calls(*args):
+        action, hidden = program.call(*args)
+        return jax.ffi.ffi_call(target, action)(action), hidden
+
+    (batch,) = jax.export.symbolic_shape(str(program.in_avals[0].shape[0]))
+    inputs = [jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype) for x in program.in_avals]
+    args, _ = jax.tree.unflatten(program.in_tree, inputs)
+    allowed = [jax.export.DisabledSafetyCheck.custom_call(target)]
+    exporting = jax.export.export(jax.jit(calls), platforms=["cpu"], disabled_checks=allowed)
+    parts["greedy"] = bytes(exporting(*args).serialize())
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(zipfile.ZipInfo(name), content)
+    with pytest.raises(ValueError, match=f"greedy calls {target}, which no exported policy may do"):
         load_exported(path)
 
 

@@ -260,8 +260,8 @@ def rewrite(path, to, **changes):
     [
         ({"format": 2}, "has format 2; this version reads 1"),
         ({"format": None}, "has format None; this version reads 1"),
-        ({"reward": None}, "is damaged: it lacks reward"),
-        ({"more": np.zeros(3)}, "is damaged: it has unknown more"),
+        ({"reward": None}, "is damaged or no record of episodes: it lacks reward"),
+        ({"more": np.zeros(3)}, "is damaged or no record of episodes: it has unknown more"),
         ({"value": np.zeros((EPISODES, 2))}, r"value is float64\[16, 2\]"),
         ({"value": np.zeros((EPISODES, 2, 3))}, r"has shape \[16, 2, 3\], which fits no other"),
         ({"alive": np.zeros(3)}, r"alive is float64\[3\]"),

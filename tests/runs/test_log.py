@@ -10,7 +10,13 @@ import pytest
 
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.runs.callbacks import RunInfo
-from jaxmarl_ppo.runs.log import JsonLines, JsonLinesLogger, TensorBoardLogger, read_lines
+from jaxmarl_ppo.runs.log import (
+    JsonLines,
+    JsonLinesLogger,
+    TensorBoardLogger,
+    read_entries,
+    read_lines,
+)
 
 ENTRY = {"env_steps": 10, "policies": {"p": {"entropy": 0.5}}, "note": "x" * 200}
 
@@ -160,3 +166,38 @@ def test_a_full_disk_does_not_end_tensorboard(tmp_path):
     logger.on_log({"env_steps": 30, "loss": 3.0})
     logger.close()
     assert curve(tmp_path, "loss") == [(10, 1.0), (30, 3.0)]
+
+
+SOUND = {
+    "env_steps": 5,
+    "wall_s": 1.5,
+    "agents": {"a": {"return_mean": 1.0}},
+    "league": {"players": ["p"], "win_rate": [[None]], "elo": {"p": 1000.0}, "pools": {}},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env_steps": None}, {"env_steps": -1}, {"env_steps": "5"}, {"wall_s": []},
+        {"agents": []}, {"agents": {"a": 1}}, {"agents": {"a": {"return_mean": "x"}}},
+        {"policies": 3}, {"seconds": {"training": "long"}}, {"iqm": {"agents": 1}},
+        {"league": 1}, {"league": {"players": "ab"}}, {"league": {"players": ["p"]}},
+        {"league": {"players": ["p"], "win_rate": [[1, 2]]}}, {"league": {"elo": {"p": "x"}}},
+        {"league": {"pools": {"p": {"added_at": 3}}}},
+    ],
+)  # fmt: skip
+def test_an_odd_entry_is_not_read(tmp_path, change):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(SOUND) + "\n" + json.dumps(SOUND | change) + "\n")
+    with pytest.warns(RuntimeWarning, match="holds 1 sound entries of 2"):
+        assert read_entries(path) == [SOUND]
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"a":' * 200 + "1" + "}" * 200, '{"a": 1e999}',
+                                  '{"a": NaN}', '{"a": 1%s}' % ("0" * 400)])  # fmt: skip
+def test_an_odd_line_is_not_read(tmp_path, line):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"n": 0}\n' + line + "\n")
+    with pytest.warns(RuntimeWarning, match="holds 1 sound entries of 2"):
+        assert read_lines(path, 2) == [{"n": 0}]
