@@ -152,6 +152,7 @@ def load_trajectories(path: str | Path) -> Trajectories:
     if not path.is_file():
         raise ValueError(f"{str(path)!r} does not exist: no record of episodes")
     try:
+        arrays: dict[str, np.ndarray] = {}
         with Npz(path) as file:
             version = _read_format(file)
             if version == FORMAT:
