@@ -153,6 +153,7 @@ def load_trajectories(path: str | Path) -> Trajectories:
         raise ValueError(f"{str(path)!r} does not exist: no record of episodes")
     arrays: dict[str, np.ndarray] = {}
     try:
+        arrays: dict[str, np.ndarray] = {}
         with Npz(path) as file:
             version = _read_format(file)
             if version == FORMAT:
