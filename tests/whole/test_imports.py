@@ -43,6 +43,7 @@ KNOWN_OF_ENVS = {
     "jaxmarl_envs.core",
     "jaxmarl_envs.own_names",
     "jaxmarl_envs.spaces",
+    "jaxmarl_envs.stop_request",
     "jaxmarl_envs.threefry",
 }
 # Names that are looked up only when somebody asks for them: an index, not a dependency.

@@ -15,10 +15,12 @@ class Channel:
 
     Args:
         connection: a socket, which the channel owns.
+        is_watched: whether those who wait are called several times a second.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, is_watched: bool = False) -> None:
         self._connection = connection
+        connection.settimeout(TICK_S if is_watched else None)
 
     def close(self) -> None:
         """Close the connection, which the other end notices."""
@@ -62,7 +64,6 @@ class Channel:
     def _when_ready(
         self, on_wait: Callable[[], None] | None, operation: Callable[[Any], Any], arg: Any
     ) -> Any:
-        self._connection.settimeout(None if on_wait is None else TICK_S)
         while True:
             try:
                 return operation(arg)

@@ -45,7 +45,7 @@ class Worker:
     def __init__(self, make_game: bytes) -> None:
         self._make_game: bytes | None = make_game
         own, theirs = socket.socketpair()
-        self._channel = Channel(own)
+        self._channel = Channel(own, is_watched=True)
         with theirs, _shared_bytes() as shared:
             self.marks = memoryview(mmap.mmap(shared.fileno(), 8)).cast("q")
             fds = theirs.fileno(), shared.fileno()
