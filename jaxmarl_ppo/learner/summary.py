@@ -88,10 +88,17 @@ def full_summary(learner: Learner) -> dict[str, Any]:
     return summary
 
 
+# What of a policy may overflow, and is no longer learnt by then.
+_LEARNT_BY = ("policy_loss", "value_loss", "entropy", "grad_norm")
+
+
 def find_divergence(
     learner: Learner, population: Population, metrics: Metrics
 ) -> dict[str, list[str]]:
-    """Find the players whose parameters are not finite, and what of their updates neither.
+    """Find the players of which something is not finite that training needs.
+
+    An infinite loss or gradient counts even where all parameters are finite: an optimiser step that
+    is clipped by an infinite norm changes nothing, so that nothing is learnt any more.
 
     Args:
         learner: of the run.
@@ -99,26 +106,40 @@ def find_divergence(
         metrics: of the interval in which that came about.
 
     Returns:
-        By name, of `policy_loss`, `value_loss`, `entropy`, `kl` and `grad_norm` those that are not
-        finite.
+        By name, what is not finite: `parameters`, `observation normaliser`, `reward normaliser`,
+        `policy_loss`, `value_loss`, `entropy`, `kl` and `grad_norm`.
     """
     players, update = learner.players, jax.device_get(metrics.sums.update)
-    measures = {
-        name: getattr(update.losses, name)
-        for name in ("policy_loss", "value_loss", "entropy", "kl")
-    } | {"grad_norm": update.grad_norm}
+    measures = {name: getattr(update.losses, name) for name in (*_LEARNT_BY[:3], "kl")}
+    measures["grad_norm"] = update.grad_norm
     found: dict[str, list[str]] = {}
     for bank, stack in zip(players.banks, population.banks, strict=True):
+        parts = {
+            "parameters": stack.params,
+            "observation normaliser": stack.obs_moments,
+            "reward normaliser": stack.return_moments,
+        }
         for member in range(bank.network.num_members):
-            own = jax.tree.map(lambda x, member=member: x[member], stack)
-            if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(own)):
-                continue
             player = bank.first_player + member
             policy = players.policy_of[player]
-            found[players.names[player]] = [
-                name for name, values in measures.items() if not np.isfinite(values[policy])
+            odd = [
+                part
+                for part, tree in parts.items()
+                if not all(np.isfinite(leaf[member]).all() for leaf in jax.tree.leaves(tree))
             ]
+            odd += [name for name, x in measures.items() if not np.isfinite(x[policy])]
+            if set(odd) - {"kl"}:
+                found[players.names[player]] = odd
     return found
+
+
+def largest_reward(metrics: Metrics) -> float:
+    """Return how large rewards were: the largest return, or mean reward of a tick, of any agent."""
+    agents, sums = jax.device_get((metrics.agents, metrics.sums))
+    # Of agents that have not finished a life the extremes are infinite.
+    lived = agents.sums.lives > 0
+    extremes = [np.abs(x[lived]) for x in (agents.minimum, agents.maximum)]
+    return float(np.max(np.concatenate([*extremes, np.abs(sums.reward) / max(sums.ticks, 1.0)])))
 
 
 def summarise_league(league: League, players: Players) -> dict[str, Any]:

@@ -172,7 +172,8 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
     stats = carry.stats
     num_skipped = stats.num_skipped
     if inputs.shape.skips_nonfinite:
-        skipped = stepped & ~jnp.isfinite(totals).all(-1)
+        # A norm may be infinite though no gradient is; clipped by it, all would be 0.
+        skipped = stepped & ~(jnp.isfinite(totals).all(-1) & jnp.isfinite(grad_norm))
         stepped, num_skipped = stepped & ~skipped, num_skipped + skipped
         # Else one of them would hide all others in the log.
         sums = jax.tree.map(lambda x: jnp.where(skipped, 0.0, x), sums)

@@ -244,7 +244,7 @@ def check_unused(folder: Path) -> None:
 
 
 def _recorded_env(
-    record: Mapping[str, Any], again: object, allow_imports: Sequence[str]
+    record: Mapping[str, Any], again: object, allow_imports: Sequence[str] = ()
 ) -> tuple[MultiAgentEnv, PyTree]:
     """Make the environment that a record tells of, and its default parameters.
 

@@ -36,27 +36,46 @@ class EnvironmentFault(ValueError):  # noqa: N818
         )
 
 
+# Beyond it the square of a sum of rewards may exceed what float32 holds.
+LARGE_REWARD = 1e15
+
+
 class TrainingDiverged(ValueError):  # noqa: N818
-    """Tells that policies' parameters are no longer finite, and which of their losses neither.
+    """Reports which policies have something that is not finite, and why.
 
     Attributes:
-        policies: by name, what else of them was not finite in the interval, such as `value_loss`.
+        policies: by name, what of them is not finite, see `learner.summary.find_divergence`.
     """
 
     def __init__(
         self,
         policies: Mapping[str, Sequence[str]],
+        largest_reward: float,
         env_steps: int,
         saved_env_steps: int,
         run_dir: Path,
     ):
         self.policies = policies
-        causes = "; ".join(
-            f"{name} ({', '.join(found) or 'no loss'})" for name, found in policies.items()
-        )
+        causes = "; ".join(f"{name} ({', '.join(found)})" for name, found in policies.items())
         super().__init__(
-            f"training diverged: after {env_steps:,} environment steps there are parameters that "
-            f"are not finite, of {causes}; try a lower learning_rate or max_grad_norm, or "
-            f"skip_nonfinite_updates. The parameters of {saved_env_steps:,} environment steps are "
-            f"saved in {run_dir}"
+            f"training diverged: after {env_steps:,} environment steps there are values that are "
+            f"not finite, of {causes}. {_explain(policies, largest_reward)}. The parameters of "
+            f"{saved_env_steps:,} environment steps are saved in {run_dir}"
         )
+
+
+def _explain(policies: Mapping[str, Sequence[str]], largest_reward: float) -> str:
+    """Say what values that are not finite come from, and what to do."""
+    found = {part for own in policies.values() for part in own}
+    if "observation normaliser" in found:
+        return (
+            "The normaliser squares observations, and these are too large for that in float32 "
+            "(beyond about 1e19): scale them in the environment"
+        )
+    # Also where it is not a number, which comes of larger ones.
+    if not largest_reward < LARGE_REWARD:
+        return (
+            f"Rewards are too large for float32 (returns or rewards of {largest_reward:.3g}), in "
+            "which the loss squares them: scale them in the environment"
+        )
+    return "Try a lower learning_rate or max_grad_norm, or skip_nonfinite_updates"

@@ -12,7 +12,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import find_divergence, summarise
+from jaxmarl_ppo.learner.summary import find_divergence, largest_reward, summarise
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.rollout.faults import Fault
 from jaxmarl_ppo.runs.callbacks import TrainResult
@@ -220,16 +220,17 @@ def check_finite(
     good_env_steps: int,
     run_dir: Path,
 ) -> None:
-    """Refuse players whose parameters are not finite.
+    """Raise an error if parameters, normalisers, losses or gradients are not finite.
 
     To be called before `check_fault`: such parameters make values that look like a fault.
 
     Raises:
-        TrainingDiverged: they are not.
+        TrainingDiverged: they are not; the message names the cause.
     """
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population)):
-        causes = find_divergence(learner, population, metrics)
-        raise TrainingDiverged(causes, env_steps, good_env_steps, run_dir)
+    found = find_divergence(learner, population, metrics)
+    if found:
+        reward = largest_reward(metrics)
+        raise TrainingDiverged(found, reward, env_steps, good_env_steps, run_dir)
 
 
 def check_fault(learner: Learner, fault: Fault, run_dir: Path) -> None:

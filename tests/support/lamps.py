@@ -26,6 +26,8 @@ class LampParams:
     fault: int | jax.Array = OK
     fault_time: int | jax.Array = 17  # the tick that is faulty
     life: int | jax.Array = 5  # ticks of a life
+    pays: float | jax.Array = 1.0  # for the right switch
+    shines: float | jax.Array = 1.0  # what is seen of it
 
 
 @struct.dataclass
@@ -56,7 +58,7 @@ class Lamps(MultiAgentEnv[LampState, LampParams]):
 
     def step_env(self, key, state, action, params):
         at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
-        reward = (action == state.goal).astype(jnp.float32)
+        reward = (action == state.goal) * jnp.asarray(params.pays, jnp.float32)
         reward = jnp.where(at_fault & (params.fault == NAN_REWARD), jnp.nan, reward)
         goal = jax.random.bernoulli(key, shape=(2,)) * 1
         state = LampState(state.time + 1, goal)
@@ -67,7 +69,7 @@ class Lamps(MultiAgentEnv[LampState, LampParams]):
 
     def _observe(self, state, params):
         at_fault = (state.time == params.fault_time) & (jnp.arange(2) == FAULT_AGENT)
-        features = jax.nn.one_hot(state.goal, 2)
+        features = jax.nn.one_hot(state.goal, 2) * params.shines
         infinite = at_fault & (params.fault == INF_FEATURES)
         features = jnp.where(infinite[:, None], jnp.inf, features)
         mask = jnp.broadcast_to(~(at_fault & (params.fault == NO_ACTION))[:, None], (2, 2))

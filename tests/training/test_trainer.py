@@ -208,6 +208,35 @@ def test_divergence_is_not_blamed_on_the_environment(tmp_path):
     assert len(read_entries(run_dir)) == 1
 
 
+@pytest.mark.parametrize(
+    ("params", "message", "odd"),
+    [
+        (
+            LampParams(pays=1e20),
+            r"Rewards are too large for float32 \(returns or rewards of \de\+2\d\)",
+            "value_loss",
+        ),
+        (LampParams(shines=1e30), "The normaliser squares observations", "observation normaliser"),
+    ],
+)
+def test_numbers_that_are_too_large_are_told_at_once(tmp_path, params, message, odd):
+    with pytest.raises(TrainingDiverged, match=message) as caught:
+        make_trainer(tmp_path / "run", params).train()
+    assert "learning_rate" not in str(caught.value)
+    assert "after 96 environment steps" in str(caught.value)  # the first check
+    assert odd in caught.value.policies["ann_0"]
+    population = load(tmp_path / "run").population
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(population))
+
+
+def test_steps_of_an_infinite_norm_are_counted_as_left_out(tmp_path):
+    """Clipped by it they would change nothing, and nobody would know."""
+    params = LampParams(pays=1e20)
+    result = make_trainer(tmp_path / "run", params, skip_nonfinite_updates=True).train()
+    taken = [entry["policies"]["ann_0"]["skipped_steps"] for entry in result.history]
+    assert sum(taken) == 10 * 2 * 2
+
+
 def test_steps_that_are_not_finite_are_left_out_if_that_is_asked_for(tmp_path):
     """One policy's learning rate explodes; the other one learns on as if it had not."""
     steady = PolicySpec(network=CONFIG.default_policy.network, normalise_observations=True)
