@@ -267,7 +267,7 @@ def test_run_folder_in_use(interrupted, capsys):
         ("train tic_tac_toe --log tensorbord", "unknown logger 'tensorbord'; valid: wandb, mlflow"),
         ("train tic_tac_toe --log", "--log needs a value"),
         ("evaluate . --record x.npy", "record must be the path of a new .npz file, got 'x.npy'"),
-        ("train tic_tac_toe --run-dir /proc/x", "'/proc/x' cannot be used: No such file"),
+        ("train tic_tac_toe --run-dir /proc/x", "run folder '/proc/x' cannot hold a run: No such"),
         ("evaluate", "jaxmarl-ppo evaluate takes the folder of a run; see jaxmarl-ppo evaluate"),
         ("evaluate . --seed x", "--seed: 'x' is not a whole number"),
         ("export", "jaxmarl-ppo export takes the folder of a run"),

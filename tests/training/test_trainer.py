@@ -298,7 +298,7 @@ def test_a_run_of_the_first_format_is_read_and_of_an_unknown_one_refused(result,
     later = {**record, "format": 3, "versions": {"jaxmarl-ppo": "9.9"}}
     (tmp_path / "config.json").write_text(json.dumps(later))
     with pytest.raises(
-        ValueError, match=r"has format 3, written by jaxmarl-ppo 9.9; this version reads .* 1, 2$"
+        ValueError, match=r"has format 3, written by jaxmarl-ppo '9.9'; this version reads .* 1, 2$"
     ):
         load(tmp_path)
 

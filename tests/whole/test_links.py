@@ -27,8 +27,14 @@ PERMITTED = {
     "jaxmarl_ppo/cli/new_env.py": {"open"},
     # Into a folder that Ray has just made.
     "jaxmarl_ppo/on_ray/trainable.py": {"savez"},
+    # What was written is flushed to the disk, and nothing is changed.
+    "jaxmarl_ppo/runs/log.py": {"open"},
+    # A folder is held open for its name.
+    "jaxmarl_ppo/runs/place.py": {"os.open"},
+    # Into a temporary folder, to be read there.
+    "jaxmarl_ppo/runs/checkpoint_parts.py": {"copytree"},
     # Over a pipe.
-    "envs/jaxmarl_envs/adapters/incoming/host_worker.py": {"fdopen"},
+    "envs/jaxmarl_envs/adapters/incoming/host_process.py": {"fdopen"},
 }
 
 
