@@ -155,11 +155,11 @@ def test_a_checkpoint_without_its_snapshots_is_passed_over(run, tmp_path):
     path = snapshot_path(torn, "past", 20)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.warns(RuntimeWarning, match=r"000000020.msgpack, on which .*differs from its chec"):
-        folder, _ = newest_sound(torn, set_aside=False)
+        folder, _ = newest_sound(torn)
     assert int(folder.name) == 19
     path.unlink()
     with pytest.warns(RuntimeWarning, match="on which .* stands, is missing"):
-        newest_sound(torn, set_aside=False)
+        newest_sound(torn)
 
 
 def test_a_bounded_pool_forgets_the_oldest(tmp_path):
