@@ -79,18 +79,21 @@ def noting_imports() -> Iterator[list[str]]:
         yield used
 
 
-def ask_permission(name: str, module: str | None = None, known: Sequence[str] = ()) -> None:
+def ask_permission(name: str, place: object = None, known: Sequence[str] = ()) -> None:
     """Raise an error unless the code that a name stands for may be imported.
 
     Args:
         name: as the user would name it.
-        module: the module that is imported for it; None for one that no list can hold.
+        place: where the code lies: a module, `module:attribute`, or the class or function itself,
+            which a library's registry may hold; it has been imported, but not to be called with
+            what a file says. None for what no list can hold.
         known: packages and modules that may be imported together with all that is in them.
 
     Raises:
         NotPermitted: see `importing_only`.
     """
-    if module is not None and any(f"{module}.".startswith(f"{place}.") for place in known):
+    module = place.partition(":")[0] if isinstance(place, str) else _module_of(place)
+    if any(f"{module}.".startswith(f"{package}.") for package in known):
         return
     name, scope = full_name(name), _scope.get()
     if scope.names is not None and name not in scope.names:
@@ -103,6 +106,10 @@ def ask_permission(name: str, module: str | None = None, known: Sequence[str] = 
 def unused(names: Sequence[str], used: Sequence[str]) -> list[str]:
     """List those of the names that the user permitted which nothing was imported by."""
     return [name for name in names if full_name(name) not in used]
+
+
+def _module_of(found: object) -> str:
+    return getattr(found, "__module__", None) or ""
 
 
 @contextlib.contextmanager

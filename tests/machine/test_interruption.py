@@ -129,6 +129,7 @@ def test_others_who_listened_to_signals_hear_them_meanwhile_and_afterwards(own_h
         os.close(write_end)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX's, where a test has started it
 def test_what_is_sent_to_a_fork_is_not_heard_here(own_handler):
     with Interruption(lambda: None) as request:
         pid = os.fork()

@@ -76,10 +76,7 @@ def _ask_permission(library: Any, env_id: str) -> None:
     spec = library.registry.get(name) or library.registry.get(_newest(name))
     if spec is None:
         return  # making it says what there is
-    place = spec.entry_point
-    # An object registered in this process has been imported, but is called with what a file says.
-    module = place.partition(":")[0] if isinstance(place, str) else getattr(place, "__module__", "")
-    ask_permission(env_id, module, _PACKAGES)
+    ask_permission(env_id, spec.entry_point, _PACKAGES)
 
 
 def _newest(name: str) -> str | None:

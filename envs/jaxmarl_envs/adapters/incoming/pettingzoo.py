@@ -173,9 +173,7 @@ def _registered(env_id: str, kind: str) -> Callable[..., Any] | None:
         place = library.spec(kind, env_id).entry_point
     except errors.PettingZooRegistryError:
         return None
-    # An object registered in this process has been imported, but is called with what a file says.
-    module = place.partition(":")[0] if isinstance(place, str) else getattr(place, "__module__", "")
-    ask_permission(env_id, module, _PACKAGES)
+    ask_permission(env_id, place, _PACKAGES)
     return functools.partial(library.make, kind, env_id)
 
 
