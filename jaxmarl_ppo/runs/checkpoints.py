@@ -7,6 +7,7 @@ gets its name only after all of it was read back and is on the disk. Nothing rea
 """
 
 import contextlib
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -177,16 +178,13 @@ def _former(folder: Path) -> Path:
 def checkpoints_of(run_dir: Path) -> list[Path]:
     """List the folders of a run's checkpoints, the newest first."""
     folder = run_dir / CHECKPOINTS
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(
-        (
-            path
-            for path in found
-            if path.name.isdecimal() and path.is_dir() and not path.is_symlink()
-        ),
-        key=lambda path: int(path.name),
-        reverse=True,
-    )
+    while True:
+        names = os.listdir(folder) if folder.is_dir() else []
+        found = [folder / name for name in names if name.isdecimal()]
+        own = [path for path in found if path.is_dir() and not path.is_symlink()]
+        if all(map(os.path.lexists, found)):
+            return sorted(own, key=lambda path: int(path.name), reverse=True)
+        # Removed meanwhile by the process that trains: there are newer ones than those listed.
 
 
 def archived_files(run_dir: Path) -> set[Path]:

@@ -1,12 +1,12 @@
 """What a run leaves in its folder, and how to get it back. Nothing read here executes."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from flax import linen as nn
@@ -28,6 +28,8 @@ from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
 from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
 from jaxmarl_ppo.runs.named_env import check_allow_imports, check_effect, make_env
 from jaxmarl_ppo.types import Population, PyTree
+
+T = TypeVar("T")
 
 _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
@@ -96,8 +98,9 @@ def load_run(
         recorded.env, recorded.env_params, to_evaluate(recorded.config), strict=False
     )
     expected = jax.eval_shape(learner.init_population, jax.random.key(0))
-    path = find_policies(Path(run_dir))
-    population = load_population(path, learner.players.names, expected)
+    population = load_newest(
+        Path(run_dir), lambda path: load_population(path, learner.players.names, expected)
+    )
     return LoadedRun(recorded.env, recorded.env_params, recorded.config, learner, population)
 
 
@@ -171,6 +174,26 @@ def find_policies(folder: Path) -> Path:
     if path.is_file() or not checkpoints_of(folder):
         return path
     return newest_sound(folder)[0] / POLICIES_FILE
+
+
+def load_newest(folder: Path, load: Callable[[Path], T]) -> T:
+    """Load the newest policies of a run, which the process that trains it may be replacing.
+
+    Args:
+        folder: of the run, or of one of its checkpoints.
+        load: reads the file that it is called with.
+
+    Raises:
+        ValueError: as `load`, of a file that is there or that no newer one has replaced.
+    """
+    while True:
+        path = find_policies(folder)
+        try:
+            return load(path)
+        except ValueError:
+            # Removed between being found and being read: there is a newer one.
+            if path.is_file() or find_policies(folder) == path:
+                raise
 
 
 def run_record(
