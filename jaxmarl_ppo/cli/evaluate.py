@@ -74,7 +74,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
 
         print(dump_json(report))
     else:
-        print(format_report(report, session.terminal_width()))
+        session.show(format_report(report, session.terminal_width()))
         if options.record is not None:
             print(f"recorded in {options.record}")
     return 0

@@ -65,8 +65,10 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     name = policy.signature.policy
     path = Path(f"{path_part(name)}.jaxexport") if options.out is None else options.out
     policy.export(path, options.platforms)
-    print(f"policy {name}, which plays {', '.join(policy.agents)}; checked: it acts as before")
+    session.show(
+        f"policy {name}, which plays {', '.join(policy.agents)}; checked: it acts as before"
+    )
     size = f"{path.stat().st_size / 1000:,.0f} kB"
-    print(f"saved in {path} ({size}, for {', '.join(options.platforms)})")
-    print(f"next, in Python: jaxmarl_ppo.load_exported({str(path)!r})")
+    session.show(f"saved in {path} ({size}, for {', '.join(options.platforms)})")
+    session.show(f"next, in Python: jaxmarl_ppo.load_exported({str(path)!r})")
     return 0

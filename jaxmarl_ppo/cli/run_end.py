@@ -3,6 +3,7 @@
 import signal
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
 from jaxmarl_ppo.runs.callbacks import TrainResult
@@ -32,31 +33,33 @@ def tell_end(
         return status
     total = config.num_iterations * config.num_envs * config.num_steps
     if result.interrupted:
-        print(
+        session.show(
             f"stopped after {result.env_steps:,} of {total:,} environment steps: "
             f"{result.stopped_by}"
         )
     else:
         seconds = result.history[-1]["wall_s"]
         each = f" of each of {config.num_seeds} seeds" if config.num_seeds > 1 else ""
-        print(f"trained {result.env_steps:,} environment steps{each} in {seconds:.1f} s")
+        session.show(f"trained {result.env_steps:,} environment steps{each} in {seconds:.1f} s")
     for name, why in result.stopped_members.items():
-        print(f"{name} was stopped: {why}")
+        session.show(f"{name} was stopped: {why}")
     if result.best_member is not None:
-        print(f"the best member is {result.best_member}")
-    print(f"saved in {result.run_dir}")
+        session.show(f"the best member is {result.best_member}")
+    session.show(f"saved in {result.run_dir}")
     best = result.run_dir / BEST_FILE
     if result.best_member is not None and best.is_file():
         allowed = as_options(env.imports, "--allow-import")
-        print(f"train with the numbers that led to it: jaxmarl-ppo train --config {best}{allowed}")
+        session.show(
+            f"train with the numbers that led to it: jaxmarl-ppo train --config {best}{allowed}"
+        )
     again = as_options(env.imports)
     if result.interrupted and config.checkpoints.keep:
-        print(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
+        session.show(f"go on: jaxmarl-ppo resume {result.run_dir}{again}")
     shown = result.members[0].run_dir if result.members else result.run_dir
     if result.best_member is not None:
         shown = result.run_dir / MEMBERS / result.best_member
-    print(f"watch it: jaxmarl-ppo watch {shown}{again}")
-    print(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}", flush=True)
+    session.show(f"watch it: jaxmarl-ppo watch {shown}{again}")
+    session.show(f"next: jaxmarl-ppo evaluate {result.run_dir}{again}")
     return status
 
 
@@ -74,7 +77,7 @@ def show_plays(trainer: Trainer, result: TrainResult, plays: bool | None) -> Non
     wanted = not trainer.env.steps_on_host if plays is None else plays
     if wanted and not _signal_of(result):
         page = report_runs([result.run_dir], env=trainer.env).save(result.run_dir / REPORT_FILE)
-        print(f"what it came to, with episodes to watch: {page}")
+        session.show(f"what it came to, with episodes to watch: {page}")
 
 
 def _signal_of(result: TrainResult) -> int:

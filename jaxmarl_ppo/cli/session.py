@@ -284,9 +284,9 @@ def terminal_width() -> int | None:
 
 def show(report: Any) -> None:
     """Print a report, which is a text or something that rich can draw."""
-    from rich.console import Console
+    from jaxmarl_ppo.machine.terminal import PlainConsole
 
     if isinstance(report, str):
-        print(printable(report, keep=LINES))
+        print(printable(report, keep=LINES), flush=True)
     else:
-        Console().print(report)
+        PlainConsole().print(report)

@@ -179,14 +179,16 @@ def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> 
     over, again = ranked(result.trials, config), as_options(env.imports)
     session.show(trials_table(over))
     stopped = f", stopped: {result.stopped_by}" if result.stopped_by else ""
-    print(f"{len(over)} of {result.num_trials} trials are over{stopped}")
-    print(f"saved in {result.run_dir}; open {result.run_dir / PAGE_FILE} in a browser")
+    session.show(f"{len(over)} of {result.num_trials} trials are over{stopped}")
+    session.show(f"saved in {result.run_dir}; open {result.run_dir / PAGE_FILE} in a browser")
     if len(over) < result.num_trials:
-        print(f"go on: jaxmarl-ppo sweep {result.run_dir}{again}")
+        session.show(f"go on: jaxmarl-ppo sweep {result.run_dir}{again}")
     if result.best is not None:
-        print(f"best: trial {result.best.number}, {config.objective.measure} {result.best.value:g}")
+        session.show(
+            f"best: trial {result.best.number}, {config.objective.measure} {result.best.value:g}"
+        )
         allowed = as_options(env.imports, "--allow-import")
-        print(f"train it: jaxmarl-ppo train --config {result.run_dir / BEST_FILE}{allowed}")
-        print(f"evaluate it: jaxmarl-ppo evaluate {result.best.run_dir}{again}")
+        session.show(f"train it: jaxmarl-ppo train --config {result.run_dir / BEST_FILE}{allowed}")
+        session.show(f"evaluate it: jaxmarl-ppo evaluate {result.best.run_dir}{again}")
     ended_by = getattr(signal, result.stopped_by or "", None)
     return 128 + ended_by if isinstance(ended_by, signal.Signals) else 0

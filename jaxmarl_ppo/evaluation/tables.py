@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from jaxmarl_ppo.evaluation.scenarios.base import Report
 from jaxmarl_ppo.evaluation.seeds import SPREAD
 from jaxmarl_ppo.evaluation.statistics import plus_minus
 from jaxmarl_ppo.machine.files import open_atomically
+from jaxmarl_ppo.machine.terminal import PlainConsole
+from jaxmarl_ppo.machine.text import in_picture
 
 # Headings of `group_rows`.
 GROUP_COLUMNS = ("over seeds", "mean", "IQM", "95 % from", "to")
@@ -125,7 +126,7 @@ def _table(
 
 def _lines(table: Table) -> list[str]:
     # Wide enough never to fold a column; rich pads no further than the table needs.
-    console = Console(file=io.StringIO(), width=1000, color_system=None)
+    console = PlainConsole(file=io.StringIO(), width=1000, color_system=None)
     with console.capture() as capture:
         console.print(table)
     return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
@@ -164,7 +165,7 @@ def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
     agent = report["rows"]["agents"][0]
-    rows, columns = report["rows"]["players"], report["columns"]["players"]
+    rows, columns = ([*map(in_picture, report[side]["players"])] for side in ("rows", "columns"))
     means = np.array(report["returns"][agent]["mean"])
     figure = Figure(
         figsize=(3.5 + 0.75 * len(columns), 2.2 + 0.42 * len(rows)), dpi=150, layout="constrained"
@@ -183,9 +184,9 @@ def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
         )  # fmt: skip
     axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right", fontsize=8)
     axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    axes.set_xlabel(" + ".join(report["columns"]["agents"]))
-    axes.set_ylabel(" + ".join(report["rows"]["agents"]))
-    axes.set_title(title, fontsize=10)
-    figure.colorbar(image, label=f"mean return of {agent}")
+    axes.set_xlabel(in_picture(" + ".join(report["columns"]["agents"])))
+    axes.set_ylabel(in_picture(" + ".join(report["rows"]["agents"])))
+    axes.set_title(in_picture(title), fontsize=10)
+    figure.colorbar(image, label=in_picture(f"mean return of {agent}"))
     with open_atomically(path) as file:
         figure.savefig(file, format="png")

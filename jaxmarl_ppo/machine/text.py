@@ -17,6 +17,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
+def in_picture(text: str) -> str:
+    """Write text as matplotlib shows it, which would take what is between two `$` for formulas."""
+    return printable(text).replace("$", r"\$")
+
+
 def listed(names: Iterable[str]) -> str:
     """List names in one printable line."""
     return printable(", ".join(names))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.machine.files import open_atomically
+from jaxmarl_ppo.machine.text import in_picture
 
 _MAX_LINES = 12
 
@@ -36,9 +37,8 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
         steps, means = zip(*points, strict=True)
         values = [math.nan if mean is None else mean for mean in means]
         lines = axes.plot(
-            steps, values, label=label, linewidth=1.8, solid_capstyle="round", marker="o",
-            markersize=4,
-            markevery=_alone(means),
+            steps, values, label=in_picture(label), linewidth=1.8, solid_capstyle="round",
+            marker="o", markersize=4, markevery=_alone(means),
         )  # fmt: skip
         _draw_spread(axes, history, label, lines[0].get_color())
     if not curves:
@@ -46,7 +46,7 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
     else:
         axes.legend(frameon=False, loc="best")
     hidden = len(curves) - _MAX_LINES
-    axes.set_title(title + (f" ({hidden} more agents not shown)" if hidden > 0 else ""))
+    axes.set_title(in_picture(title) + (f" ({hidden} more agents not shown)" if hidden > 0 else ""))
     axes.set_xlabel("environment steps")
     axes.set_ylabel("mean return per life")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -6,12 +6,13 @@ from types import TracebackType
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.machine.terminal import PlainConsole
 from jaxmarl_ppo.sweeps.results import TrialResult, best_of
 
 MAX_ROWS = 12
@@ -32,7 +33,7 @@ class SweepProgress:
 
     def __init__(self, shows: bool, title: str, num_trials: int, config: TrainConfig) -> None:
         self._title, self._num_trials, self._config = title, num_trials, config
-        self._console = Console()
+        self._console = PlainConsole()
         self._shows = shows
         self._live: Live | None = None
         self._said: dict[int, str] = {}

@@ -16,6 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from jaxmarl_ppo.machine.terminal import PlainConsole
 from jaxmarl_ppo.training.progress import (
     PlainProgress,
     Progress,
@@ -177,7 +178,9 @@ class NotebookProgress(DrawnProgress):
 
     def _draw(self) -> None:
         self._shown_at = self._clock()
-        page = Console(file=io.StringIO(), record=True, width=NOTEBOOK_WIDTH, force_jupyter=False)
+        page = PlainConsole(
+            file=io.StringIO(), record=True, width=NOTEBOOK_WIDTH, force_jupyter=False
+        )
         page.print(self.render())
         self._show(page.export_html(inline_styles=True, code_format=_NOTEBOOK_FORMAT))
 
@@ -217,7 +220,7 @@ def make_progress(
     """Choose the display that suits standard output."""
     if not show:
         return Progress(total_env_steps)
-    console = Console()
+    console = PlainConsole()
     if console.is_jupyter:
         return NotebookProgress(_notebook_display(), total_env_steps, title)
     if console.is_terminal and not console.is_dumb_terminal:
