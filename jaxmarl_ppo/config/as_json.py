@@ -145,9 +145,9 @@ def dump_json(data: Any, *, indent: int | None = None) -> str:
     return json.dumps(_finite(data), allow_nan=False, indent=indent)
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: Any, make_folder: bool = True) -> None:
     """Write strict JSON that people read, into a file that is absent or whole."""
-    write_atomically(path, (dump_json(data, indent=2) + "\n").encode())
+    write_atomically(path, (dump_json(data, indent=2) + "\n").encode(), make_folder)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -21,19 +21,25 @@ _MAX_PART = 150  # of the 255 bytes that most systems have for a name
 _LEFT_BEHIND_S = 600.0  # no file takes as long to write
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, make_folder: bool = True) -> None:
     """Write a file that is either complete or absent, whatever happens meanwhile."""
-    with open_atomically(path) as file:
+    with open_atomically(path, make_folder) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
-def open_atomically(path: Path) -> Iterator[BinaryIO]:
+def open_atomically(path: Path, make_folder: bool = True) -> Iterator[BinaryIO]:
     """Open a file for writing that appears, complete, once the body has ended without an error.
 
     It takes the place of what has its name, be it a link: what that points to does not change.
+
+    Args:
+        path: the file.
+        make_folder: whether to make its folder where there is none. Not where somebody may have
+            renamed or removed the folder meanwhile: a second one would appear in its place.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if make_folder:
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
     try:

@@ -19,19 +19,22 @@ READABLE_FORMATS = (1, FORMAT)
 POLICIES_FILE = "params/policies.msgpack"
 
 
-def save_population(path: Path, names: tuple[str, ...], population: Population) -> None:
+def save_population(
+    path: Path, names: tuple[str, ...], population: Population, make_folder: bool = True
+) -> None:
     """Write everything that belongs to players, atomically.
 
     Args:
         path: the file.
         names: of all players, bank by bank.
         population: the players.
+        make_folder: as in `open_atomically`.
     """
     state = serialization.to_state_dict(jax.device_get(population))
     packed = serialization.msgpack_serialize({"names": list(names), "population": state})
     digest = hashlib.sha256(packed).hexdigest()
     content = {"format": FORMAT, "sha256": digest, "players": packed}
-    write_atomically(path, serialization.msgpack_serialize(content))
+    write_atomically(path, serialization.msgpack_serialize(content), make_folder)
 
 
 def load_population(path: Path, names: tuple[str, ...], expected: Population) -> Population:

@@ -79,12 +79,15 @@ def write_snapshot(run_dir: Path, pool: str, iteration: int, stack: PolicyStack)
     """Write a snapshot, `[1, ...]` leaves, atomically; return the SHA-256 of the file.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or the folder of the run is not there.
     """
     path = snapshot_path(run_dir, pool, iteration)
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(exist_ok=True)
     nobody_met = jnp.zeros((1, 1))
     league = League(score=nobody_met, payoff=nobody_met, games=nobody_met, pools=())
-    save_population(path, (snapshot_name(pool, iteration),), Population((stack,), league))
+    names = (snapshot_name(pool, iteration),)
+    save_population(path, names, Population((stack,), league), make_folder=False)
     return sha256_of(path)
 
 

@@ -31,7 +31,7 @@ _PER_ENV = "state/per_env/"
 
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write the arrays of the first process into the folder of a checkpoint."""
-    write_atomically(folder / _part_name(0), _pack(arrays))
+    write_atomically(folder / _part_name(0), _pack(arrays), make_folder=False)
 
 
 def read_arrays(folder: Path) -> dict[str, np.ndarray]:
@@ -79,7 +79,7 @@ def write_part(folder: Path, arrays: Mapping[str, np.ndarray], processes: Proces
     try:
         folder.parent.mkdir(exist_ok=True)  # not the run's folder, which somebody may have moved
         packed = _pack({k: x for k, x in arrays.items() if k.startswith(_PER_ENV)})
-        write_atomically(_beside(folder, processes.index), packed)
+        write_atomically(_beside(folder, processes.index), packed, make_folder=False)
     except Exception as error:  # whatever it is, the first process waits for a word
         processes.gather(_label(folder), {"error": str(error)})
         raise

@@ -87,10 +87,12 @@ def write_checkpoint(run_dir: Path, snapshot: Snapshot, processes: Processes = A
     digests = await_parts(folder, processes)
 
     def fill(temporary: Path) -> None:
-        save_population(temporary / POLICIES_FILE, snapshot.names, snapshot.population)
+        policies = temporary / POLICIES_FILE
+        policies.parent.mkdir()
+        save_population(policies, snapshot.names, snapshot.population, make_folder=False)
         write_arrays(temporary, snapshot.arrays)
         if snapshot.archive is not None:
-            write_json(temporary / SNAPSHOTS_FILE, snapshot.archive)
+            write_json(temporary / SNAPSHOTS_FILE, snapshot.archive, make_folder=False)
         take_parts(folder, temporary, digests)
         check_arrays(temporary, snapshot.arrays)
 
@@ -127,7 +129,7 @@ def write_whole(
         shutil.rmtree(path, ignore_errors=True)
     try:
         temporary.mkdir()
-        write_json(temporary / CONFIG_FILE, record)
+        write_json(temporary / CONFIG_FILE, record, make_folder=False)
         fill(temporary)
         write_manifest(temporary, record, standing, further)
         _read_back(temporary)

@@ -87,7 +87,7 @@ def write_manifest(
         "sha256": {path.relative_to(folder).as_posix(): _digest(path) for path in files},
     }
     manifest["sha256_of_manifest"] = _digest_of_manifest(manifest)
-    write_json(folder / MANIFEST_FILE, manifest)
+    write_json(folder / MANIFEST_FILE, manifest, make_folder=False)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

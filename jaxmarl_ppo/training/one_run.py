@@ -191,7 +191,10 @@ class OneRun:
         """Copy what a checkpoint is made of to the host."""
         arrays = to_arrays({"state": self.state, "metrics": self.metrics})
         names = self.learner.players.names
-        archive = None if self.archive is None else self.archive.as_json()
+        archive = None
+        if self.archive is not None:
+            self.archive.forget_lost()
+            archive = self.archive.as_json()
         return Snapshot(arrays, self.good, names, record, standing, archive)
 
     def forget(self) -> None:

@@ -232,7 +232,7 @@ class PbtGroup(SeedGroup):
         run.config = with_values(run.config, values)
         env, params, run_id = self.learner.env, self.learner.env_params, run.record.get("id")
         run.record = run_record(env, params, run.config, run_id)
-        write_json(run.run_dir / CONFIG_FILE, run.record)
+        write_json(run.run_dir / CONFIG_FILE, run.record, make_folder=False)
 
 
 def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:

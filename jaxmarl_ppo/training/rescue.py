@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from jaxmarl_ppo.config.as_json import write_json
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.files import CONFIG_FILE, EVALUATIONS_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.log import JsonLines
 from jaxmarl_ppo.runs.place import RunFolderMoved
@@ -47,7 +48,8 @@ def rescue(loop: Loop, error: Exception | None) -> Exception | None:
     if is_new:
         around = loop.around
         _write_log(Logged(folder, around.config, around.record, loop.history, loop.evaluations))
-    told = RunFolderMoved(f"{moved}; what was learnt is saved in {folder}, which can be resumed")
+    resumable = ", which can be resumed" if checkpoints_of(folder) else ""
+    told = RunFolderMoved(f"{moved}; what was learnt is saved in {folder}{resumable}")
     told.__cause__ = error
     return told
 

@@ -5,6 +5,7 @@ divides, `exchange` writes what is new in a place to a file, and puts another sn
 that makes way. That place is not drawn any more (`draw_entries`), and taken once nobody plays it.
 """
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,22 @@ class SnapshotArchive:
             if drawn is not None:
                 state = self._bring(state, population, name, entry, drawn)
         return state
+
+    def forget_lost(self) -> None:
+        """Forget snapshots whose files somebody has removed: no checkpoint could stand on them.
+
+        Those that lie on the device are written again at the next exchange.
+        """
+        for name, archived in self._archived.items():
+            paths = {k: snapshot_path(self.run_dir, name, k) for k in archived}
+            lost = [k for k, path in paths.items() if not os.path.lexists(path)]
+            if lost:
+                first, number = paths[lost[0]], len(lost)
+                which = f"{first} does not exist"
+                which += f", nor do {number - 1} others of {name!r}" if number > 1 else ""
+                _warn(f"{which}; training goes on without this snapshot")
+            for k in lost:
+                del archived[k]
 
     def as_json(self) -> dict[str, Any]:
         """Give what a checkpoint keeps of it: which files there are, and results."""

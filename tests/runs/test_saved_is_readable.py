@@ -10,12 +10,13 @@ import pytest
 from checkpoint_data import TREE, snapshot, standing
 
 from jaxmarl_ppo.devices.processes import Processes
-from jaxmarl_ppo.policies.snapshot_files import snapshot_path
+from jaxmarl_ppo.policies.snapshot_files import snapshot_path, write_snapshot
 from jaxmarl_ppo.runs import checkpoint_parts, checkpoints, manifest
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
 from jaxmarl_ppo.runs.checkpoint_parts import check_arrays, read_arrays, write_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound, write_checkpoint
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
+from jaxmarl_ppo.types import PolicyStack
 
 # What shells, patterns, web addresses and encodings take for something else.
 NAMES = [
@@ -204,3 +205,28 @@ def test_a_checkpoint_takes_the_place_of_one_of_the_same_iteration(tmp_path):
     assert [*checkpoints_of(tmp_path)] == [written]
     assert newest_sound(tmp_path)[1].wall_s == 9.0
     assert [path.name for path in written.parent.iterdir()] == [written.name]
+
+
+def test_nothing_is_written_where_the_folder_of_the_run_is_gone(tmp_path, monkeypatch):
+    """Also where it goes while a checkpoint is in the writing, after whatever file."""
+    move = Path.replace
+    places = ["config.json", "policies.msgpack", "state-0.msgpack", "manifest.json"]
+    with pytest.raises(FileNotFoundError):
+        write_checkpoint(tmp_path / "gone", snapshot(3))
+    for name in places:
+        run_dir = tmp_path / name / "run"
+        run_dir.mkdir(parents=True)
+
+        def replace(self, target, run_dir=run_dir, name=name):
+            if Path(target).name == name:
+                run_dir.rename(run_dir.with_name("elsewhere"))
+            return move(self, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", replace)
+            with pytest.raises(FileNotFoundError):
+                write_checkpoint(run_dir, snapshot(3))
+        assert not run_dir.exists()
+    with pytest.raises(FileNotFoundError):
+        write_snapshot(tmp_path / "gone", "past", 3, PolicyStack({}, None, None))
+    assert not (tmp_path / "gone").exists()
