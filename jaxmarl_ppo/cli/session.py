@@ -230,8 +230,10 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
     from jaxmarl_ppo.runs.checkpoints import choose_checkpoint
     from jaxmarl_ppo.runs.run_folder import read_record
 
-    objective = read_record(run_dir)["config"].get("objective", {})
-    return choose_checkpoint(run_dir, checkpoint, objective.get("goal", "maximise"))
+    config = read_record(run_dir)["config"]
+    objective = config.get("objective") if isinstance(config, dict) else None
+    goal = objective.get("goal") if isinstance(objective, dict) else None
+    return choose_checkpoint(run_dir, checkpoint, goal or "maximise")
 
 
 def _newest_beside(run_dir: Path) -> str:

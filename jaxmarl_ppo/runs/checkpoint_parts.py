@@ -22,6 +22,7 @@ import numpy as np
 from flax import serialization
 
 from jaxmarl_ppo.devices.processes import Processes
+from jaxmarl_ppo.machine.archives import restore_msgpack
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.runs.files import STATE_FOLDER
 
@@ -156,9 +157,14 @@ def _pack(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _unpack(path: Path) -> dict[str, np.ndarray]:
-    content: Any = serialization.msgpack_restore(path.read_bytes())
-    # Copied, since what is unpacked can neither be written to nor is it aligned.
-    return {name: np.array(array) for name, array in content.items()}
+    try:
+        content: Any = restore_msgpack(path.read_bytes())
+        # Copied, since what is unpacked can neither be written to nor is it aligned.
+        return {name: np.array(array) for name, array in content.items()}
+    except OSError:
+        raise
+    except Exception as error:  # a damaged file raises whatever its damage leads to
+        raise ValueError(f"{path} holds no arrays: {error}") from error
 
 
 def _is_same(read: np.ndarray, written: np.ndarray) -> bool:

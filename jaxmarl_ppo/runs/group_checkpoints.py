@@ -1,6 +1,5 @@
 """Checkpoints of a group of runs: those of its members, and one that says which belong together."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from jaxmarl_ppo.policies.snapshot_files import sha256_of
 from jaxmarl_ppo.runs.checkpoints import Snapshot, write_checkpoint, write_whole
 from jaxmarl_ppo.runs.files import MANIFEST_FILE, MEMBERS
-from jaxmarl_ppo.runs.manifest import Standing
+from jaxmarl_ppo.runs.manifest import Standing, read_manifest
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,10 @@ def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
 
 def read_stopped(folder: Path) -> dict[str, str]:
     """Read which members of a group had been stopped for good, and by what, from its checkpoint."""
-    members = _manifest(folder).get("members", {})
+    members = read_manifest(folder).get("members", {})
     return {name: own["stopped"] for name, own in members.items() if "stopped" in own}
 
 
 def read_pbt(folder: Path) -> dict[str, Any] | None:
     """Read what members of a group learnt from each other, from its checkpoint."""
-    return _manifest(folder).get("pbt")
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / MANIFEST_FILE).read_bytes())
+    return read_manifest(folder).get("pbt")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.pbt import with_values
 from jaxmarl_ppo.config.ppo import SCHEDULED
 from jaxmarl_ppo.config.search import split_path
@@ -112,8 +113,17 @@ def to_json(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 def from_json(data: Iterable[Mapping[str, Any]]) -> list[Event]:
-    """Make events of what `to_json` returned."""
-    return [Event(**each) for each in data]
+    """Make events of what `to_json` returned.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    events: list[Event] = []
+    for each in data:
+        if not isinstance(each, Mapping) or not _can_follow(each, events):
+            raise ValueError(f"{show(each)} is no event of a lineage")
+        events.append(Event(**each))
+    return events
 
 
 def read_lineage(path: Path) -> list[Event]:

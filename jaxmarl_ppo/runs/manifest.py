@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jaxmarl_ppo.config.as_json import read_json, write_json
@@ -113,6 +113,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise DamagedCheckpoint(f"{path} is no manifest of a checkpoint: {show(manifest)}")
     if manifest.pop("sha256_of_manifest", None) != _digest_of_manifest(manifest):
         raise DamagedCheckpoint(f"{path} differs from its checksum")
+    odd = _find_odd(manifest)
+    if odd is not None:
+        raise DamagedCheckpoint(f"{path} is no manifest of a checkpoint: {odd}")
     return manifest
 
 
@@ -176,20 +179,74 @@ def member_checkpoint(folder: Path, name: str) -> Path:
 def read_archive(folder: Path) -> Mapping[str, Any] | None:
     """Read what `Snapshot.archive` was of a checkpoint; None if it has none."""
     path = folder / SNAPSHOTS_FILE
-    return json.loads(path.read_bytes()) if path.is_file() else None
+    return read_json(path) if path.is_file() else None
 
 
 def files_of_archive(folder: Path) -> list[tuple[Path, str]]:
-    """List the files of snapshots that a checkpoint stands on, with their checksums."""
+    """List the files of snapshots that a checkpoint stands on, with their checksums.
+
+    Raises:
+        DamagedCheckpoint: the list is damaged.
+    """
     run_dir = folder.parent.parent
-    return [
-        (snapshot_path(run_dir, policy, taken["iteration"]), taken["sha256"])
-        for policy, archived in (read_archive(folder) or {}).items()
-        for taken in archived
-    ]
+    try:
+        return [
+            (snapshot_path(run_dir, policy, int(taken["iteration"])), str(taken["sha256"]))
+            for policy, archived in (read_archive(folder) or {}).items()
+            for taken in archived
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        path = folder / SNAPSHOTS_FILE
+        raise DamagedCheckpoint(f"{path} is no list of snapshots: {error}") from error
+
+
+def _find_odd(manifest: Mapping[str, Any]) -> str | None:
+    """Find what a manifest cannot hold whose checksum is right, as anybody can compute one."""
+    for field in fields(Standing):
+        if field.name not in manifest:
+            return f"it lacks {field.name}"
+        value = manifest[field.name]
+        if isinstance(value, bool) or not isinstance(value, _KINDS[field.type]):
+            return f"{field.name} is {show(value)}"
+        if isinstance(value, int) and not 0 <= value < 2**63:
+            return f"{field.name} is {value}"
+    for table, is_name in (("sha256", _is_within), ("members", _is_folder)):
+        entries = manifest.get(table, {})
+        if not isinstance(entries, Mapping) or not all(map(is_name, entries)):
+            return f"{table} is {show(entries)}"
+    if "sha256" not in manifest or not all(map(_is_text, manifest["sha256"].values())):
+        return "it has no checksums"
+    for name, own in manifest.get("members", {}).items():
+        if not isinstance(own, Mapping) or not all(map(_is_text, own.values())):
+            return f"the member {name!r} is {show(own)}"
+    return None
+
+
+# By the annotations of a `Standing`: what its values are in a file.
+_KINDS: dict[Any, tuple[type, ...]] = {
+    int: (int,),
+    float: (int, float),
+    float | None: (int, float, type(None)),
+    str: (str,),
+}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_within(name: str) -> bool:
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _is_folder(name: str) -> bool:
+    return _is_within(name) and len(PurePosixPath(name).parts) == 1
 
 
 def _check_file(path: Path, expected: str, for_whom: str) -> None:
+    if path.exists() and not path.is_file():  # a pipe or a device, which might have no end
+        raise DamagedCheckpoint(f"{path}{for_whom} is no file")
     try:
         found = sha256_of(path) if for_whom else _digest(path)
     except _MISSING as error:
