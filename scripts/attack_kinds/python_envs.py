@@ -114,7 +114,7 @@ def signals_while_hung(place: Path) -> Iterator[Attempt]:
             ended = wait(process, folder, 45)
             wrong = "" if ended.status is not None else "hung after the signal"
             wrong = wrong or (f"left {len(ended.left)} processes" if ended.left else "")
-            if not wrong and name == "one SIGTERM" and newest_steps(folder / "run") < 0:
+            if not wrong and name == "one SIGTERM" and not _is_saved(folder / "run"):
                 wrong = "nothing was saved"
             said = f"{time.monotonic() - began:.1f} s; {ended.last}"
             yield Attempt("signals while hung", f"{name}, {workers} workers", wrong, said)
@@ -143,9 +143,14 @@ def _wrong(name: str, ended: Ended, folder: Path) -> str:
         return "it never misbehaved"
     if ended.status == 0:
         return "it went on as if nothing had happened"
-    saved = (folder / "run" / "params").exists() or newest_steps(folder / "run") >= 0
+    saved = _is_saved(folder / "run")
     told = "environment" in ended.errors.lower()
     return "" if saved and told else f"saved: {saved}, told: {told}, {ended.last}"
+
+
+def _is_saved(run: Path) -> bool:
+    """Tell whether a run has left policies, or a checkpoint to resume from."""
+    return (run / "params").exists() or newest_steps(run) >= 0
 
 
 def _until_hung(folder: Path) -> None:
