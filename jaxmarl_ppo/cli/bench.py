@@ -10,6 +10,7 @@ from typing import Annotated
 import jax
 import tyro
 
+from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.bench.ahead import compile_ahead
 from jaxmarl_ppo.bench.peers import NUM_ENVS, compare
 from jaxmarl_ppo.bench.scaling import check_picture_path, plot_scaling, scaling
@@ -182,12 +183,12 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     if options.target is not None:
         # What is traced lies on the host, whatever else there is.
         jax.config.update("jax_platforms", "cpu")
-        session.find_modules_here(options.env)
+        session.find_modules_here(*filter(is_own, [options.env]))
         result = compile_ahead(options.to_workload(), options.target, options.num_devices)
         print(json.dumps(result)) if options.json else session.show(format_ahead(result))
         return 0
     session.use_cpu_cores()
-    session.find_modules_here(options.env)
+    session.find_modules_here(*filter(is_own, [options.env]))
     if options.compare is not None:
         num_envs = NUM_ENVS if options.num_envs is None else options.num_envs
         with _cores_awake():

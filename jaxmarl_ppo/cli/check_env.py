@@ -11,6 +11,7 @@ from tyro.conf import Positional
 import jaxmarl_envs
 from jaxmarl_envs.check import EnvReport
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.own_names import is_own
 from jaxmarl_envs.spaces import Discrete
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.values import parse_env_kwargs
@@ -57,7 +58,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
     if options.env is None:
         raise ValueError(f"{prog} takes an environment's name; see {prog} --help")
     kwargs = parse_env_kwargs([pair for pairs in options.env_kwargs for pair in pairs])
-    session.find_modules_here(options.env)
+    session.find_modules_here(*filter(is_own, [options.env]))
     env, params = jaxmarl_envs.make(options.env, **{**preset(options.env).env_kwargs, **kwargs})
     import jax
 

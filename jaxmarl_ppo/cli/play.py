@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import Positional
 
+from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
         raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
     run_dir = session.existing_run(Path(folder) if folder else None, prog, options.checkpoint)
     allowed = session.names_of(options.allow_import)
-    session.find_modules_here(env, *allowed)
+    session.find_modules_here(*filter(is_own, [env]), *allowed)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.play import table_of_run
