@@ -167,7 +167,7 @@ def _can_follow(entry: Mapping[str, Any], events: Sequence[Event]) -> bool:
     return (
         isinstance(entry["parent"], str)
         and {entry["parent"], entry["member"]} <= begun
-        and entry["before"].keys() == entry["after"].keys()
+        and entry["before"].keys() <= entry["after"].keys()
     )
 
 
