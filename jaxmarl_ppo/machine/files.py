@@ -84,15 +84,14 @@ def read_at_most(path: Path, num_bytes: int) -> bytes:
         OSError: it cannot be read, or it is a folder, a pipe or a device.
         ValueError: it is too large.
     """
-    status = path.stat()
-    _check_regular(path, status)
-    if status.st_size > num_bytes:
-        raise ValueError(
-            f"{str(path)!r} has {status.st_size:,} bytes; at most {num_bytes:,} are read of such "
-            "a file"
-        )
+    _check_regular(path, path.stat())  # before it is opened, for which a pipe could keep us
     with path.open("rb") as file:
-        return file.read(num_bytes)
+        size = os.fstat(file.fileno()).st_size
+        if size > num_bytes:
+            raise ValueError(
+                f"{str(path)!r} has {size:,} bytes; at most {num_bytes:,} are read of such a file"
+            )
+        return file.read(size)  # for which so much memory is taken, however little comes
 
 
 def path_part(name: str) -> str:

@@ -5,7 +5,6 @@
 """
 
 import contextlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,13 @@ import numpy as np
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config.checks import MAX_STEPS, check_not_negative, show, whole_number
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
+from jaxmarl_ppo.machine.archives import Npz
 from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
 from jaxmarl_ppo.machine.cores import use_cpu_cores
+from jaxmarl_ppo.machine.text import printable
 from jaxmarl_ppo.on_ray.cluster import import_ray, pack, unpack
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
@@ -30,6 +32,7 @@ from jaxmarl_ppo.types import Population, PyTree
 
 STATE_FILE, STANDING_FILE = "state.npz", "standing.json"
 _RUN = RunName(0, 0)
+_check_count = whole_number(0, MAX_STEPS)
 
 
 def make_trainable(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> Any:
@@ -150,13 +153,11 @@ class TunedRun:
         """Go on from where a run stood, with the hyper-parameters of this one.
 
         Raises:
-            ValueError: it is a run of another kind.
+            ValueError: it is a run of another kind, or damaged.
         """
-        said = json.loads((folder / STANDING_FILE).read_bytes())
-        with np.load(folder / STATE_FILE) as arrays:
-            saved = Saved(dict(arrays), **said["standing"])
-        self._result = said["result"]
+        saved, result = read_saved(folder)
         self._begin(saved)
+        self._result = result
 
     def _begin(self, saved: Saved | None) -> None:
         self._worker.end(_RUN)
@@ -166,6 +167,30 @@ class TunedRun:
         if saved is not None and saved.iteration >= candidate.config.num_iterations:
             return
         self._worker.begin(_RUN, candidate, Path("the trial"), saved)
+
+
+def read_saved(folder: Path) -> tuple[Saved, dict[str, Any]]:
+    """Read what `TunedRun.save` wrote: where a run stood, and the result that it had then.
+
+    Raises:
+        ValueError: a file is missing or damaged.
+    """
+    path = folder / STANDING_FILE
+    said = as_json.read_json(path)
+    standing, result = said.get("standing"), said.get("result")
+    if not isinstance(standing, Mapping) or not isinstance(result, dict):
+        raise ValueError(f"{path} does not say where a run stood: {show(said)}")
+    names = ("iteration", "decisions")
+    iteration, decisions = (_check_count(f"{path}: {x}", standing.get(x)) for x in names)
+    wall_s = check_not_negative(f"{path}: wall_s", standing.get("wall_s"))
+    path = folder / STATE_FILE
+    try:
+        with Npz(path) as file:
+            arrays = {name: file.array(name) for name in file.declared}
+    except Exception as error:  # a damaged archive raises whatever its damage leads to
+        reason = printable(" ".join(str(error).split())) or type(error).__name__
+        raise ValueError(f"{path} cannot be read: {reason}") from error
+    return Saved(arrays, iteration, decisions, wall_s), result
 
 
 def by_path(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -141,5 +141,9 @@ def _check_shapes(path: Path, state: Any, expected: Any) -> None:
 
 
 def _describe(leaf: Any) -> str:
+    if leaf is None:
+        return "absent"
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
-    return "absent" if shape is None else f"{dtype}{list(shape)}"
+    if shape is not None:
+        return f"{dtype}{list(shape)}"
+    return "empty" if leaf is traverse_util.empty_node else show(leaf)

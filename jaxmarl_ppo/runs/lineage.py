@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.checks import check_sequence, show
 from jaxmarl_ppo.config.pbt import with_values
 from jaxmarl_ppo.config.ppo import SCHEDULED
 from jaxmarl_ppo.config.search import split_path
@@ -46,8 +46,15 @@ class Event:
 
 
 def values_of(events: Iterable[Event], member: str) -> Values:
-    """Look up the numbers that a member has after some events."""
-    return next(event.after for event in reversed([*events]) if event.member == member)
+    """Look up the numbers that a member has after some events.
+
+    Raises:
+        ValueError: none of them is its own.
+    """
+    for event in reversed([*events]):
+        if event.member == member:
+            return event.after
+    raise ValueError(f"the lineage has no member {show(member)}")
 
 
 def ancestry(events: Sequence[Event], member: str) -> list[Event]:
@@ -112,14 +119,14 @@ def to_json(events: Iterable[Event]) -> list[dict[str, Any]]:
     return [asdict(event) for event in events]
 
 
-def from_json(data: Iterable[Mapping[str, Any]]) -> list[Event]:
+def from_json(data: Any) -> list[Event]:
     """Make events of what `to_json` returned.
 
     Raises:
         ValueError: they are damaged.
     """
     events: list[Event] = []
-    for each in data:
+    for each in check_sequence("a lineage", data, "a list of events"):
         if not isinstance(each, Mapping) or not _can_follow(each, events):
             raise ValueError(f"{show(each)} is no event of a lineage")
         events.append(Event(**each))

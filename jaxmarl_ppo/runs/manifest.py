@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jaxmarl_ppo.config.as_json import read_json, write_json
+from jaxmarl_ppo.config.as_json import MAX_RECORD_BYTES, read_json, write_json
 from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.config.parsing import check_depth
+from jaxmarl_ppo.machine.files import read_at_most
 from jaxmarl_ppo.policies.snapshot_files import sha256_of, snapshot_path
 from jaxmarl_ppo.runs.files import (
     CHECKPOINTS,
@@ -22,6 +24,7 @@ from jaxmarl_ppo.runs.files import (
     MEMBERS,
     SNAPSHOTS_FILE,
 )
+from jaxmarl_ppo.runs.lineage import from_json
 
 FORMAT = 2
 # Format 1 has its arrays as orbax writes them, and does not name its run.
@@ -99,7 +102,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST_FILE
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads(read_at_most(path, MAX_RECORD_BYTES))
+        check_depth(manifest, "it")
     except _MISSING as error:
         raise DamagedCheckpoint(f"{path} cannot be read: {error.strerror}") from error
     except OSError as error:
@@ -219,6 +223,26 @@ def _find_odd(manifest: Mapping[str, Any]) -> str | None:
     for name, own in manifest.get("members", {}).items():
         if not isinstance(own, Mapping) or not all(map(_is_text, own.values())):
             return f"the member {name!r} is {show(own)}"
+    return _find_odd_in_pbt(manifest.get("pbt"))
+
+
+def _find_odd_in_pbt(learnt: Any) -> str | None:
+    """Find what cannot be what members learnt from each other."""
+    if learnt is None:
+        return None
+    if not isinstance(learnt, Mapping):
+        return f"pbt is {show(learnt)}"
+    try:
+        from_json(learnt.get("lineage"))
+    except ValueError as error:
+        return f"pbt.lineage: {error}"
+    kinds = {"scores": (int, float), "failed": (str,)}
+    for key, kind in kinds.items():
+        table = learnt.get(key)
+        if not isinstance(table, Mapping) or not all(type(x) in kind for x in table.values()):
+            return f"pbt.{key} is {show(table)}"
+    if type(learnt.get("scored_at")) is not int:
+        return f"pbt.scored_at is {show(learnt.get('scored_at'))}"
     return None
 
 

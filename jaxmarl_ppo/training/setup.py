@@ -15,6 +15,7 @@ from jaxmarl_ppo.devices.compilation import CompiledRun
 from jaxmarl_ppo.devices.members import Members
 from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 from jaxmarl_ppo.runs.group_checkpoints import read_pbt, read_stopped
@@ -194,9 +195,17 @@ def _events(config: TrainConfig, learnt: Mapping[str, Any] | None) -> list[Event
     """List how the members of a group became what they are; of no other group anything."""
     if config.pbt is None:
         return []
-    if learnt is not None:
-        return from_json(learnt["lineage"])
     names = [member_name(config_of_seed(config, lane)) for lane in range(config.num_seeds)]
+    if learnt is not None:
+        events = from_json(learnt["lineage"])
+        for name in names:
+            found = values_of(events, name)
+            if found.keys() != config.pbt.space.keys():
+                raise ValueError(
+                    f"the checkpoint's lineage has {listed(found) or 'no numbers'}, but pbt.space "
+                    f"is of {listed(config.pbt.space)}"
+                )
+        return events
     return [
         Event(0, 0, name, None, None, None, {}, first_values(config.pbt, config.seed, lane))
         for lane, name in enumerate(names)

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmarl_ppo.config.checks import check_sequence
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.snapshot_files import (
     read_snapshot,
@@ -58,6 +59,9 @@ class SnapshotArchive:
         players: of the run.
         run_dir: the folder of the run.
         recorded: what `as_json` made of an archive that this one goes on from.
+
+    Raises:
+        ValueError: that is of another run, or damaged.
     """
 
     def __init__(
@@ -75,12 +79,7 @@ class SnapshotArchive:
         self._others = np.setdiff1d(numbers, np.concatenate(snapshots)).tolist()
         # By pool and iteration, in the order in which they were taken.
         self._archived: dict[str, dict[int, Archived]] = {
-            name: {
-                int(taken["iteration"]): Archived(
-                    taken["sha256"], np.array(taken["results"], np.float32)
-                )
-                for taken in (recorded or {}).get(name, ())
-            }
+            name: _read_archived((recorded or {}).get(name, ()), len(self._others), name)
             for name in self._pools
         }
         self._put = jax.jit(_put_member, donate_argnums=0)
@@ -296,6 +295,28 @@ def _enter(league: League, player: int, others: Sequence[int], results: np.ndarr
         table = getattr(league, name)
         table[player, :] = table[:, player] = 0.0
         table[player, others], table[others, player] = as_row, as_column
+
+
+def _read_archived(recorded: Any, num_others: int, pool: str) -> dict[int, Archived]:
+    """Read what a checkpoint says of the snapshots of a pool.
+
+    Raises:
+        ValueError: it is damaged, or has results against other players.
+    """
+    found: dict[int, Archived] = {}
+    for taken in check_sequence(f"the snapshots of {pool!r}", recorded, "a list"):
+        try:
+            results = np.array(taken["results"], np.float32)
+            iteration, sha256 = int(taken["iteration"]), str(taken["sha256"])
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise ValueError(f"the list of snapshots of {pool!r} is damaged: {error}") from error
+        if results.shape != (len(_TABLES), 2, num_others):
+            raise ValueError(
+                f"a snapshot of {pool!r} has results of shape {list(results.shape)}, but should "
+                f"have {[len(_TABLES), 2, num_others]}"
+            )
+        found[iteration] = Archived(sha256, results)
+    return found
 
 
 def _put_member(stack: PolicyStack, own: PolicyStack, member: jax.Array) -> PolicyStack:

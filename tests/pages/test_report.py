@@ -132,6 +132,9 @@ def test_the_curve_to_look_at_is_the_one_that_a_scenario_is_judged_by():
     assert data(env("shuttle_grid", {"max_steps": 256}, num_rows=8))["goals"] == {}
     assert data(env("shuttle_grid", {"max_steps": 64}))["goals"] == {}
     assert data(env("crypto", {"max_steps": 25}, continuous_actions=True))["goals"] == {}
+    # Whatever stands in the place of a table, as in the record of an environment of one number.
+    for params in (25, 2.5, [1], "x", None):
+        assert data({**env("crypto"), "params": params})["goals"] == {}
     mixed = data(shuttles, env("tic_tac_toe"))
     assert mixed["measures"][-1] == "agents/*/return_mean"
     assert mixed["goals"] == {}

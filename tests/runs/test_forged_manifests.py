@@ -99,5 +99,8 @@ def test_a_lineage_may_be_anything():
     with pytest.raises(ValueError, match="is no event of a lineage"):
         from_json([{"member": "seed-0"}])
     for value in ODD:
-        with pytest.raises((ValueError, TypeError)):
+        with pytest.raises(ValueError, match="is no event of a lineage"):
             from_json([value])
+        if value not in ([], [[]]):
+            with pytest.raises(ValueError, match="a lineage must be a list of events"):
+                from_json(value)

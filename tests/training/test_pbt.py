@@ -226,24 +226,26 @@ def test_a_random_search_copies_nobody(tmp_path):
 
 
 EVENTS = from_json(
-    {
-        "env_steps": 10 * iteration,
-        "iteration": iteration,
-        "member": member,
-        "parent": parent,
-        "score": None,
-        "parent_score": None,
-        "before": {},
-        "after": {RATE: rate, "default_ppo.max_grad_norm": 0.5 + iteration},
-    }
-    for iteration, member, parent, rate in (
-        (0, "a", None, 1.0),
-        (0, "b", None, 2.0),
-        (2, "b", "a", 3.0),
-        (4, "a", "b", 4.0),
-        (6, "b", "a", 5.0),
-        (8, "a", "b", 5.0),
-    )
+    [
+        {
+            "env_steps": 10 * iteration,
+            "iteration": iteration,
+            "member": member,
+            "parent": parent,
+            "score": None,
+            "parent_score": None,
+            "before": {} if parent is None else {RATE: 0.0, "default_ppo.max_grad_norm": 0.0},
+            "after": {RATE: rate, "default_ppo.max_grad_norm": 0.5 + iteration},
+        }
+        for iteration, member, parent, rate in (
+            (0, "a", None, 1.0),
+            (0, "b", None, 2.0),
+            (2, "b", "a", 3.0),
+            (4, "a", "b", 4.0),
+            (6, "b", "a", 5.0),
+            (8, "a", "b", 5.0),
+        )
+    ]
 )
 
 

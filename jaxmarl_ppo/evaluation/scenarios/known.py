@@ -50,7 +50,8 @@ def known_of(env: Mapping[str, Any]) -> Known:
     """Find what is known of an environment by its entry in a run's record."""
     found = KNOWN.get(env["name"], Known(RETURNS, {}, {}))
     made = env.get("make") or {}
-    params = env.get("params") or {}
+    params = env.get("params")
+    params = params if isinstance(params, Mapping) else {}  # parameters may be a single number
     changed = set(made.get("kwargs") or ()) - found.free
     as_it_comes = made.get("name") == env["name"] and not changed
     if as_it_comes and all(params.get(key) == value for key, value in found.params.items()):
