@@ -71,9 +71,9 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
         num_envs=options.num_envs,
         key=jax.random.key(check_seed("seed", options.seed)),
     )
-    print(f"environment {env.name!r} keeps the contract")
-    print(format_report(env, params, report, options.num_envs))
-    print(f"next: jaxmarl-ppo train {shlex.quote(options.env)}")
+    session.show(f"environment {env.name!r} keeps the contract")
+    session.show(format_report(env, params, report, options.num_envs))
+    session.show(f"next: jaxmarl-ppo train {shlex.quote(options.env)}")
     return 0
 
 

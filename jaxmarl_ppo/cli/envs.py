@@ -26,15 +26,17 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
     """
     session.parse(EnvsOptions, args, prog)
     session.show(env_table())
-    print(f"more presets: {more_presets()}")
-    print("of every environment: --preset rllib, the defaults of RLlib's PPO")
-    print(
+    session.show(f"more presets: {more_presets()}")
+    session.show("of every environment: --preset rllib, the defaults of RLlib's PPO")
+    session.show(
         "made of others, by --env-kwargs: grouped (shared rewards), and any game of gymnax, "
         "jaxmarl, pgx or pettingzoo (Python, slow), such as `pgx --env-kwargs env_id=connect_four`"
     )
     if jaxmarl_envs.installed_names():
-        print(f"of installed packages: {', '.join(jaxmarl_envs.installed_names())}")
-    print("of your own: package.module:Class or path/to/file.py:Class; new-env NAME writes one")
+        session.show(f"of installed packages: {', '.join(jaxmarl_envs.installed_names())}")
+    session.show(
+        "of your own: package.module:Class or path/to/file.py:Class; new-env NAME writes one"
+    )
     return 0
 
 

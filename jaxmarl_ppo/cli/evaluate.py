@@ -76,7 +76,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     else:
         session.show(format_report(report, session.terminal_width()))
         if options.record is not None:
-            print(f"recorded in {options.record}")
+            session.show(f"recorded in {options.record}")
     return 0
 
 

@@ -50,11 +50,11 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo new-env") -> int:
     path, test_path = write_env(options.name, options.dir)
     env = shlex.quote(f"{path}:{class_name(options.name)}")
     run_dir = shlex.quote(f"runs/{options.name}")
-    print(f"wrote {path} and {test_path}; next:")
-    print(f"  jaxmarl-ppo check-env {env}")
-    print(f"  python -m pytest {shlex.quote(str(test_path))}")
-    print(f"  jaxmarl-ppo train {env} --run-dir {run_dir}")
-    print(f"  jaxmarl-ppo evaluate {run_dir} --env {env}")
+    session.show(f"wrote {path} and {test_path}; next:")
+    session.show(f"  jaxmarl-ppo check-env {env}")
+    session.show(f"  python -m pytest {shlex.quote(str(test_path))}")
+    session.show(f"  jaxmarl-ppo train {env} --run-dir {run_dir}")
+    session.show(f"  jaxmarl-ppo evaluate {run_dir} --env {env}")
     return 0
 
 

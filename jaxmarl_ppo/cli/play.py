@@ -84,7 +84,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
         return _export(make_table(), str(folder), options.export)
 
     def tell(address: str) -> None:
-        print(f"play at {address}", "Ctrl-C ends it.", sep="\n", flush=True)
+        session.show(f"play at {address}\nCtrl-C ends it.")
 
     serve(make_table, str(folder), options.port, tell)
     return 0
@@ -95,7 +95,7 @@ def _export(table: "Table", title: str, path: Path) -> int:
 
     play_page(table, f"{table.env.name}: {title}").save(path)
     size = f"{path.stat().st_size / 1000:,.0f} kB"
-    print(f"saved in {path} ({size}); open it in a browser")
+    session.show(f"saved in {path} ({size}); open it in a browser")
     return 0
 
 

@@ -18,6 +18,7 @@ from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.devices.processes import ENDED_FOR_ANOTHER
 from jaxmarl_ppo.machine.cores import usable_cores
 from jaxmarl_ppo.machine.interruption import SIGNALS
+from jaxmarl_ppo.machine.text import LINES, printable
 
 # What a process of the job runs: the command that `sys.argv` holds.
 _CODE = (
@@ -267,7 +268,7 @@ def _tell(index: int, child: "subprocess.Popen[bytes]") -> None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line, keep=LINES), file=sys.stderr, flush=True)
 
 
 def _free_port() -> int:

@@ -69,7 +69,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     beside = folders[0] if len(folders) == 1 else Path()
     path = page.save(beside / REPORT_FILE if options.out is None else options.out)
     size = f"{path.stat().st_size / 1000:,.0f} kB"
-    print(f"saved in {path} ({size}); open it in a browser")
+    session.show(f"saved in {path} ({size}); open it in a browser")
     return 0
 
 
@@ -79,7 +79,7 @@ def _serve(folders: Sequence[Path], options: ReportOptions) -> int:
     from jaxmarl_ppo.pages.report_server import serve_report
 
     def tell(address: str) -> None:
-        print(f"report at {address}", "Ctrl-C ends it.", sep="\n", flush=True)
+        session.show(f"report at {address}\nCtrl-C ends it.")
 
     serve_report(folders, options.port, tell)
     return 0

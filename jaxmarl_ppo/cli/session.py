@@ -278,9 +278,9 @@ def enable_compilation_cache() -> None:
 
 def terminal_width() -> int | None:
     """Tell how many letters a line of the terminal has; None where output goes elsewhere."""
-    from rich.console import Console
+    from jaxmarl_ppo.machine.terminal import PlainConsole
 
-    console = Console()
+    console = PlainConsole()
     return console.width if console.is_terminal else None
 
 

@@ -71,13 +71,13 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
     )
     if options.svg is not None:
         write_svgs(options.svg, watched.replays[0])
-        print(f"saved in {options.svg}: {len(watched.replays[0].drawings)} pictures")
+        session.show(f"saved in {options.svg}: {len(watched.replays[0].drawings)} pictures")
     if options.gif is not None:
         write_gif(options.gif, watched.replays[0])
-        print(f"saved in {options.gif}")
+        session.show(f"saved in {options.gif}")
     # Beside a run's other files, whichever checkpoint it is of.
     out = options.run_dir / WATCH_FILE if options.out is None else options.out
     path = watched.page().save(out)
     size = f"{path.stat().st_size / 1000:,.0f} kB"
-    print(f"saved in {path} ({size}); open it in a browser")
+    session.show(f"saved in {path} ({size}); open it in a browser")
     return 0

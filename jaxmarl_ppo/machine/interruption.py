@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from jaxmarl_ppo.machine.text import LINES, printable
+
 if TYPE_CHECKING:  # commands that need no JAX start without it
     import jax
 
@@ -168,7 +170,7 @@ def end_process(message: str, number: int) -> NoReturn:
     compilation that was given up.
     """
     with contextlib.suppress(Exception):
-        print(message, file=sys.stderr)
+        print(printable(message, keep=LINES), file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(128 + number)

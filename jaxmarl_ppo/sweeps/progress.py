@@ -13,6 +13,7 @@ from rich.text import Text
 
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.machine.terminal import PlainConsole
+from jaxmarl_ppo.machine.text import printable
 from jaxmarl_ppo.sweeps.results import TrialResult, best_of
 
 MAX_ROWS = 12
@@ -48,7 +49,7 @@ class SweepProgress:
             self._live = Live(self._render(), console=self._console, refresh_per_second=4)
             self._live.start()
         else:
-            print(self._title, flush=True)
+            self._print(self._title)
         return self
 
     def __exit__(
@@ -74,7 +75,10 @@ class SweepProgress:
             for trial in trials:
                 if trial.state in _OVER and self._said.get(trial.number) != trial.state:
                     self._said[trial.number] = trial.state
-                    print(self._line(trial), flush=True)
+                    self._print(self._line(trial))
+
+    def _print(self, line: str) -> None:
+        print(printable(line), flush=True)
 
     def _refresh(self) -> None:
         if self._live is not None:

@@ -1,13 +1,16 @@
 """Names from files in the terminal and in pictures: text, whatever is in them."""
 
+import ast
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
+import jaxmarl_ppo
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.evaluation.tables import plot_cross_play
 from jaxmarl_ppo.machine.terminal import PlainConsole
@@ -53,6 +56,34 @@ def test_pictures_have_no_formulas(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
+# What is safe to print as it is: JSON and tables of TOML, in which control characters are escaped,
+# and words of our own.
+SAFE = {"printable", "dump_json", "dumps", "print_settings"}
+OWN_WORDS = {"USAGE", "__version__"}
+
+
+def is_safe(printed):
+    if isinstance(printed, ast.JoinedStr):
+        return all(is_safe(x.value) for x in printed.values if isinstance(x, ast.FormattedValue))
+    if isinstance(printed, ast.Call):
+        name = printed.func.attr if isinstance(printed.func, ast.Attribute) else printed.func.id
+        return name in SAFE
+    return isinstance(printed, ast.Constant) or getattr(printed, "id", None) in OWN_WORDS
+
+
+def test_nothing_is_printed_that_was_not_made_printable():
+    calls = []
+    for path in Path(jaxmarl_ppo.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "print":
+                calls.append((path.name, node.lineno, all(map(is_safe, node.args))))
+            # Who draws without `PlainConsole` lets names steer the terminal.
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Console":
+                calls.append((path.name, node.lineno, False))
+    assert len(calls) > 5
+    assert [call for call in calls if not call[-1]] == []
+
+
 ENV = """
 from jaxmarl_envs.toy import Relay
 
@@ -68,6 +99,7 @@ def test_every_command_shows_odd_names(tmp_path, monkeypatch, capfd):
     (tmp_path / "odd_names.py").write_text(ENV)
     small = "--num-envs 4 --num-steps 8 --hidden-sizes 4 --ppo.num-minibatches 2"
     for words in (
+        "check-env odd_names.py:Odd --num-steps 8 --num-envs 2",
         f"train odd_names.py:Odd {small} --total-env-steps 64 --run-dir run --no-check-env",
         "evaluate run --episodes 2 --env odd_names.py:Odd",
         "export run --env odd_names.py:Odd --agent nobody",
@@ -78,7 +110,7 @@ def test_every_command_shows_odd_names(tmp_path, monkeypatch, capfd):
         written = "".join(capfd.readouterr())
         assert caught.value.code == (2 if "nobody" in words else 0), written
         assert "\x1b" not in written
-        if words.startswith(("evaluate", "export")):
+        if words.startswith(("evaluate", "export", "check-env")):
             assert ":smile: $a$" in written
             assert "\\x1b]0;b" in written
     for page in ("report.html", "watch.html"):

@@ -6,12 +6,22 @@ import os
 import random
 
 import pytest
-from checkpoint_data import snapshot
+from checkpoint_data import snapshot, standing
 
+from jaxmarl_ppo.cli.session import existing_run
+from jaxmarl_ppo.config.pbt import PbtConfig
+from jaxmarl_ppo.config.run import EvaluationConfig, ObjectiveConfig
+from jaxmarl_ppo.config.search import Range
+from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.runs.checkpoints import newest_sound, write_checkpoint
-from jaxmarl_ppo.runs.files import MANIFEST_FILE, SNAPSHOTS_FILE
-from jaxmarl_ppo.runs.group_checkpoints import read_pbt, read_stopped
-from jaxmarl_ppo.runs.lineage import from_json
+from jaxmarl_ppo.runs.files import CONFIG_FILE, MANIFEST_FILE, SNAPSHOTS_FILE
+from jaxmarl_ppo.runs.group_checkpoints import (
+    GroupSnapshot,
+    read_pbt,
+    read_stopped,
+    write_group_checkpoint,
+)
+from jaxmarl_ppo.runs.lineage import Event, from_json, to_json
 from jaxmarl_ppo.runs.manifest import (
     DamagedCheckpoint,
     _digest_of_manifest,
@@ -19,6 +29,7 @@ from jaxmarl_ppo.runs.manifest import (
     read_manifest,
     read_standing,
 )
+from jaxmarl_ppo.training.setup import _events
 
 ODD = (None, True, -1, 1e300, 2**70, "", "..", "/dev/zero", [], [[]], {}, {"a": None}, "\x1b[2J")
 
@@ -104,3 +115,88 @@ def test_a_lineage_may_be_anything():
         if value not in ([], [[]]):
             with pytest.raises(ValueError, match="a lineage must be a list of events"):
                 from_json(value)
+
+
+# ---- Groups whose members learn from each other --------------------------------------------------
+
+MEMBERS, GAMMA = ("seed-0", "seed-1"), "default_ppo.gamma"
+EVENTS = [Event(0, 0, name, None, None, None, {}, {GAMMA: 0.9}) for name in MEMBERS]
+PBT = TrainConfig(
+    num_seeds=2,
+    evaluation=EvaluationConfig(every_env_steps=32),
+    objective=ObjectiveConfig("evaluation/all/return_mean"),
+    pbt=PbtConfig({GAMMA: Range(0.9, 0.99)}),
+)
+
+
+@pytest.fixture
+def group(tmp_path):
+    (tmp_path / "group").mkdir()
+    learnt = {"lineage": to_json(EVENTS), "scores": {"seed-0": 1.5}, "scored_at": 3}
+    learnt["failed"] = {"seed-1": "it diverged"}
+    stopped = dict.fromkeys(MEMBERS, "it diverged")
+    record = {"format": 2, "env": {}, "config": {}}
+    return write_group_checkpoint(
+        tmp_path / "group", GroupSnapshot(record, standing(3), stopped, learnt)
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("lineage", None),
+        ("lineage", [{}]),
+        ("lineage", {"member": "seed-0"}),
+        ("scores", [1.0]),
+        ("scores", {"seed-0": "best"}),
+        ("scores", {"seed-0": None}),
+        ("scores", None),
+        ("scored_at", None),
+        ("scored_at", 1.5),
+        ("failed", ["seed-1"]),
+        ("failed", {"seed-1": 3}),
+    ],
+)
+def test_what_members_learnt_is_checked_before_the_checkpoint_is_chosen(group, key, value):
+    read_standing(group)
+    forge(group, lambda m: m["pbt"].update({key: value}))
+    with pytest.raises(DamagedCheckpoint, match=f"is no manifest of a checkpoint: pbt.{key}"):
+        read_standing(group)
+    forge(group, lambda m: m["pbt"].pop(key))
+    with pytest.raises(DamagedCheckpoint, match=f"is no manifest of a checkpoint: pbt.{key}"):
+        read_standing(group)
+
+
+@pytest.mark.parametrize("value", [[], "learnt", 0, True])
+def test_what_members_learnt_is_a_table(group, value):
+    forge(group, lambda m: m.update(pbt=value))
+    with pytest.raises(DamagedCheckpoint, match="is no manifest of a checkpoint: pbt is"):
+        read_standing(group)
+
+
+def test_a_lineage_must_be_that_of_the_configuration(group):
+    assert _events(PBT, read_pbt(group)) == EVENTS
+    forge(group, lambda m: m["pbt"]["lineage"].pop())
+    with pytest.raises(ValueError, match="the lineage has no member 'seed-1'"):
+        _events(PBT, read_pbt(group))
+    other = [Event(0, 0, name, None, None, None, {}, {"learning_rate": 0.9}) for name in MEMBERS]
+    forge(group, lambda m: m["pbt"].update(lineage=to_json(other)))
+    with pytest.raises(ValueError, match=r"lineage has learning_rate, but pbt.space is of default"):
+        _events(PBT, read_pbt(group))
+
+
+def test_a_manifest_without_an_end_to_its_depth_is_damage(checkpoint):
+    for depth in (200, 100_000):
+        (checkpoint / MANIFEST_FILE).write_text("[" * depth + "]" * depth)
+        with pytest.raises(DamagedCheckpoint, match="cannot be read"):
+            read_manifest(checkpoint)
+
+
+@pytest.mark.parametrize(
+    "config", [None, [], "x", {"objective": []}, {"objective": {"goal": None}}]
+)
+def test_a_checkpoint_is_named_whatever_the_record_says_of_the_objective(checkpoint, config):
+    run_dir = checkpoint.parent.parent
+    env = {"name": "toy", "make": None, "params": {}, "agents": ["a"]}
+    (run_dir / CONFIG_FILE).write_text(json.dumps({"format": 2, "env": env, "config": config}))
+    assert existing_run(run_dir, "evaluate", "newest") == checkpoint
