@@ -13,14 +13,15 @@ from jaxmarl_envs import stop_request
 from jaxmarl_ppo.machine import interruption
 from jaxmarl_ppo.machine.interruption import Interruption, Stopped, ending_on_interrupt
 
-# Computes for hours without an instruction of Python, in which handlers would run.
+# Computes for hours without an instruction of Python, in which handlers would run, and says so from
+# another thread once it does.
 BUSY = """
-import hashlib, signal, sys
+import hashlib, signal, sys, threading
 from jaxmarl_envs import stop_request
 from jaxmarl_ppo.machine.interruption import Interruption, ending_on_interrupt
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with {context}:
-    print("computing", flush=True)
+    threading.Timer(0.5, print, ["computing"], dict(flush=True)).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 """
 
