@@ -79,9 +79,12 @@ def telling_of(what: str) -> Iterator[None]:
 
     Raises:
         UserCodeError: the body raised something.
+        HostEnvironmentError: as raised there, which says all.
     """
     try:
         yield
+    except HostEnvironmentError:
+        raise
     except (Exception, SystemExit) as error:
         raise UserCodeError(f"{what} raises {describe_error(error)}") from error
 

@@ -48,8 +48,11 @@ def open_atomically(path: Path, make_folder: bool = True) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        # A full disk names no file, and the temporary name tells nobody anything.
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)
         raise
     sync_folder(path.parent)
 

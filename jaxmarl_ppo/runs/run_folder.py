@@ -25,7 +25,7 @@ from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.policies.population_file import load_population
 from jaxmarl_ppo.policies.snapshot_files import refuse_group
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of, newest_sound
-from jaxmarl_ppo.runs.files import CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
+from jaxmarl_ppo.runs.files import CHECKPOINTS, CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
 from jaxmarl_ppo.runs.named_env import check_allow_imports, check_effect, make_env
 from jaxmarl_ppo.types import Population, PyTree
 
@@ -144,8 +144,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: it is missing, damaged, or of another version.
     """
-    if not folder.is_dir():
-        raise ValueError(f"run folder {str(folder)!r} does not exist")
+    _check_is_there(folder)
     record = as_json.read_json(folder / CONFIG_FILE)
     missing = [key for key in ("format", "env", "config") if key not in record]
     if missing:
@@ -160,6 +159,17 @@ def read_record(folder: Path) -> dict[str, Any]:
         )
     env_as_json.check_env_record(record["env"])
     return record
+
+
+def _check_is_there(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    if folder.parent.name == CHECKPOINTS and folder.parent.is_dir():
+        raise ValueError(
+            f"checkpoint {str(folder)!r} is not there, or not any more: the process that trains "
+            "keeps the newest ones and the best. Without --checkpoint the newest policies are read"
+        )
+    raise ValueError(f"run folder {str(folder)!r} does not exist")
 
 
 def members_of(folder: Path) -> list[Path]:
@@ -191,6 +201,7 @@ def load_newest(folder: Path, load: Callable[[Path], T]) -> T:
         try:
             return load(path)
         except ValueError:
+            _check_is_there(folder)
             # Removed between being found and being read: there is a newer one.
             if path.is_file() or find_policies(folder) == path:
                 raise

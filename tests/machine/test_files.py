@@ -1,5 +1,6 @@
 """Files are written complete or not at all, and never through a link."""
 
+import errno
 import os
 import stat
 
@@ -68,6 +69,17 @@ def test_a_file_that_was_not_finished_leaves_nothing(run_dir):
         write_half()
     assert path.read_bytes() == b"before"
     assert os.listdir(run_dir) == ["page.html"]
+
+
+def test_an_error_of_the_disk_names_the_file(run_dir, monkeypatch):
+    def is_full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", is_full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*page\.html'"):
+        write_atomically(run_dir / "page.html", b"content")
+    with pytest.raises(FileNotFoundError, match=r"none/page\.html'"):
+        write_atomically(run_dir / "none" / "page.html", b"", make_folder=False)
 
 
 def test_a_file_has_the_permissions_that_the_user_gives_new_files(run_dir):

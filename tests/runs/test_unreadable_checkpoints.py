@@ -22,7 +22,7 @@ from jaxmarl_ppo.runs.checkpoints import (
 )
 from jaxmarl_ppo.runs.files import POLICIES_FILE
 from jaxmarl_ppo.runs.manifest import DamagedCheckpoint
-from jaxmarl_ppo.runs.run_folder import load_newest
+from jaxmarl_ppo.runs.run_folder import load_newest, read_record
 
 
 def write(run_dir, *iterations, run_id="mine", **changes):
@@ -224,3 +224,16 @@ def test_policies_that_are_damaged_or_missing_for_good_are_told(run_dir):
         load_newest(run_dir, refuse)
     with pytest.raises(ValueError, match="does not exist"):
         load_newest(run_dir.with_name("none"), load)
+
+
+def test_a_checkpoint_that_was_chosen_and_is_removed_is_told(run_dir):
+    chosen = run_dir / "checkpoints" / "000000002"
+    assert load_newest(chosen, load)
+
+    def remove_first(path):
+        shutil.rmtree(chosen)
+        return load(path)
+
+    for read in (lambda: load_newest(chosen, remove_first), lambda: read_record(chosen)):
+        with pytest.raises(ValueError, match=r"000000002' is not there, .* Without --checkpoint"):
+            read()

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import rllib_envs
 from host_envs import Eventful, ask_for_a_name, hang_on_seed_8
 
 from jaxmarl_envs import make, stop_request
@@ -122,6 +123,46 @@ def test_starting_is_no_step(pool_of, monkeypatch):
     monkeypatch.setattr(host_patience, "START_S", 0.01)
     with pytest.raises(HostEnvironmentError, match="process 0, which begins to play, did not ret"):
         pool.reset(SEEDS)
+
+
+def hang(*args):
+    time.sleep(300)
+
+
+@QUIET
+@pytest.mark.parametrize(
+    ("enter", "method"),
+    [
+        (from_pettingzoo, "__init__"),
+        (from_gymnasium, "__init__"),
+        (from_rllib_env, "__init__"),
+        (from_rllib_env, "reset"),
+    ],
+)
+def test_what_hangs_before_there_are_workers_is_given_up(enter, method, monkeypatch):
+    monkeypatch.setattr(host_patience, "START_S", 0.3)
+    env_class = type("Env", (rllib_envs.Duel,), {method: hang})
+    with pytest.raises(HostEnvironmentError, match=r"did not return within 0.3 s$"):
+        enter(env_class, step_timeout=0.1)
+
+
+@QUIET
+def test_what_hangs_when_it_is_made_by_name_is_told_as_it_is(monkeypatch):
+    monkeypatch.setattr(host_patience, "START_S", 0.3)
+    monkeypatch.setattr(rllib_envs.Duel, "reset", hang)
+    with pytest.raises(HostEnvironmentError, match=r"^environment 'Duel', tried out with"):
+        make("rllib", env_id="rllib_envs:Duel", step_timeout=0.1)
+
+
+def test_what_needs_the_main_thread_has_it(monkeypatch):
+    """As it has in a worker."""
+
+    class Handling(rllib_envs.Duel):
+        def __init__(self, config=None):
+            super().__init__(config)
+            signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+
+    assert from_rllib_env(Handling).agents == from_rllib_env(rllib_envs.Duel).agents
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, math.inf, math.nan, "9", True])

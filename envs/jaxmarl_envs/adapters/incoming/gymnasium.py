@@ -17,7 +17,7 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import Outcome
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game
 from jaxmarl_envs.permission import ask_permission
 
 AGENT = "agent"
@@ -128,7 +128,7 @@ def from_gymnasium(
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
     max_ticks = MAX_TICKS if horizon is None else horizon
     make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
-    game = make_game()
+    game = first_game(make_game, step_timeout, name)
     layout = Layout(
         agents=game.names,
         observation_spaces=tuple(spaces.observation for spaces in game.spaces),
@@ -139,7 +139,6 @@ def from_gymnasium(
     )
     spec = getattr(game.env, "spec", None)
     own_name = type(game.env).__name__ if spec is None else str(spec.id)
-    game.env.close()
     return HostEnv(name or own_name, layout, make_game, num_workers, step_timeout)
 
 

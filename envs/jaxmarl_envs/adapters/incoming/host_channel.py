@@ -7,7 +7,6 @@ from typing import Any
 
 TICK_S = 0.1  # between two calls of those who wait
 _HEADER = 8  # bytes: the length of the message
-_CHUNK = 1 << 16
 
 
 class Channel:
@@ -37,9 +36,13 @@ class Channel:
             OSError: the other end is closed.
         """
         data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        left = memoryview(len(data).to_bytes(_HEADER, "little") + data)
+        left = [memoryview(len(data).to_bytes(_HEADER, "little")), memoryview(data)]
         while left:
-            left = left[self._when_ready(on_wait, self._connection.send, left) :]
+            sent = self._when_ready(on_wait, self._connection.sendmsg, left)
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if left:
+                left[0] = left[0][sent:]
 
     def receive(self, on_wait: Callable[[], None] | None = None) -> Any:
         """Receive an object.
@@ -51,15 +54,18 @@ class Channel:
             EOFError: the other end is closed.
             OSError: likewise.
         """
-        data, size = bytearray(), _HEADER
-        while len(data) < size:
-            found = self._when_ready(on_wait, self._connection.recv, _CHUNK)
+        header = self._receive_bytes(_HEADER, on_wait)
+        return pickle.loads(self._receive_bytes(int.from_bytes(header, "little"), on_wait))
+
+    def _receive_bytes(self, size: int, on_wait: Callable[[], None] | None) -> bytearray:
+        data = bytearray(size)
+        left = memoryview(data)
+        while left:
+            found = self._when_ready(on_wait, self._connection.recv_into, left)
             if not found:
                 raise EOFError("the other end of the connection is closed")
-            data += found
-            if len(data) >= _HEADER:
-                size = _HEADER + int.from_bytes(data[:_HEADER], "little")
-        return pickle.loads(memoryview(data)[_HEADER:])
+            left = left[found:]
+        return data
 
     def _when_ready(
         self, on_wait: Callable[[], None] | None, operation: Callable[[Any], Any], arg: Any

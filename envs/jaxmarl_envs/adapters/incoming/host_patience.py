@@ -4,11 +4,14 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from jaxmarl_envs import stop_request
+from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import DONE, NOT_BEGUN, read_mark
 from jaxmarl_envs.user_code import HostEnvironmentError
+
+T = TypeVar("T")
 
 STEP_TIMEOUT_S = 600.0
 # What processes and environments have at least to start, which is neither a step nor a reset.
@@ -39,6 +42,30 @@ def check_step_timeout(step_timeout: Any) -> None:
             f"step_timeout={step_timeout!r}: give seconds as a positive, finite number, or None "
             "to wait for ever"
         )
+
+
+def try_out(function: Callable[[], T], step_timeout: float | None, what: str) -> T:
+    """Call what makes an environment, or plays it for the first time, within a limit of time.
+
+    Args:
+        function: runs in a thread, so that one that hangs can be given up.
+        step_timeout: seconds; those of a start are granted at least, None is for no limit.
+        what: names the call, in messages.
+
+    Warns:
+        HangingEnvironmentWarning: the call has taken long.
+
+    Raises:
+        GivenUp: it has taken too long.
+    """
+    vigil = Vigil(step_timeout, {0: [NOT_BEGUN]}, lambda *_: what)
+    try:
+        return HostThread().call(function, vigil.look)
+    except (RuntimeError, ValueError) as error:
+        # Signals, event loops and some libraries want the main thread, which workers have.
+        if "thread" not in str(error) or isinstance(error, GivenUp):
+            raise
+        return function()
 
 
 class Vigil:

@@ -13,6 +13,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
+from jaxmarl_envs.adapters.incoming.slot_game import first_game
 from jaxmarl_envs.permission import ask_permission
 
 # By the name of the API: the function of a module that makes such an environment.
@@ -117,7 +118,7 @@ def from_pettingzoo(
         )
     max_ticks = MAX_TICKS if horizon is None else horizon
     make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
-    game = make_game()
+    game = first_game(make_game, step_timeout, name)
     layout = Layout(
         agents=tuple(map(str, game.names)),
         observation_spaces=tuple(spaces.observation for spaces in game.spaces),
@@ -127,7 +128,6 @@ def from_pettingzoo(
         max_ticks=max_ticks,
     )
     name = str(game.env) if name is None else name
-    game.env.close()
     return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 

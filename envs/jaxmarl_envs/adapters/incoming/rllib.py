@@ -16,7 +16,11 @@ from typing import Any
 
 from jaxmarl_envs import own
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
-from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
+from jaxmarl_envs.adapters.incoming.host_patience import (
+    STEP_TIMEOUT_S,
+    check_step_timeout,
+    try_out,
+)
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
 from jaxmarl_envs.own_names import HOW_TO_NAME, full_name, is_own
@@ -139,10 +143,11 @@ def from_rllib_env(
     _check_counts(max_agents, max_actors)
     # Whoever steps in this process may look into the environment by a debugger.
     with contextlib.nullcontext() if num_workers == 0 else without_input():
-        env = _call(make_fn, "making it")
+        env = _call(make_fn, step_timeout, "making it")
         name = type(env).__name__ if name is None else name
         roster = _call(
             functools.partial(find_roster, make_fn, max_agents, flatten),
+            step_timeout,
             f"environment {name!r}, tried out with random actions,",
         )
     num_agents = len(roster.names)
@@ -187,10 +192,10 @@ def _make_game(make_fn: Callable[[], Any], roster: Roster, max_ticks: int) -> Mu
     return MultiAgentGame(make_fn(), roster, max_ticks)
 
 
-def _call(function: Callable[[], Any], what: str) -> Any:
+def _call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:
     """Call the user's code, and say in a sentence what it raises."""
     try:
-        return function()
+        return try_out(function, step_timeout, what)
     except Exception as error:
         if is_ours(error):
             raise

@@ -1,12 +1,15 @@
 """Games over a fixed axis of slots: what environments in plain Python have in common here."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
+from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, Outcome
+
+G = TypeVar("G", bound="SlotGame")
 
 
 class SlotGame:
@@ -108,3 +111,19 @@ class SlotGame:
         self._own_rows[slot][...] = spaces.features(seen)
         legal = spaces.legal(seen, info)
         self._legal[slot, : legal.size] = legal if acts or legal.any() else True
+
+
+def first_game(make_game: Callable[[], G], step_timeout: float | None, name: str | None) -> G:
+    """Make a game for what it tells of its spaces, and close its environment.
+
+    Raises:
+        GivenUp: it takes too long.
+    """
+
+    def make_and_close() -> G:
+        game = make_game()
+        game.env.close()
+        return game
+
+    what = "the environment" if name is None else f"environment {name!r}"
+    return try_out(make_and_close, step_timeout, f"making {what}")
