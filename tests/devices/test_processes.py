@@ -123,6 +123,22 @@ def test_a_signal_to_one_process_stops_all_with_a_checkpoint(copy, tmp_path):
     assert read_lines(logged, standing.num_entries)
 
 
+def test_a_folder_that_is_renamed_while_several_train_is_told_by_all(copy, tmp_path):
+    plan = {"run_dir": str(copy), "num_iterations": 10**6, "resumes": True}
+    started = Job(tmp_path, 2, plan)
+    logged = copy / "metrics.jsonl"
+    count = len(logged.read_text().splitlines())
+    started.wait_for(lambda: len(logged.read_text().splitlines()) > count)
+    copy.rename(tmp_path / "elsewhere")
+    started.processes[1].send_signal(signal.SIGTERM)
+    assert started.wait() == [1, 3], started.said(0) + started.said(1)
+    assert "was renamed to" in started.said(0)
+    assert "was renamed to" in started.said(1)
+    assert not copy.exists()
+    _, standing = newest_sound(tmp_path / "elsewhere")
+    assert standing.iteration == NUM_ITERATIONS
+
+
 def test_one_that_is_killed_ends_all_and_the_checkpoint_stays(copy, tmp_path):
     command = [sys.executable, "-m", "jaxmarl_ppo", "resume", str(copy), "--processes", "2"]
     command += ["--total-env-steps", "1e9"]

@@ -74,6 +74,7 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
     "devices/test_processes.py": {
         "test_a_signal_to_one_process_stops_all_with_a_checkpoint": ALL,
         "test_a_callback_that_fails_ends_all_with_what_was_learnt": ALL,
+        "test_a_folder_that_is_renamed_while_several_train_is_told_by_all": ALL,
     },
     "devices/test_sharding.py": {
         "test_a_rollout_teaches_two_devices_what_it_teaches_one": (
@@ -329,6 +330,9 @@ RARE: dict[str, dict[str, tuple[str, ...]]] = {
             "shared-3",
         ),
         "test_memory_and_values_equal_an_explicit_loop": ("per_agent-9",),
+    },
+    "training/test_moved_folders.py": {
+        "test_a_population_whose_folder_is_gone_is_saved_elsewhere": ALL,
     },
     "training/test_pbt.py": {
         "test_a_killed_group_goes_on_to_the_bit": ("3",),

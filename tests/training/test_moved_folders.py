@@ -8,8 +8,9 @@ import warnings
 import pytest
 from lamps import NUM_ENVS, NUM_STEPS, Lamps, make_trainer, read_entries, without_clock
 
-from jaxmarl_ppo.config.run import CheckpointConfig
+from jaxmarl_ppo import CheckpointConfig, EvaluationConfig, ObjectiveConfig, PbtConfig, Range
 from jaxmarl_ppo.runs.checkpoints import newest_sound
+from jaxmarl_ppo.runs.files import LINEAGE_FILE
 from jaxmarl_ppo.runs.place import Place, RunFolderMoved
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training.trainer import Trainer
@@ -114,6 +115,23 @@ def test_a_group_of_which_a_folder_is_gone_is_saved_elsewhere(tmp_path, what):
     assert without_clock(result.history) == without_clock(expected.history)
     for found, member in zip(result.members, expected.members, strict=True):
         assert without_clock(read_entries(found.run_dir)) == without_clock(member.history)
+
+
+def test_a_population_whose_folder_is_gone_is_saved_elsewhere(tmp_path):
+    per_member = {
+        "num_seeds": 2,
+        "evaluation": EvaluationConfig(every_env_steps=2 * STEPS, episodes=4),
+        "objective": ObjectiveConfig("evaluation/all/return_mean"),
+        "pbt": PbtConfig({"default_ppo.learning_rate": Range(1e-3, 1e-1, log=True)}),
+        "checkpoints": EVERY,
+    }
+    expected = make_trainer(tmp_path / "whole", **per_member).train()
+    train(tmp_path / "run", remove, **per_member)
+    folder = tmp_path / "run-recovered"
+    result = Trainer.resume(folder, env=Lamps(), progress=False, check_env=False).train()
+    assert without_clock(result.history) == without_clock(expected.history)
+    lineage = [(path / LINEAGE_FILE).read_text() for path in (folder, tmp_path / "whole")]
+    assert lineage[0] == lineage[1] != ""
 
 
 def test_a_place_knows_its_folders(tmp_path):
