@@ -57,7 +57,9 @@ def further_runs() -> dict[str, runs_of.Run]:
     """List runs that are more than one program on the device."""
     crypto, _, crypto_config = runs_of.self_play_runs()["per_agent"]
     steps = crypto_config.num_envs * crypto_config.num_steps
-    seeds = dataclasses.replace(crypto_config, num_seeds=NUM_SEEDS)
+    seeds = dataclasses.replace(
+        crypto_config, num_seeds=NUM_SEEDS, total_env_steps=NUM_ITERATIONS * steps
+    )
     pbt = dataclasses.replace(
         seeds,
         evaluation=EvaluationConfig(every_env_steps=100 * steps, episodes=8),
