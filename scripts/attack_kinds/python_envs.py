@@ -11,7 +11,7 @@ from attack_kinds.attempts import TINY, Attempt, Ended, is_alive, newest_steps, 
 STEP_TIMEOUT_S = 3
 LIMIT_S = 90
 CODE = """
-import os, subprocess, sys, threading, time
+import os, subprocess, sys, time
 from gymnasium.spaces import Box, Discrete
 
 BAD = {bad!r}
@@ -30,24 +30,23 @@ class Game:
 
     def reset(self, *, seed=None, options=None):
         self.time = 0
-        Game.resets += 1
-        if "reset" in BAD and is_worker() and Game.resets > 4:
+        Game.resets += has_begun()
+        if "reset" in BAD and Game.resets > 4:
             misbehave()
         return self.see(), {{}}
 
     def step(self, actions):
         self.time += 1
-        Game.steps += 1
-        if "reset" not in BAD and is_worker() and (Game.steps > 40 or "print" in BAD):
+        Game.steps += has_begun()
+        if "reset" not in BAD and Game.steps > (0 if "print" in BAD else 40):
             misbehave()
         over = {{"__all__": self.time >= 10}}
         return self.see(), dict.fromkeys(self.agents, 1.0), over, {{"__all__": False}}, {{}}
 
 
-def is_worker():
-    # It is tried out in the main thread of the command before anything is trained.
-    here = threading.current_thread() is threading.main_thread()
-    return "jaxmarl_ppo" not in sys.modules or not here
+def has_begun():
+    # Before, it is tried out.
+    return os.path.exists("run/config.json")
 
 
 def misbehave():
