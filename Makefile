@@ -22,11 +22,11 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile
 
 slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m "slow or rare" -n auto
+	$(BIN)/python -m pytest -q -m "slow or rare" -n auto --dist worksteal
 
-# What needs Ray, a large library, is tested beside it.
+# What needs Ray, a large library, is tested beside it: the files that skip something without it.
 ray: $(VENV)/.installed-ray
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell find tests -name 'test_*rllib*.py') tests/on_ray
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell grep -rl 'importorskip("ray' tests --include='test_*.py')
 
 # Likewise what logs to Weights & Biases and to MLflow.
 loggers: $(VENV)/.installed-loggers
