@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: train watch play test slow ray loggers accelerators pages docs lint clean
+.PHONY: train watch play test near slow ray loggers accelerators pages docs lint clean
 
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
@@ -20,6 +20,10 @@ watch play: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile
+
+# What the changes since the last commit can affect, or since another one: make near SINCE=main
+near: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile $$($(BIN)/python tests/support/near.py $(SINCE))
 
 slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "slow or rare" -n auto --dist worksteal

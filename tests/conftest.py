@@ -2,16 +2,16 @@
 
 Nearly all the time of the tests is compilation of programs that run for milliseconds. So they are
 compiled without optimisation, except where a test trains for minutes or is marked `optimised`, and
-a program that several tests or workers need is compiled once. What a module has compiled is
-forgotten at its end, since it would fill the memory.
+a program that several tests or workers need is compiled once, and kept in `.cache/` for the next
+time. What a module has compiled is forgotten at its end, since it would fill the memory.
 """
 
 import ctypes
 import gc
 import os
-import shutil
 import sys
-import tempfile
+import time
+from pathlib import Path
 
 import jax
 import pytest
@@ -22,27 +22,22 @@ jax.config.update("jax_num_cpu_devices", 2)
 if jax.__version_info__ < (0, 11):
     os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.getenv('XLA_FLAGS', '')}"
 
-MADE_HERE = pytest.StashKey[str]()
+COMPILED = Path(__file__).resolve().parents[1] / ".cache" / "jax"
+COMPILED_DAYS = 14  # for which a program is kept
 
 
 def pytest_configure(config):
-    """A folder for what is compiled, which workers and other children learn of by their variables.
-
-    The process that makes it removes it.
-    """
+    """Keep what is compiled for the next time, and let workers and other children find it."""
     if os.getenv("JAX_COMPILATION_CACHE_DIR"):
         return
-    folder = config.stash[MADE_HERE] = tempfile.mkdtemp(prefix="jaxmarl-tests-")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    COMPILED.mkdir(parents=True, exist_ok=True)
+    for path in COMPILED.iterdir():
+        if time.time() - path.stat().st_mtime > COMPILED_DAYS * 86_400:
+            path.unlink(missing_ok=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(COMPILED)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_compilation_cache_dir", str(COMPILED))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-
-def pytest_unconfigure(config):
-    if MADE_HERE in config.stash:
-        shutil.rmtree(config.stash[MADE_HERE], ignore_errors=True)
-        del os.environ["JAX_COMPILATION_CACHE_DIR"]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from import_graph import INDICES, import_graph, imported, modules
 
 import jaxmarl_envs
 import jaxmarl_ppo
@@ -46,46 +46,13 @@ KNOWN_OF_ENVS = {
     "jaxmarl_envs.stop_request",
     "jaxmarl_envs.threefry",
 }
-# Names that are looked up only when somebody asks for them: an index, not a dependency.
-INDICES = {"jaxmarl_ppo", "jaxmarl_ppo.__main__", "jaxmarl_envs.registry"}
-
-PPO, ENVS = (Path(package.__path__[0]) for package in (jaxmarl_ppo, jaxmarl_envs))
-
-
-def modules(root):
-    """Paths of all modules of a package, by full name; a folder goes by the name of the folder."""
-    found = {}
-    for path in root.rglob("*.py"):
-        parts = [root.name, *path.relative_to(root).with_suffix("").parts]
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-MODULES = {**modules(PPO), **modules(ENVS)}
-
-
-def imported(path):
-    """Full names of what a file imports: anywhere in it, for type checkers, and by name."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name} imports relatively"
-            # `from package import module` imports the module.
-            full = {f"{node.module}.{alias.name}" for alias in node.names}
-            inner = full & MODULES.keys()
-            found |= inner | ({node.module} if len(inner) < len(full) else set())
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # What `import_module` and entry points are given.
-            name = node.value.partition(":")[0]
-            found |= {name} & MODULES.keys()
-    return found
-
-
-def ours(name):
-    """Modules of both packages that a module imports."""
-    return {other for other in imported(MODULES[name]) if other in MODULES and other != name}
+MODULES = {
+    name: path
+    for package in (jaxmarl_ppo, jaxmarl_envs)
+    for name, path in modules(Path(package.__path__[0])).items()
+}
+GRAPH = import_graph(MODULES)
+PPO, ENVS = (MODULES[name].parent for name in ("jaxmarl_ppo", "jaxmarl_envs"))
 
 
 def floor(name):
@@ -98,30 +65,40 @@ TRAINER = sorted(
 )
 
 
-@pytest.mark.parametrize("name", TRAINER)
-def test_modules_import_only_from_their_own_folder_and_those_below(name):
-    others = {other for other in ours(name) if other.startswith("jaxmarl_ppo.")}
-    wrong = {other for other in others if floor(other) > floor(name)}
-    assert not wrong, f"{name} imports {wrong}"
+def test_modules_import_only_from_their_own_folder_and_those_below():
+    wrong = {
+        (name, other)
+        for name in TRAINER
+        for other in GRAPH[name]
+        if other.startswith("jaxmarl_ppo.") and floor(other) > floor(name)
+    }
+    assert not wrong
 
 
 def test_every_folder_has_its_floor():
     assert {name.split(".")[1] for name in TRAINER} == set(FLOORS)
 
 
-@pytest.mark.parametrize("name", [n for n in TRAINER if n.split(".")[1] in KNOWS_NO_ENVIRONMENT])
-def test_the_trainer_itself_knows_no_environment(name):
-    assert {n for n in ours(name) if n.startswith("jaxmarl_envs")} <= KNOWN_OF_ENVS
+def test_the_trainer_itself_knows_no_environment():
+    wrong = {
+        (name, other)
+        for name in TRAINER
+        for other in GRAPH[name]
+        if name.split(".")[1] in KNOWS_NO_ENVIRONMENT
+        and other.startswith("jaxmarl_envs")
+        and other not in KNOWN_OF_ENVS
+    }
+    assert not wrong
 
 
 def test_there_is_no_circle():
-    graph = {name: ours(name) - INDICES for name in MODULES if name not in INDICES}
+    graph = {name: others - INDICES for name, others in GRAPH.items() if name not in INDICES}
     graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_environments_never_import_the_trainer():
     for path in ENVS.rglob("*.py"):
-        names = {name.split(".")[0] for name in imported(path)}
+        names = {name.split(".")[0] for name in imported(path, MODULES.keys())}
         assert "jaxmarl_ppo" not in names, path.name
 
 
@@ -160,7 +137,7 @@ def test_this_test_reads_imports(tmp_path):
         "if TYPE_CHECKING:\n    from jaxmarl_ppo.learner.learner import Learner\n"
         "import_module('jaxmarl_ppo.runs.log')\n'jaxmarl_envs.core:Observation'\n"
     )
-    assert imported(path) == {
+    assert imported(path, MODULES.keys()) == {
         "typing",
         "jaxmarl_ppo.training",
         "jaxmarl_ppo.learner.learner",
