@@ -7,6 +7,7 @@ or not, and `tests/whole`. Without a commit, changes are those that are not comm
 """
 
 import functools
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -67,9 +68,12 @@ def affected(folders):
 
 @functools.cache
 def whole_graph():
-    """What each module of both packages imports."""
-    parts = (modules(ROOT / package) for package in PACKAGES)
-    return import_graph({name: path for part in parts for name, path in part.items()})
+    """What each module of both packages imports, as they are installed."""
+    found = {}
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package.name)
+        found |= modules(Path(spec.submodule_search_locations[0]))
+    return import_graph(found)
 
 
 if __name__ == "__main__":
