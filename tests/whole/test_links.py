@@ -34,7 +34,7 @@ PERMITTED = {
     # Into a temporary folder, to be read there.
     "jaxmarl_ppo/runs/checkpoint_parts.py": {"copytree"},
     # Over a pipe.
-    "envs/jaxmarl_envs/adapters/incoming/host_process.py": {"fdopen"},
+    "jaxmarl_envs/adapters/incoming/host_process.py": {"fdopen"},
 }
 
 
@@ -195,14 +195,13 @@ def writing_calls(tree):
 
 
 def test_nothing_writes_by_a_path_but_what_refuses_links():
-    root = Path(jaxmarl_ppo.__file__).parent.parent
-    envs = Path(jaxmarl_envs.__file__).parent
     found = {}
-    for base, folder in ((root, Path(jaxmarl_ppo.__file__).parent), (envs.parent.parent, envs)):
+    for package in (jaxmarl_ppo, jaxmarl_envs):
+        folder = Path(package.__file__).parent
         for path in folder.rglob("*.py"):
             if "new_env_templates" in path.parts:
                 continue
             calls = set(writing_calls(ast.parse(path.read_text("utf-8"))))
             if calls:
-                found[path.relative_to(base).as_posix()] = calls
+                found[path.relative_to(folder.parent).as_posix()] = calls
     assert found == PERMITTED

@@ -311,7 +311,12 @@ def test_kill_of_the_program_ends_workers_that_hang_and_what_they_forked(hang):
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM.format(hang=hang)],
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        # Python 3.12 warns of forks beside threads, such as the one that holds a worker's lifeline.
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONWARNINGS": "ignore::DeprecationWarning",
+        },
     )
     pid, group = map(int, program.stderr.readline().split())
     assert pid == group
