@@ -51,7 +51,8 @@ def open_atomically(path: Path, make_folder: bool = True) -> Iterator[BinaryIO]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         # A full disk names no file, and the temporary name tells nobody anything.
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+        nameless = isinstance(error, OSError) and error.errno is not None
+        if nameless and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
     sync_folder(path.parent)
