@@ -51,9 +51,9 @@ def open_atomically(path: Path, make_folder: bool = True) -> Iterator[BinaryIO]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         # A full disk names no file, and the temporary name tells nobody anything.
-        nameless = isinstance(error, OSError) and error.errno is not None
-        if nameless and error.filename in (None, str(temporary)):
-            error.filename = str(path)
+        if isinstance(error, OSError) and error.errno is not None:
+            is_named = error.filename not in (None, str(temporary))
+            error.filename = error.filename if is_named else str(path)
         raise
     sync_folder(path.parent)
 
