@@ -6,6 +6,7 @@ a program that several tests or workers need is compiled once, and kept in `.cac
 time. What a module has compiled is forgotten at its end, since it would fill the memory.
 """
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -32,8 +33,9 @@ def pytest_configure(config):
         return
     COMPILED.mkdir(parents=True, exist_ok=True)
     for path in COMPILED.iterdir():
-        if time.time() - path.stat().st_mtime > COMPILED_DAYS * 86_400:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another session may remove it meanwhile
+            if time.time() - path.stat().st_mtime > COMPILED_DAYS * 86_400:
+                path.unlink()
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(COMPILED)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     jax.config.update("jax_compilation_cache_dir", str(COMPILED))

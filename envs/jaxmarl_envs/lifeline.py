@@ -38,8 +38,8 @@ class BoundProcess(subprocess.Popen[bytes]):
                 [sys.executable, "-c", code, str(read_end), *args],
                 pass_fds=(read_end, *pass_fds),
                 # So that Ctrl-C in the terminal does not reach it, and all that it forks can be
-                # killed with it. In a session of its own Linux would schedule it as if it had
-                # nothing to do with this process, and both would wait longer for each other.
+                # killed with it. Not a session of its own: Linux groups tasks by session when it
+                # shares out a core (autogroups), and a worker and its master wait for each other.
                 process_group=0,
                 **options,
             )
