@@ -151,7 +151,7 @@ def test_what_hangs_when_it_is_made_by_name_is_told_as_it_is(monkeypatch):
     monkeypatch.setattr(host_patience, "START_S", 0.3)
     monkeypatch.setattr(rllib_envs.Duel, "reset", hang)
     with pytest.raises(HostEnvironmentError, match=r"^environment 'Duel', tried out with"):
-        make("rllib", env_id="rllib_envs:Duel", step_timeout=0.1)
+        make("rllib_envs:Duel", step_timeout=0.1)
 
 
 def test_what_needs_the_main_thread_has_it(monkeypatch):
