@@ -30,7 +30,7 @@ slow: $(VENV)/.installed-dev
 
 # What needs Ray, a large library, is tested beside it: the files that skip something without it.
 ray: $(VENV)/.installed-ray
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(shell grep -rl 'importorskip("ray' tests --include='test_*.py')
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $$(grep -rl 'importorskip("ray' tests --include='test_*.py')
 
 # Likewise what logs to Weights & Biases and to MLflow.
 loggers: $(VENV)/.installed-loggers
