@@ -44,7 +44,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    rare.mark(items, whole_files=not any("::" in argument for argument in config.args))
+    rare.mark_cases(items, all_cases=not any("::" in argument for argument in config.args))
 
 
 @pytest.hookimpl(tryfirst=True)

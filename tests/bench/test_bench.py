@@ -59,6 +59,7 @@ def test_layers_in_front_of_the_heads_are_those_that_the_options_say():
     assert (1, 64, 9) not in products
 
 
+@pytest.mark.rare
 def test_arithmetic_of_a_step_is_that_of_its_decisions(tiny):
     # Everybody acts on each of 12 ticks; a rollout trains as many decisions as it makes. That eve's
     # inputs are padded to the width of the others is no work.
@@ -111,6 +112,7 @@ def test_the_table_and_the_json_object(tiny, monkeypatch, capsys):
     assert {"compile_s", "first_update_s", "fraction_of_limit", "peak_memory_mb"} <= set(last)
 
 
+@pytest.mark.rare
 def test_a_fresh_process_is_timed():
     found = bench.measure_startup(SMALL)
     assert 0 < found["import_s"] < found["first_update_s"]
@@ -188,6 +190,7 @@ def test_legal_actions_are_drawn_evenly():
     np.testing.assert_allclose(shares, mask / mask.sum(1, keepdims=True), atol=0.03)
 
 
+@pytest.mark.rare
 def test_both_sides_of_gymnax_play():
     peer = PEERS["gymnax"]
     theirs = peer.play(importlib.import_module("gymnax"), peer.game, Share.of(2), 3)
@@ -317,6 +320,7 @@ def test_a_sweep_changes_one_thing_and_keeps_the_decisions():
         assert len({(work.num_envs, work.num_steps) for work in swept}) == 1
 
 
+@pytest.mark.rare
 def test_a_sweep_is_measured_and_drawn(tmp_path, monkeypatch, capsys):
     alone = replace(SMALL, env="basic", env_kwargs={"num_agents": 1}, num_minibatches=1)
     sweep = Sweep("tiny", "ticks", (1, 3), lambda n: replace(alone, num_steps=n), per_flop=True)

@@ -81,6 +81,7 @@ def interrupted(tmp_path_factory, cache_dir):
     return process, output, errors, run_dir
 
 
+@pytest.mark.rare
 def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
     process, output, errors, run_dir = interrupted
     assert process.returncode == 130, errors

@@ -329,6 +329,7 @@ def test_the_list_bears_packages_that_claim_a_name_of_ours(capsys, monkeypatch):
 # ---- bench ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.rare
 def test_an_environment_of_ones_own_is_measured(capsys, folder, monkeypatch):
     monkeypatch.chdir(folder)
     args = ["--num-envs", "4", "--num-steps", "8", "--hidden-sizes", "4", "--num-minibatches", "2"]

@@ -44,6 +44,7 @@ def space(tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.rare
 def test_a_search_says_what_it_found_and_goes_on(capsys, space):
     status, out, errors = run(capsys, "space.toml", "--run-dir", "run", "--no-check-env")
     assert (status, errors) == (0, "")

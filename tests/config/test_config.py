@@ -415,6 +415,9 @@ def test_json_is_strict():
     )
 
 
+@pytest.mark.rare_cases(
+    "gymnax", *(n for n in PRESETS if n.startswith("jaxmarl/") and n != "jaxmarl/smax_3m_theirs")
+)
 @pytest.mark.parametrize("name", PRESETS)
 def test_preset_fits_its_environment(name):
     env_name, _, variant = name.partition("/")

@@ -31,6 +31,14 @@ ALL = sorted(
 )
 
 
+@pytest.mark.rare_cases(
+    *(
+        f"{env}-{variant}-{form}"
+        for env, variant in ALL
+        for form in ("toml", "yaml")
+        if env == "gymnax" or (env == "jaxmarl" and variant not in ("", "rllib", "smax_3m_theirs"))
+    )
+)
 @pytest.mark.parametrize("form", ["toml", "yaml"])
 @pytest.mark.parametrize(("env", "variant"), ALL)
 def test_the_printed_file_is_the_preset_to_the_letter(write, env, variant, form):

@@ -270,6 +270,7 @@ def long_run(seed):
     return decisions, outcomes
 
 
+@pytest.mark.rare_cases("True")
 @pytest.mark.parametrize("by_tick", [False, True])
 def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
     decisions, outcomes = long_run(3)

@@ -206,6 +206,7 @@ def play_agent(case, slot, on_tick, fixed=False):
                                prev_action)  # fmt: skip
 
 
+@pytest.mark.rare_cases("central", "continuous", "cnn", "bounds")
 def test_greedy_actions_are_those_of_the_rollout(case):
     compared = 0
     for slot in range(case.learner.env.num_agents):
@@ -228,6 +229,7 @@ def test_greedy_actions_are_those_of_the_rollout(case):
     assert compared == case.log.acting.sum() > 2 * T
 
 
+@pytest.mark.rare_cases("continuous", "cnn", "bounds")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "central"])
 def test_drawn_actions_are_those_of_the_rollout(name):
     """All rows of a bank at once, in the widths of the widest, by the rollout's own key."""
@@ -590,6 +592,14 @@ def exported(tmp_path_factory):
     return path_of
 
 
+@pytest.mark.rare_cases(
+    "1-None-continuous",
+    "1-None-cnn",
+    "6-None-cnn",
+    "6-key2-continuous",
+    "6-None-continuous",
+    "6-key2-cnn",
+)
 @pytest.mark.parametrize("name", EXPORTED)
 @pytest.mark.parametrize(("num_rows", "key"), [(1, None), (6, None), (6, jax.random.key(5))])
 def test_an_exported_policy_acts_as_the_original(exported, name, num_rows, key):

@@ -123,6 +123,7 @@ def test_the_lane_left_over_never_trains(members):
     assert metrics.sums.ticks[3] == 0
 
 
+@pytest.mark.rare_cases("2")
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_side_by_side_is_the_same_but_for_rounding(learner, alone, num_devices):
     members = Members(learner, 2, num_devices=num_devices, layout="side_by_side")

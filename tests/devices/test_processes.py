@@ -108,6 +108,7 @@ def test_fewer_devices_go_on_with_another_draw_and_say_so(copy, monkeypatch):
     assert trainer.learner.num_devices == 1
 
 
+@pytest.mark.rare
 def test_a_signal_to_one_process_stops_all_with_a_checkpoint(copy, tmp_path):
     plan = {"run_dir": str(copy), "num_iterations": 10**6, "resumes": True}
     started = Job(tmp_path, 2, plan)
@@ -123,6 +124,7 @@ def test_a_signal_to_one_process_stops_all_with_a_checkpoint(copy, tmp_path):
     assert read_lines(logged, standing.num_entries)
 
 
+@pytest.mark.rare
 def test_a_folder_that_is_renamed_while_several_train_is_told_by_all(copy, tmp_path):
     plan = {"run_dir": str(copy), "num_iterations": 10**6, "resumes": True}
     started = Job(tmp_path, 2, plan)
@@ -182,6 +184,7 @@ def test_processes_that_were_started_differently_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.rare
 def test_a_callback_that_fails_ends_all_with_what_was_learnt(tmp_path):
     run_dir = tmp_path / "run"
     plan = {"run_dir": str(run_dir), "num_iterations": NUM_ITERATIONS, "fails": True}

@@ -79,6 +79,7 @@ def assert_close(x, y, atol=2e-5):
     jax.tree.map(close, x, y)
 
 
+@pytest.mark.rare_cases("memory", "banks", "league")
 @pytest.mark.parametrize("case", CASES)
 def test_a_rollout_teaches_two_devices_what_it_teaches_one(case):
     (env, params), kwargs = CASES[case]()
@@ -108,6 +109,7 @@ def test_a_rollout_teaches_two_devices_what_it_teaches_one(case):
     assert (one_metrics.sums.trained > 0).any()
 
 
+@pytest.mark.rare
 def test_a_snapshot_waits_for_a_life_on_the_other_device():
     learner = tiny_learner(*jaxmarl_envs.make("tic_tac_toe"), num_envs=4, **LEAGUE)
     both = Both(learner)
@@ -146,6 +148,7 @@ def test_devices_explore_each_for_itself():
     assert (action[:, :2] != action[:, 2:]).mean() > 0.3
 
 
+@pytest.mark.rare
 def test_parameters_stay_the_same_on_all_devices():
     env, params = jaxmarl_envs.make("tic_tac_toe")
     learner = tiny_learner(env, params, num_envs=4, num_minibatches=2, **LEAGUE)
@@ -216,6 +219,7 @@ def test_use_cpu_cores_in_a_fresh_process(call, flags, expected):
     assert done.stdout.split() == [str(expected)]
 
 
+@pytest.mark.rare
 def test_a_run_on_more_devices_than_there_are_can_be_loaded(tmp_path):
     env, params = jaxmarl_envs.make("basic")
     config = TrainConfig(num_envs=16, num_steps=4, total_env_steps=64)

@@ -379,6 +379,7 @@ def episodes(request):
     return request.param, *random_episodes(request.param, max_alice_steps=14, max_steps=30)
 
 
+@pytest.mark.rare_cases("reverse")
 def test_random_episodes_equal_the_plain_game(episodes):
     mode, env, params, (obs, state, action, stepped) = episodes
     rooms = PlainRooms(*SIZES)

@@ -559,6 +559,17 @@ def test_every_rule_has_an_environment_that_breaks_it():
 # ---- What keeps the contract ---------------------------------------------------------------------
 
 
+@pytest.mark.rare_cases(
+    "shuttle_grid",
+    "crypto",
+    "multi_spaces",
+    "early_done",
+    "basic",
+    "asymmetric_play",
+    "round_robin",
+    "relay",
+    "flex_agents",
+)
 @pytest.mark.parametrize("name", names())
 def test_registered_environments_keep_the_contract(name):
     # A small one, so that its episodes end and its slots are used within the check.
@@ -714,6 +725,7 @@ def test_the_quick_check_compiles_nothing():
     assert not found
 
 
+@pytest.mark.rare_cases("shuttle_grid")
 @pytest.mark.parametrize("name", ["asymmetric_play", "crypto", "flex_agents", "shuttle_grid"])
 def test_the_interpreter_plays_as_the_compiled_environment(name):
     env, params = make(name)

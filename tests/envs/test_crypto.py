@@ -127,6 +127,7 @@ def compare(ours, references):
     assert obs.action_mask.all()
 
 
+@pytest.mark.rare_cases("True")
 @pytest.mark.parametrize("continuous", [False, True])
 def test_random_episodes_equal_mpe2_tick_for_tick(mpe2_env, play, continuous):
     actions = random_actions(continuous, np.random.default_rng(0))

@@ -158,6 +158,7 @@ def test_a_shuttle_that_starts_on_its_target_begins_handling(many_starts):
 # --- against the oracle ---------------------------------------------------------------------------
 
 
+@pytest.mark.rare_cases("kwargs1-150")
 @pytest.mark.parametrize(("kwargs", "num_steps"), [({}, 256), (ODD_ONE, 150)])
 def test_agrees_with_the_oracle(env, kwargs, num_steps):
     env = ShuttleGrid(**kwargs) if kwargs else env
@@ -303,6 +304,7 @@ def test_lower_shuttles_see_what_upper_ones_would():
 # --- invariants over many ticks -------------------------------------------------------------------
 
 
+@pytest.mark.rare
 def test_held_cells_are_disjoint_and_features_bounded(env):
     params, num_envs = env.default_params, 256
     act = jax.vmap(mixed, in_axes=(0, 0, None, 0))

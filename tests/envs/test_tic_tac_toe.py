@@ -426,6 +426,7 @@ def test_draw_takes_the_whole_horizon(lose):
     assert not obs.alive.any()
 
 
+@pytest.mark.rare_cases("lose")
 @pytest.mark.parametrize("illegal", ["lose", "random"])
 def test_step_batch_is_vmapped_step_with_resets(illegal):
     env = TicTacToe(illegal=illegal)

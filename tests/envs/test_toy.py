@@ -370,6 +370,7 @@ def game_graph(dice):
     return graph
 
 
+@pytest.mark.rare_cases("best")
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_value_of_the_game_as_it_is_played_is_that_of_its_rules(game_graph, name):
     """Rewards and transitions come from the environment, nothing but chance from the rules."""

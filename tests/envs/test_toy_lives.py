@@ -385,6 +385,7 @@ def measured():
     return np.column_stack([*totals, *(living[tick - 1] for tick in WATCHED)])
 
 
+@pytest.mark.rare_cases("length", "lives", "ticks_lived")
 @pytest.mark.parametrize("column", [0, 1, 2], ids=["length", "lives", "ticks_lived"])
 def test_flex_agents_agree_with_a_separate_simulation(measured, simulated, column):
     ours, theirs = measured[:, column], simulated[:, column]
@@ -399,6 +400,7 @@ def test_flex_agents_agree_with_a_separate_simulation(measured, simulated, colum
     assert abs(ours.mean() - documented) < 4 * ours.std() / np.sqrt(NUM_EPISODES)
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("tick", WATCHED)
 def test_the_numbers_alive_are_distributed_as_in_a_separate_simulation(measured, simulated, tick):
     column = 3 + WATCHED.index(tick)

@@ -337,6 +337,7 @@ def against_script(board):
     return make_player(*board, mapping={"x": "main", "o": "dice"}, policies=policies)
 
 
+@pytest.mark.rare
 def test_a_seat_that_nobody_learns_is_left_out(against_script, table, monkeypatch):
     report = evaluate_player(against_script, episodes=GAMES)
     moves = moves_of(against_script, table, "main")
@@ -456,6 +457,7 @@ def test_crypto_by_chance():
     assert report["accuracy"]["bob_0"] == agents["bob_0"]["accuracy"]
 
 
+@pytest.mark.rare
 def test_shuttles_beside_their_dispatchers(small_shuttle):
     env, params = small_shuttle
     report = evaluate_player(make_player(env, params, head=0.0), episodes=64)

@@ -125,6 +125,7 @@ def test_the_interesting_ones_are_chosen(board):
     assert len(chosen) == 4
 
 
+@pytest.mark.rare
 def test_the_interesting_ones_are_those_of_the_seat_that_is_watched():
     """Where a policy plays now one side and now the other, its own results count."""
     learner, population = make("tic_tac_toe", mapping="shared")

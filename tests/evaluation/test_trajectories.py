@@ -156,6 +156,7 @@ def test_however_much_lies_on_the_device_at_once(player, recorded, monkeypatch):
     assert_same(games, recorded[1])
 
 
+@pytest.mark.rare
 def test_continuous_actions_are_as_the_environment_took_them():
     env, params = jaxmarl_envs.make("crypto", continuous_actions=True)
     player = make_player(env, params, mapping="per_agent")

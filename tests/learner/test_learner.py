@@ -182,6 +182,7 @@ def test_numbers_change_without_compiling_again(lives):
     assert plain.sums.trained.sum() > 0
 
 
+@pytest.mark.rare
 def test_seeds_side_by_side_are_the_single_runs(lives):
     seeds = [0, 1]
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
@@ -288,6 +289,7 @@ def test_value_of_a_constant_reward(constant, length, truncate, value):
     assert float(v[0]) == pytest.approx(value, rel=0.03)
 
 
+@pytest.mark.rare
 def test_rewards_after_a_long_drought_are_scaled_within_bounds():
     """The first rewards after none multiply by what they are, not by the inverse of nothing."""
     env = Constant()
@@ -332,6 +334,7 @@ def test_a_reward_on_the_others_move_teaches_the_right_agent():
     )
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("memory", [False, True, "gru", "min_gru"])
 def test_only_memory_recalls_the_cue(memory):
     run = Run(
@@ -343,6 +346,7 @@ def test_only_memory_recalls_the_cue(memory):
     assert result > 0.95 if memory else 0.35 < result < 0.65
 
 
+@pytest.mark.rare
 def test_a_min_gru_keeps_what_only_some_inputs_ask_for():
     """What a linear memory cannot tell without an output gate: 0.73 and 0.85 on two seeds."""
     run = Run(
@@ -353,6 +357,7 @@ def test_a_min_gru_keeps_what_only_some_inputs_ask_for():
     assert final_returns(run, 150)[0] > 0.95
 
 
+@pytest.mark.rare
 def test_continuous_actions_of_unequal_width_improve():
     run = Run(
         Reach(), None, mapping="per_agent", num_envs=16, num_steps=8, learning_rate=0.02,
@@ -364,6 +369,7 @@ def test_continuous_actions_of_unequal_width_improve():
     assert (after > -0.15).all()
 
 
+@pytest.mark.rare
 def test_a_donated_state_may_be_used_up(constant):
     donated = quick_jit(constant.learner.train_step, donate_argnums=0)
     expected, _ = constant.step(constant.init(jax.random.key(0)))
@@ -375,6 +381,7 @@ def test_a_donated_state_may_be_used_up(constant):
     constant.init(jax.random.key(0))  # the learner's own arrays are still there
 
 
+@pytest.mark.rare
 def test_adaptive_penalty_moves_its_weight_in_training(constant):
     state, _ = constant.step(constant.init(jax.random.key(0)))
     np.testing.assert_allclose(state.training[0].hyperparams.kl_coef, [0.5])
@@ -400,6 +407,7 @@ def test_iterations_in_one_call_are_iterations_one_by_one(constant):
     np.testing.assert_array_equal(merged.sums.trained, sum(m.sums.trained for m in each))
 
 
+@pytest.mark.rare
 def test_numbers_never_compile_anew():
     """A sweep over hyper-parameters, epochs and minibatches included, shares one compilation."""
     env, params = Duel(), None

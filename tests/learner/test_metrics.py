@@ -48,6 +48,22 @@ def scenario(name):
     return Ledger(env, TICKS), params
 
 
+@pytest.mark.rare_cases(
+    "few_act-2",
+    "asymmetric_play-2",
+    "shuttle_grid-1",
+    "random_lives-1",
+    "random_lives-2",
+    "random_lives-5",
+    "shuttle_grid-5",
+    "tic_tac_toe-5",
+    "tic_tac_toe-2",
+    "shuttle_grid-2",
+    "few_act-1",
+    "crypto-5",
+    "asymmetric_play-1",
+    "crypto-1",
+)
 @pytest.mark.parametrize(
     ("name", "num_steps"),
     [
@@ -320,6 +336,7 @@ def no_metrics(learner):
     return metrics_lib.empty(learner.players, state.per_env.running.lives, state.population.league)
 
 
+@pytest.mark.rare
 def test_merging_adds_up(trained):
     learner, each = trained
     merged = functools.reduce(metrics_lib.merge, each)

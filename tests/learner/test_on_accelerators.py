@@ -48,17 +48,37 @@ def train(env_name, mapping, network, num_steps, num_minibatches=3):
     return learner, *step(state)
 
 
+@pytest.mark.rare_cases(
+    "crypto-per_agent-16",
+    "crypto-ensemble:3-16",
+    "tic_tac_toe-shared-16",
+    "flex_agents-shared-16",
+    "shuttle_grid-per_agent-20",
+    "tic_tac_toe-ensemble:2-20",
+    "crypto-per_agent-1",
+)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}")
 def test_a_gpu_trains_the_same(monkeypatch, workload):
     assert_same_training(monkeypatch, tuning.GPU, workload, num_minibatches=3)
 
 
+@pytest.mark.rare_cases(
+    "crypto-per_agent-16",
+    "crypto-ensemble:3-16",
+    "tic_tac_toe-shared-16",
+    "tic_tac_toe-per_agent-16",
+    "shuttle_grid-shared-20",
+    "shuttle_grid-per_agent-20",
+    "tic_tac_toe-ensemble:2-20",
+    "crypto-per_agent-1",
+)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: f"{w[0]}-{w[1]}-{w[3]}")
 def test_a_tpu_trains_the_same(monkeypatch, workload):
     # Its blocks are of other rows, so minibatches are, too. In a single one there are all of them.
     assert_same_training(monkeypatch, tuning.TPU, workload, num_minibatches=1)
 
 
+@pytest.mark.rare
 def test_minibatches_of_a_tpu_are_all_rows(monkeypatch):
     monkeypatch.setattr(tuning, "CPU", tuning.TPU)
     _, _, metrics = train("flex_agents", "shared", SMALL, 16)

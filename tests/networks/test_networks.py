@@ -89,6 +89,7 @@ def test_bfloat16_is_for_layers_and_not_for_what_is_kept(kind):
     assert sum(":bf16[" in line for line in products) == len(products) - heads > 0
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])
 def test_bfloat16_trains(kind):
     network = HALF[kind][0].clone(num_outputs=0)
@@ -102,6 +103,7 @@ def test_bfloat16_trains(kind):
     assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before, after)), strict=True))
 
 
+@pytest.mark.rare
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot restrict itself to CPUs")
 def test_initialisation_ends_on_a_machine_of_two_cores():
     """Several policies, and several runs of them, each a batch of matrix decompositions."""
@@ -269,6 +271,7 @@ class OwnLinear(nn.Module):
         return hidden, outputs[..., : self.num_outputs], value
 
 
+@pytest.mark.rare_cases("module1", "module2")
 @pytest.mark.parametrize("module", [Own(), OwnMemory(), OwnLinear()])
 def test_modules_of_ones_own_are_trained(module):
     learner = learner_for(module)

@@ -67,6 +67,7 @@ def products_of_step(learner):
     return products(jax.make_jaxpr(learner.train_step)(state).jaxpr)
 
 
+@pytest.mark.rare_cases("gru", "separate")
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_every_product_of_a_step_is_rounded_and_summed_in_float32(kind):
     found = products_of_step(learner_for(NETWORKS[kind], "bfloat16"))
@@ -147,6 +148,7 @@ def test_a_convolution_and_its_gradients_are_those_of_rounded_numbers():
         np.testing.assert_allclose(own, wanted, atol=1e-4)
 
 
+@pytest.mark.rare_cases("separate")
 @pytest.mark.parametrize("kind", ["separate", "lstm", "cnn"])
 def test_gradients_are_close_to_those_of_float32(kind):
     network = NETWORKS[kind].clone(num_outputs=3)

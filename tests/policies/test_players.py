@@ -134,6 +134,7 @@ def play(learner, num_steps, num_rollouts, key=0):
     return tuple(np.concatenate(x) for x in zip(*seen, strict=True)), slots
 
 
+@pytest.mark.rare_cases("3", "7")
 @pytest.mark.parametrize("num_steps", [1, 3, 7])
 def test_a_draw_is_held_for_a_life_and_made_anew_for_the_next(num_steps):
     """Random lives with rebirths and late joins, in rollouts that cut them everywhere."""
@@ -288,6 +289,7 @@ def test_a_network_of_another_shape_is_named_with_its_agents():
         plan(RandomLives(), TrainConfig(mapping="per_agent", policies=specs))
 
 
+@pytest.mark.rare
 def test_a_network_with_memory_and_one_without_train_side_by_side():
     env = RandomLives()
     specs = {"b": PolicySpec(network=LSTM(hidden_sizes=(4,), lstm_size=4))}
@@ -353,6 +355,7 @@ def test_what_does_not_fit_is_said(specs, words):
         assert word in str(error.value)
 
 
+@pytest.mark.rare
 def test_matchups_with_snapshots_make_the_next_rollout_play_them():
     env = Duel()
     mapping = Matchups(({"first": "p", "second": "q"}, {"first": "p", "second": "old"}), (1, 1))

@@ -155,6 +155,7 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
         assert blocks.resume_hidden[0][c, 0] == first % shape[1]
 
 
+@pytest.mark.rare_cases("False")
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
     rng = np.random.default_rng(0)

@@ -231,6 +231,7 @@ def assert_close(actual, expected, atol=2e-5):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=atol), actual, expected)
 
 
+@pytest.mark.rare_cases("off-off", "squared_error-early_stop")
 @pytest.mark.parametrize(
     ("value_clip", "kl_control"),
     [("off", "off"), ("ppo2", "penalty"), ("squared_error", "early_stop")],
@@ -281,12 +282,14 @@ def test_a_magnet_is_the_average_of_the_weights_of_iterations_that_made_a_step()
     assert ppo.move_magnet(None, new, hyperparams, stats) is None
 
 
+@pytest.mark.rare
 def test_gradient_of_convolutions_is_that_of_the_dense_loss():
     problem = Problem(TINY_CNN, seen=(3, 4, 2))
     policies, _, _ = problem.update(shape(), make_hyperparams())
     assert_close(policies.params, problem.expected_params(shape(), make_hyperparams()))
 
 
+@pytest.mark.rare_cases("lstm")
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])
 def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
     """Two epochs of three minibatches in the order of the shuffle, one policy after the other."""
@@ -327,6 +330,7 @@ def test_shuffled_minibatches_are_a_replay_of_single_adam_steps(kind, request):
         assert_close(got, params, atol=1e-5)
 
 
+@pytest.mark.rare_cases("gru", "min_gru")
 @pytest.mark.parametrize(
     "network", [TINY_LSTM, TINY_GRU, TINY_MIN_GRU], ids=["lstm", "gru", "min_gru"]
 )
@@ -340,6 +344,7 @@ def test_gradient_through_time_is_that_of_the_dense_loss(network):
     assert_close(policies.params, problem.expected_params(how, hyperparams))
 
 
+@pytest.mark.rare_cases("mlp")
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])
 def test_micro_batches_do_not_change_the_result(kind, request):
     problem = request.getfixturevalue(kind)
@@ -370,6 +375,7 @@ def test_gradients_are_clipped_per_policy(mlp):
     np.testing.assert_allclose(clipped_stats.grad_norm, stats.grad_norm, rtol=1e-5)
 
 
+@pytest.mark.rare_cases("mlp")
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])
 def test_a_policy_without_rows_is_left_alone_to_the_bit(kind):
     network = {"mlp": TINY_MLP, "lstm": TINY_LSTM}[kind]
@@ -410,6 +416,7 @@ def unequal_counts(counts, block_size):
     return problem
 
 
+@pytest.mark.rare_cases("1", "32")
 @pytest.mark.parametrize("block_size", [1, 4, 32])
 def test_every_policy_makes_the_same_number_of_steps(block_size):
     problem = unequal_counts((20, 200, 0), block_size)

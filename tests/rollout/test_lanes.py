@@ -128,6 +128,7 @@ def in_lanes(record):
     return record._replace(decisions=(compact.replace(slot=slot),))
 
 
+@pytest.mark.rare_cases("own discounts", "plain")
 @pytest.mark.parametrize("case", ["plain", "memory", "own discounts"])
 def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
     env, twin = FewAct(), Undeclared()

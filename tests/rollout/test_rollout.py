@@ -49,6 +49,7 @@ def played(request):
     return learner, state, slots, record
 
 
+@pytest.mark.rare_cases("per_agent-9", "shared-3")
 def test_record_is_the_environments_log(played):
     learner, _, slots, record = played
     log = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), slots.env_state.log)
@@ -74,6 +75,7 @@ def test_record_is_the_environments_log(played):
         assert (record.outcomes.truncated.any(-1).sum(-1) > AT_ONCE).any()
 
 
+@pytest.mark.rare_cases("per_agent-9")
 def test_memory_and_values_equal_an_explicit_loop(played):
     learner, state, slots, record = played
     final = np.moveaxis(slots.env_state.log.final_features, 0, 1)
@@ -158,6 +160,16 @@ REPLAYS = {
 }
 
 
+@pytest.mark.rare_cases(
+    "mlp-everything",
+    "lstm-everything",
+    "mlp-shared",
+    "lstm-shared",
+    "lstm-one-actor",
+    "lstm-few-act",
+    "gru-everything",
+    "min-gru-everything",
+)
 @pytest.mark.parametrize("name", REPLAYS)
 def test_ratio_is_one_before_the_first_step(name):
     """What the update computes for a decision is what the rollout had, carried rows excepted."""

@@ -128,6 +128,7 @@ def test_a_search_that_is_over_is_over(found, compilations):
     assert len(compilations) == before
 
 
+@pytest.mark.rare
 def test_structures_are_compiled_once_each(tmp_path, monkeypatch):
     compiled = []
     monkeypatch.setattr(Members, "compile", lambda self: compiled.append(self.learner))
@@ -161,6 +162,7 @@ def test_a_trial_that_breaks_down_has_failed_and_the_others_go_on(tmp_path):
     assert not (result.run_dir / "best.toml").exists()
 
 
+@pytest.mark.rare
 def test_a_pruned_trial_leaves_its_lane_to_the_next(tmp_path):
     search = SearchConfig(
         sampler="random", pruner="asha", reduction_factor=2, num_trials=8, num_members=2
@@ -178,6 +180,7 @@ def test_a_pruned_trial_leaves_its_lane_to_the_next(tmp_path):
     assert pruned.value == list(pruned.reports.values())[-1]
 
 
+@pytest.mark.rare
 def test_a_trial_is_as_good_as_the_mean_of_its_seeds(tmp_path):
     search = SearchConfig(sampler="random", num_trials=2, num_members=2, num_seeds=2)
     result = make_sweep(tmp_path / "run", search=search, seed=3).run()
@@ -191,6 +194,7 @@ def test_a_trial_is_as_good_as_the_mean_of_its_seeds(tmp_path):
         assert values[0] != values[1]
 
 
+@pytest.mark.rare
 def test_evaluations_are_what_is_compared_if_they_are_named(tmp_path):
     result = make_sweep(
         tmp_path / "run",
@@ -279,6 +283,7 @@ def test_what_has_no_effect_in_a_search_is_refused(tmp_path, changes, message):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.rare
 def test_a_measure_that_is_nowhere_ends_the_search(tmp_path):
     with pytest.raises(ValueError, match="there is no number 'agents/x/return_meen' to go by"):
         make_sweep(tmp_path / "run", objective=ObjectiveConfig("agents/x/return_meen")).run()

@@ -117,6 +117,7 @@ def test_a_group_of_which_a_folder_is_gone_is_saved_elsewhere(tmp_path, what):
         assert without_clock(read_entries(found.run_dir)) == without_clock(member.history)
 
 
+@pytest.mark.rare
 def test_a_population_whose_folder_is_gone_is_saved_elsewhere(tmp_path):
     per_member = {
         "num_seeds": 2,

@@ -167,6 +167,7 @@ def test_a_copy_goes_on_where_its_parent_was(recorded):
                 np.testing.assert_array_equal(own[name], array, err_msg=name)
 
 
+@pytest.mark.rare_cases("3")
 @pytest.mark.parametrize("iteration", [2, 3])
 def test_a_killed_group_goes_on_to_the_bit(group, tmp_path, iteration):
     torn = cut_back(group.run_dir, tmp_path / "torn", iteration)
@@ -174,6 +175,7 @@ def test_a_killed_group_goes_on_to_the_bit(group, tmp_path, iteration):
     assert_same_end(resume(torn).train(), group)
 
 
+@pytest.mark.rare
 def test_a_group_that_a_callback_stops_goes_on_to_the_bit(group, tmp_path):
     stop = lambda entry: entry["iteration"] >= 3  # noqa: E731
     stopped = make_trainer(tmp_path / "run", callbacks=[stop], **PBT).train()
@@ -181,6 +183,7 @@ def test_a_group_that_a_callback_stops_goes_on_to_the_bit(group, tmp_path):
     assert_same_end(resume(tmp_path / "run").train(), group)
 
 
+@pytest.mark.rare
 def test_a_group_that_goes_on_for_longer_is_one_that_was_so_long(tmp_path):
     """Its end was a moment of comparison, which comes once it goes on."""
     often = {**PBT, "evaluation": EvaluationConfig(every_env_steps=PER_ITERATION, episodes=16)}
@@ -218,6 +221,7 @@ def test_the_report_shows_the_lineage(group):
         assert len(series["steps"]) == len(series["values"])
 
 
+@pytest.mark.rare
 def test_a_random_search_copies_nobody(tmp_path):
     pbt = PbtConfig(PBT["pbt"].space, fraction=0.0, rivals=("bob_0",))
     result = make_trainer(tmp_path / "run", **{**PBT, "pbt": pbt}).train()
@@ -259,6 +263,7 @@ def test_ancestors_count_up_to_the_copy_that_was_taken_of_them():
     assert schedules(EVENTS, "a", 10)[RATE] == found[RATE]  # the last copy has the same rate
 
 
+@pytest.mark.rare
 def test_the_best_member_s_numbers_are_a_file_that_trains_again(tmp_path):
     env, params = jaxmarl_envs.make("basic")
     config = dataclasses.replace(CONFIG, **PLAIN)
@@ -270,6 +275,7 @@ def test_the_best_member_s_numbers_are_a_file_that_trains_again(tmp_path):
     assert result.best_member is not None
 
 
+@pytest.mark.rare
 def test_a_member_that_diverges_becomes_a_copy(tmp_path):
     pbt = PbtConfig({RATE: Choices([1e-2, 3e38])}, resample_probability=0.0)
     changes = {**PLAIN, "pbt": pbt, "total_env_steps": 6 * PER_ITERATION}
@@ -356,6 +362,7 @@ def test_what_cannot_be_is_refused(arguments, match):
         PbtConfig(**{"space": {GAMMA: Range(0.5, 1.0)}, **arguments})
 
 
+@pytest.mark.rare
 def test_a_member_at_fault_becomes_a_copy_of_one_that_is_not(tmp_path):
     faulty = LampParams(fault=NAN_REWARD)
     changes = {**PLAIN, "objective": ObjectiveConfig("agents/ann_0/return_mean")}

@@ -223,6 +223,9 @@ RUNS = {
 }
 
 
+@pytest.mark.rare_cases(
+    "league-2", "shuttle-lstm-2", "crypto-min-gru-2", "crypto-mlp-magnet-2", "archive-2"
+)
 @pytest.mark.parametrize("name", RUNS)
 def test_every_kind_of_run_goes_on_to_the_bit(tmp_path, name):
     """Environments, memory, open decisions, pools, results, normalisers, a magnet's weights; on

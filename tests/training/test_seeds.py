@@ -103,6 +103,7 @@ def test_the_log_of_the_group_has_means_and_intervals(group):
     assert len(group.evaluations) == 2
 
 
+@pytest.mark.rare_cases("1")
 @pytest.mark.parametrize("iteration", [1, 8])
 def test_a_killed_group_goes_on_to_the_bit(group, tmp_path, iteration):
     torn = cut_back(group.run_dir, tmp_path / "torn", iteration)
@@ -127,6 +128,7 @@ def test_a_group_goes_back_before_a_damaged_member(group, tmp_path):
     assert again._resumption.standing.iteration == 5  # type: ignore[union-attr]
 
 
+@pytest.mark.rare
 def test_checkpoints_of_members_go_with_those_of_the_group(tmp_path):
     keep = dataclasses.replace(EVERY, keep=1)
     run = make_trainer(tmp_path / "run", num_seeds=2, checkpoints=keep).train()
@@ -141,6 +143,7 @@ def test_a_member_goes_on_alone(group, tmp_path):
     assert without_clock(alone.history)[:2] == without_clock(group.members[1].history)[:2]
 
 
+@pytest.mark.rare
 def test_a_callback_stops_the_group_which_goes_on(group, tmp_path):
     class Stop:
         def __call__(self, entry):

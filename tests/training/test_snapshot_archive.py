@@ -163,6 +163,7 @@ def test_a_checkpoint_without_its_snapshots_is_passed_over(run, tmp_path):
         newest_sound(torn)
 
 
+@pytest.mark.rare
 def test_a_bounded_pool_forgets_the_oldest(tmp_path):
     """Their files too, once no checkpoint stands on them any more."""
     pool = dataclasses.replace(POOL, size=4, on_device=2, add_every=2)
@@ -174,6 +175,7 @@ def test_a_bounded_pool_forgets_the_oldest(tmp_path):
     newest_sound(result.run_dir)
 
 
+@pytest.mark.rare
 def test_a_snapshot_that_is_lost_does_not_end_a_run(tmp_path):
     def lose(entry):
         if entry["iteration"] == 12:

@@ -56,6 +56,7 @@ def test_nothing_is_done_in_a_short_run(learner, state):
     split.close()
 
 
+@pytest.mark.rare
 def test_a_run_is_the_same_to_the_bit_and_logs_the_share(tmp_path, monkeypatch):
     # So long that the rollout is compiled meanwhile.
     long = {"total_env_steps": 20_000 * 32, "log_interval": 500}

@@ -149,6 +149,7 @@ def test_another_seed_gives_other_metrics(result, tmp_path):
     assert without_clock(other.history) != without_clock(result.history)
 
 
+@pytest.mark.rare
 def test_one_environment(tmp_path):
     changes = {"num_envs": 1, "total_env_steps": 50}
     result = make_trainer(tmp_path / "one", log_interval=None, **changes).train()
@@ -171,6 +172,10 @@ def before_fault(tmp_path_factory):
     return make_trainer(tmp_path_factory.mktemp("good") / "new", total_env_steps=steps).train()
 
 
+@pytest.mark.rare_cases(
+    "1-reward-gave NaN in 'reward' of agent 'bob_0'-0.0",
+    "2-features-gave an infinite value in 'features' of agent 'bob_0'-1000000000.0",
+)
 @pytest.mark.parametrize(
     ("kind", "field", "what", "slices"),
     [
@@ -357,6 +362,7 @@ def league(tmp_path_factory):
     return make_trainer(tmp_path_factory.mktemp("league") / "new", **LEAGUE).train()
 
 
+@pytest.mark.rare
 def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
     names = ("main", "past@0", "past@1", "past@2")
     loaded = load(league.run_dir, env=LEAGUE["env"])
@@ -434,6 +440,7 @@ def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypa
     assert_same(again.population, league.population)
 
 
+@pytest.mark.rare
 def test_a_faulty_rollout_leaves_the_league_alone(tmp_path):
     """Tick 26 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
     params = LampParams(fault_time=26, life=29)

@@ -38,6 +38,7 @@ def test_the_first_condition_that_holds_ends_the_run(whole, tmp_path):
     assert reached.history[-1]["iteration"] == first + 1
 
 
+@pytest.mark.rare
 def test_conditions_are_kept_and_can_be_others_when_a_run_goes_on(tmp_path):
     folder = tmp_path / "run"
     train(folder, ("iteration>=2",), checkpoints=CheckpointConfig())

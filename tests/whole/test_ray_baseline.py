@@ -130,6 +130,7 @@ def test_crypto_equals_its_twin_over_ten_thousand_ticks():
     assert len(secrets) == 4
 
 
+@pytest.mark.rare
 def test_shuttle_grid_equals_its_twin_over_ten_thousand_ticks():
     env, _ = jaxmarl_envs.make("shuttle_grid")
     ticks = delivered = waits = 0

@@ -67,6 +67,7 @@ def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):
         assert file["format"] == trajectories.FORMAT
 
 
+@pytest.mark.rare
 @pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
 def test_what_rllib_users_ask_for_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -79,6 +80,7 @@ def test_what_rllib_users_ask_for_runs(tmp_path, monkeypatch):
     assert len(namespace["ensembles"].history[-1]["policies"]) == 9
 
 
+@pytest.mark.rare
 def test_python_blocks_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # By now JAX has started, and has the devices that tests have.

@@ -104,6 +104,7 @@ def test_shuttles_of_which_only_the_idle_are_observed_train_an_lstm(tmp_path):
     assert sum(entry["episodes"] for entry in result.history) == 768 // 24
 
 
+@pytest.mark.rare
 def test_a_league_is_zero_sum_to_the_digit_in_rollouts_of_one_tick(tmp_path):
     """There the rewards of one player showed up in the other's return."""
     config = {

@@ -144,6 +144,7 @@ def test_advantages_are_standardised_over_ones_own_trained_rows_alone():
     assert count == 3
 
 
+@pytest.mark.rare
 def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
     env, params = jaxmarl_envs.make("tic_tac_toe")
 
@@ -173,6 +174,7 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
     assert metrics.sums.update.num_steps[0] == 1
 
 
+@pytest.mark.rare
 def test_random_ensembles_of_agents_of_unequal_spaces_train():
     env, params = jaxmarl_envs.make("multi_spaces")
     learner, state, step = start(env, params, mapping="ensemble:2", num_envs=16, num_steps=4)

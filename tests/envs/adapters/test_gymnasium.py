@@ -95,6 +95,7 @@ def test_an_episode_is_the_life_of_the_agent_by_its_own_decisions(name, agent):
         observation, info = view.reset()
 
 
+@pytest.mark.rare_cases("random_lives")
 @pytest.mark.parametrize("name", ["random_lives", "CartPole-v1"])
 def test_a_vector_is_gymnasium_s_own_vector_of_single_views(name):
     env, params = made(name)

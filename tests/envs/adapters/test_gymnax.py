@@ -442,6 +442,7 @@ def test_an_environment_of_ones_own_with_a_key_and_a_grid_of_actions(register):
     assert (after.features[0] != obs.features[0]).all()
 
 
+@pytest.mark.rare
 def test_gymnax_waits_until_it_is_needed_and_warns_of_nothing():
     program = """
 import sys

@@ -83,6 +83,7 @@ def own(env, array, agent):
 # ---- The same as the raw environment, tick for tick ----------------------------------------------
 
 
+@pytest.mark.rare_cases("mpe2.simple_crypto_v3-options2-3", "mpe2.simple_spread_v3-options1-2")
 @pytest.mark.parametrize(
     ("env_id", "options", "num_workers"),
     [
@@ -356,6 +357,7 @@ def test_the_contract_is_kept(make_fn, options):
     assert min(report.num_lives.values()) > 0
 
 
+@pytest.mark.rare
 def test_the_contract_is_kept_in_other_processes():
     env, params = make("pettingzoo", env_id=TIC_TAC_TOE, num_workers=2)
     assert check_env(env, params, num_steps=12, num_envs=3).num_episodes >= 3
@@ -466,6 +468,7 @@ class Paying(Leavers):
         return answer
 
 
+@pytest.mark.rare
 def test_every_reward_is_accounted_for():
     book = []
     learner = tiny_learner(here(lambda: Paying(book)), (), num_envs=3, num_steps=3)
@@ -498,6 +501,7 @@ def train(num_workers):
     return history, learner, state
 
 
+@pytest.mark.rare
 def test_a_run_repeats_in_any_number_of_processes():
     (history, *_), (again, learner, state) = train(num_workers=0), train(num_workers=2)
     jax.tree.map(np.testing.assert_array_equal, history, again)
@@ -657,6 +661,7 @@ def is_gone(pid, patience_s=20.0):
     return False
 
 
+@pytest.mark.rare
 def test_processes_end_with_the_program():
     """Which needs no guard for its main module, and leaves nothing even when it is killed."""
     programs = [
@@ -676,6 +681,7 @@ def test_processes_end_with_the_program():
     assert all(is_gone(pid) for own in pids for pid in own)
 
 
+@pytest.mark.rare
 def test_processes_end_with_close_and_with_their_pool():
     pool = HostPool("leavers", here(Leavers).pool._make_game, num_workers=2)
     pool.reset(np.arange(1))

@@ -160,6 +160,7 @@ def idle_action(game, env_id):
 # ---- Each environment is JaxMARL's own -----------------------------------------------------------
 
 
+@pytest.mark.rare_cases("HeuristicEnemySMAX", "MPE_simple_spread_v3", "overcooked")
 @pytest.mark.parametrize("env_id", some_slow(GAMES))
 def test_an_episode_is_jaxmarl_s_own_tick_for_tick(played, env_id):
     episode, game = played(env_id), built_by_jaxmarl(env_id)
@@ -197,6 +198,7 @@ def test_an_episode_is_jaxmarl_s_own_tick_for_tick(played, env_id):
 # ---- Ends and lives ------------------------------------------------------------------------------
 
 
+@pytest.mark.rare_cases("overcooked", "MPE_simple_spread_v3")
 @pytest.mark.parametrize("env_id", ["MPE_simple_spread_v3", "overcooked"])
 def test_what_ends_by_time_alone_is_truncated_at_the_horizon(played, env_id):
     episode = played(env_id)
@@ -206,6 +208,7 @@ def test_what_ends_by_time_alone_is_truncated_at_the_horizon(played, env_id):
     assert not episode.terminated.any()
 
 
+@pytest.mark.rare
 def test_hanabi_terminates_and_one_player_acts_at_a_tick(played):
     episode = played("hanabi")
     assert episode.env.max_actors == 1
@@ -230,6 +233,7 @@ def test_hanabi_of_a_version_without_seats_asks_who_is_marked():
     np.testing.assert_array_equal(rules.acting(state), [True, False, False])
 
 
+@pytest.mark.rare
 def test_a_dead_unit_waits_and_earns_with_its_team(played):
     episode = played("HeuristicEnemySMAX")
     units = np.stack([state.game.state.unit_alive[:3] for state in episode.states])  # [T + 1, A]
@@ -250,6 +254,7 @@ def battle():
     return Played(env, params, attack, 41)
 
 
+@pytest.mark.rare
 def test_a_battle_that_is_won_terminates_and_is_counted(battle):
     battle.replay(attack, 41)
     assert battle.length < 41
@@ -480,6 +485,7 @@ def test_a_missing_library_is_named(monkeypatch):
         JaxMARL("hanabi")
 
 
+@pytest.mark.rare
 def test_jaxmarl_waits_until_it_is_needed_and_prints_and_warns_of_nothing():
     program = """
 import sys

@@ -140,6 +140,7 @@ CASES = {
 }
 
 
+@pytest.mark.rare_cases("random_lives")
 @pytest.mark.parametrize("case", CASES)
 def test_rllib_records_every_decision_once_with_all_that_it_earned(case):
     """In fragments of 1, 1, 2 and 7 steps."""

@@ -86,6 +86,17 @@ def advice(env_name, in_dicts):
     return expected
 
 
+@pytest.mark.rare_cases(
+    "shuttle_grid-auto",
+    "multi_spaces-auto",
+    "round_robin-auto",
+    "press_your_luck-auto",
+    "crypto-auto",
+    "asymmetric_play-auto",
+    "relay-auto",
+    "basic-auto",
+    "early_done-auto",
+)
 @pytest.mark.parametrize("action_masks", ["auto", "info"])
 @pytest.mark.parametrize("name", [*jaxmarl_envs.names(), "crypto, continuous"])
 def test_pettingzoo_s_own_checks_pass(name, action_masks):

@@ -125,6 +125,7 @@ def expect_observation(obs, theirs, views):
 # ---- Tick for tick as pgx ------------------------------------------------------------------------
 
 
+@pytest.mark.rare_cases("2048", "minatar-breakout", "leduc_holdem", "kuhn_poker")
 @pytest.mark.parametrize("env_id", TICKS)
 def test_every_tick_is_pgx_s_own(played, env_id):
     first, ticks = played(env_id)
@@ -141,6 +142,7 @@ def test_every_tick_is_pgx_s_own(played, env_id):
     assert ticks["obs"].alive.shape[-1] == PLAYERS.get(env_id, 2)
 
 
+@pytest.mark.rare_cases("2048", "minatar-breakout", "leduc_holdem", "kuhn_poker")
 @pytest.mark.parametrize("env_id", TICKS)
 def test_the_mover_sees_the_observation_that_pgx_keeps(played, env_id):
     _, ticks = played(env_id)
@@ -172,6 +174,7 @@ def test_outcomes_are_counted_once_by_the_sign_of_the_last_reward(played):
     assert ticks["metrics"]["draw"].any()
 
 
+@pytest.mark.rare
 def test_games_of_one_player_have_no_outcomes(played):
     assert played("2048")[1]["metrics"] == {}
 
@@ -434,6 +437,7 @@ def test_bridge_needs_its_table(tmp_path):
 # ---- Contract, imports, training -----------------------------------------------------------------
 
 
+@pytest.mark.rare_cases("minatar-breakout", "leduc_holdem", "kuhn_poker")
 @pytest.mark.parametrize("env_id", QUICK)
 def test_the_contract_is_kept(made, env_id):
     env, params, *_ = made(env_id)
