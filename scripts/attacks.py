@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import jax
 from attack_kinds import damage, disks, kills, paths, python_envs, strangers
 from attack_kinds.attempts import Attempt
 
@@ -70,6 +71,8 @@ def main() -> int:
                     if attempt.wrong or options.verbose:
                         print(f"{attempt.kind}: {attempt.name}: {attempt.wrong}", flush=True)
                         print(f"    {attempt.said}", flush=True)
+            # Every compiled program holds mappings of memory, of which a process has some 65,000.
+            jax.clear_caches()
             lost = sum(bool(attempt.wrong) for attempt in found[name])
             total = len(found[name])
             print(f"{name}: {total} attempts, {total - lost} survived, {lost} lost", flush=True)

@@ -445,7 +445,7 @@ def test_the_contract_is_kept(made, env_id):
     assert report.num_episodes >= 4
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.parametrize(
     "env_id",
     [
