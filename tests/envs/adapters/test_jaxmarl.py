@@ -31,15 +31,15 @@ GAMES = {
     "SMAX": ({"scenario": "5m_vs_6m", "max_steps": 20}, 21),
     "storm_2p": ({"num_inner_steps": 20}, 20),
 }
-SLOW = (
+RARE = (
     *("MPE_simple_speaker_listener_v4", "MPE_simple_world_comm_v3", "SMAX", "hanabi"),
     *("coin_game", "storm_2p"),
 )
 
 
-def some_slow(names):
-    """The slow ones among the names marked."""
-    return [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in names]
+def some_rare(names):
+    """The rare ones among the names marked."""
+    return [pytest.param(n, marks=pytest.mark.rare) if n in RARE else n for n in names]
 
 
 def built_by_jaxmarl(env_id):
@@ -161,7 +161,7 @@ def idle_action(game, env_id):
 
 
 @pytest.mark.rare_cases("HeuristicEnemySMAX", "MPE_simple_spread_v3", "overcooked")
-@pytest.mark.parametrize("env_id", some_slow(GAMES))
+@pytest.mark.parametrize("env_id", some_rare(GAMES))
 def test_an_episode_is_jaxmarl_s_own_tick_for_tick(played, env_id):
     episode, game = played(env_id), built_by_jaxmarl(env_id)
     reset, step = quick_jit(game.reset), quick_jit(game.step_env)
@@ -423,7 +423,7 @@ CHECKED = {
 @pytest.mark.parametrize(
     "env_id",
     [
-        pytest.param(env_id, marks=pytest.mark.slow) if env_id != "switch_riddle" else env_id
+        pytest.param(env_id, marks=pytest.mark.rare) if env_id != "switch_riddle" else env_id
         for env_id in CHECKED
     ],
 )
