@@ -15,7 +15,7 @@ from jaxmarl_ppo.config.jaxmarl_presets import GAMES, KINDS
 
 pytest.importorskip("jaxmarl")
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 import compare_jaxmarl  # noqa: E402
 import jaxmarl_baseline  # noqa: E402
 

@@ -10,8 +10,8 @@ from bitbully import BitBully, Board
 
 import jaxmarl_envs
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
 from connect_four_truth import Games, against_perfect_play, right_moves  # noqa: E402
 
 

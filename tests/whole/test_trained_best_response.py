@@ -8,8 +8,8 @@ import pytest
 
 from jaxmarl_ppo import Linear, preset
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
 from trained_best_response import response_config, speed, train_and_respond  # noqa: E402
 
 

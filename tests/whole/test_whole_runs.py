@@ -11,8 +11,8 @@ import pytest
 import jaxmarl_envs
 from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, Trainer
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
 from whole_runs import enter_run, train_whole  # noqa: E402
 
 

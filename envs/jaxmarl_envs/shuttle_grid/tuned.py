@@ -26,7 +26,7 @@ from jaxmarl_envs.shuttle_grid.state import (
     ShuttleState,
 )
 
-# What some 150 generations of `scripts/tune_dispatcher.py` found, and for what: shuttles, rows,
+# What some 150 generations of `benchmarks/tune_dispatcher.py` found, and for what: shuttles, rows,
 # columns, cells of ports, timings.
 WEIGHTS = Path(__file__).with_name("tuned.json")
 TUNED_FOR = (6, 6, 8, (3, 44), Timings())

@@ -30,7 +30,7 @@ TICKS = {
 }
 QUICK = ("connect_four", "kuhn_poker", "leduc_holdem", "minatar-breakout")  # to compile
 PLAYERS = {"minatar-breakout": 1, "2048": 1}
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "train_connect_four.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "train_connect_four.py"
 
 
 @pytest.fixture(scope="module")

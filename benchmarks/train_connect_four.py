@@ -1,6 +1,6 @@
 """Connect four of pgx: trains in a league, then plays others, and a solver checks its moves.
 
-    python scripts/train_connect_four.py --seeds 0 1 2 --json benchmarks/learning-connect_four.json
+    python benchmarks/train_connect_four.py --seeds 0 1 2 --json results.json
 
 One policy plays both seats against itself and its own earlier versions. Who moves first is drawn
 for every game. Prints for each seed how often it wins against a random and a look-ahead player,
@@ -263,7 +263,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=2048, help="against each opponent")
     parser.add_argument("--json", type=Path, help="a record that runs are entered into")
     args = parser.parse_args()
-    command = shlex.join(["python", "scripts/train_connect_four.py", *sys.argv[1:]])
+    command = shlex.join(["python", "benchmarks/train_connect_four.py", *sys.argv[1:]])
     for seed in args.seeds:
         config = dataclasses.replace(CONFIG, seed=seed, total_env_steps=args.total_env_steps)
         run = train_and_evaluate(config, args.episodes)

@@ -6,7 +6,7 @@ as a core's share of the members. All ways take turns within one process. Second
 are those of all cores together, which other work on the machine changes less than it changes
 seconds of the clock.
 
-Run with: python scripts/many_runs.py --env crypto --num-envs 16 256 512
+Run with: python benchmarks/many_runs.py --env crypto --num-envs 16 256 512
 """
 
 import dataclasses

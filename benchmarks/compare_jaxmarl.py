@@ -1,6 +1,6 @@
 """JaxMARL's own IPPO and this trainer on JaxMARL's environments: same machine, same budget.
 
-    python scripts/compare_jaxmarl.py mpe_spread smax_3m --checkout ../JaxMARL
+    python benchmarks/compare_jaxmarl.py mpe_spread smax_3m --checkout ../JaxMARL
 
 trains both in turn, seed by seed, on one core, and enters each run into benchmarks/jaxmarl-cpu.json
 in place of an earlier one of the same game, trainer and seed. A game is the name of a preset of the
@@ -14,7 +14,7 @@ environment `jaxmarl`. There are three runs for each seed:
 Afterwards the policies of all play fresh episodes in the same evaluation, without shaped rewards,
 with sampled actions and from the same seed. `--table` prints what has been recorded so far.
 
-    python scripts/compare_jaxmarl.py mpe_spread --sides ours_at_theirs --seeds 0 --time-limits-end
+    python benchmarks/compare_jaxmarl.py mpe_spread --sides ours_at_theirs --time-limits-end
 
 takes every end for the game's own in ours too, as JaxMARL's baseline does, and records nothing.
 """
@@ -53,7 +53,7 @@ import jaxmarl_baseline
 from jaxmarl_baseline import put_policy, take_policy
 from whole_runs import enter_run, train_whole
 
-RECORD = Path(__file__).resolve().parent.parent / "benchmarks" / "jaxmarl-cpu.json"
+RECORD = Path(__file__).resolve().parent / "jaxmarl-cpu.json"
 EPISODES = 1024
 SIDES = ("ours", "ours_at_theirs", "theirs")
 # What counts in each kind of game: of an agent in an episode, the mean over agents.
@@ -297,7 +297,7 @@ def _one_run(
         **evaluate(game, team, seed),
         "load_before": load,
         "date": datetime.now(UTC).date().isoformat(),
-        "command": f"python scripts/compare_jaxmarl.py {name} --checkout ../JaxMARL "
+        "command": f"python benchmarks/compare_jaxmarl.py {name} --checkout ../JaxMARL "
         f"--seeds {seed} --sides {side}",
         "hardware": describe_hardware(),
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},

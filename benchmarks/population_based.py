@@ -5,7 +5,7 @@ seeds, first hyper-parameters, steps and evaluations. Of each the member counts 
 earned most against the members' eves when the group ended. Its bob and alice are then frozen, and a
 fresh eve is trained against them alone.
 
-    python scripts/population_based.py --seeds 0 1 2 --json benchmarks/population-based-cpu.json
+    python benchmarks/population_based.py --seeds 0 1 2 --json benchmarks/population-based-cpu.json
 """
 
 import argparse
@@ -164,7 +164,7 @@ def main() -> None:
     print(json.dumps(medians))
     if args.json:
         record = {
-            "command": shlex.join(["python", "scripts/population_based.py", *sys.argv[1:]]),
+            "command": shlex.join(["python", "benchmarks/population_based.py", *sys.argv[1:]]),
             "hardware": describe_hardware(),
             "medians": medians,
             "runs": rows,

@@ -4,7 +4,7 @@ Trains crypto, freezes Bob's and Alice's policies, trains a fresh Eve against th
 Bob and Alice earn before and after. Repeats this for several ways of dealing out policies: one for
 each agent, any of three Bobs with any of three Alices, or three pairs of them that stay together.
 
-    python scripts/best_response.py --seeds 0 1 2 --json results.json
+    python benchmarks/best_response.py --seeds 0 1 2 --json results.json
 """
 
 import argparse
@@ -94,7 +94,7 @@ def main() -> None:
     args = parser.parse_args()
     results: list[dict[str, Any]] = []
     record = {
-        "command": shlex.join(["python", "scripts/best_response.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "benchmarks/best_response.py", *sys.argv[1:]]),
         "hardware": describe_hardware(),
         "runs": results,
     }

@@ -1,6 +1,6 @@
 """What the presets learn, over several seeds: trains, evaluates and records it under benchmarks/.
 
-    python scripts/learning_figures.py tic_tac_toe --seeds 0 1 2 3 4
+    python benchmarks/learning_figures.py tic_tac_toe --seeds 0 1 2 3 4
 
 writes benchmarks/learning-tic_tac_toe.json: per seed the evaluation report, the seconds of training
 and the learning curve, beside the hardware, the versions and the command. With --picture it draws
@@ -158,7 +158,7 @@ def main() -> None:
     if args.scenario is not None:
         path = ROOT / "benchmarks" / f"learning-{args.scenario.replace('/', '-')}.json"
         record = {
-            "command": shlex.join(["python", "scripts/learning_figures.py", *sys.argv[1:]]),
+            "command": shlex.join(["python", "benchmarks/learning_figures.py", *sys.argv[1:]]),
             "hardware": describe_hardware(),
             "runs": [],
         }

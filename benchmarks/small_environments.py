@@ -1,6 +1,6 @@
 """What there is to learn in the small environments, and what training makes of it.
 
-    python scripts/small_environments.py --json results.json
+    python benchmarks/small_environments.py --json results.json
 
 Every environment shows one kind of life or of agent: deaths at different ticks, recycled slots,
 turns, a life after another, unequal agents, chance moves, continuous actions, memory. Prints a line
@@ -154,7 +154,7 @@ def main() -> None:
             parser.error(f"unknown environment {name!r}; valid: {', '.join(CASES)}")
     runs: list[dict[str, Any]] = []
     record = {
-        "command": shlex.join(["python", "scripts/small_environments.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "benchmarks/small_environments.py", *sys.argv[1:]]),
         "hardware": describe_hardware(),
         "runs": runs,
     }

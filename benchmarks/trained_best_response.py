@@ -1,6 +1,6 @@
 """How much a fresh opponent wins against a policy for two seats that it is trained against alone.
 
-    python scripts/trained_best_response.py phantom_tic_tac_toe --seeds 0 1 2 --json results.json
+    python benchmarks/trained_best_response.py phantom_tic_tac_toe --seeds 0 1 2 --json results.json
 
 Trains the preset of a two-player zero-sum game, freezes its policy, and trains a fresh one in each
 seat against it. What these win on average is a lower bound on the policy's exploitability, up to
@@ -123,7 +123,7 @@ def main() -> None:
     args = parser.parse_args()
     runs: list[dict[str, Any]] = []
     record = {
-        "command": shlex.join(["python", "scripts/trained_best_response.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "benchmarks/trained_best_response.py", *sys.argv[1:]]),
         "hardware": describe_hardware(),
         "runs": runs,
     }

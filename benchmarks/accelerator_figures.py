@@ -1,8 +1,8 @@
 """How fast training is on the accelerator of this machine, and how busy that is.
 
-    python scripts/accelerator_figures.py
-    python scripts/accelerator_figures.py crypto-8192 shuttle-lstm-4096 --matmul-precision tf32
-    python scripts/accelerator_figures.py spread-8192 --jaxmarl ../JaxMARL
+    python benchmarks/accelerator_figures.py
+    python benchmarks/accelerator_figures.py crypto-8192 shuttle-lstm-4096 --matmul-precision tf32
+    python benchmarks/accelerator_figures.py spread-8192 --jaxmarl ../JaxMARL
 
 Each workload is trained for some iterations, the median of which counts; one more is traced, and
 its kernels are added up. A figure is entered into benchmarks/speed-<device>.json in the place of an
@@ -35,7 +35,7 @@ from jaxmarl_ppo.machine.hardware import describe_hardware
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jaxmarl_baseline
 
-BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parent
 SPREAD = "MPE_simple_spread_v3"
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "crypto": {"env": "crypto", "mapping": "per_agent"},

@@ -1,6 +1,6 @@
 """Measure what training gains by devices and processes, and predict what it would by hosts.
 
-    python scripts/process_scaling.py --out scaling.json
+    python benchmarks/process_scaling.py --out scaling.json
 
 One device, two devices of one process and one device of each of two processes train the same
 workload in turn, round by round, so that a machine whose speed changes treats them alike. Devices

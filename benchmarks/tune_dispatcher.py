@@ -1,6 +1,6 @@
 """Tunes the costs of the shuttles' `tuned` dispatcher by CMA-ES, on simulated shifts.
 
-    python scripts/tune_dispatcher.py --generations 400
+    python benchmarks/tune_dispatcher.py --generations 400
 
 writes envs/jaxmarl_envs/shuttle_grid/tuned.json. Candidates of a generation meet the same shifts,
 which change from one generation to the next, and are ranked by progress, of which chance makes up

@@ -1,6 +1,6 @@
 """What the shuttles' scripted dispatchers deliver, and a central planner over the best of them.
 
-    python scripts/shuttle_yardsticks.py --json benchmarks/shuttle-yardsticks.json
+    python benchmarks/shuttle_yardsticks.py --json benchmarks/shuttle-yardsticks.json
 
 Dispatchers get as many shifts as `--shifts` says. The planner, a tick of which costs thousands,
 gets `--planned` shifts, and what it is better than the best dispatcher by is that of those shifts.
@@ -35,7 +35,7 @@ def main() -> None:
     params = env.default_params
     key = jax.random.key(args.seed)
     record: dict[str, Any] = {
-        "command": shlex.join(["python", "scripts/shuttle_yardsticks.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "benchmarks/shuttle_yardsticks.py", *sys.argv[1:]]),
         "hardware": describe_hardware(),
         "shifts": args.shifts,
         "planned": args.planned,
