@@ -38,6 +38,7 @@ from jaxmarl_ppo import (
     Snapshots,
     TrainConfig,
     Trainer,
+    TrainResult,
     make_learner,
     use_cpu_cores,
 )
@@ -227,15 +228,19 @@ def win_rates(
     return rates
 
 
-def train_and_evaluate(config: TrainConfig, episodes: int) -> dict[str, Any]:
-    """One seed."""
+def train(config: TrainConfig) -> tuple[TrainResult, Learner]:
+    """Train one seed from many openings; the learner plays games that begin with an empty board."""
     env = Openings()
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(env, env.default_params, config, Path(folder) / "run", progress=False)
         result = train_whole(trainer)
-    # What is measured begins with an empty board.
     env, params = jaxmarl_envs.make("pgx", env_id="connect_four", planes=True)
-    learner = make_learner(env, params, config)
+    return result, make_learner(env, params, config)
+
+
+def train_and_evaluate(config: TrainConfig, episodes: int) -> dict[str, Any]:
+    """Train one seed, play others, and have a solver check the moves."""
+    result, learner = train(config)
     rates = {
         acting: win_rates(learner, result.population, episodes, greedy, config.seed)
         for acting, greedy in (("sample", False), ("greedy", True))

@@ -573,8 +573,9 @@ def test_the_network_is_told_of_lines_and_of_where_stones_land(script):
 @pytest.mark.slow
 def test_a_short_run_of_connect_four_beats_random_play_and_a_look_ahead(script):
     config = dataclasses.replace(script.CONFIG, num_envs=128, total_env_steps=1_000_000)
-    report = script.train_and_evaluate(config, episodes=1024)
-    for acting in ("sample", "greedy"):
-        assert report[acting]["random"]["win"] > 0.95
-        assert report[acting]["look_ahead"]["win"] > 0.9
-        assert sum(report[acting]["random"].values()) == 1
+    result, learner = script.train(config)
+    for greedy in (False, True):
+        rates = script.win_rates(learner, result.population, 1024, greedy, config.seed)
+        assert rates["random"]["win"] > 0.95
+        assert rates["look_ahead"]["win"] > 0.9
+        assert sum(rates["random"].values()) == 1
