@@ -90,6 +90,7 @@ def test_every_command_that_installs_ours_does_so_from_the_clone():
         ("./envs", "envs/", r'import_extra\(\s*"[\w.]+", "([\w-]+)"\)'),
         (".", "jaxmarl_ppo/", r"how_to_install\(['\"]([\w-]+)['\"]"),
     ],
+    ids=["environments", "trainer"],
 )
 def test_errors_name_extras_that_there_are(place, folder, call):
     files = [text for name, text in read_all(".py").items() if name.startswith(folder)]
