@@ -55,36 +55,36 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean:
-	rm -rf $(VENV) $(VENV)-accelerators build dist site .cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-accelerators build dist envs/dist site .cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+$(VENV)/.installed: pyproject.toml envs/pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./envs -e .
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./envs -e '.[dev]'
 	touch $@
 
 $(VENV)/.installed-ray: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./envs -e '.[ray]'
 	touch $@
 
 $(VENV)/.installed-loggers: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[wandb,mlflow]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./envs -e '.[wandb,mlflow]'
 	touch $@
 
 $(VENV)/.installed-pages: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[pages]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./envs -e '.[pages]'
 	touch $@
 
-$(VENV)-accelerators/.installed: pyproject.toml constraints.txt
+$(VENV)-accelerators/.installed: pyproject.toml envs/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)-accelerators
-	$(VENV)-accelerators/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[gpu-aot,tpu-aot]' pytest pytest-xdist
+	$(VENV)-accelerators/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./envs -e '.[gpu-aot,tpu-aot]' pytest pytest-xdist
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./envs -e '.[docs]'
 	touch $@

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from jaxmarl_ppo.training.trainer import Trainer
     from jaxmarl_ppo.types import TrainState
 
-__version__ = "0.1.0"
+__version__: str  # that of jaxmarl_envs
 
 _MODULES = {
     "CNN": "networks.actor_critic",
@@ -160,6 +160,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("jaxmarl_envs").__version__
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -3,19 +3,44 @@
 >>> env, params = jaxmarl_envs.make("tic_tac_toe")
 >>> obs, state = env.reset(key, params)
 >>> obs, state, reward, terminated, truncated, info = env.step(key, state, action, params)
+
+Names are imported when they are first used, so that `import jaxmarl_envs` costs next to nothing.
 """
 
-from jaxmarl_envs.check import check_env, quick_check
-from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.permission import ask_permission
-from jaxmarl_envs.registry import all_names, installed_names, make, names, register
-from jaxmarl_envs.spaces import Box, Discrete
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxmarl_envs.check.full import check_env
+    from jaxmarl_envs.check.quick import quick_check
+    from jaxmarl_envs.core import MultiAgentEnv, Observation
+    from jaxmarl_envs.permission import ask_permission
+    from jaxmarl_envs.registry import all_names, installed_names, make, names, register
+    from jaxmarl_envs.spaces import Box, Discrete
+
+__version__ = "0.1.0"  # of the trainer, too
+
+_MODULES = {
+    "Box": "spaces",
+    "Discrete": "spaces",
+    "MultiAgentEnv": "core",
+    "Observation": "core",
+    "all_names": "registry",
+    "ask_permission": "permission",
+    "check_env": "check.full",
+    "installed_names": "registry",
+    "make": "registry",
+    "names": "registry",
+    "quick_check": "check.quick",
+    "register": "registry",
+}
 
 __all__ = [
     "Box",
     "Discrete",
     "MultiAgentEnv",
     "Observation",
+    "__version__",
     "all_names",
     "ask_permission",
     "check_env",
@@ -25,3 +50,15 @@ __all__ = [
     "quick_check",
     "register",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmarl_envs
+from jaxmarl_envs.adapters import import_extra
 from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_ticks, random_play
 from jaxmarl_ppo.bench.timing import Call, Timing, time_in_turn
 
@@ -34,14 +35,12 @@ class Peer:
     Attributes:
         game: its name over there.
         play: `(module, game, share, num_steps)` to a call that plays.
-        install: what to install where the package is missing.
         env: the name of ours.
         env_kwargs: its arguments.
     """
 
     game: str
     play: Callable[[ModuleType, str, Share, int], Call]
-    install: str
     env: str
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -99,11 +98,11 @@ def _split(names: Sequence[str]) -> list[str]:
 def _load(name: str) -> ModuleType:
     """Import a package, or say how it is installed."""
     try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise  # it is there, and lacks something itself
-        raise ValueError(f"{name} is not installed; pip install '{PEERS[name].install}'") from error
+        return import_extra(name, name)
+    except ModuleNotFoundError:
+        raise  # it is there, and lacks something itself
+    except ImportError as error:
+        raise ValueError(str(error)) from error
 
 
 def _time_pair(
@@ -187,13 +186,12 @@ def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) ->
 
 
 PEERS: dict[str, Peer] = {
-    "pgx": Peer("tic_tac_toe", _play_pgx, "jaxmarl-ppo[pgx]", "tic_tac_toe"),
-    "jaxmarl": Peer("MPE_simple_crypto_v3", _play_jaxmarl, "jaxmarl-ppo[jaxmarl]", "crypto"),
+    "pgx": Peer("tic_tac_toe", _play_pgx, "tic_tac_toe"),
+    "jaxmarl": Peer("MPE_simple_crypto_v3", _play_jaxmarl, "crypto"),
     # Ours is gymnax's own game here: what is shown is the cost of lifting it.
     "gymnax": Peer(
         "CartPole-v1",
         _play_gymnax,
-        "jaxmarl-ppo",
         "gymnax",
         {"env_id": "CartPole-v1", "num_agents": 1},
     ),

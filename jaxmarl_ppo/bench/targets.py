@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from jax.experimental import topologies
 
+from jaxmarl_ppo.machine.extras import how_to_install
+
 
 @dataclass(frozen=True)
 class Chip:
@@ -132,8 +134,7 @@ def check_target(name: str, num_devices: int | None) -> Chip:
     )
     if not _is_there(package):
         raise ValueError(
-            f"target {name!r} needs a compiler that is not installed; "
-            f"pip install 'jaxmarl-ppo[{extra}]'"
+            f"target {name!r} needs a compiler that is not installed: {how_to_install(extra)}"
         )
     return chip
 

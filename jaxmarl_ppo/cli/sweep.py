@@ -16,6 +16,7 @@ from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.search_file import SearchFile, read_search_file
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.runs.named_env import as_options, check_effect, make_env
 
 if TYPE_CHECKING:  # its import takes a while, and help does without it
@@ -161,9 +162,7 @@ def _check_installed() -> None:
         importlib.import_module("optuna")
         importlib.import_module("cmaes")
     except ImportError as error:
-        raise ValueError(
-            f"a search needs {error.name}: pip install 'jaxmarl-ppo[optuna]'"
-        ) from error
+        raise ValueError(f"a search needs {error.name}: {how_to_install('optuna')}") from error
 
 
 def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> int:

@@ -17,9 +17,10 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.own import import_factory
 from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.config.checks import check_name, show
+from jaxmarl_ppo.machine.extras import how_to_install
 
 # What the driver and all others must have of the same version: what they exchange depends on it.
-_PACKAGES = ("jaxmarl-ppo", "jax", "flax", "optax")
+_PACKAGES = ("jaxmarl-ppo", "jaxmarl-envs", "jax", "flax", "optax")
 KNOCK_S = 10.0
 
 
@@ -33,7 +34,7 @@ def import_ray(module: str = "ray") -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ValueError(
-            f"a Ray cluster needs {error.name or 'ray'}: pip install 'jaxmarl-ppo[ray]'"
+            f"a Ray cluster needs {error.name or 'ray'}: {how_to_install('ray')}"
         ) from error
 
 

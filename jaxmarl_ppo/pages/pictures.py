@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jaxmarl_envs.drawing.svg import fixed_colours
 from jaxmarl_ppo.evaluation.replay import Replay
+from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.machine.files import write_atomically
 
 WIDTH = 480  # of an animation, in pixels
@@ -35,9 +36,7 @@ def check_can_animate() -> None:
         import PIL  # noqa: F401
         import resvg_py  # noqa: F401
     except ImportError as error:
-        raise ValueError(
-            f"an animation needs {error.name}: pip install 'jaxmarl-ppo[gif]'"
-        ) from None
+        raise ValueError(f"an animation needs {error.name}: {how_to_install('gif')}") from None
 
 
 def write_gif(path: str | Path, replay: Replay) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_ppo.config.as_json import dump_json, read_json
 from jaxmarl_ppo.config.checks import check_bool, choice, refuse_repeated
+from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
 from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOGGERS_FILE, POLICIES_FILE
@@ -219,7 +220,7 @@ def make_loggers(names: Sequence[str]) -> list[Callback]:
 
 def _import(name: str) -> Any:
     try:
-        return import_extra(name, name)
+        return import_extra(name, name, how_to_install)
     except ImportError as error:
         raise ValueError(str(error)) from error
 

@@ -9,6 +9,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from jaxmarl_ppo.config.checks import show
+from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.sweeps.locks import FileLocks, Locks, PostgresLocks
 
 STUDY_FILE = "study.db"
@@ -60,7 +61,7 @@ def open_locks(url: URL, folder: Path, study: str) -> Locks:
         return PostgresLocks(sqlalchemy.create_engine(url, poolclass=NullPool), study)
     except ImportError as error:
         raise ValueError(
-            "storage in PostgreSQL needs psycopg: pip install 'jaxmarl-ppo[optuna,postgres]'"
+            f"storage in PostgreSQL needs psycopg: {how_to_install('optuna', 'postgres')}"
         ) from error
 
 

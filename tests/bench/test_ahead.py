@@ -20,10 +20,8 @@ def is_there(package):
         return False
 
 
-for_gpu = pytest.mark.skipif(
-    not is_there("jax_plugins.xla_cuda13"), reason="needs jaxmarl-ppo[gpu-aot]"
-)
-for_tpu = pytest.mark.skipif(not is_there("libtpu"), reason="needs jaxmarl-ppo[tpu-aot]")
+for_gpu = pytest.mark.skipif(not is_there("jax_plugins.xla_cuda13"), reason="needs .[gpu-aot]")
+for_tpu = pytest.mark.skipif(not is_there("libtpu"), reason="needs .[tpu-aot]")
 
 
 def bench(options):
@@ -108,7 +106,7 @@ def test_targets_that_there_are_not(name, num_devices, message):
 
 def test_a_target_needs_its_compiler(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'jaxmarl-ppo\[gpu-aot\]'"):
+    with pytest.raises(ValueError, match=r"pip install \./envs '\.\[gpu-aot\]'"):
         check_target("h200", None)
-    with pytest.raises(ValueError, match=r"pip install 'jaxmarl-ppo\[tpu-aot\]'"):
+    with pytest.raises(ValueError, match=r"pip install \./envs '\.\[tpu-aot\]'"):
         check_target("v5e:2x2", None)

@@ -216,7 +216,7 @@ def fake_peer(monkeypatch):
     )
     monkeypatch.setattr(bench_peers, "version", {"fake": "1.2", "gymnax": "3.4"}.__getitem__)
     monkeypatch.setattr(bench_peers, "ALONE", ())
-    monkeypatch.setitem(PEERS, "fake", Peer("noughts", play, "fake", "tic_tac_toe"))
+    monkeypatch.setitem(PEERS, "fake", Peer("noughts", play, "tic_tac_toe"))
     return played
 
 
@@ -254,7 +254,7 @@ def test_a_missing_package_is_said_before_anything_is_measured(fake_peer, monkey
 
     monkeypatch.setattr(bench_peers.importlib, "import_module", missing)
     for name in ("pgx", "jaxmarl"):
-        message = rf"{name} is not installed; pip install 'jaxmarl-ppo\[{name}\]'"
+        message = rf"'{name}' is not installed: pip install '\./envs\[{name}\]'"
         with pytest.raises(ValueError, match=message):
             compare(["fake", name], num_envs=2, num_steps=3, repeats=1)
     assert fake_peer == []

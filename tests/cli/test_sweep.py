@@ -100,5 +100,5 @@ def test_a_search_needs_optuna(capsys, space, monkeypatch):
         raise ImportError(name=name)
 
     monkeypatch.setattr(command.importlib, "import_module", missing)
-    with pytest.raises(ValueError, match=r"needs optuna: pip install 'jaxmarl-ppo\[optuna\]'"):
+    with pytest.raises(ValueError, match=r"needs optuna: pip install \./envs '\.\[optuna\]'"):
         command.main(["space.toml"])

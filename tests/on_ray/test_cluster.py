@@ -72,7 +72,8 @@ def test_without_ray_it_is_said_how_to_install_it(monkeypatch, capsys, tmp_path)
         main.main([*command, str(tmp_path / "run")])
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert said == "error: a Ray cluster needs ray: pip install 'jaxmarl-ppo[ray]'\n"
+    advice = "pip install ./envs '.[ray]' in a clone of the repository"
+    assert said == f"error: a Ray cluster needs ray: {advice}\n"
     assert not list(tmp_path.iterdir())
 
 

@@ -243,7 +243,7 @@ def test_unknown_loggers_are_refused(names, message):
 def test_a_package_that_is_missing_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
-        ValueError, match=rf"'{name}' is not installed: pip install 'jaxmarl-ppo\[{name}\]'"
+        ValueError, match=rf"'{name}' is not installed: pip install \./envs '\.\[{name}\]'"
     ):
         make_loggers([name])
 

@@ -16,7 +16,13 @@ from import_graph import INDICES, ROOT, import_graph, modules
 
 PACKAGES = (Path("jaxmarl_ppo"), Path("envs/jaxmarl_envs"))
 # Read by every test.
-COMMON = {"pyproject.toml", "constraints.txt", "Makefile", "tests/conftest.py"}
+COMMON = {
+    "pyproject.toml",
+    "envs/pyproject.toml",
+    "constraints.txt",
+    "Makefile",
+    "tests/conftest.py",
+}
 
 
 def changed_since(commit):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from import_graph import INDICES, import_graph, imported, modules
 
 import jaxmarl_envs
@@ -114,19 +115,33 @@ def test_importing_the_package_loads_nothing_heavy():
     assert done.stdout.splitlines() == ["[]", "[]", "True False"]
 
 
-def test_names_of_the_package_are_those_that_type_checkers_see():
-    tree = ast.parse((PPO / "__init__.py").read_text())
+def test_importing_the_environments_loads_nothing_and_all_their_names_load_only_what_they_need():
+    code = (
+        "import sys, jaxmarl_envs\n"
+        "print([m for m in ('jax', 'flax', 'numpy', 'jaxmarl_envs.core') if m in sys.modules])\n"
+        "import jax, flax, numpy\n"
+        "needed = {name.split('.')[0] for name in sys.modules}\n"
+        "from jaxmarl_envs import *\n"
+        "print({name.split('.')[0] for name in sys.modules} - needed - sys.stdlib_module_names)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "set()"]
+
+
+@pytest.mark.parametrize("package", [jaxmarl_ppo, jaxmarl_envs])
+def test_names_of_the_package_are_those_that_type_checkers_see(package):
+    tree = ast.parse(Path(package.__file__).read_text())
     (block,) = (n for n in tree.body if isinstance(n, ast.If) and n.test.id == "TYPE_CHECKING")
     seen = {
-        alias.name: node.module.removeprefix("jaxmarl_ppo.")
+        alias.name: node.module.removeprefix(f"{package.__name__}.")
         for node in block.body
         for alias in node.names
     }
-    assert seen == jaxmarl_ppo._MODULES
-    assert {*seen, "__version__"} == set(jaxmarl_ppo.__all__)
+    assert seen == package._MODULES
+    assert {*seen, "__version__"} == set(package.__all__)
     for name, module in seen.items():
-        home = f"jaxmarl_ppo.{module}"
-        assert getattr(getattr(jaxmarl_ppo, name), "__module__", home).startswith(home), name
+        home = f"{package.__name__}.{module}"
+        assert getattr(getattr(package, name), "__module__", home).startswith(home), name
 
 
 def test_this_test_reads_imports(tmp_path):

@@ -450,7 +450,8 @@ def test_without_ray_the_comparison_says_what_to_install(tmp_path):
     command = [sys.executable, str(SCRIPTS / "compare_ray.py"), "--quick"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr == "error: 'ray' is not installed: pip install 'jaxmarl-ppo[ray]'\n"
+    advice = "pip install './envs[ray]' in a clone of the repository"
+    assert done.stderr == f"error: 'ray' is not installed: {advice}\n"
 
 
 def test_recorded_results_can_be_shown_from_any_folder(tmp_path):

@@ -1,11 +1,11 @@
 """The documents' Python code runs as it stands."""
 
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from documents import ROOT, run_blocks
 
 import jaxmarl_envs
 import jaxmarl_ppo
@@ -19,21 +19,7 @@ from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.run_folder import run_record
 
-ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-
-
-def run_blocks(path):
-    """All blocks of a document in one namespace, which is returned.
-
-    Code of other libraries stands in blocks of `py` and is not run.
-    """
-    blocks = re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
-    assert blocks
-    namespace = {"__name__": path.stem}
-    for block in blocks:
-        exec(compile(block, str(path), "exec"), namespace)
-    return namespace
 
 
 def test_policies_are_made_as_the_document_says():

@@ -5,18 +5,25 @@ only when it is asked for.
 """
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 
-def import_extra(module: str, extra: str) -> Any:
-    """Import a module of a library that is an extra of this package.
+def how_to_install(extra: str) -> str:
+    """Write the command that installs an extra of this package, which no package index has."""
+    return f"pip install './envs[{extra}]' in a clone of the repository"
+
+
+def import_extra(module: str, extra: str, advice: Callable[[str], str] = how_to_install) -> Any:
+    """Import a module of a library that is an extra of this package, or of another.
 
     Args:
         module: full name.
         extra: the extra that installs it.
+        advice: writes the command that installs an extra.
 
     Raises:
-        ImportError: it is not there; the message says which extra to install.
+        ImportError: the module is not installed; the message ends with the advice.
     """
     try:
         return importlib.import_module(module)
@@ -24,6 +31,4 @@ def import_extra(module: str, extra: str) -> Any:
         # Something else that an installed library misses is that library's own message.
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
-        raise ImportError(
-            f"{module.split('.')[0]!r} is not installed: pip install 'jaxmarl-ppo[{extra}]'"
-        ) from error
+        raise ImportError(f"{module.split('.')[0]!r} is not installed: {advice(extra)}") from error

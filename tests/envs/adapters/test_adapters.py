@@ -8,7 +8,7 @@ from jaxmarl_envs.adapters import import_extra
 def test_an_extra_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     monkeypatch.delitem(sys.modules, "pettingzoo.utils", raising=False)  # of an earlier test
-    with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[pettingzoo\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\./envs\[pettingzoo\]'"):
         import_extra("pettingzoo.utils", "pettingzoo")
 
 

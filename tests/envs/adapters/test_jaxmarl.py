@@ -481,7 +481,7 @@ def test_options_that_jaxmarl_does_not_take_are_named(env_id, options, complaint
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jaxmarl", None)
-    with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[jaxmarl\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\./envs\[jaxmarl\]'"):
         JaxMARL("hanabi")
 
 

@@ -324,7 +324,7 @@ def test_where_the_library_is_missing_the_import_says_what_to_install(monkeypatc
     monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.outgoing.rllib")
     for module in [m for m in sys.modules if m.split(".")[0] == "ray"]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[ray\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\./envs\[ray\]'"):
         importlib.import_module("jaxmarl_envs.adapters.outgoing.rllib")
 
 

@@ -416,5 +416,5 @@ def test_where_the_library_is_missing_the_import_says_what_to_install(monkeypatc
     monkeypatch.delitem(sys.modules, "jaxmarl_envs.adapters.outgoing.pettingzoo")
     for module in [m for m in sys.modules if m.split(".")[0] == "pettingzoo"]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[pettingzoo\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\./envs\[pettingzoo\]'"):
         importlib.import_module("jaxmarl_envs.adapters.outgoing.pettingzoo")

@@ -483,7 +483,7 @@ print(env.agents, "pgx" in sys.modules)
 
 def test_without_pgx_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pgx", None)
-    with pytest.raises(ImportError, match=r"pip install 'jaxmarl-ppo\[pgx\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\./envs\[pgx\]'"):
         Pgx("connect_four")
 
 

@@ -47,7 +47,7 @@ def gymnasium(
     Raises:
         ValueError: no such environment, or options that it does not take.
     """
-    library = import_extra("gymnasium", "pettingzoo")
+    library = import_extra("gymnasium", "gymnasium")
     if not isinstance(env_id, str):
         raise ValueError(f"env_id={env_id!r}: give an id of Gymnasium's registry as a string")
     try:
@@ -81,7 +81,7 @@ def _ask_permission(library: Any, env_id: str) -> None:
 
 def _newest(name: str) -> str | None:
     """Complete an id without a version, as Gymnasium does."""
-    registration = import_extra("gymnasium.envs.registration", "pettingzoo")
+    registration = import_extra("gymnasium.envs.registration", "gymnasium")
     namespace, name, version = registration.parse_env_id(name)
     if version is None:
         version = registration.find_highest_version(namespace, name)
@@ -168,7 +168,7 @@ class VectorGame(SlotGame):
     """A `VectorEnv`: an agent for each of its environments."""
 
     def __init__(self, env: Any, max_ticks: int, flatten: bool = False) -> None:
-        library = import_extra("gymnasium.vector", "pettingzoo")
+        library = import_extra("gymnasium.vector", "gymnasium")
         names = tuple(f"env_{i}" for i in range(env.num_envs))
         spaces = env.single_observation_space, env.single_action_space
         super().__init__(env, names, read_spaces(dict.fromkeys(names, spaces), flatten), max_ticks)
@@ -224,9 +224,9 @@ class VectorGame(SlotGame):
 
 
 def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> SlotGame:
-    library = import_extra("gymnasium", "pettingzoo")
+    library = import_extra("gymnasium", "gymnasium")
     env = make_fn()
-    if isinstance(env, import_extra("gymnasium.vector", "pettingzoo").VectorEnv):
+    if isinstance(env, import_extra("gymnasium.vector", "gymnasium").VectorEnv):
         return VectorGame(env, max_ticks, flatten)
     if isinstance(env, library.Env):
         return SingleGame(env, max_ticks, flatten)

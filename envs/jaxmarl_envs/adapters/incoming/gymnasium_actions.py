@@ -41,7 +41,7 @@ def read_actions(space: Any) -> Actions:
     Raises:
         ValueError: it cannot be written as one choice or one vector; the message says why.
     """
-    spaces = import_extra("gymnasium.spaces", "pettingzoo")
+    spaces = import_extra("gymnasium.spaces", "gymnasium")
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return _choices((int(space.n),), lambda chosen: int(chosen[0]) + start)

@@ -218,4 +218,4 @@ def _is_image(space: Any) -> bool:
 
 @functools.cache
 def _spaces() -> Any:
-    return import_extra("gymnasium.spaces", "pettingzoo")
+    return import_extra("gymnasium.spaces", "gymnasium")

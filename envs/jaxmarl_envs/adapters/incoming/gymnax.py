@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Discrete, Space
@@ -181,8 +182,7 @@ def _strongly_typed(x: jax.Array) -> jax.Array:
 
 
 def _make_gymnax(env_id: str, options: dict[str, Any]) -> tuple[Any, Any]:
-    import gymnax
-
+    gymnax = import_extra("gymnax", "gymnax")
     if env_id not in gymnax.registered_envs:
         valid = (*gymnax.registered_envs, *_PARTLY_OBSERVED)
         close = difflib.get_close_matches(str(env_id), valid, n=1)
@@ -211,15 +211,13 @@ def _indices(observed: Sequence[int], width: int) -> np.ndarray:
 
 
 def _is_discrete(space: Any) -> bool:
-    from gymnax.environments import spaces
-
+    spaces = import_extra("gymnax.environments.spaces", "gymnax")
     return isinstance(space, spaces.Discrete)
 
 
 def _flat_bounds(env_id: str, space: Any) -> tuple[np.ndarray, np.ndarray]:
     """Give the lowest and highest elements of a gymnax space as vectors, `[D]` each."""
-    from gymnax.environments import spaces
-
+    spaces = import_extra("gymnax.environments.spaces", "gymnax")
     if isinstance(space, spaces.Discrete):
         return np.zeros(space.n), np.ones(space.n)
     if not isinstance(space, spaces.Box):

@@ -225,7 +225,7 @@ class HostPool:
         asked = range(min(self.num_workers, num_games))
         for index in asked:
             if index not in self._workers:
-                cloudpickle = import_extra("cloudpickle", "pettingzoo")
+                cloudpickle = import_extra("cloudpickle", "gymnasium")
                 self._workers[index] = Worker(cloudpickle.dumps(self._make_game))
         vigil = self._vigil(request, {index: self._workers[index].marks for index in asked})
         index = 0

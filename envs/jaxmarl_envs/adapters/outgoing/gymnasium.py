@@ -3,18 +3,16 @@
 >>> env = to_gymnasium(*jaxmarl_envs.make("tic_tac_toe"), agent="o", others="minimax")
 >>> envs = to_gymnasium_vector(*make_multi_agent("CartPole-v1"), num_envs=256)
 
-gymnasium comes with gymnax.
+It needs the extra `gymnasium`.
 """
 
 import math
 from typing import Any
 
-import gymnasium
 import jax
 import numpy as np
-from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 
+from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.outgoing.one_agent import (
     ACTS,
     MOST_TICKS_WITHOUT_THE_AGENT,
@@ -31,6 +29,9 @@ from jaxmarl_envs.adapters.outgoing.one_agent import (
 from jaxmarl_envs.adapters.outgoing.stepper import to_gymnasium_space
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.spaces import Discrete
+
+gymnasium = import_extra("gymnasium", "gymnasium")
+vector = import_extra("gymnasium.vector", "gymnasium")
 
 
 def to_gymnasium(
@@ -183,7 +184,7 @@ class Single(_Common, gymnasium.Env):
         return self._features(rows)[0], {"action_mask": self._masks(rows)[0]} if discrete else {}
 
 
-class Vector(_Common, gymnasium.vector.VectorEnv):
+class Vector(_Common, vector.VectorEnv):
     """Games of one agent as a `gymnasium.vector.VectorEnv`; see `to_gymnasium_vector`."""
 
     def __init__(
@@ -198,10 +199,10 @@ class Vector(_Common, gymnasium.vector.VectorEnv):
             raise ValueError(f"num_envs={num_envs}: must be at least 1")
         self._init(env, params, agent, others)
         self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
+        self.metadata = {"autoreset_mode": vector.AutoresetMode.SAME_STEP, "render_modes": []}
         self.single_observation_space, self.single_action_space = self._spaces
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = vector.utils.batch_space(self.single_action_space, num_envs)
         self._begin, self._step = compiled_batch(self._game)
         self._views: View | None = None
 

@@ -8,14 +8,16 @@ neighbourhood, not for speed. `stepper` says which keys a seed stands for: the s
 same episodes through either door. A reset with a seed seeds the action spaces too.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.outgoing.stepper import Hosted, place_of_masks, slot_name, with_masks
 from jaxmarl_envs.core import MultiAgentEnv
+
+if TYPE_CHECKING:
+    import gymnasium
 
 pettingzoo = import_extra("pettingzoo", "pettingzoo")
 
@@ -107,11 +109,11 @@ class _Common:
             self.possible_agents = hosted.possible_agents
         self.agents = []
 
-    def observation_space(self, agent: str) -> gymnasium.Space:
+    def observation_space(self, agent: str) -> "gymnasium.Space":
         """Give the agent's own observation space, the same object every time."""
         return self._observation_spaces[self._hosted.env.agent_index(slot_name(agent))]
 
-    def action_space(self, agent: str) -> gymnasium.Space:
+    def action_space(self, agent: str) -> "gymnasium.Space":
         """Give the agent's own action space, the same object every time."""
         return self._hosted.action_spaces[self._hosted.env.agent_index(slot_name(agent))]
 

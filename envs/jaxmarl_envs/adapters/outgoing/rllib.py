@@ -8,9 +8,8 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
@@ -23,6 +22,9 @@ from jaxmarl_envs.adapters.outgoing.stepper import (
 )
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.registry import make
+
+if TYPE_CHECKING:
+    import gymnasium
 
 _multi_agent_env = import_extra("ray.rllib.env.multi_agent_env", "ray")
 
@@ -126,11 +128,11 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         self.observation_spaces = {x: self.get_observation_space(x) for x in self.agents}
         self.action_spaces = {x: self.get_action_space(x) for x in self.agents}
 
-    def get_observation_space(self, agent_id: str) -> gymnasium.Space:
+    def get_observation_space(self, agent_id: str) -> "gymnasium.Space":
         """Give the observation space of the agent's slot."""
         return self._spaces[slot_name(agent_id)][0]
 
-    def get_action_space(self, agent_id: str) -> gymnasium.Space:
+    def get_action_space(self, agent_id: str) -> "gymnasium.Space":
         """Give the action space of the agent's slot."""
         return self._spaces[slot_name(agent_id)][1]
 

@@ -4,15 +4,16 @@ Keys: episode `e` after `seed(s)` has the key `fold_in(key(s), e)`, of which `fo
 it and `fold_in(., t)` makes its tick `t = 1, 2, ...`.
 """
 
+import functools
 import math
 import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import gymnasium
 import jax
 import numpy as np
 
+from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.outgoing.programs import (
     ACTS,
     ALIVE,
@@ -217,12 +218,17 @@ def slot_name(agent: str) -> str:
 def to_gymnasium_space(space: Space) -> Any:
     """Turn one of our spaces into the same one of gymnasium."""
     if isinstance(space, Discrete):
-        return gymnasium.spaces.Discrete(space.n)
+        return _spaces().Discrete(space.n)
     low, high = (
         np.broadcast_to(np.asarray(bound, np.float32), space.shape)
         for bound in (space.low, space.high)
     )
-    return gymnasium.spaces.Box(low, high, dtype=np.float32)
+    return _spaces().Box(low, high, dtype=np.float32)
+
+
+@functools.cache
+def _spaces() -> Any:
+    return import_extra("gymnasium.spaces", "gymnasium")
 
 
 def place_of_masks(
@@ -249,9 +255,7 @@ def place_of_masks(
 def with_masks(hosted: Hosted, key: str, dtype: type) -> list[Any]:
     """Make observation spaces that are dicts of features, under `key`, and `"action_mask"`."""
     return [
-        gymnasium.spaces.Dict(
-            {key: seen, "action_mask": gymnasium.spaces.Box(0, 1, (int(chosen.n),), dtype)}
-        )
+        _spaces().Dict({key: seen, "action_mask": _spaces().Box(0, 1, (int(chosen.n),), dtype)})
         for seen, chosen in zip(hosted.feature_spaces, hosted.action_spaces, strict=True)
     ]
 
