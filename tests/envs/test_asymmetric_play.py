@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from probe_envs import quick_jit
 
-from jaxmarl_envs import Discrete, asymmetric_play, check_env
+from jaxmarl_envs import Discrete, check_env
 from jaxmarl_envs.asymmetric_play import (
     ALICE,
     BOB,
@@ -567,8 +567,8 @@ def test_what_cannot_be_built_is_refused(kwargs, message):
 @pytest.mark.parametrize("sizes", [(1, 1, 2), (2, 3, 2), (3, 2, 3), (4, 1, 2)])
 def test_the_refusal_counts_the_worlds_right(monkeypatch, sizes):
     num_worlds = Rooms(*sizes).num_worlds
-    monkeypatch.setattr(asymmetric_play, "MAX_WORLDS", num_worlds)
+    monkeypatch.setattr("jaxmarl_envs.asymmetric_play.env.MAX_WORLDS", num_worlds)
     assert AsymmetricPlay("reverse", *sizes).rooms.num_worlds == num_worlds
-    monkeypatch.setattr(asymmetric_play, "MAX_WORLDS", num_worlds - 1)
+    monkeypatch.setattr("jaxmarl_envs.asymmetric_play.env.MAX_WORLDS", num_worlds - 1)
     with pytest.raises(ValueError, match=f"make {num_worlds} worlds, more than {num_worlds - 1}"):
         AsymmetricPlay("reverse", *sizes)

@@ -1,4 +1,4 @@
-"""Pictures of states, as SVG: what all environments draw with, and the pictures of each."""
+"""Pictures of states, as SVG: what several environments draw with."""
 
 from jaxmarl_envs.drawing.svg import DARK, LIGHT, Canvas, fixed_colours
 

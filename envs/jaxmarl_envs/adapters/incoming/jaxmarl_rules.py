@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.drawing.jaxmarl import draw_battle, draw_kitchen, draw_particles
+from jaxmarl_envs.adapters.incoming.jaxmarl_drawing import draw_battle, draw_kitchen, draw_particles
 
 _SOUP = 20.0  # what a delivery pays in both versions of Overcooked
 

@@ -13,7 +13,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
-from jaxmarl_envs.drawing.crypto import draw_talk
+from jaxmarl_envs.crypto.drawing import draw_talk
 from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.spaces import Box, Discrete, Space
 from jaxmarl_envs.threefry import unrolled

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.asymmetric_play.drawing import draw_rooms
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
-from jaxmarl_envs.drawing.rooms import draw_rooms
 from jaxmarl_envs.drawing.svg import agent_sign
 from jaxmarl_envs.spaces import Box, Discrete
 
