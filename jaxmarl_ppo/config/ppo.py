@@ -4,15 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
+from jaxmarl_ppo.config.annotations import field_hints, without_none
 from jaxmarl_ppo.config.checks import (
     Count,
     Fraction,
     NotNegative,
     Positive,
     check_fields,
-    field_hints,
     show,
-    without_none,
 )
 from jaxmarl_ppo.config.schedules import (
     Scheduled,

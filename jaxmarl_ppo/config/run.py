@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from jaxmarl_ppo.config.annotations import Field
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
@@ -17,6 +18,8 @@ from jaxmarl_ppo.config.checks import (
 )
 
 EVERY_MINUTES = 5.0
+# What a search has instead of ends of single runs.
+PRUNED = "all trials are equally long; see search.pruner"
 # Where a measure of a run is found: in the entries of its log, or in its evaluations.
 MEASURE_ROOTS = ("all", "agents", "policies", "evaluation")
 
@@ -116,8 +119,8 @@ class ObjectiveConfig:
 
     measure: Annotated[str, _check_measure] | None = None
     goal: Literal["maximise", "minimise"] = "maximise"
-    stop_at: Annotated[float, check_number] | None = None
-    patience: Count | None = None
+    stop_at: Annotated[Annotated[float, check_number] | None, Field(in_search=PRUNED)] = None
+    patience: Annotated[Count | None, Field(in_search=PRUNED)] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

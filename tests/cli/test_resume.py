@@ -59,7 +59,10 @@ def test_a_run_goes_on_and_for_longer(capsys, run_dir):
     [
         ("resume", "jaxmarl-ppo resume takes the folder of a run"),
         ("resume no_such", "run folder 'no_such' does not exist"),
-        ("resume {} --num-envs 8", "a run goes on with the num_envs=4 it has, got 8; to begin"),
+        (
+            "resume {} --num-envs 8",
+            "cannot resume with another num_envs: it was 4, got 8; what may",
+        ),
         ("resume {} --total-env-steps 0", "total_env_steps must be a whole number of at least 1"),
         ("resume {} --num-devices 3", "num_devices=3"),
         (
