@@ -16,7 +16,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
-from jaxmarl_ppo.training.objective import Measure
+from jaxmarl_ppo.training.objective import Measure, check_measure
 from jaxmarl_ppo.types import PyTree
 
 Values = Mapping[str, Any]  # by path; of choices their labels
@@ -97,12 +97,17 @@ class Candidates:
             path: dimension.labels if isinstance(dimension, Choices) else dimension.ends
             for path, dimension in self.space.items()
         }
+        checked = set[tuple[str, ...]]()
         for values in corners(ends):
             try:
                 candidate = self.make(values)
-                Measure(candidate.config.objective.measure, candidate.learner)
-                if candidate.config.evaluation.every_env_steps is not None:
-                    MeanwhileEvaluator(candidate.learner, candidate.config)
+                learner, run = candidate.learner, candidate.config
+                evaluates = run.evaluation.every_env_steps is not None
+                evaluator = MeanwhileEvaluator(learner, run) if evaluates else None
+                Measure(run.objective.measure, learner)
+                if learner.players.policies not in checked:
+                    check_measure(run.objective.measure, learner, evaluator)
+                checked.add(learner.players.policies)
             except ValueError as error:
                 said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
                 raise ValueError(f"the search can come to {said}, where {error}") from error

@@ -43,7 +43,7 @@ from jaxmarl_ppo.training.display import make_progress
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
-from jaxmarl_ppo.training.objective import Objective
+from jaxmarl_ppo.training.objective import Objective, check_measure
 from jaxmarl_ppo.training.outcome import Logged, name_of_run
 from jaxmarl_ppo.training.pbt_group import check_members
 from jaxmarl_ppo.training.progress import Progress
@@ -140,6 +140,7 @@ class Trainer:
             else MeanwhileEvaluator(self.learner, config)
         )
         self._objective()
+        check_measure(config.objective.measure, self.learner, self._evaluator)
         self._until()
         self._keep_awake = keep_cores_awake
         self._compiled: CompiledRun | None = None
