@@ -15,15 +15,15 @@ from jaxmarl_ppo.bench.peers import NUM_ENVS, compare
 from jaxmarl_ppo.bench.scaling import check_picture_path, plot_scaling, scaling
 from jaxmarl_ppo.bench.training import measure
 from jaxmarl_ppo.bench.workload import Workload
-from jaxmarl_ppo.cli import foreign, session
-from jaxmarl_ppo.cli.arguments import make, options_of, parse_words
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.arguments import options_of
 from jaxmarl_ppo.cli.bench_tables import (
     format_ahead,
     format_comparison,
     format_result,
     format_scaling,
 )
-from jaxmarl_ppo.cli.run_options import find_option, shown_options, take_table
+from jaxmarl_ppo.cli.run_options import find_option, shown_options, to_table
 from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.run_file import override
 from jaxmarl_ppo.config.train import TrainConfig
@@ -148,17 +148,11 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     own, of_run = options_of(BenchOptions), shown_options(_SHOWN)
     if session.asks_for_help(args):
         session.tell_help(BenchOptions, prog, args, [*own, *of_run], [*own, *of_run])
-    parsed = parse_words(
-        args,
-        [*own, *of_run],
-        prog,
-        find=find_option(of_run, closed=True),
-        foreign=foreign.OPTIONS.get,
-    )
-    flags = [option.flag for option in (*own, *of_run) if option.key in parsed.values]
-    given = take_table(parsed)
-    options = make(BenchOptions, parsed, prog)
-    options.check_effects(flags)
+    find = find_option(of_run, closed=True)
+    options, by_path = session.parse_with(BenchOptions, args, prog, of_run, find)
+    given = to_table(by_path)
+    flags = [o.flag for o in own if getattr(options, o.key) != getattr(BenchOptions, o.key)]
+    options.check_effects(flags + [option.flag for option in of_run if option.key in by_path])
     workload = to_workload(options.env, given)
     if options.target is not None:
         # What is traced lies on the host, whatever else there is.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from jaxmarl_ppo.cli import foreign, session
-from jaxmarl_ppo.cli.arguments import Each, make, options_of, parse_words
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.arguments import Each, options_of
 from jaxmarl_ppo.cli.processes import (
     JobOptions,
     launch,
@@ -61,22 +61,14 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     Raises:
         ValueError: options that do not fit the run, or a run that cannot go on.
     """
-    own, of_run = options_of(ResumeOptions), run_options()
+    of_run = run_options()
     if session.asks_for_help(args):
-        may = [o for o in of_run if find_place(o.key).metadata.resumable]
+        may = [option for option in of_run if find_place(option.key).metadata.resumable]
+        own = options_of(ResumeOptions)
         first = [option for option in own if option.key in _SHOWN]
         session.tell_help(ResumeOptions, prog, args, [*may, *first], [*may, *own])
-    parsed = parse_words(
-        args,
-        [*own, *of_run],
-        prog,
-        needs_operand=lambda given: True,
-        find=find_option(of_run),
-        foreign=foreign.OPTIONS.get,
-    )
-    paths = [key for key in parsed.values if isinstance(key, tuple)]
-    changes = {join_path(path): parsed.values.pop(path) for path in paths}
-    options = make(ResumeOptions, parsed, prog)
+    options, given = session.parse_with(ResumeOptions, args, prog, of_run, find_option(of_run))
+    changes = {join_path(path): value for path, value in given.items()}
     run_dir = session.existing_run(options.run_dir, prog)
     if options.job.ray is not None:
         rest = without_ray(args)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxmarl_ppo.cli.arguments import Option, Parsed
+from jaxmarl_ppo.cli.arguments import Option
 from jaxmarl_ppo.config.paths import ALIASES, Path, put, split_path, value_at, without_alias
 from jaxmarl_ppo.config.run_file import Settings
 from jaxmarl_ppo.config.schema import Place, find_place, places
@@ -155,10 +155,9 @@ def find_option(
     return find
 
 
-def take_table(parsed: Parsed) -> dict[str, Any]:
-    """Take what options say of a run out of what was parsed, and return it as a file has it."""
-    paths = sorted((key for key in parsed.values if isinstance(key, tuple)), key=len)
+def to_table(given: Mapping[Path, Any]) -> dict[str, Any]:
+    """Write values by path, shorter paths first, as a table of a file."""
     table: dict[str, Any] = {}
-    for path in paths:
-        table = put(table, path, parsed.values.pop(path))
+    for path, value in given.items():
+        table = put(table, path, value)
     return table

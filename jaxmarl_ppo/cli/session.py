@@ -4,13 +4,14 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from jaxmarl_ppo.cli import foreign
 from jaxmarl_ppo.cli.arguments import (
     Each,
+    Find,
     Operand,
     Option,
     element_of,
@@ -42,18 +43,47 @@ def parse(cls: type[Options], args: Sequence[str], prog: str) -> Options:
     Raises:
         ValueError: something is not as it should be, in one sentence.
     """
-    options = options_of(cls)
     if asks_for_help(args):
-        tell_help(cls, prog, args, options, options)
+        tell_help(cls, prog, args, options_of(cls), options_of(cls))
+    return parse_with(cls, args, prog, ())[0]
+
+
+def parse_with(
+    cls: type[Options],
+    args: Sequence[str],
+    prog: str,
+    more: Sequence[Option],
+    find: Find = lambda name: None,
+    needs_operand: Callable[[set[Any]], bool] | None = None,
+) -> tuple[Options, dict[tuple[str, ...], Any]]:
+    """Read a command's options, and those for places of a configuration beside.
+
+    Args:
+        cls: a dataclass of the command's own options.
+        args: what the user typed after the command, but for what asks for help.
+        prog: the command.
+        more: options for places, whose keys are paths.
+        find: as in `parse_words`.
+        needs_operand: as in `parse_words`; None for whether the command has one.
+
+    Returns:
+        The options, and the values of places that were given, by path.
+
+    Raises:
+        ValueError: something is not as it should be, in one sentence.
+    """
     has_operand = operand_of(cls) is not None
     parsed = parse_words(
-        args,
-        options,
+        [arg for arg in args if not asks_for_help([arg])],
+        [*options_of(cls), *more],
         prog,
-        needs_operand=lambda given: has_operand,
+        needs_operand=needs_operand or (lambda given: has_operand),
+        find=find,
         foreign=foreign.OPTIONS.get,
     )
-    return make(cls, parsed, prog)
+    paths = sorted((key for key in parsed.values if isinstance(key, tuple)), key=len)
+    given = {path: parsed.values.pop(path) for path in paths}
+    return make(cls, parsed, prog), given
 
 
 def asks_for_help(args: Sequence[str]) -> bool:

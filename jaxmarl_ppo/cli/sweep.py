@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.cli import session
-from jaxmarl_ppo.cli.arguments import Operand, Option, make, options_of, parse_words
-from jaxmarl_ppo.cli.foreign import OPTIONS
+from jaxmarl_ppo.cli.arguments import Operand, Option, options_of
 from jaxmarl_ppo.config.annotations import attributes_of, field_hints
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.search import SearchConfig
@@ -63,16 +62,11 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     Raises:
         ValueError: options or a file that do not fit together, or a search that cannot go on.
     """
-    own, of_search = options_of(SweepOptions), _search_options()
     if session.asks_for_help(args):
-        every = [*own, *of_search]
+        every = [*options_of(SweepOptions), *_search_options()]
         session.tell_help(SweepOptions, prog, args, every, every)
-    parsed = parse_words(
-        args, [*own, *of_search], prog, needs_operand=lambda given: True, foreign=OPTIONS.get
-    )
-    names = [key for key in parsed.values if isinstance(key, tuple)]
-    changes = {name[-1]: parsed.values.pop(name) for name in names}
-    options = make(SweepOptions, parsed, prog)
+    options, given = session.parse_with(SweepOptions, args, prog, _search_options())
+    changes = {path[-1]: value for path, value in given.items()}
     if options.space is None:
         raise ValueError(f"{prog} takes a file or the folder of a search; see {prog} --help")
     if options.cpus_per_worker is not None and options.ray is None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.own_names import full_name, is_own
-from jaxmarl_ppo.cli import foreign, session
-from jaxmarl_ppo.cli.arguments import Each, make, options_of, parse_words
+from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.arguments import Each, options_of
 from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare
-from jaxmarl_ppo.cli.run_options import SHOWN, find_option, run_options, shown_options, take_table
+from jaxmarl_ppo.cli.run_options import SHOWN, find_option, run_options, shown_options, to_table
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.parsing import is_run_file
 from jaxmarl_ppo.config.run_file import Settings, settings, with_options
@@ -207,17 +207,11 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainCommand:
     Raises:
         ValueError: an option that cannot be read, no environment, or an unknown one.
     """
-    own, of_run = options_of(TrainOptions), run_options()
-    parsed = parse_words(
-        [arg for arg in args if not session.asks_for_help([arg])],
-        [*own, *of_run],
-        prog,
-        needs_operand=lambda given: "config" not in given,
-        find=find_option(of_run),
-        foreign=foreign.OPTIONS.get,
+    of_run = run_options()
+    options, by_path = session.parse_with(
+        TrainOptions, args, prog, of_run, find_option(of_run), lambda given: "config" not in given
     )
-    given = take_table(parsed)
-    options = make(TrainOptions, parsed, prog)
+    given = to_table(by_path)
     name, file = _env_and_file(options)
     start = settings(name, options.preset, file)
     helps = session.asks_for_help(args)
@@ -227,6 +221,7 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainCommand:
         raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
     run = with_options(start, given)
     if helps:
+        own = options_of(TrainOptions)
         first = [option for option in own if option.key in _SHOWN]
         every = [*own, *run_options(run)]
         session.tell_help(TrainOptions, prog, args, [*shown_options(SHOWN, run), *first], every)
