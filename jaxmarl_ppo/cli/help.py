@@ -69,7 +69,7 @@ def _first_clause(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     ends = [found.start() for found in _CLAUSE.finditer(text) if found.start() <= room]
-    return text[: ends[-1]] if ends else textwrap.shorten(text, room, placeholder="")
+    return text[: ends[-1]] if ends else textwrap.shorten(text, room, placeholder=" …")
 
 
 def plain_text(text: str) -> str:

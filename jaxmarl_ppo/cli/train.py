@@ -42,10 +42,10 @@ class TrainOptions:
         env: name of the environment, `jaxmarl-ppo envs` lists them; or one of your own:
             `package.module:Class` or `path/to/file.py:Class`, a class or a function that makes it.
             Or a file as for `--config`.
-        config: a file (.toml, .yaml, .json) whose values hold unless an option says otherwise, as
-            `jaxmarl-ppo config ENV` prints one; or the config.json of a run, which is repeated.
-        preset: variant of the environment's preset to take the defaults from, such as `league`,
-            or `rllib` for the defaults of RLlib's PPO.
+        config: file of values (.toml, .yaml, .json), which options override, as `jaxmarl-ppo config
+            ENV` prints one; or the config.json of a run, which is repeated.
+        preset: variant of the environment's preset, such as `league`, or `rllib` for the defaults
+            of RLlib's PPO.
         run_dir: a new folder for the record; None for `runs/<env>-<network>-seed<seed>-<time>`.
         allow_import: code that the file names and that may be imported; may be given more than
             once. What the command line itself names may be in any case.
@@ -53,7 +53,7 @@ class TrainOptions:
             variables say where to, such as `WANDB_PROJECT` and `MLFLOW_TRACKING_URI`.
         progress: show progress.
         quiet: print nothing but warnings and errors.
-        dry_run: check everything and print what would be trained, without compiling or writing.
+        dry_run: check everything, train nothing: print what would be trained.
         keep_cores_awake: keep the CPU's cores from falling asleep in the short waits of training,
             by processes of the lowest priority; on virtual machines a quarter more speed.
         check_env: look for what is wrong with the environment before anything is compiled.

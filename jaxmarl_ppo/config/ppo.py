@@ -43,7 +43,7 @@ class PPOConfig:
     """Hyper-parameters of one policy's updates.
 
     Attributes:
-        learning_rate: of the optimiser; a constant, `Linear(start, end)` or
+        learning_rate: learning rate of the optimiser; a constant, `Linear(start, end)` or
             `((step, value), ...)`.
         num_epochs: passes over a rollout's decisions.
         num_minibatches: optimiser steps per pass.

@@ -36,7 +36,7 @@ class EnvTable:
 
     Attributes:
         name: of the environment; the command line's is used instead if it names one.
-        kwargs: what the environment is made with, instead of the preset's.
+        kwargs: arguments of the environment, instead of the preset's.
         params: numbers of the environment that differ from its own.
     """
 

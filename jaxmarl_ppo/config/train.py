@@ -78,9 +78,9 @@ class TrainConfig:
             `until`, `max_minutes` or a signal.
         num_envs: parallel environments.
         num_steps: ticks per rollout.
-        seed: of everything random.
-        num_seeds: train so many runs side by side, of this seed and those that follow it, each to
-            the bit as it would be alone on one device; see docs/scale.md. `num_devices` are then
+        seed: seed of all random numbers.
+        num_seeds: number of runs to train side by side, of this seed and those that follow it, each
+            to the bit as it would be alone on one device; see docs/scale.md. `num_devices` are then
             those that the runs are spread over.
         mapping: which policy plays which agent: `"shared"`, `"per_agent"`, `"ensemble:3"`, a table
             from agent to policy, `Ensemble`, `Matchups` or `MappingFunction`; see
@@ -106,10 +106,10 @@ class TrainConfig:
             not finite, and count it in the log, instead of ending the run.
         log_interval: iterations per entry of the log; None for about a hundred entries, and one at
             least every five seconds.
-        max_minutes: minutes of training, after which the run stops as at a signal, so that it can
+        max_minutes: time limit in minutes, after which the run stops as at a signal, so that it can
             be resumed; None for no limit.
-        until: conditions on numbers of the log, such as `"shared.return_mean > 20"`; the first that
-            holds for an entry, or for an evaluation, ends the run.
+        until: conditions that end the run, on numbers of the log, such as `"shared.return_mean >
+            20"`; the first that holds for an entry, or for an evaluation, ends the run.
         checkpoints: when the state of training is saved.
         evaluation: when what was learnt is evaluated meanwhile, and how.
         objective: what the best checkpoint is chosen by, and when that is enough.
