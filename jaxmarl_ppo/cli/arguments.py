@@ -173,7 +173,7 @@ def parse_words(
         ValueError: an unknown option, or one without its value.
     """
     table = {option.flag: option for option in options}
-    found: dict[str, tuple[Option, list[list[str]]]] = {}
+    found: dict[Any, tuple[Option, list[list[str]]]] = {}
     operands: list[str] = []
     open_lists: list[list[str]] = []
     queue = list(words)
@@ -200,11 +200,10 @@ def parse_words(
                 use.append(queue.pop(0))
             if len(use) > 1 and option.arity == "many":
                 open_lists.append(use)
-        found.setdefault(option.flag, (option, []))[1].append(use)
-    keys = {option.key for option, _ in found.values()}
-    if not operands and open_lists and needs_operand(keys):
+        found.setdefault(option.key, (option, []))[1].append(use)
+    if not operands and open_lists and needs_operand(set(found)):
         operands.append(open_lists[-1].pop())
-    values = {option.key: option.read(uses) for option, uses in found.values()}
+    values = {key: option.read(uses) for key, (option, uses) in found.items()}
     return Parsed(operands, values)
 
 

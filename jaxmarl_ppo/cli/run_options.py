@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_ppo.cli.arguments import Option
+from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.paths import ALIASES, Path, put, split_path, value_at, without_alias
 from jaxmarl_ppo.config.run_file import Settings
+from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.schema import Place, find_place, places
 
 # What help shows first, by heading.
@@ -110,19 +112,16 @@ def _default(settings: Settings | None, place: Place) -> Any:
     """Return the value that a run has at a place; None where it has none to show."""
     if settings is None or place.path[0] == "env":
         return None
-    with contextlib.suppress(AttributeError, KeyError):
+    try:
         value = value_at(settings.config, place.path)
-        if place.path[-1] == "network":
-            from jaxmarl_ppo.config.as_json import network_kind
-
-            return network_kind(value)
-        if isinstance(value, bool | int | float | str | tuple | Mapping):
-            return None if value in ((), {}) else value
-        from jaxmarl_ppo.config.schedules import Linear
-
-        if isinstance(value, Linear):
-            return f"linear:{value.start:g}:{value.end:g}"
-    return None
+    except (AttributeError, KeyError):
+        return None
+    if place.path == _NETWORK:
+        return network_kind(value)
+    if isinstance(value, Linear):
+        return f"linear:{value.start:g}:{value.end:g}"
+    is_shown = isinstance(value, bool | int | float | str | tuple | Mapping)
+    return value if is_shown and value not in ((), {}) else None
 
 
 def find_option(
@@ -144,12 +143,9 @@ def find_option(
             if path[0] not in roots:
                 return None
             place = find_place(path, dashes=True)
-            known = table.get(place.path)
-            if known is None and closed:
-                return None
-            if known is None:
-                known = Option(name, place.path, place.annotation, place.about)
-            return dataclasses.replace(known, flag=flag_of(known.key))
+            if place.path in table or closed:
+                return table.get(place.path)
+            return Option(name, place.path, place.annotation, place.about)
         return None
 
     return find

@@ -112,6 +112,7 @@ def _is_word(plain: Any) -> bool:
     return plain in (int, float, str) or get_origin(plain) is Literal
 
 
+@functools.cache
 def attributes_of(cls: type) -> dict[str, str]:
     """Read the descriptions of attributes in the docstrings of a class and its bases."""
     found: dict[str, str] = {}

@@ -64,6 +64,14 @@ def test_single_policies_and_parameters_are_options():
     assert config.policies["a-b"].script == "x"
     assert command.run.env_kwargs == {"size": 4, "k": 2}
     assert parse_train(["crypto", "--env.params.max_steps", "7"]).run.env_params == {"max_steps": 7}
+    both = ["basic", "--env.kwargs.a_b", "1", "--env.kwargs.a-b", "2"]
+    assert parse_train(both).run.env_kwargs == {"a_b": 1, "a-b": 2}
+
+
+@pytest.mark.parametrize("form", ['{"x": true, "y": [1]}', "{x = true, y = [1]}"])
+def test_arguments_of_an_environment_are_toml_or_json(form):
+    found = parse_train(["basic", "--env-kwargs", f"env_config={form}", "n=2"]).run.env_kwargs
+    assert found == {"env_config": {"x": True, "y": [1]}, "n": 2}
 
 
 def test_every_place_has_an_option_of_its_own():
