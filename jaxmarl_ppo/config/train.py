@@ -24,7 +24,7 @@ from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.run import PRUNED, CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.schedules import ScheduleRule, ScheduleSpec
-from jaxmarl_ppo.config.until import check_until, parse_condition
+from jaxmarl_ppo.config.until import Conditions, parse_condition
 from jaxmarl_ppo.networks.precision import MatmulPrecision
 
 AnyPolicy = PolicySpec | Snapshots | Scripted
@@ -146,8 +146,7 @@ class TrainConfig:
         Field(resumable=True, not_searched=_EQUALLY_LONG, in_search="see search.max_minutes"),
     ] = None
     until: Annotated[
-        tuple[str, ...],
-        check_until,
+        Conditions,
         Field(resumable=True, not_searched=_EQUALLY_LONG, in_search=PRUNED),
     ] = ()
     checkpoints: Annotated[

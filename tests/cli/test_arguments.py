@@ -45,6 +45,15 @@ def test_arguments_stand_in_any_order(words):
     assert run.config.default_policy.network.hidden_sizes == sizes
 
 
+def test_a_list_of_numbers_ends_where_a_name_stands(tmp_path):
+    (tmp_path / "run.toml").write_text("num_envs = 8")
+    words = ["--hidden-sizes", "8", "8", "crypto", "--config", str(tmp_path / "run.toml")]
+    run = parse_train(words).run
+    assert (run.env, run.config.num_envs) == ("crypto", 8)
+    words = ["--until", "env_steps > 5", *words[3:]]
+    assert parse_train(words).run.config.until == ("env_steps > 5",)
+
+
 def test_conditions_and_names_add_up():
     words = ["crypto", "--until", "env_steps > 5", "--until", "env_steps > 9"]
     assert parse_train(words).run.config.until == ("env_steps > 5", "env_steps > 9")
