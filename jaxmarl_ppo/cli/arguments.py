@@ -186,7 +186,9 @@ def parse_words(
         option, is_negated = _find(name, table, find, foreign, prog)
         if option.arity == "switch":
             use = ["false" if is_negated else "true"]
-            if has_value and not is_negated:
+            if has_value and is_negated:
+                raise ValueError(f"{name} takes no value; see {prog} --help")
+            if has_value:
                 use = [text]
             elif queue and queue[0] in ("true", "false") and not is_negated:
                 use = [queue.pop(0)]

@@ -54,6 +54,14 @@ def test_a_list_of_numbers_ends_where_a_name_stands(tmp_path):
     assert parse_train(words).run.config.until == ("env_steps > 5",)
 
 
+def test_a_switch_may_have_a_value():
+    for words, value in (("=none", None), ("=true", True), (" false", False), ("", True)):
+        option = f"crypto --stagger-starts{words}".split()
+        assert parse_train(option).run.config.stagger_starts is value
+    with pytest.raises(ValueError, match="--no-progress takes no value"):
+        parse_train(["crypto", "--no-progress=true"])
+
+
 def test_conditions_and_names_add_up():
     words = ["crypto", "--until", "env_steps > 5", "--until", "env_steps > 9"]
     assert parse_train(words).run.config.until == ("env_steps > 5", "env_steps > 9")
