@@ -9,6 +9,7 @@ seconds of the clock.
 Run with: python benchmarks/many_runs.py --env crypto --num-envs 16 256 512
 """
 
+import argparse
 import dataclasses
 import json
 import time
@@ -18,7 +19,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import tyro
 
 import jaxmarl_envs
 from jaxmarl_ppo import use_cpu_cores
@@ -29,25 +29,19 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.tuning import Layout, tuning
 
 
-def main(
-    env: str = "crypto",
-    num_envs: tuple[int, ...] = (16, 512),
-    num_members: int = 8,
-    env_steps: int = 16_384,
-    repeats: int = 5,
-) -> None:
-    """Measure an environment's preset with other numbers of environments.
-
-    Args:
-        env: an environment with a preset.
-        num_envs: of a member; each is measured.
-        num_members: runs.
-        env_steps: environment steps of each member in a timed call.
-        repeats: timed calls.
-    """
+def main() -> None:
+    """Measure an environment's preset with other numbers of environments."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--env", default="crypto", help="an environment with a preset")
+    parser.add_argument("--num-envs", type=int, nargs="+", default=[16, 512], help="of a member")
+    parser.add_argument("--num-members", type=int, default=8, help="runs")
+    parser.add_argument("--env-steps", type=int, default=16_384, help="of a member in a timed call")
+    parser.add_argument("--repeats", type=int, default=5, help="timed calls")
+    args = parser.parse_args()
     use_cpu_cores()
-    for each in num_envs:
-        print(json.dumps(measure(env, each, num_members, env_steps, repeats)), flush=True)
+    for each in args.num_envs:
+        found = measure(args.env, each, args.num_members, args.env_steps, args.repeats)
+        print(json.dumps(found), flush=True)
 
 
 def measure(
@@ -144,4 +138,4 @@ def one_by_one(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    main()

@@ -2,11 +2,8 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-import tyro
-from tyro.conf import Positional
+from dataclasses import dataclass, field
+from typing import Any
 
 import jaxmarl_envs
 from jaxmarl_envs.check import EnvReport
@@ -14,7 +11,6 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.own_names import is_own
 from jaxmarl_envs.spaces import Discrete
 from jaxmarl_ppo.cli import session
-from jaxmarl_ppo.cli.values import parse_env_kwargs
 from jaxmarl_ppo.config.presets import preset
 
 CHECKED = """\
@@ -39,10 +35,8 @@ class CheckEnvOptions:
         seed: of everything random.
     """
 
-    env: Annotated[
-        Positional[str | None], tyro.conf.arg(metavar="ENV", help_behavior_hint="(required)")
-    ] = None
-    env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    env: session.Env = None
+    env_kwargs: session.EnvKwargs = field(default_factory=dict)
     num_steps: int | None = None
     num_envs: int = 4
     seed: int = 0
@@ -57,7 +51,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
     options = session.parse(CheckEnvOptions, args, prog)
     if options.env is None:
         raise ValueError(f"{prog} takes an environment's name; see {prog} --help")
-    kwargs = parse_env_kwargs([pair for pairs in options.env_kwargs for pair in pairs])
+    kwargs = dict(options.env_kwargs)
     session.find_modules_here(*filter(is_own, [options.env]))
     env, params = jaxmarl_envs.make(options.env, **{**preset(options.env).env_kwargs, **kwargs})
     import jax

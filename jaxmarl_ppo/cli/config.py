@@ -2,15 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
-
-import tyro
-from tyro.conf import Positional
+from dataclasses import dataclass, field
 
 import jaxmarl_envs
 from jaxmarl_ppo.cli import session
-from jaxmarl_ppo.cli.values import parse_env_kwargs
 from jaxmarl_ppo.config.env_as_json import params_to_json
 from jaxmarl_ppo.config.printing import Format, print_settings
 from jaxmarl_ppo.config.run_file import settings
@@ -30,12 +25,10 @@ class ConfigOptions:
             other keys.
     """
 
-    env: Annotated[
-        Positional[str | None], tyro.conf.arg(metavar="ENV", help_behavior_hint="(required)")
-    ] = None
+    env: session.Env = None
     preset: str | None = None
     format: Format = "toml"
-    env_kwargs: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    env_kwargs: session.EnvKwargs = field(default_factory=dict)
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo config") -> int:
@@ -47,7 +40,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo config") -> int:
     options = session.parse(ConfigOptions, args, prog)
     if options.env is None:
         raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
-    given = parse_env_kwargs([pair for pairs in options.env_kwargs for pair in pairs])
+    given = dict(options.env_kwargs)
     if options.env not in jaxmarl_envs.all_names():
         jaxmarl_envs.make(options.env)  # tells the closest name
     start = settings(options.env, options.preset, None)

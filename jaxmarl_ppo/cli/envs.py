@@ -1,5 +1,7 @@
 """`jaxmarl-ppo envs`: what there is to train on, as a table."""
 
+import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,17 +17,37 @@ from jaxmarl_ppo.config.presets import PRESETS, preset, variants
 
 @dataclass(frozen=True)
 class EnvsOptions:
-    """List the environments that can be trained on by name."""
+    """List the environments that can be trained on by name, or describe one of them.
+
+    Attributes:
+        env: name of an environment, to describe it alone.
+        json: print JSON instead of a table.
+    """
+
+    env: session.Env = None
+    json: bool = False
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
-    """Print the table of environments.
+    """Print the table of environments, or what there is to know of one.
 
     Raises:
-        ValueError: an argument, of which there are none.
+        ValueError: an unknown environment.
     """
-    session.parse(EnvsOptions, args, prog)
-    session.show(env_table())
+    options = session.parse(EnvsOptions, args, prog)
+    if options.env is not None and options.env not in jaxmarl_envs.names():
+        jaxmarl_envs.make(options.env)  # tells the closest name
+    described = describe_envs() if options.env is None else [_describe_env(options.env)]
+    if options.json:
+        print(json.dumps([dataclasses.asdict(each) for each in described]))
+        return 0
+    session.show(env_table(described))
+    if options.env is not None:
+        known = [variant for env, variant in variants() if env == options.env]
+        session.show(f"agents: {', '.join(described[0].agents)}")
+        session.show(f"presets: {', '.join(['its own', *known, 'rllib'])}")
+        session.show(f"next: jaxmarl-ppo train {options.env}")
+        return 0
     session.show(f"more presets: {more_presets()}")
     session.show("of every environment: --preset rllib, the defaults of RLlib's PPO")
     session.show(
@@ -60,13 +82,13 @@ class EnvDescription:
     preset: str
 
 
-def env_table() -> Table:
-    """Make the table: agents, the sizes of what they see and do, and the preset."""
+def env_table(described: Sequence[EnvDescription]) -> Table:
+    """Make a table of environments: agents, the sizes of what they see and do, and the preset."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("environment", style="cyan", no_wrap=True)
     for title in ("agents", "observation", "actions", "horizon", "preset"):
         table.add_column(title)
-    for env in describe_envs():
+    for env in described:
         agents = f"{len(env.agents)}: {_some(env.agents)}"
         table.add_row(env.name, agents, env.observations, env.actions, env.horizon, env.preset)
     return table

@@ -50,7 +50,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     """
     options = session.parse(EvaluateOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env, *session.names_of(options.allow_import))
+    session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.evaluation import evaluate_run, format_report
@@ -67,7 +67,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
         row_agents=options.row_agents,
         env=options.env,
         record=options.record,
-        allow_imports=session.names_of(options.allow_import),
+        allow_imports=options.allow_import,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json
@@ -98,7 +98,7 @@ def _evaluate_group(options: EvaluateOptions, folder: Path) -> int:
         greedy=options.greedy,
         env=options.env,
         checkpoint=None if options.checkpoint is None else folder.name,
-        allow_imports=session.names_of(options.allow_import),
+        allow_imports=options.allow_import,
     )
     if options.json:
         from jaxmarl_ppo.config.as_json import dump_json

@@ -47,7 +47,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
     """
     options = session.parse(ExportOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env, *session.names_of(options.allow_import))
+    session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     from jaxmarl_ppo.deploy.export import check_new_file
     from jaxmarl_ppo.deploy.policy import Policy
@@ -60,7 +60,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
         options.policy,
         options.agent,
         env=options.env,
-        allow_imports=session.names_of(options.allow_import),
+        allow_imports=options.allow_import,
     )
     name = policy.signature.policy
     path = Path(f"{path_part(name)}.jaxexport") if options.out is None else options.out

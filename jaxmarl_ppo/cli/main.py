@@ -4,6 +4,7 @@ Only what a command needs is imported, so that help and usage errors come at onc
 """
 
 import contextlib
+import difflib
 import importlib
 import os
 import signal
@@ -20,23 +21,26 @@ usage: jaxmarl-ppo COMMAND ...
 Multi-agent PPO in JAX.
 
 commands:
-  train ENV         train on an environment; its own options: train ENV --help
-  resume RUN_DIR    go on with a run from its newest checkpoint
-  sweep SPACE       search for the configuration that reaches an objective best
-  evaluate RUN_DIR  evaluate what a run has learnt
-  report RUN_DIR... write a page that says what runs came to, or serve it while they go on
-  watch RUN_DIR     write a page on which its policies are watched, tick by tick
-  play RUN_DIR      open a page on which you play against what a run has learnt
-  export RUN_DIR    write one of its policies into a file that acts with JAX alone
-  config ENV        print the configuration of an environment's preset as a file to go on from
-  envs              list the environments
-  new-env NAME      write an environment of your own to begin with, and its test
-  check-env ENV     look for what is wrong with an environment
-  bench             measure how fast training is here
+  train ENV          train on an environment
+  resume RUN_DIR     resume a run from its newest checkpoint
+  sweep SPACE        search for the configuration that reaches an objective best
+  evaluate RUN_DIR   evaluate what a run has learnt
+  report RUN_DIR ... write an HTML report of runs, or serve it while they go on
+  watch RUN_DIR      write a page on which episodes of a run are watched
+  play RUN_DIR       open a page on which you play against a run's policies
+  export RUN_DIR     write a policy into a file that acts with JAX alone
+  config ENV         print an environment's preset as a file to go on from
+  envs [ENV]         list the environments, or describe one
+  new-env NAME       write an environment of your own to begin with
+  check-env ENV      look for what is wrong with an environment
+  bench              measure how fast training is here
+  completion SHELL   print a script that completes commands and options
 
+Options of a command: jaxmarl-ppo COMMAND --help.
 ENV is a name, or of your own: package.module:Class or path/to/file.py:Class.
 Set JAXMARL_PPO_TRACEBACK=1 to see where an error comes from.
 """
+
 # Modules, each with a function `main(args) -> exit status`.
 COMMANDS = {
     "train": "jaxmarl_ppo.cli.train",
@@ -52,22 +56,25 @@ COMMANDS = {
     "new-env": "jaxmarl_ppo.cli.new_env",
     "check-env": "jaxmarl_ppo.cli.check_env",
     "bench": "jaxmarl_ppo.cli.bench",
+    "completion": "jaxmarl_ppo.cli.completion",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command; user errors are one line on standard error and exit status 2."""
     args = list(sys.argv[1:] if argv is None else argv)
-    if not args or args[0] in ("-h", "--help"):
+    if args[:1] == ["help"] and args[1:2]:
+        args = [args[1], "--help"]
+    if not args or args[0] in ("-h", "--help", "--help-all", "help"):
         print(USAGE, end="")
         sys.exit(0 if args else 2)
-    if args[0] == "--version":
+    if args[0] in ("--version", "version"):
         from jaxmarl_ppo import __version__
 
         print(__version__)
         return
     if args[0] not in COMMANDS:
-        _fail(f"unknown command {args[0]!r}; valid: {', '.join(COMMANDS)}")
+        _fail(_unknown_command(args[0]))
     from jaxmarl_ppo.machine.interruption import ending_on_interrupt
 
     try:
@@ -84,6 +91,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt as error:
         _end_by(error)
     sys.exit(status)
+
+
+def _unknown_command(word: str) -> str:
+    """Say that there is no such command, and which one may be meant."""
+    from jaxmarl_ppo.cli.foreign import COMMANDS as THEIRS
+
+    close = [THEIRS[word]] if word in THEIRS else difflib.get_close_matches(word, COMMANDS, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"unknown command {word!r}; {hint}valid: {', '.join(COMMANDS)}"
 
 
 def _end_by(interrupt: KeyboardInterrupt) -> NoReturn:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-from tyro.conf import Positional
-
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.arguments import Operand
 
 # What stands in the templates for the names of module and class.
 MODULE, CLASS = "my_env", "MyEnv"
@@ -32,9 +30,7 @@ class NewEnvOptions:
         dir: the folder to write into.
     """
 
-    name: Annotated[
-        Positional[str | None], tyro.conf.arg(metavar="NAME", help_behavior_hint="(required)")
-    ] = None
+    name: Annotated[str | None, Operand("NAME")] = None
     dir: Path = Path(".")
 
 

@@ -3,21 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
-from tyro.conf import Positional
-
-from jaxmarl_envs.own_names import is_own
 from jaxmarl_ppo.cli import session
 
 if TYPE_CHECKING:
     from jaxmarl_ppo.pages.table import Table
-
-Words = Annotated[
-    Positional[tuple[str, ...]],
-    tyro.conf.arg(metavar="[ENV] RUN_DIR", help_behavior_hint="(required)"),
-]
 
 
 @dataclass(frozen=True)
@@ -25,9 +16,7 @@ class PlayOptions:
     """Open a page on this machine on which a person plays against what a run has learnt.
 
     Attributes:
-        run: the run's folder; before it, if you like, the environment. It has to be there where it
-            is code of your own, as it was trained: `package.module:Class` or
-            `path/to/file.py:Class`.
+        run_dir: the run's folder.
         checkpoint: of the run, `newest`, `best` by its objective, or the number of an iteration;
             None for what was saved at its end.
         opponent: who plays the sides that no person holds: a policy or a snapshot of the run,
@@ -36,17 +25,20 @@ class PlayOptions:
         seed: of the games.
         port: of this machine that the page is served on; 0 for any that is free.
         export: instead of serving it, write a page that needs no server into this file.
+        env: where the run's environment is code of your own, its name once more, as it was trained:
+            `package.module:Class` or `path/to/file.py:Class`.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
     """
 
-    run: Words = ()
+    run_dir: session.RunDir = None
     checkpoint: str | None = None
     opponent: str | None = None
     greedy: bool = False
     seed: int = 0
     port: int = 0
     export: Path | None = None
+    env: str | None = None
     allow_import: session.AllowImport = ()
 
 
@@ -57,16 +49,13 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
         ValueError: options that do not fit together, or a run that cannot be played.
     """
     options = session.parse(PlayOptions, args, prog)
-    if len(options.run) > 2:
-        raise ValueError(f"unexpected argument {options.run[2]!r}; see {prog} --help")
-    env, folder = (None, *options.run)[-2:] if options.run else (None, None)
     if options.export is not None and options.port:
         raise ValueError("--port has no effect with --export; drop one of them")
     if not 0 <= options.port < 2**16:
         raise ValueError(f"--port must be from 0 to 65535, got {options.port}")
-    run_dir = session.existing_run(Path(folder) if folder else None, prog, options.checkpoint)
-    allowed = session.names_of(options.allow_import)
-    session.find_modules_here(*filter(is_own, [env]), *allowed)
+    run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
+    allowed = options.allow_import
+    session.find_modules_here(options.env, *allowed)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.play import table_of_run
@@ -77,16 +66,16 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
         seed=check_seed("seed", options.seed),
         greedy=options.greedy,
         opponent=options.opponent,
-        env=_own_env(run_dir, env),
+        env=options.env,
         allow_imports=allowed,
     )
     if options.export is not None:
-        return _export(make_table(), str(folder), options.export)
+        return _export(make_table(), str(options.run_dir), options.export)
 
     def tell(address: str) -> None:
         session.show(f"play at {address}\nCtrl-C ends it.")
 
-    serve(make_table, str(folder), options.port, tell)
+    serve(make_table, str(options.run_dir), options.port, tell)
     return 0
 
 
@@ -97,21 +86,3 @@ def _export(table: "Table", title: str, path: Path) -> int:
     size = f"{path.stat().st_size / 1000:,.0f} kB"
     session.show(f"saved in {path} ({size}); open it in a browser")
     return 0
-
-
-def _own_env(run_dir: Path, env: str | None) -> str | None:
-    """Return the name unless it is that of a registered environment, which is the run's.
-
-    Raises:
-        ValueError: the run is of another one.
-    """
-    from jaxmarl_envs import all_names
-    from jaxmarl_ppo.runs.run_folder import read_record
-
-    if env is None or env not in all_names():
-        return env
-    record = read_record(run_dir)["env"]
-    known = record["make"]["name"] if record["make"] else record["name"]
-    if env != known:
-        raise ValueError(f"the run in {str(run_dir)!r} is of {known!r}, not of {env!r}")
-    return None

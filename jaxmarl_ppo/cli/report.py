@@ -5,15 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-from tyro.conf import Positional
-
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.arguments import Operand
 
-RunDirs = Annotated[
-    Positional[tuple[Path, ...]],
-    tyro.conf.arg(metavar="RUN_DIR [RUN_DIR ...]", help_behavior_hint="(required)"),
-]
+RunDirs = Annotated[tuple[Path, ...], Operand("RUN_DIR")]
 
 
 @dataclass(frozen=True)
@@ -58,13 +53,13 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
         return _serve(folders, options)
     if options.port:
         raise ValueError("--port has no effect without --live; drop it")
-    session.find_modules_here(options.env, *session.names_of(options.allow_import))
+    session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.report import REPORT_FILE, report_runs
 
     seed = check_seed("seed", options.seed)
-    allowed = session.names_of(options.allow_import)
+    allowed = options.allow_import
     page = report_runs(folders, options.plays, seed, options.env, allowed)
     beside = folders[0] if len(folders) == 1 else Path()
     path = page.save(beside / REPORT_FILE if options.out is None else options.out)

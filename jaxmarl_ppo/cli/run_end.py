@@ -63,7 +63,9 @@ def tell_end(
     return status
 
 
-def show_plays(trainer: Trainer, result: TrainResult, plays: bool | None) -> None:
+def show_plays(
+    trainer: Trainer, result: TrainResult, plays: bool | None, tells: bool = True
+) -> None:
     """Add an evaluation and episodes to the report of a run, unless a signal has ended it.
 
     What is there already stays until the new page is whole, so that whoever has no time for it can
@@ -73,11 +75,13 @@ def show_plays(trainer: Trainer, result: TrainResult, plays: bool | None) -> Non
         trainer: of the run.
         result: what it came to.
         plays: whether to do so; None for where the environment is compiled, and therefore fast.
+        tells: whether to print where the report is.
     """
     wanted = not trainer.env.steps_on_host if plays is None else plays
     if wanted and not _signal_of(result):
         page = report_runs([result.run_dir], env=trainer.env).save(result.run_dir / REPORT_FILE)
-        session.show(f"what it came to, with episodes to watch: {page}")
+        if tells:
+            session.show(f"what it came to, with episodes to watch: {page}")
 
 
 def _signal_of(result: TrainResult) -> int:

@@ -1,210 +1,130 @@
 """What commands share: reading arguments, the machine's cores, the compilation cache, printing."""
 
 import contextlib
-import dataclasses
-import difflib
-import functools
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar
 
-import tyro
-from tyro.conf import DisallowNone, Positional
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
-
+from jaxmarl_ppo.cli import foreign
+from jaxmarl_ppo.cli.arguments import (
+    Each,
+    Find,
+    Operand,
+    Option,
+    element_of,
+    make,
+    operand_of,
+    options_of,
+    parse_words,
+)
+from jaxmarl_ppo.cli.help import long_help, plain_text, short_help
 from jaxmarl_ppo.machine.text import LINES, printable
 
 Options = TypeVar("Options")
-HELP = {"-h", "--help"}
-_QUIET: dict[str, Any] = {"add_help": False, "console_outputs": False}
-# A flag that is set, unset (`--no-...`), or left to us.
-Switch = DisallowNone[bool | None]
-RunDir = Annotated[
-    Positional[Path | None], tyro.conf.arg(metavar="RUN_DIR", help_behavior_hint="(required)")
-]
+HELP, HELP_ALL = {"-h", "--help"}, {"--help-all"}
+RunDir = Annotated[Path | None, Operand("RUN_DIR")]
+Env = Annotated[str | None, Operand("ENV")]
+EnvKwargs = Mapping[str, Any]
 # Names of code that may be imported because a file names it.
-AllowImport = Annotated[tuple[tuple[str], ...], tyro.conf.UseAppendAction]
+AllowImport = Annotated[tuple[str, ...], Each()]
 
 
-@dataclasses.dataclass(frozen=True)
-class Unread:
-    """Stands in an option's place for a text that cannot be read, so that we tell, not tyro."""
-
-    message: str
-
-
-def parse(
-    cls: type[Options],
-    args: Sequence[str],
-    prog: str,
-    default: Options | None = None,
-    *,
-    helps: bool = True,
-) -> Options:
+def parse(cls: type[Options], args: Sequence[str], prog: str) -> Options:
     """Read a command's options; print its help and exit where that is asked for.
 
     Args:
         cls: a dataclass of the options.
         args: what the user typed after the command.
         prog: the command.
-        default: defaults of all options; None for those of the class.
-        helps: whether to print help; otherwise the question is passed over.
 
     Raises:
         ValueError: something is not as it should be, in one sentence.
     """
-    read = functools.partial(tyro.cli, cls, prog=prog, registry=_registry())
-    if default is not None:
-        read = functools.partial(read, default=default)
-    if helps and HELP & set(args):
-        read(args=["--help"])
-    args = [arg for arg in args if arg not in HELP]
-    try:
-        options, unknown = read(args=args, return_unknown_args=True, **_QUIET)
-    except SystemExit:
-        raise ValueError(f"{_without_value(read, args)} needs a value; see {prog} --help") from None
-    _refuse_unknown(unknown, options, prog)
-    for (name, *_), value in _values(options):
-        if isinstance(value, Unread):
-            raise ValueError(f"{name}: {value.message}")
-    return options
+    if asks_for_help(args):
+        tell_help(cls, prog, args, options_of(cls), options_of(cls))
+    return parse_with(cls, args, prog, ())[0]
+
+
+def parse_with(
+    cls: type[Options],
+    args: Sequence[str],
+    prog: str,
+    more: Sequence[Option],
+    find: Find = lambda name: None,
+    needs_operand: Callable[[set[Any]], bool] | None = None,
+) -> tuple[Options, dict[tuple[str, ...], Any]]:
+    """Read a command's options, and those for places of a configuration beside.
+
+    Args:
+        cls: a dataclass of the command's own options.
+        args: what the user typed after the command, but for what asks for help.
+        prog: the command.
+        more: options for places, whose keys are paths.
+        find: as in `parse_words`.
+        needs_operand: as in `parse_words`; None for whether the command has one.
+
+    Returns:
+        The options, and the values of places that were given, by path.
+
+    Raises:
+        ValueError: something is not as it should be, in one sentence.
+    """
+    has_operand = operand_of(cls) is not None
+    parsed = parse_words(
+        [arg for arg in args if not asks_for_help([arg])],
+        [*options_of(cls), *more],
+        prog,
+        needs_operand=needs_operand or (lambda given: has_operand),
+        find=find,
+        foreign=foreign.OPTIONS.get,
+    )
+    paths = sorted((key for key in parsed.values if isinstance(key, tuple)), key=len)
+    given = {path: parsed.values.pop(path) for path in paths}
+    return make(cls, parsed, prog), given
+
+
+def asks_for_help(args: Sequence[str]) -> bool:
+    """Tell whether arguments ask for help."""
+    return not (HELP | HELP_ALL).isdisjoint(args)
+
+
+def tell_help(
+    cls: type,
+    prog: str,
+    args: Sequence[str],
+    options: Sequence[Option],
+    every_option: Sequence[Option],
+) -> None:
+    """Print the help of a command, short or long, and exit.
+
+    Args:
+        cls: the dataclass of its options, whose docstring says what it does.
+        prog: the command.
+        args: which ask for help.
+        options: of the short help.
+        every_option: of the long one.
+    """
+    operand, usage = operand_of(cls), prog
+    if operand is not None:
+        _, mark, annotation = operand
+        usage += f" {mark.metavar}" + (" ..." if element_of(annotation) else "")
+    usage += " [options]" if options else ""
+    text = plain_text(inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes:")[0])
+    if HELP_ALL.isdisjoint(args):
+        summary = " ".join(text.partition("\n\n")[0].split())
+        more = f"{prog} --help-all says all about every option."
+        show(short_help(usage, summary, options, more))
+    else:
+        show(long_help(usage, text, every_option))
+    sys.exit(0)
 
 
 def flag(name: str) -> str:
     """Write an option's name as it is typed."""
     return "--" + name.replace("_", "-")
-
-
-def reader(
-    read: Callable[[str], Any],
-    metavar: str,
-    show: Callable[[Any], str] = str,
-    *,
-    many: bool = False,
-    optional: bool = False,
-) -> PrimitiveConstructorSpec[Any]:
-    """Make tyro read an option with a function, whose ValueError says what is wrong with a text."""
-
-    def read_all(texts: list[str]) -> Any:
-        if optional and texts == ["None"]:
-            return None
-        try:
-            values = tuple(read(text) for text in texts)
-        except ValueError as error:
-            return Unread(str(error))
-        return values if many else values[0]
-
-    def show_all(value: Any) -> list[str]:
-        if value is None:
-            return ["None"]
-        return [show(each) for each in value] if many else [show(value)]
-
-    metavar = f"[{metavar} [{metavar} ...]]" if many else metavar
-    return PrimitiveConstructorSpec(
-        nargs="*" if many else 1,
-        metavar=f"{{None}}|{metavar}" if optional else metavar,
-        instance_from_str=read_all,
-        is_instance=lambda value: True,
-        str_from_instance=show_all,
-    )
-
-
-def _read_int(text: str) -> int:
-    """Read a whole number, also as 5e6."""
-    with contextlib.suppress(ValueError):
-        return int(text)
-    with contextlib.suppress(ValueError):
-        number = float(text)
-        if number.is_integer():
-            return int(number)
-    raise ValueError(f"{text!r} is not a whole number")
-
-
-def _read_float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
-
-
-def _read_path(text: str) -> Path:
-    if not text:
-        raise ValueError("'' names no file or folder")
-    return Path(text)
-
-
-_READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
-    int: (_read_int, "INT"),
-    float: (_read_float, "FLOAT"),
-    str: (str, "STR"),
-    Path: (_read_path, "PATH"),
-}
-
-
-def _rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Tell tyro how to read an option of a type, unless it is one of its own flags."""
-    kind, optional = info.type, False
-    if type(None) in get_args(kind):
-        rest = [part for part in get_args(kind) if part is not type(None)]
-        kind, optional = (rest[0] if len(rest) == 1 else None), True
-    many = get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
-    if many:
-        kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        words = get_args(kind)
-
-        def read(text: str) -> str:
-            if text not in words:
-                raise ValueError(f"unknown choice {text!r}; valid: {', '.join(words)}")
-            return text
-
-        return reader(read, f"{{{','.join(words)}}}", many=many, optional=optional)
-    if kind not in _READERS:
-        return None
-    return reader(*_READERS[kind], many=many, optional=optional)
-
-
-def _registry() -> ConstructorRegistry:
-    registry = ConstructorRegistry()
-    registry.primitive_rule(_rule)
-    return registry
-
-
-def _values(options: Any, prefix: str = "") -> Iterator[tuple[list[str], Any]]:
-    """List every option as it can be typed, nested ones with a dot, and its value."""
-    for field in dataclasses.fields(options):
-        if tyro.conf.Suppress in get_args(field.type):
-            continue
-        value = getattr(options, field.name)
-        # Of an annotated type, the type.
-        if dataclasses.is_dataclass(getattr(field.type, "__origin__", field.type)):
-            is_plain = tyro.conf.OmitArgPrefixes in get_args(field.type)
-            yield from _values(value, prefix if is_plain else f"{prefix}{field.name}.")
-            continue
-        names = [field.name, f"no_{field.name}"] if field.type in (bool, Switch) else [field.name]
-        yield [flag(prefix + name) for name in names], value
-
-
-def _without_value(read: Callable[..., Any], args: Sequence[str]) -> str:
-    """Find the option that lacks its value, the one where what can be read ends."""
-    for end in reversed(range(1, len(args))):
-        with contextlib.suppress(SystemExit):
-            read(args=args[:end], return_unknown_args=True, **_QUIET)
-            return args[end]
-    return args[0]
-
-
-def _refuse_unknown(unknown: Sequence[str], options: Any, prog: str) -> None:
-    named = [arg.partition("=")[0] for arg in unknown if arg.startswith("-")]
-    if named:
-        known = [name for names, _ in _values(options) for name in names]
-        close = difflib.get_close_matches(named[0], known, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise ValueError(f"unknown option {named[0]}; {hint}see {prog} --help")
-    if unknown:
-        raise ValueError(f"unexpected argument {unknown[0]!r}; see {prog} --help")
 
 
 def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None) -> Path:
@@ -243,11 +163,6 @@ def _newest_beside(run_dir: Path) -> str:
     alike = [run for run in runs if run.name.startswith(run_dir.name)]
     newest = max(alike or runs, key=lambda run: run.stat().st_mtime, default=None)
     return "" if newest is None else f"; the newest one there is {str(newest)!r}"
-
-
-def names_of(allow_import: tuple[tuple[str], ...]) -> list[str]:
-    """List the names that `--allow-import` was given with."""
-    return [name for (name,) in allow_import]
 
 
 def find_modules_here(*names: str | None) -> None:

@@ -1,6 +1,5 @@
 """`jaxmarl-ppo sweep`: search for the configuration that reaches an objective best."""
 
-import dataclasses
 import importlib
 import signal
 from collections.abc import Mapping, Sequence
@@ -8,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-from tyro.conf import Positional
-
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.arguments import Operand, Option, options_of
+from jaxmarl_ppo.config.annotations import attributes_of, field_hints
 from jaxmarl_ppo.config.env_as_json import params_from_json
+from jaxmarl_ppo.config.search import SearchConfig
 from jaxmarl_ppo.config.search_file import SearchFile, read_search_file
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.machine.extras import how_to_install
@@ -24,9 +23,7 @@ if TYPE_CHECKING:  # its import takes a while, and help does without it
     from jaxmarl_ppo.sweeps.sweep import MakeWorkers, Sweep
 
 PROG = "jaxmarl-ppo sweep"
-Space = Annotated[
-    Positional[Path | None], tyro.conf.arg(metavar="SPACE", help_behavior_hint="(required)")
-]
+Space = Annotated[Path | None, Operand("SPACE")]
 
 
 @dataclass(frozen=True)
@@ -42,10 +39,6 @@ class SweepOptions:
         env: of one's own, where the file names one: its name once more.
         allow_import: further code of your own that the file's environment imports by name; may be
             given more than once.
-        num_trials: how many in all, instead of what the file says.
-        num_members: how many runs train side by side, likewise.
-        max_minutes: after which the search stops, and goes on when it is called again; likewise.
-        storage: the database, likewise: postgresql://USER@HOST/DATABASE.
         ray: address of a Ray cluster, whose workers then train the trials, so many runs side by
             side on each: `auto` for the cluster of this machine, HOST:PORT, ray://HOST:PORT.
         cpus_per_worker: CPUs of each worker of a cluster without GPUs; None for a worker on each
@@ -58,10 +51,6 @@ class SweepOptions:
     run_dir: Path | None = None
     env: str | None = None
     allow_import: session.AllowImport = ()
-    num_trials: int | None = None
-    num_members: int | None = None
-    max_minutes: float | None = None
-    storage: str | None = None
     ray: str | None = None
     cpus_per_worker: int | None = None
     progress: bool = True
@@ -74,25 +63,33 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     Raises:
         ValueError: options or a file that do not fit together, or a search that cannot go on.
     """
-    options = session.parse(SweepOptions, args, prog)
+    if session.asks_for_help(args):
+        every = [*options_of(SweepOptions), *_search_options()]
+        session.tell_help(SweepOptions, prog, args, every, every)
+    options, given = session.parse_with(SweepOptions, args, prog, _search_options())
+    changes = {path[-1]: value for path, value in given.items()}
     if options.space is None:
         raise ValueError(f"{prog} takes a file or the folder of a search; see {prog} --help")
-    changes = {
-        name: getattr(options, name)
-        for name in ("num_trials", "num_members", "max_minutes", "storage")
-        if getattr(options, name) is not None
-    }
     if options.cpus_per_worker is not None and options.ray is None:
         raise ValueError("--cpus-per-worker has no effect without --ray")
     # What is said may be wrong in itself, which costs nothing to find out.
-    said = None if options.space.is_dir() else read_search_file(options.space, options.env)
+    said = None if options.space.is_dir() else read_search_file(options.space, options.env, changes)
     session.use_cpu_cores()
-    session.find_modules_here(options.env, *session.names_of(options.allow_import))
+    session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     _check_installed()
     make_workers = None if options.ray is None else _workers_on_ray(options)
-    sweep = _resumed(options, changes) if said is None else _made(options, said, changes)
+    sweep = _resumed(options, changes) if said is None else _made(options, said)
     return tell_end(sweep.run(make_workers), sweep.config, sweep.env)
+
+
+def _search_options() -> list[Option]:
+    """List the options for the fields of a search, which override the file's."""
+    about = attributes_of(SearchConfig)
+    return [
+        Option(session.flag(name), ("search", name), hint, about[name], group="search")
+        for name, hint in field_hints(SearchConfig).items()
+    ]
 
 
 def _workers_on_ray(options: SweepOptions) -> "MakeWorkers":
@@ -115,14 +112,14 @@ def _workers_on_ray(options: SweepOptions) -> "MakeWorkers":
     return cluster.workers
 
 
-def _made(options: SweepOptions, said: SearchFile, changes: Mapping[str, Any]) -> "Sweep":
+def _made(options: SweepOptions, said: SearchFile) -> "Sweep":
     """Make the search that a file describes."""
     from jaxmarl_ppo.sweeps.sweep import Sweep
 
     start = said.settings
     if start.env is None:
         raise ValueError(f"{options.space} names no environment; add env, or give --env")
-    allowed = session.names_of(options.allow_import)
+    allowed = options.allow_import
     named = [] if options.env is None else [options.env]
     env, env_params = make_env(start.env, start.env_kwargs, [*named, *allowed], str(options.space))
     check_effect(env, allowed)
@@ -133,7 +130,7 @@ def _made(options: SweepOptions, said: SearchFile, changes: Mapping[str, Any]) -
         env_params,
         start.config,
         said.space,
-        dataclasses.replace(said.search, **changes),
+        said.search,
         options.run_dir,
         progress=options.progress,
         check_env=options.check_env,
@@ -150,7 +147,7 @@ def _resumed(options: SweepOptions, changes: Mapping[str, Any]) -> "Sweep":
     return Sweep.resume(
         options.space,
         env=options.env,
-        allow_imports=session.names_of(options.allow_import),
+        allow_imports=options.allow_import,
         progress=options.progress,
         check_env=options.check_env,
         **changes,

@@ -51,7 +51,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
     """
     options = session.parse(WatchOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)
-    session.find_modules_here(options.env, *session.names_of(options.allow_import))
+    session.find_modules_here(options.env, *options.allow_import)
     session.enable_compilation_cache()
     from jaxmarl_ppo.config.checks import check_seed
     from jaxmarl_ppo.pages.pictures import check_can_animate, write_gif, write_svgs
@@ -67,7 +67,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
         greedy=options.greedy,
         opponent=options.opponent,
         env=options.env,
-        allow_imports=session.names_of(options.allow_import),
+        allow_imports=options.allow_import,
     )
     if options.svg is not None:
         write_svgs(options.svg, watched.replays[0])

@@ -16,21 +16,17 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from jaxmarl_ppo.config.checks import (
-    check_number,
-    field_hints,
-    field_rules,
-    show,
-    without_none,
-)
+from jaxmarl_ppo.config.annotations import field_hints, plain_type, without_none
+from jaxmarl_ppo.config.checks import check_number, field_rules, plain, refusal, show
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
 from jaxmarl_ppo.config.mapping import Ensemble, MappingFunction, MappingSpec, Matchups
-from jaxmarl_ppo.config.networks import NETWORK_RULES, network_fields
+from jaxmarl_ppo.config.networks import NETWORK_RULES, kinds_with, network_fields
 from jaxmarl_ppo.config.parsing import check_depth
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
-from jaxmarl_ppo.config.read_space import NONE, dimension_to_json, read_dimensions
+from jaxmarl_ppo.config.read_space import dimension_to_json, read_dimensions
 from jaxmarl_ppo.config.schedules import Linear, ScheduleRule
 from jaxmarl_ppo.config.search import Dimension
+from jaxmarl_ppo.config.text import NONE, read_linear, read_pairs, read_whole
 from jaxmarl_ppo.config.train import AnyPolicy, TrainConfig
 from jaxmarl_ppo.machine.files import read_at_most, write_atomically
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
@@ -70,7 +66,7 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
         table = table_of(data, _ROOT)
         default = table_of(table.get("default_policy", {}), "default_policy")
         data = {**table, "default_policy": {**default, "network": network}}
-    return _make(TrainConfig, data)
+    return make(TrainConfig, data)
 
 
 def from_format_1(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +98,7 @@ def mapping_from_json(data: Any) -> MappingSpec:
         ValueError: a function of the user's own, or an unknown field.
     """
     if isinstance(data, str):
-        return data
+        return read_pairs(data, "mapping") if "=" in data else data
     fields = table_of(data, "mapping")
     kind = fields.get("kind")
     if kind == "custom" and "function" in fields:
@@ -112,7 +108,7 @@ def mapping_from_json(data: Any) -> MappingSpec:
     if not isinstance(kind, str) or kind not in MAPPING_KINDS:
         return {agent: _hashable(choice) for agent, choice in fields.items()}
     del fields["kind"]
-    return _make(MAPPING_KINDS[kind], fields, "mapping")
+    return make(MAPPING_KINDS[kind], fields, "mapping")
 
 
 def with_explicit_network(config: TrainConfig) -> TrainConfig:
@@ -202,7 +198,7 @@ def _plain_network(network: nn.Module) -> dict[str, Any]:
     return {"kind": kind, **{name: to_plain(getattr(network, name)) for name in names}}
 
 
-def _make(cls: type, data: Any, where: str = "") -> Any:
+def make(cls: type, data: Any, where: str = "") -> Any:
     """Make a dataclass from what was written of one; `where` is empty for the outermost."""
     here = where or _ROOT
     values = table_of(data, here)
@@ -229,14 +225,12 @@ def read_field(name: str, hint: Any, value: Any, path: str) -> Any:
     if optional and (value is None or value == NONE):
         return None
     if dataclasses.is_dataclass(hint):
-        return _make(hint, value, path)  # type: ignore[arg-type]
+        return make(hint, value, path)  # type: ignore[arg-type]
     if name in _READERS:
         return _READERS[name](value, path)
     if any(isinstance(part, ScheduleRule) for part in get_args(hint)):
         return _read_schedule(value, path)
-    if int in get_args(hint) and isinstance(value, float) and value.is_integer():
-        return int(value)  # such as 5e6
-    return value
+    return read_whole(value) if plain_type(hint) is int else value
 
 
 def _read_policies(data: Any, where: str) -> dict[str, AnyPolicy]:
@@ -255,7 +249,7 @@ def _read_policy(data: Any, where: str) -> AnyPolicy:
         raise ValueError(f"{where} has the kind {show(kind)}; valid: {', '.join(POLICY_KINDS)}")
     if kind == "scripted" and isinstance(fields.get("script"), Mapping):
         raise ValueError(f"{where} of this run is a function of its own; {CALL_FOR_CONFIG}")
-    return _make(POLICY_KINDS[kind], fields, where)
+    return make(POLICY_KINDS[kind], fields, where)
 
 
 def _read_imitate(data: Any, where: str) -> Any:
@@ -277,7 +271,14 @@ def _read_network(data: Any, where: str) -> str | nn.Module:
         raise ValueError(
             f"{where}: unknown network kind {show(kind)}; valid: {', '.join(NETWORKS)}"
         )
-    refuse_unknown(fields, network_fields(NETWORKS[kind]), f"{where} (network {kind!r})")
+    here, valid = f"{where} (network {kind!r})", network_fields(NETWORKS[kind])
+    for name in fields:
+        if name not in valid and kinds_with(name):
+            kinds = ", ".join(kinds_with(name))
+            raise ValueError(
+                f"{here} has no {name!r}, which is of {kinds}; valid: {', '.join(valid)}"
+            )
+    refuse_unknown(fields, valid, here)
     return NETWORKS[kind](
         **{
             name: NETWORK_RULES[name](f"{where}.{name}", _hashable(value))
@@ -287,6 +288,12 @@ def _read_network(data: Any, where: str) -> str | nn.Module:
 
 
 def _read_schedule(data: Any, where: str) -> Any:
+    """Read a schedule as files and the command line write it."""
+    ends = read_linear(data)
+    if ends is not None:
+        return Linear(*ends)
+    if isinstance(plain(data), str | bool) or data is None:
+        raise refusal(where, "a number, linear:START:END or [[step, value], ...]", data)
     if not isinstance(data, Mapping):
         return data
     refuse_unknown(table_of(data, where), ("linear",), where)

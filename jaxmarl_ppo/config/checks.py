@@ -4,16 +4,16 @@
 classes, and any of these `| None`, the annotation alone says what is valid.
 """
 
-import dataclasses
 import functools
 import os
-import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import jax
 import numpy as np
 from jax.core import Tracer
+
+from jaxmarl_ppo.config.annotations import field_hints, without_none
 
 # From the name and the value of a field to the value that is kept; a ValueError refuses it.
 Rule = Callable[[str, Any], Any]
@@ -164,25 +164,9 @@ PolicyName = Annotated[str, check_policy_name]
 
 
 @functools.cache
-def field_hints(cls: type) -> dict[str, Any]:
-    """Return the annotations of a dataclass's fields."""
-    hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
-
-
-@functools.cache
 def field_rules(cls: type) -> dict[str, Rule]:
     """Return the rules that the annotations of a dataclass's fields stand for."""
     return {name: rule_of(hint) for name, hint in field_hints(cls).items()}
-
-
-def without_none(annotation: Any) -> tuple[bool, Any]:
-    """Tell whether an annotation permits None, and what it permits beside that."""
-    kind, parts = get_origin(annotation), get_args(annotation)
-    if kind in (Union, types.UnionType) and type(None) in parts:
-        (rest,) = (part for part in parts if part is not type(None))
-        return True, rest
-    return False, annotation
 
 
 def rule_of(annotation: Any) -> Rule:

@@ -18,7 +18,7 @@ from jaxmarl_ppo.config.checks import (
     whole_number,
 )
 from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
-from jaxmarl_ppo.config.read_space import NONE
+from jaxmarl_ppo.config.text import NONE
 from jaxmarl_ppo.types import PyTree
 
 _ARRAY = {"array", "dtype"}

@@ -1,18 +1,17 @@
-"""What a user says of a network: its kinds, its fields, and what they may be."""
+"""Networks in a configuration: their kinds, their fields, and the values of those."""
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from flax import linen as nn
 
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
-    Rule,
-    check_bool,
     check_sequence,
     check_share,
     choice,
     refusal,
+    rule_of,
     whole_number,
 )
 from jaxmarl_ppo.networks.actor_critic import NETWORKS, ActorCritic
@@ -31,18 +30,21 @@ def _check_sizes(name: str, value: Any) -> tuple[int, ...]:
     return tuple(_check_size(f"an element of {name}", size) for size in sizes)
 
 
-# Of all fields that a user decides, since a flax module checks nothing.
-NETWORK_RULES: dict[str, Rule] = {
-    "hidden_sizes": _check_sizes,
-    "head_sizes": _check_sizes,
-    "channels": _check_sizes,
-    "lstm_size": _check_size,
-    "gru_size": _check_size,
-    "activation": choice(*ACTIVATIONS),
-    "separate_critic": check_bool,
-    "unimix": check_share,
-    "dtype": choice(*DTYPES),
+Sizes = Annotated[tuple[int, ...], _check_sizes]
+Size = Annotated[int, _check_size]
+# Annotations of all fields that a user decides, since a flax module checks nothing.
+NETWORK_FIELDS: dict[str, Any] = {
+    "hidden_sizes": Sizes,
+    "head_sizes": Sizes,
+    "channels": Sizes,
+    "lstm_size": Size,
+    "gru_size": Size,
+    "activation": Literal[tuple(ACTIVATIONS)],
+    "separate_critic": bool,
+    "unimix": Annotated[float, check_share],
+    "dtype": Literal[tuple(DTYPES)],
 }
+NETWORK_RULES = {name: rule_of(annotation) for name, annotation in NETWORK_FIELDS.items()}
 
 
 def check_network(name: str, network: Any) -> str | nn.Module:

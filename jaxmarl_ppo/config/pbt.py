@@ -1,9 +1,9 @@
-"""What a user says of population-based training: members of a group that learn from each other."""
+"""Population-based training: members of a group that learn from each other."""
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from jaxmarl_ppo.config.checks import (
     MAX_FLOAT,
@@ -17,7 +17,10 @@ from jaxmarl_ppo.config.checks import (
     refuse_repeated,
     show,
 )
-from jaxmarl_ppo.config.search import Choices, Dimension, Range, split_path
+from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.paths import full_path, join_path
+from jaxmarl_ppo.config.ppo import PPOConfig
+from jaxmarl_ppo.config.search import Choices, Dimension, Range
 from jaxmarl_ppo.types import Hyperparams
 
 # Where an evaluation tells how members do against each other's policies.
@@ -27,7 +30,6 @@ _NOT_EXPLORED = ("kl_coef", "num_epochs", "num_minibatches")
 EXPLORED = tuple(
     field.name for field in dataclasses.fields(Hyperparams) if field.name not in _NOT_EXPLORED
 )
-_Tree = TypeVar("_Tree")
 
 
 def _check_space(name: str, space: Any) -> dict[str, Dimension]:
@@ -36,9 +38,10 @@ def _check_space(name: str, space: Any) -> dict[str, Dimension]:
             f"{name} must be a table that names at least one number, such as "
             f"default_ppo.learning_rate, got {show(space)}"
         )
-    for path, dimension in space.items():
-        check_name(f"a path of {name}", path)
-        parts = split_path(path)
+    found: dict[str, Dimension] = {}
+    for written, dimension in space.items():
+        parts = full_path(check_name(f"a path of {name}", written))
+        path = join_path(parts)
         is_own = len(parts) == 4 and (parts[0], parts[2]) == ("policies", "ppo")
         if not (is_own or (len(parts) == 2 and parts[0] == "default_ppo")):
             raise ValueError(
@@ -46,6 +49,8 @@ def _check_space(name: str, space: Any) -> dict[str, Dimension]:
                 "of PPO change without another compiled program, such as default_ppo.learning_rate "
                 "or policies.NAME.ppo.gamma"
             )
+        fields = [field.name for field in dataclasses.fields(PPOConfig)]
+        refuse_unknown(parts[-1:], fields, join_path(parts[:-1]))
         if parts[-1] not in EXPLORED:
             raise ValueError(
                 f"{name} has {path}, which is no number that can change while a run goes on; "
@@ -56,7 +61,10 @@ def _check_space(name: str, space: Any) -> dict[str, Dimension]:
                 check_number(f"a choice of {name}.{path}", value)
         elif not isinstance(dimension, Range):
             raise ValueError(f"{name}[{path!r}] must be a Range or Choices, got {show(dimension)}")
-    return dict(space)
+        if path in found:
+            raise ValueError(f"{name} has {path} twice")
+        found[path] = dimension
+    return found
 
 
 def _check_rivals(name: str, value: Any) -> tuple[str, ...]:
@@ -115,28 +123,3 @@ class PbtConfig:
                     f"pbt.{field}={value!r} has no effect with pbt.fraction=0; raise it or drop "
                     "the other"
                 )
-
-
-def with_values(config: _Tree, values: Mapping[str, float]) -> _Tree:
-    """Copy a configuration with other numbers.
-
-    Args:
-        config: a `TrainConfig`.
-        values: by path, such as `policies.eve.ppo.gamma`.
-
-    Raises:
-        ValueError: a number that the configuration cannot have.
-    """
-    for path, value in values.items():
-        config = _put(config, split_path(path), value)
-    return config
-
-
-def _put(tree: Any, parts: tuple[str, ...], value: float) -> Any:
-    head, *rest = parts
-    if rest:
-        child = tree[head] if isinstance(tree, Mapping) else getattr(tree, head)
-        value = _put(child, tuple(rest), value)
-    if isinstance(tree, Mapping):
-        return {**tree, head: value}
-    return dataclasses.replace(tree, **{head: value})

@@ -4,15 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
+from jaxmarl_ppo.config.annotations import field_hints, without_none
 from jaxmarl_ppo.config.checks import (
     Count,
     Fraction,
     NotNegative,
     Positive,
     check_fields,
-    field_hints,
     show,
-    without_none,
 )
 from jaxmarl_ppo.config.schedules import (
     Scheduled,
@@ -44,7 +43,7 @@ class PPOConfig:
     """Hyper-parameters of one policy's updates.
 
     Attributes:
-        learning_rate: of the optimiser; a constant, `Linear(start, end)` or
+        learning_rate: learning rate of the optimiser; a constant, `Linear(start, end)` or
             `((step, value), ...)`.
         num_epochs: passes over a rollout's decisions.
         num_minibatches: optimiser steps per pass.

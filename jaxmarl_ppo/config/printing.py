@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 import json
 import math
-import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from typing import Any, Literal
 
 from flax import linen as nn
 
+from jaxmarl_ppo.config.annotations import attributes_of
 from jaxmarl_ppo.config.as_json import (
     MAPPING_KINDS,
-    NONE,
     POLICY_KINDS,
     to_plain,
     with_explicit_network,
@@ -23,6 +22,7 @@ from jaxmarl_ppo.config.keys import bare_key
 from jaxmarl_ppo.config.networks import network_fields
 from jaxmarl_ppo.config.run_file import EnvTable, RunFile, Settings
 from jaxmarl_ppo.config.schedules import Linear
+from jaxmarl_ppo.config.text import NONE
 from jaxmarl_ppo.networks.actor_critic import NETWORKS
 
 Format = Literal["toml", "yaml"]
@@ -61,20 +61,6 @@ def print_settings(settings: Settings, env_params: Any, form: Format) -> str:
     entries += _tree(with_explicit_network(settings.config))
     write = _toml if form == "toml" else _yaml
     return "\n".join([_HEAD[form], "", *write(entries)]) + "\n"
-
-
-def attributes_of(cls: type) -> dict[str, str]:
-    """Read what the docstrings of a class and those it comes from say about its attributes."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        _, _, section = inspect.cleandoc(base.__dict__.get("__doc__") or "").partition(
-            "\nAttributes:\n"
-        )
-        # An attribute is indented by four; what goes on with it, by more.
-        lines = section.partition("\n\n")[0]
-        for name, text in re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", lines, re.MULTILINE):
-            found[name] = " ".join(text.split())
-    return found
 
 
 def _tree(value: Any, kinds: Mapping[str, type] = MAPPING_KINDS) -> list[Entry]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from jaxmarl_ppo.config.keys import key_path, refuse_unknown, table_of
-from jaxmarl_ppo.config.search import Choices, Dimension, Range, split_path
+from jaxmarl_ppo.config.keys import refuse_unknown, table_of
+from jaxmarl_ppo.config.paths import full_path, join_path, split_path
+from jaxmarl_ppo.config.search import Choices, Dimension, Range
+from jaxmarl_ppo.config.text import NONE
 
-# What stands for None in a file whose format has no such value.
-NONE = "none"
 _RANGE_KEYS = [field.name for field in fields(Range)]
 
 
@@ -50,8 +50,7 @@ def _leaves(table: Mapping[str, Any], path: str, where: str) -> list[tuple[str, 
     found = []
     for key, value in table.items():
         # In quotation marks TOML leaves a whole path to us.
-        place = ".".join(key_path("", part) for part in split_path(key))
-        place = f"{path}.{place}" if path else place
+        place = f"{path}.{join_path(split_path(key))}" if path else join_path(full_path(key))
         is_table = isinstance(value, Mapping)
         if is_table and any(isinstance(each, Mapping) for each in value.values()):
             found += _leaves(table_of(value, f"{where}.{place}"), place, where)

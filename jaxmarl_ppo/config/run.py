@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from jaxmarl_ppo.config.annotations import Field
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
@@ -17,6 +18,8 @@ from jaxmarl_ppo.config.checks import (
 )
 
 EVERY_MINUTES = 5.0
+# What a search has instead of ends of single runs.
+PRUNED = "all trials are equally long; see search.pruner"
 # Where a measure of a run is found: in the entries of its log, or in its evaluations.
 MEASURE_ROOTS = ("all", "agents", "policies", "evaluation")
 
@@ -46,8 +49,8 @@ class CheckpointConfig:
     A run also saves it whenever it stops, and at its end. Whichever interval is over first counts.
 
     Attributes:
-        every_minutes: minutes from one checkpoint to the next; None for no such interval.
-        every_env_steps: environment steps from one to the next, rounded up to whole iterations;
+        every_minutes: interval between checkpoints in minutes; None for no such interval.
+        every_env_steps: interval in environment steps, rounded up to whole iterations;
             None for no such interval.
         keep: how many of the newest stay, and beside them the best one by the run's objective; 0
             for no checkpoints at all.
@@ -76,7 +79,7 @@ class EvaluationConfig:
     Evaluations have random numbers of their own, so training is the same to the bit without them.
 
     Attributes:
-        every_env_steps: environment steps from one evaluation to the next, rounded up to whole
+        every_env_steps: interval between evaluations in environment steps, rounded up to whole
             iterations; None for no evaluation.
         episodes: how many; None for as many as the environment needs.
         greedy: take each policy's most probable action instead of drawing one.
@@ -106,8 +109,8 @@ class ObjectiveConfig:
     """What a run is to reach: the best checkpoint is kept by it, and it can end the run.
 
     Attributes:
-        measure: path of a number in the log or in the evaluations, such as `agents/x/return_mean`
-            or `evaluation/exploitability/greedy`; None for no objective.
+        measure: number to judge a run by: a path in the log or in the evaluations, such as
+            `agents/x/return_mean` or `evaluation/exploitability/greedy`; None for no objective.
         goal: whether the number is to be large or small.
         stop_at: end the run once the number is this good; None for never.
         patience: end the run after so many entries or evaluations in a row that are no better than
@@ -116,8 +119,8 @@ class ObjectiveConfig:
 
     measure: Annotated[str, _check_measure] | None = None
     goal: Literal["maximise", "minimise"] = "maximise"
-    stop_at: Annotated[float, check_number] | None = None
-    patience: Count | None = None
+    stop_at: Annotated[Annotated[float, check_number] | None, Field(in_search=PRUNED)] = None
+    patience: Annotated[Count | None, Field(in_search=PRUNED)] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_envs.own_names import full_name
+from jaxmarl_ppo.config.annotations import field_hints
 from jaxmarl_ppo.config.as_json import (
     READABLE_FORMATS,
     config_from_dict,
     config_to_dict,
     from_format_1,
     network_kind,
+    read_field,
+    to_plain,
     with_explicit_network,
 )
-from jaxmarl_ppo.config.checks import check_name, show
+from jaxmarl_ppo.config.checks import check_name, field_rules, show
 from jaxmarl_ppo.config.env_as_json import check_env_record
 from jaxmarl_ppo.config.keys import refuse_unknown, table_of
 from jaxmarl_ppo.config.parsing import parse_file
+from jaxmarl_ppo.config.paths import expand
 from jaxmarl_ppo.config.presets import follow, preset
 from jaxmarl_ppo.config.train import TrainConfig
 
@@ -32,7 +36,7 @@ class EnvTable:
 
     Attributes:
         name: of the environment; the command line's is used instead if it names one.
-        kwargs: what the environment is made with, instead of the preset's.
+        kwargs: arguments of the environment, instead of the preset's.
         params: numbers of the environment that differ from its own.
     """
 
@@ -97,7 +101,7 @@ def read_table(data: Mapping[str, Any]) -> RunFile:
         ValueError: it has an unknown key.
     """
     known = [f.name for f in dataclasses.fields(TrainConfig)]
-    values = table_of(data, "the file")
+    values = expand(table_of(data, "the file"))
     refuse_unknown(values, ["env", "preset", *known], "the file")
     written, variant = values.pop("env", {}), values.pop("preset", None)
     if variant is not None:
@@ -126,7 +130,7 @@ def _read_record(data: Mapping[str, Any]) -> RunFile:
 
 
 def settings(env: str | None, variant: str | None, path: Path | None) -> Settings:
-    """Find out what holds of a run before the command line's options.
+    """Read a run: its preset, overridden by a file.
 
     Args:
         env: the environment that the command line names; None to leave that to the file.
@@ -137,6 +141,26 @@ def settings(env: str | None, variant: str | None, path: Path | None) -> Setting
         ValueError: the file cannot be read, or something in it has no effect.
     """
     return settings_of(env, variant, RunFile() if path is None else read_run_file(path), path)
+
+
+def with_options(run: Settings, options: Mapping[str, Any]) -> Settings:
+    """Override values of a run by a table as in a file.
+
+    What it says of `env.kwargs` goes beside those that are there.
+
+    Raises:
+        ValueError: an unknown key or a bad value.
+    """
+    if not options:
+        return run
+    about_env = options.get("env", {})
+    rest = {name: value for name, value in options.items() if name != "env"}
+    return dataclasses.replace(
+        run,
+        config=override(run.config, rest),
+        env_kwargs={**run.env_kwargs, **about_env.get("kwargs", {})},
+        env_params=_merge(run.env_params or {}, about_env.get("params", {})) or None,
+    )
 
 
 def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path | None) -> Settings:
@@ -195,6 +219,20 @@ def override(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
     written = config_to_dict(dataclasses.replace(config, policies=known))["policies"]
     merged = {**config_to_dict(config), "policies": _merge(written, specs)}
     return with_explicit_network(config_from_dict(merged))
+
+
+def override_fields(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """Change single fields of a configuration, the others of which no file may be able to say.
+
+    Raises:
+        ValueError: an unknown key or a bad value.
+    """
+    hints, rules = field_hints(TrainConfig), field_rules(TrainConfig)
+    given = {}
+    for name, value in values.items():
+        merged = _merge(to_plain(getattr(base, name)), value, name)
+        given[name] = rules[name](name, read_field(name, hints[name], merged, name))
+    return dataclasses.replace(base, **given)
 
 
 def _merge(base: Any, new: Any, key: str = "") -> Any:

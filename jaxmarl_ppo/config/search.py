@@ -1,11 +1,11 @@
-"""What a user says of a search: over which values of a configuration, and how."""
+"""Searches over configurations: ranges, choices, and how they are searched."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from jaxmarl_ppo.config.annotations import Field
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
@@ -17,7 +17,6 @@ from jaxmarl_ppo.config.checks import (
     check_sequence,
     refusal,
     refuse_repeated,
-    show,
     whole_number,
 )
 
@@ -25,21 +24,6 @@ Sampler = Literal["tpe", "cmaes", "random", "grid"]
 Pruner = Literal["none", "asha", "hyperband"]
 DEFAULT_TRIALS = 64
 DEFAULT_MEMBERS = 8
-# Fields of a run that a search has in its own hands, and why none of them is a part of the space.
-NOT_SEARCHED = {
-    "seed": "search.num_seeds says how many seeds a trial trains",
-    "total_env_steps": "trials are equally long",
-    "num_devices": "it changes nothing that is learnt",
-    "micro_batch_rows": "it changes nothing that is learnt",
-    "log_interval": "it changes nothing that is learnt",
-    "max_minutes": "trials are equally long",
-    "until": "trials are equally long",
-    "checkpoints": "it changes nothing that is learnt",
-    "evaluation": "trials are compared by the same evaluations",
-    "objective": "trials are compared by the same objective",
-    "pbt": "members of a group learn from each other, trials do not",
-}
-_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 
 
 @dataclass(frozen=True)
@@ -154,13 +138,13 @@ class SearchConfig:
     sampler: Sampler = "tpe"
     pruner: Pruner = "none"
     reduction_factor: Annotated[int, whole_number(2, MAX_INT)] | None = None
-    num_trials: Count | None = None
-    num_members: Count = DEFAULT_MEMBERS
+    num_trials: Annotated[Count | None, Field(resumable=True)] = None
+    num_members: Annotated[Count, Field(resumable=True)] = DEFAULT_MEMBERS
     num_seeds: Count = 1
     seed: Seed = 0
-    max_minutes: Positive | None = None
-    storage: Annotated[str, check_name] | None = None
-    study: Annotated[str, check_name] | None = None
+    max_minutes: Annotated[Positive | None, Field(resumable=True)] = None
+    storage: Annotated[Annotated[str, check_name] | None, Field(resumable=True)] = None
+    study: Annotated[Annotated[str, check_name] | None, Field(resumable=True)] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -180,26 +164,6 @@ class SearchConfig:
             )
 
 
-def check_space(space: Space) -> None:
-    """Refuse a space of nothing, of what cannot be searched, or of values within others.
-
-    Raises:
-        ValueError: it is one.
-    """
-    if not space:
-        raise ValueError("space is empty; name what is searched, such as default_ppo.learning_rate")
-    parts = {path: split_path(path) for path in space}
-    for path, dimension in space.items():
-        if not isinstance(dimension, Dimension):
-            raise refusal(f"space[{path!r}]", "a Range or Choices", dimension)
-        reason = NOT_SEARCHED.get(parts[path][0])
-        if reason is not None:
-            raise ValueError(f"{path} cannot be searched: {reason}")
-        for other in space:
-            if other != path and parts[other][: len(parts[path])] == parts[path]:
-                raise ValueError(f"space has {path} and, within it, {other}; drop one of them")
-
-
 def corners(ends: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """List values at the ends of a space that stand for all of it.
 
@@ -215,11 +179,3 @@ def corners(ends: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         for end in each[1:]:
             yield first | {path: end}
     yield {path: each[-1] for path, each in ends.items()}
-
-
-def split_path(path: str) -> tuple[str, ...]:
-    """Split the path of a key into its parts; one in quotation marks may hold dots."""
-    parts = _PART.findall(path)
-    if ".".join(parts) != path:
-        raise ValueError(f"space has no place {show(path)}; write it as default_ppo.gamma")
-    return tuple(json.loads(part) if part.startswith('"') else part for part in parts)

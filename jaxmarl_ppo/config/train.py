@@ -1,9 +1,10 @@
-"""`TrainConfig`, the configuration of a whole run, checked when it is made."""
+"""`TrainConfig`, the configuration of a run, checked when it is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from jaxmarl_ppo.config.annotations import Field
 from jaxmarl_ppo.config.checks import (
     MAX_INT,
     Count,
@@ -21,12 +22,16 @@ from jaxmarl_ppo.config.mapping import MappingSpec, check_mapping
 from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
-from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig, ObjectiveConfig
+from jaxmarl_ppo.config.run import PRUNED, CheckpointConfig, EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.schedules import ScheduleRule, ScheduleSpec
-from jaxmarl_ppo.config.until import check_until, parse_condition
+from jaxmarl_ppo.config.until import Conditions, parse_condition
 from jaxmarl_ppo.networks.precision import MatmulPrecision
 
 AnyPolicy = PolicySpec | Snapshots | Scripted
+# Why fields cannot be searched, and what a search has instead.
+_NOT_LEARNT = "it changes nothing that is learnt"
+_EQUALLY_LONG = "trials are equally long"
+_ALONE = "members of a group learn from each other, trials do not"
 
 
 def _check_policies(name: str, policies: Any) -> dict[str, AnyPolicy]:
@@ -73,9 +78,9 @@ class TrainConfig:
             `until`, `max_minutes` or a signal.
         num_envs: parallel environments.
         num_steps: ticks per rollout.
-        seed: of everything random.
-        num_seeds: train so many runs side by side, of this seed and those that follow it, each to
-            the bit as it would be alone on one device; see docs/scale.md. `num_devices` are then
+        seed: seed of all random numbers.
+        num_seeds: number of runs to train side by side, of this seed and those that follow it, each
+            to the bit as it would be alone on one device; see docs/scale.md. `num_devices` are then
             those that the runs are spread over.
         mapping: which policy plays which agent: `"shared"`, `"per_agent"`, `"ensemble:3"`, a table
             from agent to policy, `Ensemble`, `Matchups` or `MappingFunction`; see
@@ -101,10 +106,10 @@ class TrainConfig:
             not finite, and count it in the log, instead of ending the run.
         log_interval: iterations per entry of the log; None for about a hundred entries, and one at
             least every five seconds.
-        max_minutes: minutes of training, after which the run stops as at a signal, so that it can
+        max_minutes: time limit in minutes, after which the run stops as at a signal, so that it can
             be resumed; None for no limit.
-        until: conditions on numbers of the log, such as `"shared.return_mean > 20"`; the first that
-            holds for an entry, or for an evaluation, ends the run.
+        until: conditions that end the run, on numbers of the log, such as `"shared.return_mean >
+            20"`; the first that holds for an entry, or for an evaluation, ends the run.
         checkpoints: when the state of training is saved.
         evaluation: when what was learnt is evaluated meanwhile, and how.
         objective: what the best checkpoint is chosen by, and when that is enough.
@@ -112,10 +117,14 @@ class TrainConfig:
             learn from each other; None for runs that do neither. See docs/scale.md.
     """
 
-    total_env_steps: StepCount = 1_000_000
+    total_env_steps: Annotated[StepCount, Field(resumable=True, not_searched=_EQUALLY_LONG)] = (
+        1_000_000
+    )
     num_envs: Count = 256
     num_steps: Count = 128
-    seed: Seed = 0
+    seed: Annotated[
+        Seed, Field(not_searched="search.num_seeds says how many seeds a trial trains")
+    ] = 0
     num_seeds: Count = 1
     mapping: Annotated[MappingSpec, check_mapping] = "shared"
     policies: Annotated[Mapping[str, AnyPolicy], _check_policies] = field(default_factory=dict)
@@ -125,17 +134,49 @@ class TrainConfig:
         default_factory=dict
     )
     stagger_starts: bool | None = None
-    micro_batch_rows: Count | None = None
+    micro_batch_rows: Annotated[Count | None, Field(not_searched=_NOT_LEARNT)] = None
     matmul_precision: MatmulPrecision = "float32"
-    num_devices: Count | None = None
+    num_devices: Annotated[Count | None, Field(resumable=True, not_searched=_NOT_LEARNT)] = None
     skip_nonfinite_updates: bool = False
-    log_interval: Count | None = None
-    max_minutes: Positive | None = None
-    until: Annotated[tuple[str, ...], check_until] = ()
-    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    pbt: PbtConfig | None = None
+    log_interval: Annotated[
+        Count | None, Field(resumable=True, compares_members=True, not_searched=_NOT_LEARNT)
+    ] = None
+    max_minutes: Annotated[
+        Positive | None,
+        Field(resumable=True, not_searched=_EQUALLY_LONG, in_search="see search.max_minutes"),
+    ] = None
+    until: Annotated[
+        Conditions,
+        Field(resumable=True, not_searched=_EQUALLY_LONG, in_search=PRUNED),
+    ] = ()
+    checkpoints: Annotated[
+        CheckpointConfig,
+        Field(
+            resumable=True,
+            not_searched=_NOT_LEARNT,
+            in_search="a trial that was not finished is run again",
+        ),
+    ] = field(default_factory=CheckpointConfig)
+    evaluation: Annotated[
+        EvaluationConfig,
+        Field(
+            resumable=True,
+            compares_members=True,
+            not_searched="trials are compared by the same evaluations",
+        ),
+    ] = field(default_factory=EvaluationConfig)
+    objective: Annotated[
+        ObjectiveConfig,
+        Field(
+            resumable=True,
+            compares_members=True,
+            not_searched="trials are compared by the same objective",
+        ),
+    ] = field(default_factory=ObjectiveConfig)
+    pbt: Annotated[
+        PbtConfig | None,
+        Field(not_searched=_ALONE, in_search=f"{_ALONE}; see `jaxmarl-ppo train`"),
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from jaxmarl_ppo.config.checks import MAX_FLOAT, check_sequence, refusal, refuse_repeated
 
@@ -73,3 +73,11 @@ def check_until(name: str, value: Any) -> tuple[str, ...]:
         parse_condition(text)
     refuse_repeated(name, texts)
     return texts
+
+
+def _check_condition(name: str, value: Any) -> Condition:
+    return parse_condition(value)
+
+
+# Each word of a command line is one only if it reads as such.
+Conditions = Annotated[tuple[Annotated[str, _check_condition], ...], check_until]

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.config.checks import check_sequence, show
-from jaxmarl_ppo.config.pbt import with_values
+from jaxmarl_ppo.config.paths import split_path, with_values
 from jaxmarl_ppo.config.ppo import SCHEDULED
-from jaxmarl_ppo.config.search import split_path
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.runs.log import JsonLines, count_lines, read_lines
 

@@ -5,25 +5,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_ppo.config.annotations import field_metadata
 from jaxmarl_ppo.config.checks import MAX_INT, show
 from jaxmarl_ppo.config.env_as_json import params_from_json
 from jaxmarl_ppo.config.keys import refuse_unknown
+from jaxmarl_ppo.config.paths import with_values
 from jaxmarl_ppo.config.run_file import override
-from jaxmarl_ppo.config.search import Choices, Space, corners, split_path
+from jaxmarl_ppo.config.search import Choices, Space, corners
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
-from jaxmarl_ppo.training.objective import Measure
+from jaxmarl_ppo.training.objective import Measure, check_measure
 from jaxmarl_ppo.types import PyTree
 
-# What ends or keeps a run of its own, and what a trial has instead.
-_OF_SINGLE_RUNS = {
-    "until": "all trials are equally long; see search.pruner",
-    "max_minutes": "see search.max_minutes",
-    "checkpoints": "a trial that was not finished is run again",
-    "pbt": "members of a group learn from each other, trials do not; see `jaxmarl-ppo train`",
-}
 Values = Mapping[str, Any]  # by path; of choices their labels
 
 
@@ -66,7 +61,7 @@ class Candidates:
         Raises:
             ValueError: they are no valid configuration.
         """
-        tables = self.tables(values)
+        tables = with_values({}, self._written(values))
         about_env = tables.pop("env", {})
         refuse_unknown(about_env, ["params"], "what is searched of env")
         params = about_env.get("params", {})
@@ -81,19 +76,13 @@ class Candidates:
             )
         return Candidate(values, env_params, config, learner)
 
-    def tables(self, values: Values) -> dict[str, Any]:
-        """Write values as the tables of a file of a run."""
-        result: dict[str, Any] = {}
-        for path, value in values.items():
-            dimension = self.space.get(path)
-            if isinstance(dimension, Choices):
-                value = dimension.values[dimension.labels.index(value)]
-            *tables, key = split_path(path)
-            table = result
-            for name in tables:
-                table = table.setdefault(name, {})
-            table[key] = value
-        return result
+    def _written(self, values: Values) -> dict[str, Any]:
+        """Write values by path as a file has them, of choices the values instead of the labels."""
+        spaces = {path: self.space.get(path) for path in values}
+        return {
+            path: space.values[space.labels.index(value)] if isinstance(space, Choices) else value
+            for (path, value), space in zip(values.items(), spaces.values(), strict=True)
+        }
 
     def check(self) -> None:
         """Make the runs at the ends of the space, and refuse it where one of them is invalid.
@@ -108,12 +97,17 @@ class Candidates:
             path: dimension.labels if isinstance(dimension, Choices) else dimension.ends
             for path, dimension in self.space.items()
         }
+        checked = set[tuple[str, ...]]()
         for values in corners(ends):
             try:
                 candidate = self.make(values)
-                Measure(candidate.config.objective.measure, candidate.learner)
-                if candidate.config.evaluation.every_env_steps is not None:
-                    MeanwhileEvaluator(candidate.learner, candidate.config)
+                learner, run = candidate.learner, candidate.config
+                evaluates = run.evaluation.every_env_steps is not None
+                evaluator = MeanwhileEvaluator(learner, run) if evaluates else None
+                Measure(run.objective.measure, learner)
+                if learner.players.policies not in checked:
+                    check_measure(run.objective.measure, learner, evaluator)
+                checked.add(learner.players.policies)
             except ValueError as error:
                 said = ", ".join(f"{path} = {show(value)}" for path, value in values.items())
                 raise ValueError(f"the search can come to {said}, where {error}") from error
@@ -125,14 +119,11 @@ def check_trials(env: MultiAgentEnv, config: TrainConfig) -> None:
     Raises:
         ValueError: what would have no effect, or cannot be.
     """
-    default = TrainConfig()
-    for name, instead in _OF_SINGLE_RUNS.items():
-        if getattr(config, name) != getattr(default, name):
-            raise ValueError(f"{name} has no effect in a search: {instead}")
-    for name in ("stop_at", "patience"):
-        if getattr(config.objective, name) is not None:
-            instead = _OF_SINGLE_RUNS["until"]
-            raise ValueError(f"objective.{name} has no effect in a search: {instead}")
+    for part, prefix in ((config, ""), (config.objective, "objective.")):
+        for name, metadata in field_metadata(type(part)).items():
+            instead = metadata.in_search
+            if instead and getattr(part, name) != getattr(type(part)(), name):
+                raise ValueError(f"{prefix}{name} has no effect in a search: {instead}")
     if config.log_interval is not None and config.evaluation.every_env_steps is not None:
         raise ValueError(
             "log_interval has no effect in a search that evaluates: the log has an entry for every "

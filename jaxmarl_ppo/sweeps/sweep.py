@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ from filelock import FileLock
 from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config.annotations import field_metadata
 from jaxmarl_ppo.config.checks import check_bool, check_path
 from jaxmarl_ppo.config.env_as_json import params_to_json
 from jaxmarl_ppo.config.printing import print_settings
 from jaxmarl_ppo.config.read_space import space_to_json
 from jaxmarl_ppo.config.run_file import Settings
-from jaxmarl_ppo.config.search import Choices, SearchConfig, Space, check_space
+from jaxmarl_ppo.config.schema import check_space
+from jaxmarl_ppo.config.search import Choices, SearchConfig, Space
 from jaxmarl_ppo.config.search_file import read_search, read_space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import check_arguments
@@ -89,7 +91,7 @@ class Sweep:
     ) -> None:
         self.search = SearchConfig() if search is None else search
         check_arguments(env, env_params, config)
-        check_space(space)
+        space = check_space(space)
         _check_base(env, config)
         if run_dir is not None:
             check_path("run_dir", run_dir)
@@ -124,7 +126,7 @@ class Sweep:
             progress: as for a new search.
             check_env: as for a new search.
             allow_imports: as in `load_run`.
-            **changes: of `SearchConfig`: `num_trials`, `num_members`, `max_minutes`, `storage`.
+            **changes: fields of `SearchConfig` that are `resumable`, such as `num_trials`.
 
         Raises:
             ValueError: there is no search, or none that can go on so.
@@ -134,7 +136,7 @@ class Sweep:
             raise ValueError(f"{str(run_dir)!r} is not the folder of a search")
         recorded = read_run(folder, env=env, allow_imports=allow_imports)
         said = as_json.read_json(folder / SEARCH_FILE)
-        search = replace(read_search(said.get("search", {})), **changes)
+        search = read_search({**said.get("search", {}), **changes})
         return cls(
             recorded.env,
             recorded.env_params,
@@ -230,7 +232,8 @@ class Sweep:
         """Describe all that trials have in common, which must stay the same."""
         candidates, search = self._candidates, self.search
         record = run_record(candidates.env, candidates.env_params, self.config)
-        fixed = ("sampler", "pruner", "reduction_factor", "num_seeds", "seed")
+        metadata = field_metadata(SearchConfig)
+        fixed = [name for name, each in metadata.items() if not each.resumable]
         return {
             "env": record["env"],
             "config": record["config"],

@@ -11,8 +11,10 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation.cross_play import with_baselines
 from jaxmarl_ppo.evaluation.episodes import EpisodeTotals, play_episodes
 from jaxmarl_ppo.evaluation.evaluate import DEFAULT_EPISODES, evaluate_policies
+from jaxmarl_ppo.evaluation.scenarios.registry import find_scenario
 from jaxmarl_ppo.evaluation.statistics import mean_and_se
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.learner.summary import full_summary
 from jaxmarl_ppo.types import Population, PyTree
 
 # Of a report, what says how it was made, not how good the policies are.
@@ -41,6 +43,19 @@ class MeanwhileEvaluator:
         other = copy.copy(self)
         other._seed = seed
         return other
+
+    def numbers(self) -> list[str]:
+        """List the paths of numbers that an evaluation may report; `*` stands for any part."""
+        agents = full_summary(self._learner)["agents"]
+        returns = ("return_mean", "return_se", "return_min", "return_max")
+        found = ["unfinished", *(f"all/{name}" for name in returns)]
+        for agent, numbers in agents.items():
+            names = dict.fromkeys((*returns, "length_mean", "lives_mean", *numbers))
+            found += [f"agents/{agent}/{name}" for name in names]
+        for opponent, lineups in self._lineups.items():
+            found += [f"opponents/{opponent}/{a}/{x}" for a in lineups for x in returns[:2]]
+        scenario = find_scenario(self._learner.env)
+        return found if scenario is None else [*found, *scenario.numbers]
 
     def evaluate(
         self, population: Population, iteration: int, *, env_params: PyTree | None = None

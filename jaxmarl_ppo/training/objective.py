@@ -1,12 +1,18 @@
 """What a run is to reach: its measure read from entries, the best value, and when to end."""
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from jaxmarl_ppo.config.pbt import RIVALS
 from jaxmarl_ppo.config.run import ObjectiveConfig
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.evaluation.scenarios.registry import matches
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.learner.summary import full_summary
 from jaxmarl_ppo.runs.log import scalars
+from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
+from jaxmarl_ppo.training.until import EVALUATION, list_paths
 
 
 class Measure:
@@ -65,6 +71,41 @@ class Measure:
                 f"there is no number {self._path!r} to go by; valid: {', '.join(found)}"
             )
         return found.get(self._path)
+
+
+def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvaluator | None) -> None:
+    """Check, before anything is trained, that a run will report the number of its objective.
+
+    Args:
+        path: of the number; None for no objective.
+        learner: of the run.
+        evaluator: of the run; None where nothing is evaluated.
+
+    Raises:
+        ValueError: there is no such number; the message names the closest one.
+    """
+    root, _, rest = (path or "").partition("/")
+    if path is None:
+        return
+    if root == EVALUATION:
+        before, is_of_rivals, after = rest.partition("/")
+        if before == RIVALS and is_of_rivals:  # the mean, the least and the greatest of others
+            rest = after.partition("/")[2]
+        valid = [] if evaluator is None else evaluator.numbers()
+        where = "an evaluation"
+    else:
+        found = dict(scalars(full_summary(learner)))
+        valid = [name for name in found if name.partition("/")[0] == root]
+        rest, where = path, "the log"
+    if any(matches(rest, each) for each in valid):
+        return
+    close = difflib.get_close_matches(rest, valid, n=1, cutoff=0.5)
+    full = path.removesuffix(rest) + close[0] if close else ""
+    guess = f"did you mean {full!r}? " if close else ""
+    raise ValueError(
+        f"objective.measure={path!r} is not among the numbers of {where}; {guess}valid: "
+        f"{list_paths(valid)}"
+    )
 
 
 class Objective:

@@ -15,9 +15,10 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.config.keys import refuse_unknown
-from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig, with_values
+from jaxmarl_ppo.config.paths import split_path, with_values
+from jaxmarl_ppo.config.pbt import RIVALS, PbtConfig
 from jaxmarl_ppo.config.policies import PolicySpec
-from jaxmarl_ppo.config.search import corners, split_path
+from jaxmarl_ppo.config.search import corners
 from jaxmarl_ppo.config.train import TrainConfig, comparison_interval
 from jaxmarl_ppo.devices.members import OwnHyperparams, hyperparams_of
 from jaxmarl_ppo.learner.build import make_learner, without_loads

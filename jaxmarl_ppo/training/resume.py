@@ -13,7 +13,12 @@ from flax import linen as nn
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config import as_json
+from jaxmarl_ppo.config.annotations import field_metadata
+from jaxmarl_ppo.config.as_json import read_field
 from jaxmarl_ppo.config.checks import check_path, show
+from jaxmarl_ppo.config.paths import full_path, value_at, with_values
+from jaxmarl_ppo.config.run_file import override_fields
+from jaxmarl_ppo.config.schema import find_place
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.learner.build import without_loads
@@ -39,20 +44,6 @@ from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_entries
 from jaxmarl_ppo.runs.manifest import Standing, member_checkpoint, read_standing
 from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
-
-# What of a configuration may differ in a run that goes on: nothing that is learnt from.
-CHANGEABLE = (
-    "total_env_steps",
-    "num_devices",
-    "log_interval",
-    "max_minutes",
-    "until",
-    "checkpoints",
-    "evaluation",
-    "objective",
-)
-# Of that, what members of a group learn from each other by.
-_LEARNT_FROM = ("log_interval", "evaluation", "objective")
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,7 @@ def find(
 
     Args:
         run_dir: the folder of the run.
-        changes: what is other than in the configuration, of the fields in `CHANGEABLE`.
+        changes: other values of the configuration by path, of fields that are `resumable`.
         env: as in `load_run`.
         network: likewise.
         config: likewise; what is learnt from must be as recorded.
@@ -135,8 +126,9 @@ def find(
     was = record["config"]
     if config is not None:
         _check_changes(config, was)
-    changes = {**_on_other_processes(record), **changes}
-    chosen = without_loads(dataclasses.replace(recorded.config, **changes))
+    _check_paths(changes, recorded.config, folder)
+    changes = with_values(_on_other_processes(record), changes)
+    chosen = without_loads(override_fields(recorded.config, changes))
     run = Found(recorded.env, recorded.env_params, chosen, folder, record.get("id"), None)
     if standing is None:
         if current().is_first:
@@ -286,22 +278,6 @@ def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"num_devices": None}
 
 
-def check_num_envs(run_dir: Path, num_envs: int) -> None:
-    """Refuse another number of environments than a run has.
-
-    Raises:
-        ValueError: it is another one, or there is no run.
-    """
-    where = run_dir if _saved_nothing(run_dir) else newest_sound(run_dir)[0]
-    record = run_folder.read_record(where)
-    was = record["config"]["num_envs"]
-    if num_envs != was:
-        raise ValueError(
-            f"a run goes on with the num_envs={was} it has, got {num_envs}; to begin another run "
-            f"with its policies: jaxmarl-ppo train ... --load {run_dir} --num-envs {num_envs}"
-        )
-
-
 def with_hyperparams(
     training: tuple[BankTraining, ...], fresh: tuple[BankTraining, ...]
 ) -> tuple[BankTraining, ...]:
@@ -314,16 +290,41 @@ def with_hyperparams(
     )
 
 
+def _resumable(config: TrainConfig) -> list[str]:
+    """List the fields in which a resumed run may differ."""
+    learns = config.pbt is not None
+    metadata = field_metadata(TrainConfig)
+    return [
+        name
+        for name, each in metadata.items()
+        if each.resumable and not (learns and each.compares_members)
+    ]
+
+
+def _check_paths(changes: Mapping[str, Any], config: TrainConfig, run_dir: Path) -> None:
+    """Refuse other values of what is learnt from."""
+    may = _resumable(config)
+    for path, value in changes.items():
+        place = find_place(full_path(path))
+        if place.path[0] in may:
+            continue
+        was = value_at(config, place.path) if hasattr(config, place.path[0]) else None
+        if was != read_field(place.path[-1], place.annotation, value, place.name):
+            raise ValueError(
+                f"a run cannot resume with another {place.name}: it was {show(was)}, got "
+                f"{show(value)}; what may change: {', '.join(may)}. To begin another run with its "
+                f"policies: jaxmarl-ppo train ENV --load {run_dir}"
+            )
+
+
 def _check_changes(config: TrainConfig, recorded: Any) -> None:
     """Refuse a configuration that differs from the recorded one in what is learnt from."""
-    given = as_json.config_to_dict(as_json.with_explicit_network(config))
-    learns = config.pbt is not None
-    may = [name for name in CHANGEABLE if not (learns and name in _LEARNT_FROM)]
+    given, may = as_json.config_to_dict(as_json.with_explicit_network(config)), _resumable(config)
     for name, value in given.items():
         if name in may or name not in recorded:
             continue
         if as_json.dump_json(value) != as_json.dump_json(recorded[name]):
             raise ValueError(
-                f"a run cannot go on with another {name}: it was {show(recorded[name])}, got "
+                f"a run cannot resume with another {name}: it was {show(recorded[name])}, got "
                 f"{show(value)}; what may change: {', '.join(may)}"
             )

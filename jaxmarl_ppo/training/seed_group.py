@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_ppo.config.pbt import RIVALS, with_values
+from jaxmarl_ppo.config.paths import with_values
+from jaxmarl_ppo.config.pbt import RIVALS
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.members import Members, MemberStates
 from jaxmarl_ppo.evaluation.seeds import summarise_seeds

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_ppo.config.pbt import with_values
+from jaxmarl_ppo.config.paths import with_values
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import CompiledRun
 from jaxmarl_ppo.devices.members import Members

@@ -43,7 +43,7 @@ from jaxmarl_ppo.training.display import make_progress
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.loop import Loop, Surroundings
-from jaxmarl_ppo.training.objective import Objective
+from jaxmarl_ppo.training.objective import Objective, check_measure
 from jaxmarl_ppo.training.outcome import Logged, name_of_run
 from jaxmarl_ppo.training.pbt_group import check_members
 from jaxmarl_ppo.training.progress import Progress
@@ -140,6 +140,7 @@ class Trainer:
             else MeanwhileEvaluator(self.learner, config)
         )
         self._objective()
+        check_measure(config.objective.measure, self.learner, self._evaluator)
         self._until()
         self._keep_awake = keep_cores_awake
         self._compiled: CompiledRun | None = None
@@ -157,6 +158,7 @@ class Trainer:
         network: nn.Module | None = None,
         config: TrainConfig | None = None,
         allow_imports: Sequence[str] = (),
+        changes: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> "Trainer":
         """Make a trainer that goes on with a run from its newest checkpoint.
@@ -181,19 +183,22 @@ class Trainer:
                 what is not learnt from: length, devices, log, checkpoints, evaluation, objective,
                 conditions to end on and time limit.
             allow_imports: as in `load_run`, further names of code.
+            changes: other values that are not learnt from, by path and as in a file, such as
+                `{"evaluation.every_env_steps": 1e6}`.
             **kwargs: as for a new trainer: `callbacks`, `progress`, `keep_cores_awake`,
                 `check_env`.
 
         Raises:
             ValueError: there is no run, or none that can go on so.
         """
-        changes = {
+        given = {
             "total_env_steps": total_env_steps,
             "num_devices": num_devices,
             "max_minutes": max_minutes,
             "until": until,
         }
-        given = {name: value for name, value in changes.items() if value is not None}
+        given = {name: value for name, value in given.items() if value is not None}
+        given |= changes or {}
         found = resume.find(run_dir, given, env, network, config, allow_imports)
         return cls(
             found.env,
@@ -438,16 +443,21 @@ class Trainer:
             return self._found.run_dir
         return run_folder.new_run_dir(self._run_dir, self._name)
 
-    def _make_progress(self, folder: Path) -> Progress:
+    @property
+    def title(self) -> str:
+        """What is trained, in a line: environment, network, sizes, seeds and devices."""
         config = self.config
         seeds = f"seed {config.seed}"
         if self._is_group:
             seeds += f" to {config.seed + config.num_seeds - 1}"
-        title = (
+        return (
             f"{self.env.name} | {as_json.network_kind(config.default_policy.network)} | "
             f"{config.num_envs} envs x {config.num_steps} ticks | "
-            f"{seeds} | {self._devices_in_words()} | {folder}"
+            f"{seeds} | {self._devices_in_words()}"
         )
+
+    def _make_progress(self, folder: Path) -> Progress:
+        config, title = self.config, f"{self.title} | {folder}"
         policies = self.learner.players.policies
         total = self._env_steps(config.num_iterations)
         return make_progress(self._show_progress, title, total, self.env.agents, policies)

@@ -1,7 +1,7 @@
 """The numbers of a log that a run ends on."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_ppo.config.until import Condition, parse_condition
@@ -97,10 +97,12 @@ def _find(name: str, paths: list[str]) -> str:
         return by_name[_dotted(name)]
     close = difflib.get_close_matches(_dotted(name), by_name, n=1, cutoff=0.5)
     guess = f"did you mean {close[0]!r}? " if close else ""
-    raise ValueError(f"until names {name!r}, which is not in the log; {guess}valid: {_all(paths)}")
+    raise ValueError(
+        f"until names {name!r}, which is not in the log; {guess}valid: {list_paths(paths)}"
+    )
 
 
-def _all(paths: list[str]) -> str:
+def list_paths(paths: Sequence[str]) -> str:
     """List the numbers of all groups, with what they share said once."""
     groups: dict[str, list[str]] = {}
     for path in paths:

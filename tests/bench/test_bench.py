@@ -52,7 +52,9 @@ def test_products_of_an_lstm_and_of_convolutions():
 
 
 def test_layers_in_front_of_the_heads_are_those_that_the_options_say():
-    workload = bench_cli.BenchOptions(env="tic_tac_toe", head_sizes=(5,)).to_workload()
+    workload = bench_cli.to_workload(
+        "tic_tac_toe", {"default_policy": {"network": {"head_sizes": (5,)}}}
+    )
     (bank,) = make_learner(*workload.make()).players.banks
     products = matmul_shapes(bank.network)
     assert {(1, 64, 5), (1, 5, 9), (1, 5, 1)} <= set(products)
@@ -125,18 +127,18 @@ def test_a_fresh_process_is_timed():
     ("options", "message"),
     [
         ("--env chess", "unknown environment 'chess'"),
-        ("--lstm-size 8", "lstm_size=8 has no effect with network 'mlp'"),
+        ("--lstm-size 8", "(network 'mlp') has no 'lstm_size', which is of lstm"),
         (
             "--network lstm --gru-size 8",
-            "gru_size=8 has no effect with network 'lstm'; use --network gru or min",
+            "(network 'lstm') has no 'gru_size', which is of gru, min_gru",
         ),
         ("--repeats 0", "repeats must be at least 1, got 0"),
         ("--mapping ensemble:0", "ensemble"),
         ("--num-minibatches 0", "num_minibatches must be a whole number of at least 1"),
         ("--compare chess", "cannot compare with 'chess'; valid packages: pgx, jaxmarl, gymnax"),
-        ("--compare", "--compare needs at least one package; valid: pgx, jaxmarl, gymnax"),
+        ("--compare", "--compare needs a value"),
         ("--compare gymnax --repeats 0", "repeats must be at least 1, got 0"),
-        ("--compare gymnax --num-envs 0", "num_envs must be at least 1, got 0"),
+        ("--compare gymnax --num-envs 0", "num_envs must be a whole number of at least 1"),
         ("--compare gymnax --no-startup", "--startup has no effect with --compare"),
         ("--compare gymnax --scaling x.png", "are different things; give one of them"),
         ("--scaling x.png --network lstm", "--network has no effect with --scaling"),

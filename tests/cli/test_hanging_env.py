@@ -1,5 +1,6 @@
 """`train` with an environment in plain Python that hangs: what was learnt is saved, and it ends."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def test_a_run_whose_environment_hangs_ends(tmp_path, limit, numbers, status, me
     command += ["--num-envs", "2", "--num-steps", "4", "--hidden-sizes", "4"]
     command += ["--log-interval", "1", "--total-env-steps", "1e6"]
     command += ["--run-dir", str(tmp_path / "run"), "--env-kwargs"]
-    command += [f"env_config={{'place': {str(tmp_path)!r}}}", f"step_timeout={limit}"]
+    command += [f"env_config={json.dumps({'place': str(tmp_path)})}", f"step_timeout={limit}"]
     command += [f"num_workers={num_workers}"]
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

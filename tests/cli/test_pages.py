@@ -111,8 +111,8 @@ def test_watch_refuses(run, capsys, args, message):
     ("args", "message"),
     [
         ((), "takes the folder of a run"),
-        (("tic_tac_toe", "RUN", "more"), "unexpected argument 'more'"),
-        (("crypto", "RUN"), "is of 'tic_tac_toe', not of 'crypto'"),
+        (("RUN", "more"), "unexpected argument 'more'"),
+        (("RUN", "--env", "crypto"), "crypto"),
         (("RUN", "--opponent", "nobody"), "unknown opponent 'nobody'"),
         (("RUN", "--port", "70000"), "--port must be from 0 to 65535, got 70000"),
         (("RUN", "--port", "80", "--export", "x.html"), "--port has no effect with --export"),
@@ -129,7 +129,7 @@ def test_play_refuses(run, lives, capsys, args, message):
 
 def test_play_writes_a_page(run, tmp_path, capsys):
     path = tmp_path / "game.html"
-    status, out, _ = call(capsys, "play", "tic_tac_toe", run, "--export", path)
+    status, out, _ = call(capsys, "play", run, "--export", path)
     assert status == 0
     assert out.startswith(f"saved in {path} (")
     assert "readProgram" in path.read_text()

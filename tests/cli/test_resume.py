@@ -1,5 +1,6 @@
 """`jaxmarl-ppo resume`, the end of a run as the command line tells it, and checkpoints by name."""
 
+import dataclasses
 import json
 import shutil
 import signal
@@ -10,9 +11,10 @@ import pytest
 from jaxmarl_envs import make
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.cli.run_end import tell_end
-from jaxmarl_ppo.config.run import CheckpointConfig
+from jaxmarl_ppo.config.run import CheckpointConfig, EvaluationConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.runs.callbacks import TrainResult
+from jaxmarl_ppo.training.trainer import Trainer
 
 TINY = "--num-envs 4 --num-steps 8 --hidden-sizes 4 --network mlp --no-progress --no-check-env"
 
@@ -59,7 +61,14 @@ def test_a_run_goes_on_and_for_longer(capsys, run_dir):
     [
         ("resume", "jaxmarl-ppo resume takes the folder of a run"),
         ("resume no_such", "run folder 'no_such' does not exist"),
-        ("resume {} --num-envs 8", "a run goes on with the num_envs=4 it has, got 8; to begin"),
+        (
+            "resume {} --num-envs 8",
+            "cannot resume with another num_envs: it was 4, got 8; what may",
+        ),
+        ("resume {} --ppo.gamma 0.5", "another default_ppo.gamma: it was 1.0, got 0.5; what may"),
+        ("resume {} --env-kwargs size=4", "cannot resume with another env.kwargs"),
+        ("resume {} --evaluation.episodes 0", "evaluation.episodes must be a whole number of at"),
+        ("resume {} --tota-env-steps 9", "did you mean --total-env-steps?"),
         ("resume {} --total-env-steps 0", "total_env_steps must be a whole number of at least 1"),
         ("resume {} --num-devices 3", "num_devices=3"),
         (
@@ -77,6 +86,15 @@ def test_what_cannot_be_is_told_in_a_line(capsys, run_dir, args, message):
     assert errors.startswith("error: ")
     assert message in errors
     assert errors.count("\n") == 1
+
+
+def test_values_that_are_not_learnt_from_change_by_path(run_dir):
+    changes = {"evaluation.every_env_steps": 64.0, "until": ["env_steps > 5"], "gamma": 1.0}
+    before = Trainer.resume(run_dir).config
+    config = Trainer.resume(run_dir, changes=changes).config
+    assert config.evaluation == EvaluationConfig(every_env_steps=64)
+    assert config.until == ("env_steps > 5",)
+    assert dataclasses.replace(config, evaluation=before.evaluation, until=()) == before
 
 
 def result(stopped_by):

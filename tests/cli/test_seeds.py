@@ -73,5 +73,5 @@ def test_a_group_cannot_be_watched_as_one(group, capsys):
 def test_the_record_of_a_group_is_repeated_with_its_seeds(group, tmp_path):
     from jaxmarl_ppo.cli.train import parse_train
 
-    config = parse_train([str(group / "config.json")]).to_config()
+    config = parse_train([str(group / "config.json")]).run.config
     assert config.num_seeds == 2

@@ -39,10 +39,10 @@ def test_training_takes_what_is_printed(write, capsys, env, variant, form):
     chosen = [] if variant is None else ["--preset", variant]
     path = write(printed(capsys, env, *chosen, "--format", form), f"run.{form}")
     options = cli_train.parse_train(["--config", path])
-    made, params = jaxmarl_envs.make(env, **options.to_env_kwargs())
-    assert (options.env, options.preset) == (env, variant)
-    assert options.to_config() == with_explicit_network(preset(env, variant).config)
-    assert options.to_env_kwargs() == preset(env, variant).env_kwargs
+    made, params = jaxmarl_envs.make(env, **options.run.env_kwargs)
+    assert (options.run.env, options.run.preset) == (env, variant)
+    assert options.run.config == with_explicit_network(preset(env, variant).config)
+    assert options.run.env_kwargs == preset(env, variant).env_kwargs
     assert options.to_env_params(params) == params
     assert made.name == env
 
@@ -64,12 +64,12 @@ def test_printed_arguments_of_an_environment_go_beside_the_presets(write, capsys
     given = ["--env-kwargs", "num_shuttles=4", "half_turn=False"]
     path = write(printed(capsys, "shuttle_grid", *given))
     expected = {**preset("shuttle_grid").env_kwargs, "num_shuttles": 4, "half_turn": False}
-    assert cli_train.parse_train([path]).to_env_kwargs() == expected
+    assert cli_train.parse_train([path]).run.env_kwargs == expected
 
 
 def test_options_go_before_the_file_and_the_file_before_the_preset(write):
     path = write(FILE)
-    config = cli_train.parse_train(["--config", path]).to_config()
+    config = cli_train.parse_train(["--config", path]).run.config
     assert (config.num_envs, config.seed, config.mapping) == (6, 5, "per_agent")
     assert config.total_env_steps == preset("tic_tac_toe").config.total_env_steps
     assert config.default_policy == PolicySpec(LSTM(), prev_reward=True, load="runs/old:x")
@@ -77,13 +77,13 @@ def test_options_go_before_the_file_and_the_file_before_the_preset(write):
     assert config.policies == {"x": PolicySpec(MLP(), ppo=PPOConfig(gae_lambda=0.25))}
     args = ["tic_tac_toe", "--config", path, "--seed", "6", "--lstm-size", "9", "--no-prev-reward"]
     options = cli_train.parse_train([*args, "--env-kwargs", "size=3"])
-    config = options.to_config()
+    config = options.run.config
     assert (config.num_envs, config.seed) == (6, 6)
     assert config.default_policy == PolicySpec(LSTM(lstm_size=9), load="runs/old:x")
-    assert options.to_env_kwargs() == {"size": 3}
-    assert cli_train.parse_train([path]).to_env_kwargs() == {"size": 4}
+    assert options.run.env_kwargs == {"size": 3}
+    assert cli_train.parse_train([path]).run.env_kwargs == {"size": 4}
     # Single policies go with the mapping that they were given for.
-    assert cli_train.parse_train([path, "--mapping", "shared"]).to_config().policies == {}
+    assert cli_train.parse_train([path, "--mapping", "shared"]).run.config.policies == {}
 
 
 def test_parameters_of_the_environment_are_those_of_the_file(write):
@@ -121,11 +121,11 @@ def test_a_recorded_run_is_repeated(write):
     path = write(dump_json(run_record(env, params, config)), "config.json")
     for args in ([path], ["--config", path], ["tic_tac_toe", "--config", path]):
         options = cli_train.parse_train(args)
-        assert options.env == "tic_tac_toe"
-        assert options.to_config() == with_explicit_network(config)
-        assert options.to_env_kwargs() == {"size": 4}
+        assert options.run.env == "tic_tac_toe"
+        assert options.run.config == with_explicit_network(config)
+        assert options.run.env_kwargs == {"size": 4}
         assert options.to_env_params(params) == params
-    assert cli_train.parse_train([path, "--seed", "7"]).to_config().seed == 7
+    assert cli_train.parse_train([path, "--seed", "7"]).run.config.seed == 7
 
 
 def test_a_record_without_a_name_asks_for_the_environment(write):
@@ -155,13 +155,13 @@ def test_a_file_names_registered_environments_alone(write):
     path = write('env = "crypt"')
     with pytest.raises(ValueError, match=r"names the environment 'crypt', .*; valid: asym"):
         cli_train.parse_train([path])
-    assert cli_train.parse_train(["crypto", "--config", path]).env == "crypto"
+    assert cli_train.parse_train(["crypto", "--config", path]).run.env == "crypto"
 
 
 def test_a_file_is_asked_for_help(write, capsys):
     with pytest.raises(SystemExit):
         cli_train.parse_train([write('env = "basic"\nnum_envs = 77'), "--help"])
-    assert "(default: 77)" in capsys.readouterr().out
+    assert "[77]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,13 @@ FIXED = settings(
 
 def ends_in_a_sentence(args):
     try:
-        options = cli_train.parse_train(args)
-        config, kwargs = options.to_config(), options.to_env_kwargs()
+        run = cli_train.parse_train(args).run
     except ValueError as error:
         message = str(error)
     else:
         message = "fine"
-        assert isinstance(config, TrainConfig)
-        assert isinstance(kwargs, dict)
+        assert isinstance(run.config, TrainConfig)
+        assert isinstance(run.env_kwargs, dict)
     assert message
     assert "\n" not in message
 

@@ -96,7 +96,7 @@ def test_defaults_are_a_preset_of_every_environment():
 
 def test_the_command_line_knows_the_preset():
     options = parse_train(["tic_tac_toe", "--preset", "rllib", "--num-envs", "16"])
-    assert options.to_config() == dataclasses.replace(rllib_ppo_defaults(), num_envs=16)
+    assert options.run.config == dataclasses.replace(rllib_ppo_defaults(), num_envs=16)
 
 
 def test_what_is_exact_needs_no_word():

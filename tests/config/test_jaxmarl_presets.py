@@ -152,8 +152,8 @@ def test_the_games_are_jaxmarl_s_known_ones():
 
 def test_the_command_line_repeats_a_row():
     options = parse_train(["jaxmarl", "--preset", "smax_3m"])
-    assert options.to_config() == preset("jaxmarl", "smax_3m").config
-    assert options.to_env_kwargs() == {
+    assert options.run.config == preset("jaxmarl", "smax_3m").config
+    assert options.run.env_kwargs == {
         "env_id": "HeuristicEnemySMAX",
         "scenario": "3m",
         "see_enemy_actions": True,
@@ -162,7 +162,7 @@ def test_the_command_line_repeats_a_row():
     }
     kitchen = ["jaxmarl", "--preset", "overcooked_coord_ring_theirs", "--seed", "2"]
     options = parse_train(kitchen)
-    assert options.to_config() == dataclasses.replace(
+    assert options.run.config == dataclasses.replace(
         preset("jaxmarl", "overcooked_coord_ring_theirs").config, seed=2
     )
-    assert options.to_env_kwargs() == {"env_id": "overcooked", "layout": "coord_ring"}
+    assert options.run.env_kwargs == {"env_id": "overcooked", "layout": "coord_ring"}

@@ -19,10 +19,11 @@ from jaxmarl_ppo import (
     TrainConfig,
     preset,
 )
+from jaxmarl_ppo.config.annotations import attributes_of
 from jaxmarl_ppo.config.as_json import with_explicit_network
 from jaxmarl_ppo.config.env_as_json import params_from_json, params_to_json
 from jaxmarl_ppo.config.parsing import parse_file
-from jaxmarl_ppo.config.printing import attributes_of, print_settings
+from jaxmarl_ppo.config.printing import print_settings
 from jaxmarl_ppo.config.run_file import EnvTable, RunFile, settings
 
 ALL = sorted(

@@ -179,7 +179,7 @@ def test_what_all_policies_have_reaches_the_presets_single_ones(write):
             r'policies."a\*".ppo.gamma must be finite and lie in \[0.0, 1.0\], got 2',
         ),
         ('policies.a = { kind = "snapshots" }', "policies.a lacks of"),
-        ("default_policy.network.lstm_size = 3", "has no 'lstm_size'; valid: hidden_sizes"),
+        ("default_policy.network.lstm_size = 3", "has no 'lstm_size', which is of lstm; valid:"),
         ("default_policy.network.hidden_sizes = [0]", "an element of default_policy.network.hid"),
         ('default_policy.network.activation = "elu"', "'elu'; valid: tanh, relu, silu, gelu"),
         ('default_policy.network = "rnn"', "unknown network kind 'rnn'; valid: mlp, lstm, gru"),

@@ -2,7 +2,9 @@
 
 import pytest
 
-from jaxmarl_ppo.config.search import Choices, Range, SearchConfig, check_space, split_path
+from jaxmarl_ppo.config.paths import split_path
+from jaxmarl_ppo.config.schema import check_space
+from jaxmarl_ppo.config.search import Choices, Range, SearchConfig
 from jaxmarl_ppo.config.search_file import read_search, read_search_file, read_space
 
 
@@ -35,7 +37,7 @@ def test_a_part_of_a_path_may_hold_dots():
         ({"num_envs": {"choices": [1, 2], "low": 1}}, "it has no 'low'; .*valid: choices"),
         ({"seed": {"low": 1, "high": 2}}, "seed cannot be searched: search.num_seeds says"),
         ({"evaluation": {"episodes": {"low": 1, "high": 2}}}, "evaluation.episodes cannot be"),
-        ({"a..b": {"low": 1, "high": 2}}, "space has no place 'a..b'"),
+        ({"a..b": {"low": 1, "high": 2}}, "'a..b' is no path"),
     ],
 )
 def test_a_bad_space_is_refused(space, message):

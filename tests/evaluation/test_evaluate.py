@@ -24,7 +24,7 @@ from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies, evaluate_run
 from jaxmarl_ppo.evaluation.scenarios import tic_tac_toe as tic_tac_toe_report
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation
-from jaxmarl_ppo.evaluation.scenarios.registry import SCENARIOS, find_scenario
+from jaxmarl_ppo.evaluation.scenarios.registry import SCENARIOS, find_scenario, matches
 from jaxmarl_ppo.evaluation.scenarios.shuttle_grid import yardsticks
 from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import (
     move_probabilities,
@@ -37,6 +37,7 @@ from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
+from jaxmarl_ppo.runs.log import scalars
 from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.types import Moments
 
@@ -44,6 +45,8 @@ MLP8, LSTM8 = MLP(hidden_sizes=(8,)), LSTM(hidden_sizes=(8,), lstm_size=8)
 UNIFORM_EXPLOITABILITY = 0.959830
 SIGMAS = 4.5
 GAMES = 4096
+# What every report says of how it was made.
+MADE_AS = ("episodes", "seed", "unfinished")
 
 
 def make_config(network=MLP8, mapping="shared", policies=None, **spec):
@@ -94,9 +97,14 @@ def number_of(player, name):
 
 
 def evaluate_player(player, **kwargs):
-    return evaluate_policies(
+    report = evaluate_policies(
         player.learner, player.population, env=player.env, env_params=player.params, **kwargs
     )
+    scenario, every_report = find_scenario(player.env), ("all", "agents", *MADE_AS)
+    for path, _ in scalars(report):
+        if path.partition("/")[0] not in every_report:
+            assert any(matches(path, each) for each in scenario.numbers), path
+    return report
 
 
 def play(player, seed, episodes, **kwargs):

@@ -53,5 +53,5 @@ def test_the_check_can_be_left_out(tmp_path):
 
 
 def test_the_command_line_can_leave_it_out():
-    assert parse_train(["crypto"]).check_env
-    assert not parse_train(["crypto", "--no-check-env"]).check_env
+    assert parse_train(["crypto"]).options.check_env
+    assert not parse_train(["crypto", "--no-check-env"]).options.check_env

@@ -199,7 +199,7 @@ def test_a_group_that_goes_on_for_longer_is_one_that_was_so_long(tmp_path):
 def test_what_members_are_compared_by_stays_what_it_is(group):
     config = dataclasses.replace(CONFIG, **PBT)
     other = EvaluationConfig(every_env_steps=2 * PER_ITERATION, episodes=8)
-    with pytest.raises(ValueError, match="cannot go on with another evaluation"):
+    with pytest.raises(ValueError, match="cannot resume with another evaluation"):
         resume(group.run_dir, config=dataclasses.replace(config, evaluation=other))
 
 

@@ -128,7 +128,7 @@ def test_a_finished_run_has_nothing_left_to_do(whole, tmp_path):
 
 def test_what_is_learnt_from_cannot_change(whole, tmp_path):
     other = dataclasses.replace(CONFIG, num_envs=8)
-    with pytest.raises(ValueError, match="cannot go on with another num_envs: it was 4, got 8"):
+    with pytest.raises(ValueError, match="cannot resume with another num_envs: it was 4, got 8"):
         resume(whole.run_dir, config=other)
     with pytest.raises(ValueError, match="no_such' does not exist"):
         Trainer.resume(tmp_path / "no_such")

@@ -632,7 +632,7 @@ def test_training_outside_the_main_thread(tmp_path):
 def test_import_is_light():
     code = (
         "import sys, jaxmarl_ppo\n"
-        "heavy = 'jax flax distrax tensorflow_probability matplotlib tensorboardX rich tyro'\n"
+        "heavy = 'jax flax distrax tensorflow_probability matplotlib tensorboardX rich'\n"
         "print([m for m in heavy.split() if m in sys.modules])\n"
         "missing = [n for n in jaxmarl_ppo.__all__ if getattr(jaxmarl_ppo, n, None) is None]\n"
         "print(missing)\n"

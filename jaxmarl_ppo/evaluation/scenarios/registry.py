@@ -14,7 +14,7 @@ from jaxmarl_envs.phantom_tic_tac_toe import PhantomTicTacToe
 from jaxmarl_envs.poker import KuhnPoker, LeducHoldem
 from jaxmarl_envs.shuttle_grid import ShuttleGrid
 from jaxmarl_envs.tic_tac_toe import TicTacToe
-from jaxmarl_ppo.evaluation.scenarios.against_random import play_against_random
+from jaxmarl_ppo.evaluation.scenarios.against_random import RESULTS, play_against_random
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.crypto import report_crypto
 from jaxmarl_ppo.evaluation.scenarios.poker import report_poker
@@ -23,20 +23,36 @@ from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import report_tic_tac_toe
 
 
 class Scenario(NamedTuple):
-    """Says how an environment is evaluated."""
+    """Describe how an environment is evaluated."""
 
     env_type: type[MultiAgentEnv]
     report_fn: Callable[[Evaluation], Report]
     num_episodes: int  # unless the caller says otherwise
+    numbers: tuple[str, ...]  # paths of those it may report; `*` is any part
 
+
+_EXPLOITABILITY = (
+    "exploitability/greedy",
+    "exploitability/stochastic",
+    "exploitability/best_response/*/*/*",
+)
+_AGAINST = tuple(f"against/*/*/*/{result}" for result in RESULTS)
+_DELIVERIES = tuple(
+    f"deliveries/{path}{name}" for path in ("", "dispatchers/*/") for name in ("mean", "se")
+)
 
 SCENARIOS: dict[str, Scenario] = {
-    "crypto": Scenario(Crypto, report_crypto, 1024),
-    "kuhn_poker": Scenario(KuhnPoker, report_poker, 1024),
-    "leduc_holdem": Scenario(LeducHoldem, report_poker, 1024),
-    "phantom_tic_tac_toe": Scenario(PhantomTicTacToe, play_against_random, 1024),
-    "shuttle_grid": Scenario(ShuttleGrid, report_shuttle_grid, 256),
-    "tic_tac_toe": Scenario(TicTacToe, report_tic_tac_toe, 1024),
+    "crypto": Scenario(Crypto, report_crypto, 1024, ("accuracy/bob_0", "accuracy/eve_0")),
+    "kuhn_poker": Scenario(KuhnPoker, report_poker, 1024, (*_EXPLOITABILITY, "value")),
+    "leduc_holdem": Scenario(LeducHoldem, report_poker, 1024, (*_EXPLOITABILITY, "value")),
+    "phantom_tic_tac_toe": Scenario(PhantomTicTacToe, play_against_random, 1024, _AGAINST),
+    "shuttle_grid": Scenario(
+        ShuttleGrid,
+        report_shuttle_grid,
+        256,
+        _DELIVERIES,
+    ),
+    "tic_tac_toe": Scenario(TicTacToe, report_tic_tac_toe, 1024, (*_EXPLOITABILITY, *_AGAINST)),
 }
 
 
@@ -44,3 +60,11 @@ def find_scenario(env: MultiAgentEnv) -> Scenario | None:
     """Find the entry of an environment; None if there is none or only the name is the same."""
     scenario = SCENARIOS.get(env.name)
     return scenario if scenario and isinstance(env, scenario.env_type) else None
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Tell whether a path is as in `Scenario.numbers`, in which `*` stands for any part."""
+    parts, expected = path.split("/"), pattern.split("/")
+    return len(parts) == len(expected) and all(
+        wanted in ("*", part) for part, wanted in zip(parts, expected, strict=True)
+    )
