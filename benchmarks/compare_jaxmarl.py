@@ -42,7 +42,7 @@ import jaxmarl_envs
 from jaxmarl_envs.adapters.incoming.jaxmarl import JaxMARL, JaxMARLParams, JaxMARLState
 from jaxmarl_envs.core import StepResult
 from jaxmarl_ppo import Callback, Matchups, PolicySpec, TrainConfig, Trainer, make_learner, preset
-from jaxmarl_ppo.config.jaxmarl_presets import GAMES, KINDS, THEIRS, Game
+from jaxmarl_ppo.config.jaxmarl_presets import GAMES, KINDS, THEIRS, KnownGame
 from jaxmarl_ppo.evaluation import cross_play, evaluate_policies
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.hardware import describe_hardware
@@ -102,7 +102,7 @@ class _Stopwatch(Callback):
 
 
 def run_ours(
-    game: Game, config: TrainConfig, time_limits_end: bool = False
+    game: KnownGame, config: TrainConfig, time_limits_end: bool = False
 ) -> tuple[dict[str, Any], Team]:
     """Train with this trainer, on `EndsForGood` if time limits end games.
 
@@ -128,7 +128,7 @@ def run_ours(
     return took, _team(trainer.learner, result.population, config.mapping, config.default_policy)
 
 
-def run_theirs(game: Game, checkout: Path, seed: int) -> tuple[dict[str, Any], Team]:
+def run_theirs(game: KnownGame, checkout: Path, seed: int) -> tuple[dict[str, Any], Team]:
     """Train with JaxMARL's baseline; returns what `run_ours` does."""
     # What cannot be evaluated afterwards is not trained for an hour first.
     env, params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
@@ -159,7 +159,7 @@ def _policy_of(agent: str, mapping: Any) -> str:
     return next(policy for name, policy in mapping.items() if fnmatch.fnmatch(agent, name))
 
 
-def evaluate(game: Game, team: Team, seed: int, episodes: int = EPISODES) -> dict[str, Any]:
+def evaluate(game: KnownGame, team: Team, seed: int, episodes: int = EPISODES) -> dict[str, Any]:
     """Play fresh episodes of the environment, without shaped rewards.
 
     Returns:
@@ -179,14 +179,16 @@ def evaluate(game: Game, team: Team, seed: int, episodes: int = EPISODES) -> dic
     return {"result": result, "result_se": se, "agents": report["agents"]}
 
 
-def play_off(game: Game, teams: Mapping[str, Team], seed: int, episodes: int) -> dict[str, Any]:
+def play_off(
+    game: KnownGame, teams: Mapping[str, Team], seed: int, episodes: int
+) -> dict[str, Any]:
     """Play the predators of every team against the prey of every team; see `cross_play`."""
     learner, population = _at_table(game, teams)
     hunters = [agent for agent in learner.env.agents if agent.startswith("adversary")]
     return cross_play(learner, population, episodes, seed, row_agents=hunters, baselines=False)
 
 
-def _at_table(game: Game, teams: Mapping[str, Team]) -> tuple[Learner, Population]:
+def _at_table(game: KnownGame, teams: Mapping[str, Team]) -> tuple[Learner, Population]:
     """Return a learner and a population that hold the policies of all teams, by prefixed names."""
     env, params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
     tables = [
@@ -263,7 +265,7 @@ def compare(
 
 
 def _one_run(
-    name: str, game: Game, side: str, seed: int, checkout: Path | None, time_limits_end: bool
+    name: str, game: KnownGame, side: str, seed: int, checkout: Path | None, time_limits_end: bool
 ) -> tuple[dict[str, Any], Team]:
     """Train one side for one seed and evaluate it."""
     kind = KINDS[game.kind]

@@ -25,7 +25,7 @@ from flax.training.train_state import TrainState
 import jaxmarl_envs
 from jaxmarl_envs import Discrete
 from jaxmarl_ppo import PolicySpec, TrainConfig, make_learner
-from jaxmarl_ppo.config.jaxmarl_presets import KINDS, Game
+from jaxmarl_ppo.config.jaxmarl_presets import KINDS, KnownGame
 from jaxmarl_ppo.config.parsing import parse_file
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.types import PolicyStack, Population, PyTree
@@ -97,7 +97,7 @@ class Trained:
     cpu_seconds: float
 
 
-def train(checkout: Path, game: Game, seed: int) -> Trained:
+def train(checkout: Path, game: KnownGame, seed: int) -> Trained:
     """Train the baseline of a game's kind on it.
 
     Raises:
@@ -187,7 +187,7 @@ def check_translated(config: Mapping[str, Any], known: Mapping[str, Any], name: 
             )
 
 
-def configure(config: Mapping[str, Any], game: Game) -> dict[str, Any]:
+def configure(config: Mapping[str, Any], game: KnownGame) -> dict[str, Any]:
     """Return a baseline's configuration with a game, and the budget of it."""
     options = {name: value for name, value in game.env_kwargs.items() if name != "env_id"}
     changed = {"TOTAL_TIMESTEPS": game.total_env_steps, "ENV_NAME": game.env_kwargs["env_id"]}
@@ -201,7 +201,7 @@ def configure(config: Mapping[str, Any], game: Game) -> dict[str, Any]:
     return {**config, **changed, "ENV_KWARGS": options}
 
 
-def make_network(module: ModuleType, config: Mapping[str, Any], game: Game) -> TheirNetwork:
+def make_network(module: ModuleType, config: Mapping[str, Any], game: KnownGame) -> TheirNetwork:
     """Make the network of a baseline, to be called as ours are."""
     env, env_params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
     first = env.agents[0]
@@ -218,7 +218,7 @@ def make_network(module: ModuleType, config: Mapping[str, Any], game: Game) -> T
     return TheirNetwork(module.ActorCritic(num_actions, config["ACTIVATION"]), width)
 
 
-def as_players(trained: Trained, game: Game) -> tuple[Learner, Population]:
+def as_players(trained: Trained, game: KnownGame) -> tuple[Learner, Population]:
     """Return a learner and a population in which a baseline's policy plays all agents."""
     env, env_params = jaxmarl_envs.make("jaxmarl", **game.env_kwargs)
     spec = PolicySpec(network=trained.network)

@@ -63,7 +63,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Loop:
+class WhileLoop:
     """A loop of a program.
 
     Attributes:
@@ -94,7 +94,7 @@ class Body:
     launched: list[str] = field(default_factory=list)
     moved: int = 0
     collectives: dict[str, tuple[int, int]] = field(default_factory=dict)
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[WhileLoop] = field(default_factory=list)
     branches: list[list["Body"]] = field(default_factory=list)
 
     @property
@@ -132,7 +132,7 @@ def _body(program: Program, name: str) -> Body:
         kind = line.op.removesuffix("-start")
         if line.op == "while":
             inner = _body(program, line.called("body"))
-            found.loops.append(Loop(line.scope, _trip_count(program, line), inner))
+            found.loops.append(WhileLoop(line.scope, _trip_count(program, line), inner))
         elif line.op == "conditional":
             found.branches.append([_body(program, branch) for branch in line.branches])
         elif line.op in ("call", "async-start"):

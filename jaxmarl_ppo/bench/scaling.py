@@ -26,7 +26,7 @@ _MIN_SPAN = 10.0
 
 
 @dataclass(frozen=True)
-class Sweep:
+class WorkloadSeries:
     """Holds workloads that differ in one quantity.
 
     Attributes:
@@ -73,15 +73,19 @@ def _with_width(width: int) -> Workload:
 
 
 SWEEPS = (
-    Sweep("envs", "parallel environments", (16, 64, 256, 1024, 4096), _with_envs),
-    Sweep("agents_all_act", "agents, all act on every tick", (2, 4, 8, 16, 32, 64), _with_actors),
-    Sweep("agents_one_acts", "agents, one acts on a tick", (2, 4, 8, 16, 32, 64), _with_waiting),
-    Sweep("policies", "policies", (1, 2, 4, 8, 16), _with_policies),
-    Sweep("width", "network width", (32, 64, 128, 256), _with_width, per_flop=True),
+    WorkloadSeries("envs", "parallel environments", (16, 64, 256, 1024, 4096), _with_envs),
+    WorkloadSeries(
+        "agents_all_act", "agents, all act on every tick", (2, 4, 8, 16, 32, 64), _with_actors
+    ),
+    WorkloadSeries(
+        "agents_one_acts", "agents, one acts on a tick", (2, 4, 8, 16, 32, 64), _with_waiting
+    ),
+    WorkloadSeries("policies", "policies", (1, 2, 4, 8, 16), _with_policies),
+    WorkloadSeries("width", "network width", (32, 64, 128, 256), _with_width, per_flop=True),
 )
 
 
-def scaling(sweeps: Sequence[Sweep] = SWEEPS, repeats: int = 5) -> dict[str, Any]:
+def scaling(sweeps: Sequence[WorkloadSeries] = SWEEPS, repeats: int = 5) -> dict[str, Any]:
     """Measure the training steps of all points of some sweeps.
 
     Args:
@@ -119,7 +123,7 @@ def growth(points: Sequence[dict[str, Any]], cost: str) -> float:
     return max(costs) / min(costs)
 
 
-def _measure(sweep: Sweep, repeats: int) -> list[dict[str, Any]]:
+def _measure(sweep: WorkloadSeries, repeats: int) -> list[dict[str, Any]]:
     """Time the points of a sweep in turn; the update is what a step without epochs lacks."""
     steps: list[TrainingSteps] = []
     workloads = [sweep.workload(value) for value in sweep.values]

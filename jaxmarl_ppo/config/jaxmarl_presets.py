@@ -20,7 +20,7 @@ THEIRS = "theirs"  # the end of the names of presets with JaxMARL's hyper-parame
 
 
 @dataclass(frozen=True)
-class Game:
+class KnownGame:
     """An environment of JaxMARL and the budget that both trainers have on it.
 
     Attributes:
@@ -155,19 +155,19 @@ _LAYOUTS: dict[str, TrainConfig | None] = {
     "counter_circuit": None,
 }
 
-GAMES: dict[str, Game] = {
-    "mpe_spread": Game("mpe", {"env_id": "MPE_simple_spread_v3"}, 2**21),
-    "mpe_speaker_listener": Game(
+GAMES: dict[str, KnownGame] = {
+    "mpe_spread": KnownGame("mpe", {"env_id": "MPE_simple_spread_v3"}, 2**21),
+    "mpe_speaker_listener": KnownGame(
         "mpe", {"env_id": "MPE_simple_speaker_listener_v4"}, 2**21, "per_agent"
     ),
-    "mpe_tag": Game(
+    "mpe_tag": KnownGame(
         "mpe",
         {"env_id": "MPE_simple_tag_v3"},
         2**21,
         {"adversary_*": "predator", "agent_*": "prey"},
     ),
     **{
-        f"smax_{scenario}": Game(
+        f"smax_{scenario}": KnownGame(
             "smax",
             {"env_id": "HeuristicEnemySMAX", "scenario": scenario, **_BATTLE},
             2**20,
@@ -175,12 +175,12 @@ GAMES: dict[str, Game] = {
         for scenario in ("3m", "2s3z", "3s5z", "5m_vs_6m")
     },
     **{
-        f"overcooked_{layout}": Game(
+        f"overcooked_{layout}": KnownGame(
             "overcooked", {"env_id": "overcooked", "layout": layout}, 2**21, ours=ours
         )
         for layout, ours in _LAYOUTS.items()
     },
-    "hanabi_2": Game("hanabi", {"env_id": "hanabi", "num_agents": 2}, 2**22),
+    "hanabi_2": KnownGame("hanabi", {"env_id": "hanabi", "num_agents": 2}, 2**22),
 }
 
 

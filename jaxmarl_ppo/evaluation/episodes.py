@@ -34,7 +34,7 @@ class EpisodeTotals(EpisodeSums):
     num_ticks: jax.Array  # () int: until the last episode was over
 
 
-class Progress(struct.PyTreeNode):
+class EpisodesState(struct.PyTreeNode):
     """State between two ticks of episodes that are played in step with each other."""
 
     state: RolloutState
@@ -61,7 +61,7 @@ class Play(struct.PyTreeNode):
         # Who was chosen need not be whom the mapping gives the slot.
         return players if self.chosen is None else players.without_fixed_members()
 
-    def begin(self) -> Progress:
+    def begin(self) -> EpisodesState:
         """Begin an episode in every environment."""
         key_reset, key_ticks = split(self.key)
         env, league = self.learner.env, self.population.league
@@ -80,18 +80,18 @@ class Play(struct.PyTreeNode):
             finished=jnp.zeros(self.num_episodes, bool),
             num_ticks=jnp.zeros((), jnp.int32),
         )
-        return Progress(state, totals, key_ticks)
+        return EpisodesState(state, totals, key_ticks)
 
-    def goes_on(self, now: Progress) -> jax.Array:
+    def goes_on(self, now: EpisodesState) -> jax.Array:
         """Tell whether there is another tick, `()` bool."""
         return ~now.totals.finished.all() & (now.totals.num_ticks < self.limit)
 
-    def advance(self, now: Progress) -> tuple[Progress, ActOutput, StepOutput]:
+    def advance(self, now: EpisodesState) -> tuple[EpisodesState, ActOutput, StepOutput]:
         """Play a tick, and count it in the episodes that are not over."""
         key = fold_in(now.key, now.totals.num_ticks)
         after, act_output, step_output = self._tick(now.state, key)
         totals = _count(now.totals, now.state.obs.alive, step_output)
-        return Progress(after, totals, now.key), act_output, step_output
+        return EpisodesState(after, totals, now.key), act_output, step_output
 
     def _tick(
         self, state: RolloutState, key: jax.Array
@@ -202,7 +202,7 @@ def make_play(
     )
 
 
-def count_cut_off(end: Progress) -> EpisodeTotals:
+def count_cut_off(end: EpisodesState) -> EpisodeTotals:
     """Count the lives that the tick limit cut off."""
     cut_off = end.state.obs.alive & ~end.totals.finished[:, None]
     return end.totals.replace(lives=end.totals.lives + cut_off)

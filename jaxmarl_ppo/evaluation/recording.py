@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo.evaluation.episodes import (
+    EpisodesState,
     EpisodeTotals,
     Play,
-    Progress,
     count_cut_off,
     make_play,
 )
@@ -78,8 +78,8 @@ _begin = jax.jit(Play.begin)
 
 @functools.partial(jax.jit, static_argnames="at_once")
 def _record(
-    play: Play, now: Progress, at_once: int
-) -> tuple[Progress, Ticks, jax.Array, jax.Array]:
+    play: Play, now: EpisodesState, at_once: int
+) -> tuple[EpisodesState, Ticks, jax.Array, jax.Array]:
     """Play up to so many ticks.
 
     Returns:
@@ -87,11 +87,13 @@ def _record(
         more to come.
     """
 
-    def goes_on(carry: tuple[jax.Array, Progress, Ticks]) -> jax.Array:
+    def goes_on(carry: tuple[jax.Array, EpisodesState, Ticks]) -> jax.Array:
         index, now, _ = carry
         return (index < at_once) & play.goes_on(now)
 
-    def advance(carry: tuple[jax.Array, Progress, Ticks]) -> tuple[jax.Array, Progress, Ticks]:
+    def advance(
+        carry: tuple[jax.Array, EpisodesState, Ticks],
+    ) -> tuple[jax.Array, EpisodesState, Ticks]:
         index, now, ticks = carry
         now, tick = _advance(play, now)
         return index + 1, now, {name: ticks[name].at[index].set(x) for name, x in tick.items()}
@@ -102,13 +104,13 @@ def _record(
     return now, ticks, count, play.goes_on(now)
 
 
-def _advance(play: Play, now: Progress) -> tuple[Progress, Ticks]:
+def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, Ticks]:
     after, act_output, step_output = play.advance(now)
     return after, _make_tick(play, now, act_output, step_output)
 
 
 def _make_tick(
-    play: Play, before: Progress, act_output: ActOutput, step_output: StepOutput
+    play: Play, before: EpisodesState, act_output: ActOutput, step_output: StepOutput
 ) -> Ticks:
     """Gather what is recorded of a tick, `[E, A, ...]`."""
     state, obs = before.state, before.state.obs

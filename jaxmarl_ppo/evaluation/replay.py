@@ -11,7 +11,7 @@ import numpy as np
 from jaxmarl_envs.drawing.lives import draw_lives
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_envs.user_code import host_errors
-from jaxmarl_ppo.evaluation.episodes import Play, Progress, make_play
+from jaxmarl_ppo.evaluation.episodes import EpisodesState, Play, make_play
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.policies.ask import ask
@@ -132,7 +132,7 @@ def replay_episodes(
     ]
 
 
-def _advance(play: Play, now: Progress) -> tuple[Progress, dict[str, Any]]:
+def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, dict[str, Any]]:
     """Play a tick and gather what is kept of it, `[E, A, ...]`."""
     after, act_output, step_output = play.advance(now)
     state, obs, env = now.state, now.state.obs, play.learner.env
@@ -163,11 +163,11 @@ def _advance(play: Play, now: Progress) -> tuple[Progress, dict[str, Any]]:
     return after, tick
 
 
-def _key_of_tick(now: Progress) -> jax.Array:
+def _key_of_tick(now: EpisodesState) -> jax.Array:
     return fold_in(now.key, now.totals.num_ticks)
 
 
-def ask_everybody(play: Play, now: Progress) -> dict[str, jax.Array]:
+def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
     """Ask all networks for their whole answer, `[E, A, ...]`; NaN where none is asked."""
     state = now.state
     mask = state.obs.action_mask
@@ -196,7 +196,7 @@ def ask_everybody(play: Play, now: Progress) -> dict[str, jax.Array]:
     return found
 
 
-def _suggestions(play: Play, now: Progress) -> dict[str, jax.Array]:
+def _suggestions(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
     """Ask the environment's scripts what they would do, `[E, A]` each."""
     keys = split(_key_of_tick(now), play.num_episodes)
     return {

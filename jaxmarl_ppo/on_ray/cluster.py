@@ -145,7 +145,7 @@ def check_versions(drivers: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Packed:
+class Pickled:
     """Holds something about an environment as other machines can unpack it.
 
     Attributes:
@@ -160,7 +160,7 @@ class Packed:
     content: bytes
 
 
-def pack(value: Any, env: MultiAgentEnv) -> Packed:
+def pack(value: Any, env: MultiAgentEnv) -> Pickled:
     """Pack something that refers to an environment.
 
     Raises:
@@ -173,10 +173,10 @@ def pack(value: Any, env: MultiAgentEnv) -> Packed:
         )
     name = None if env.made_as is None else env.made_as[0]
     code = name if name is not None and is_own(name) else None
-    return Packed(code, os.getcwd(), import_ray("ray.cloudpickle").dumps(value))
+    return Pickled(code, os.getcwd(), import_ray("ray.cloudpickle").dumps(value))
 
 
-def unpack(packed: Packed) -> Any:
+def unpack(packed: Pickled) -> Any:
     """Unpack what `pack` has packed, on a machine that has the environment's code too.
 
     Raises:

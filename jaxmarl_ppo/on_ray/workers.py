@@ -17,7 +17,7 @@ from typing import Any
 from jaxmarl_ppo.machine.compilation_cache import use_compilation_cache
 from jaxmarl_ppo.machine.cores import use_cpu_cores
 from jaxmarl_ppo.on_ray.cluster import (
-    Packed,
+    Pickled,
     alive_nodes,
     check_versions,
     connect,
@@ -69,7 +69,7 @@ class RemoteWorker:
         use_cpu_cores(max(1, num_cpus))
         use_compilation_cache()
 
-    def start(self, drivers: dict[str, str], candidates: Packed, num_lanes: int) -> None:
+    def start(self, drivers: dict[str, str], candidates: Pickled, num_lanes: int) -> None:
         """Begin with nothing, whatever there was before.
 
         Args:

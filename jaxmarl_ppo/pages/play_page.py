@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmarl_envs.drawing.stones import stone_sign
 from jaxmarl_envs.threefry import fold_in
-from jaxmarl_ppo.evaluation.episodes import Progress
+from jaxmarl_ppo.evaluation.episodes import EpisodesState
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
 from jaxmarl_ppo.pages.portable import portable_program
@@ -54,18 +54,18 @@ def _functions(table: Table) -> dict[str, Any]:
     env, play, now = table.env, table.play, table.play.begin()
     num_agents = env.num_agents
 
-    def begin(key: jax.Array) -> Progress:
+    def begin(key: jax.Array) -> EpisodesState:
         return play.replace(key=jax.random.wrap_key_data(key)).begin()
 
-    def look(now: Progress) -> tuple[jax.Array | None, ...]:
+    def look(now: EpisodesState) -> tuple[jax.Array | None, ...]:
         own: Any = jax.tree.map(lambda x: x[0], now.state)
         return env.cells(own.env_state), own.obs.agent_mask, own.obs.action_mask, own.player
 
-    def ask(now: Progress) -> tuple[jax.Array, jax.Array]:
+    def ask(now: EpisodesState) -> tuple[jax.Array, jax.Array]:
         answers = ask_everybody(play, now)
         return answers["probs"][0], answers["value"][0]
 
-    def tick(now: Progress, chosen: jax.Array, by_person: jax.Array) -> tuple[Any, ...]:
+    def tick(now: EpisodesState, chosen: jax.Array, by_person: jax.Array) -> tuple[Any, ...]:
         after, action, reward, over, end = play_tick(play, now, chosen, by_person)
         cells = env.cells(jax.tree.map(lambda x: x[0], end))
         return after, action[0], reward[0], over[0], cells

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.policies import RANDOM
-from jaxmarl_ppo.evaluation.episodes import Play, Progress, make_play
+from jaxmarl_ppo.evaluation.episodes import EpisodesState, Play, make_play
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.rollout.act import act
@@ -76,8 +76,8 @@ class Table:
         self.play = make_play(
             self._learner, self._population, 1, key, self._greedy, None, self._players
         )
-        self._past: list[tuple[Progress, Any]] = []
-        self._now: Progress = self._begin(self.play)
+        self._past: list[tuple[EpisodesState, Any]] = []
+        self._now: EpisodesState = self._begin(self.play)
         self._last_action: np.ndarray | None = None
         self._earned = np.zeros(self.env.num_agents)
         self._end: Any = None  # the last state, once the game is over
@@ -234,8 +234,8 @@ def _describe_players(learner: Learner, population: Population) -> list[str]:
 
 
 def play_tick(
-    play: Play, now: Progress, chosen: jax.Array, by_person: jax.Array
-) -> tuple[Progress, jax.Array, jax.Array, jax.Array, Any]:
+    play: Play, now: EpisodesState, chosen: jax.Array, by_person: jax.Array
+) -> tuple[EpisodesState, jax.Array, jax.Array, jax.Array, Any]:
     """Play a tick as `Play.advance` does, but for the actions of persons.
 
     Returns:
@@ -258,4 +258,4 @@ def play_tick(
     )[1]
     totals = now.totals.replace(num_ticks=now.totals.num_ticks + 1)
     over = stepped.info["episode_over"]
-    return Progress(after, totals, now.key), action, stepped.reward, over, end
+    return EpisodesState(after, totals, now.key), action, stepped.reward, over, end

@@ -53,7 +53,7 @@ _DAMAGED = ".damaged"
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class CheckpointData:
     """Holds all that a checkpoint is made of, on the host.
 
     Attributes:
@@ -74,7 +74,7 @@ class Snapshot:
     archive: Mapping[str, Any] | None = None
 
 
-def write_checkpoint(run_dir: Path, snapshot: Snapshot, processes: Processes = ALONE) -> Path:
+def write_checkpoint(run_dir: Path, snapshot: CheckpointData, processes: Processes = ALONE) -> Path:
     """Write a checkpoint, or this process's part of it; until it is complete nothing has its name.
 
     Raises:

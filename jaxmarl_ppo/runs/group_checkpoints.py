@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_ppo.policies.snapshot_files import sha256_of
-from jaxmarl_ppo.runs.checkpoints import Snapshot, write_checkpoint, write_whole
+from jaxmarl_ppo.runs.checkpoints import CheckpointData, write_checkpoint, write_whole
 from jaxmarl_ppo.runs.files import MANIFEST_FILE, MEMBERS
 from jaxmarl_ppo.runs.manifest import Standing, read_manifest
 
@@ -24,7 +24,7 @@ class GroupSnapshot:
 
     record: Mapping[str, Any]
     standing: Standing
-    members: Mapping[str, Snapshot | str]
+    members: Mapping[str, CheckpointData | str]
     pbt: Mapping[str, Any] | None = None
 
 

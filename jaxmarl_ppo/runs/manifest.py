@@ -181,7 +181,7 @@ def member_checkpoint(folder: Path, name: str) -> Path:
 
 
 def read_archive(folder: Path) -> Mapping[str, Any] | None:
-    """Read what `Snapshot.archive` was of a checkpoint; None if it has none."""
+    """Read what `CheckpointData.archive` was of a checkpoint; None if it has none."""
     path = folder / SNAPSHOTS_FILE
     return read_json(path) if path.is_file() else None
 

@@ -10,7 +10,7 @@ class RunFolderMoved(ValueError):  # noqa: N818
     """Reports that a run's folder was renamed or removed while the run trained."""
 
 
-class Place:
+class RunFolders:
     """Remembers which folders a run has, and notices when they are no longer where they were.
 
     Args:

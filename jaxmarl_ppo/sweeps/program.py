@@ -13,7 +13,7 @@ from jaxmarl_ppo.devices.members import Members, hyperparams_of
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays, to_arrays
-from jaxmarl_ppo.sweeps.trial_run import Seen, TrialRun
+from jaxmarl_ppo.sweeps.trial_run import IntermediateResult, TrialRun
 from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.resume import with_hyperparams
@@ -113,7 +113,7 @@ class Program:
         state = self._members.member(self._states, self._lane_of(run))
         return Saved(to_arrays({"state": state}), run.iteration, run.decisions, run.wall_s)
 
-    def look(self, run: TrialRun) -> Seen:
+    def look(self, run: TrialRun) -> IntermediateResult:
         """Look at a run; see `TrialRun.look`."""
         lane, members = self._lane_of(run), self._members
         population = members.member(self._states.population, lane)

@@ -13,7 +13,7 @@ from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.one_run import (
-    Moment,
+    RunClock,
     check_fault,
     check_finite,
     make_entry,
@@ -26,7 +26,7 @@ LOOKS = 20
 
 
 @dataclass(frozen=True)
-class Seen:
+class IntermediateResult:
     """Holds what a look at a run shows.
 
     Attributes:
@@ -97,7 +97,7 @@ class TrialRun:
         """Seconds of training, those of the workers before included."""
         return time.perf_counter() - self._began
 
-    def look(self, population: Population, metrics: Metrics) -> Seen:
+    def look(self, population: Population, metrics: Metrics) -> IntermediateResult:
         """See how good it is, evaluate where that is wanted.
 
         Args:
@@ -114,12 +114,12 @@ class TrialRun:
         value = self._measure.of_entry(entry)
         self._next_look = self._look_after(self.iteration)
         if self._evaluator is None:
-            return Seen(value, entry, None)
+            return IntermediateResult(value, entry, None)
         report = make_report(self._evaluator, population, self._moment(0.0), self.env_params)
         # Not a part of training's rate.
         self._looked_at = time.perf_counter()
         evaluated = self._measure.of_evaluation(report)
-        return Seen(evaluated if value is None else value, entry, report)
+        return IntermediateResult(evaluated if value is None else value, entry, report)
 
     def _look_after(self, iteration: int) -> int:
         return min(iteration + look_interval(self.config), self.config.num_iterations)
@@ -139,8 +139,8 @@ class TrialRun:
         self._looked_at = now
         return make_entry(self._learner, summary, self.decisions, self._moment(rate))
 
-    def _moment(self, rate: float) -> Moment:
-        return Moment(self.iteration, self.env_steps, self.wall_s, rate)
+    def _moment(self, rate: float) -> RunClock:
+        return RunClock(self.iteration, self.env_steps, self.wall_s, rate)
 
 
 def look_interval(config: TrainConfig) -> int:

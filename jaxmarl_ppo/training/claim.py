@@ -11,7 +11,7 @@ from jaxmarl_ppo.machine.files import sync_folder, write_atomically
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.files import CHECKPOINTS, CONFIG_FILE, LOCK_FILE, MEMBERS, POLICIES_FILE
 from jaxmarl_ppo.runs.lock import locked
-from jaxmarl_ppo.runs.place import Place
+from jaxmarl_ppo.runs.place import RunFolders
 from jaxmarl_ppo.training import resume
 from jaxmarl_ppo.training.resume import Found
 
@@ -46,7 +46,7 @@ def claimed(folder: Path, record: Mapping[str, Any], found: Found | None) -> Ite
             sync_folder(path)
         if found is not None:
             resume.clear(folder, begins_anew=found.resumption is None)
-        place = Place(folder)
+        place = RunFolders(folder)
         try:
             yield
         finally:

@@ -12,9 +12,9 @@ from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.machine.interruption import Interruption
 from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.manifest import Standing
-from jaxmarl_ppo.runs.place import Place
+from jaxmarl_ppo.runs.place import RunFolders
 from jaxmarl_ppo.training.objective import Objective
-from jaxmarl_ppo.training.one_run import Moment, Trained
+from jaxmarl_ppo.training.one_run import RunClock, Trained
 from jaxmarl_ppo.training.outcome import Logged
 from jaxmarl_ppo.training.progress import Progress
 from jaxmarl_ppo.training.saving import Saver
@@ -60,7 +60,7 @@ class Surroundings:
     saver: Saver
     objective: Objective
     until: Until
-    place: Place | None
+    place: RunFolders | None
     time_split: TimeSplit | None
     processes: Processes
 
@@ -288,8 +288,8 @@ class Loop:
             self.around.callbacks.tell("on_checkpoint", path)
 
     @property
-    def _moment(self) -> Moment:
-        return Moment(self.iteration, self.env_steps(self.iteration), self._wall_s, self._rate())
+    def _moment(self) -> RunClock:
+        return RunClock(self.iteration, self.env_steps(self.iteration), self._wall_s, self._rate())
 
     @property
     def _wall_s(self) -> float:

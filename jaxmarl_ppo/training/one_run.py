@@ -17,7 +17,7 @@ from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.rollout.faults import Fault
 from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
-from jaxmarl_ppo.runs.checkpoints import Snapshot
+from jaxmarl_ppo.runs.checkpoints import CheckpointData
 from jaxmarl_ppo.runs.log import peak_memory_mb
 from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
@@ -28,7 +28,7 @@ from jaxmarl_ppo.types import Population, PyTree, TrainState
 
 
 @dataclass(frozen=True)
-class Moment:
+class RunClock:
     """Tells when something is noted.
 
     Attributes:
@@ -80,11 +80,11 @@ class Trained(Protocol):
         """Take the players as the ones to save; raises where nothing can go on."""
         ...
 
-    def entry(self, moment: Moment) -> dict[str, Any]:
+    def entry(self, moment: RunClock) -> dict[str, Any]:
         """Make an entry of the log of what was measured since the last one."""
         ...
 
-    def evaluate(self, moment: Moment) -> dict[str, Any]:
+    def evaluate(self, moment: RunClock) -> dict[str, Any]:
         """Evaluate the newest players that are sound."""
         ...
 
@@ -171,7 +171,7 @@ class OneRun:
         if self.archive is not None:
             self.state = self.archive.exchange(self.state, self.good, iteration)
 
-    def entry(self, moment: Moment) -> dict[str, Any]:
+    def entry(self, moment: RunClock) -> dict[str, Any]:
         """Make an entry of the interval, and begin the next one."""
         summary = summarise(self.learner, self.metrics)
         self.decisions += summary["decisions"]
@@ -182,12 +182,12 @@ class OneRun:
                 entry["league"]["pools"][policy] |= described
         return entry
 
-    def evaluate(self, moment: Moment) -> dict[str, Any]:
+    def evaluate(self, moment: RunClock) -> dict[str, Any]:
         """Evaluate what was learnt."""
         assert self.evaluator is not None
         return make_report(self.evaluator, self.good, moment)
 
-    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> Snapshot:
+    def snapshot(self, record: Mapping[str, Any], standing: Standing) -> CheckpointData:
         """Copy what a checkpoint is made of to the host."""
         arrays = to_arrays({"state": self.state, "metrics": self.metrics})
         names = self.learner.players.names
@@ -195,7 +195,7 @@ class OneRun:
         if self.archive is not None:
             self.archive.forget_lost()
             archive = self.archive.as_json()
-        return Snapshot(arrays, self.good, names, record, standing, archive)
+        return CheckpointData(arrays, self.good, names, record, standing, archive)
 
     def forget(self) -> None:
         """Remove snapshots on which no checkpoint stands any more."""
@@ -249,7 +249,7 @@ def check_fault(learner: Learner, fault: Fault, run_dir: Path) -> None:
 
 
 def make_entry(
-    learner: Learner, summary: Mapping[str, Any], decisions: int, moment: Moment
+    learner: Learner, summary: Mapping[str, Any], decisions: int, moment: RunClock
 ) -> dict[str, Any]:
     """Make an entry of the log.
 
@@ -283,7 +283,7 @@ def make_entry(
 def make_report(
     evaluator: MeanwhileEvaluator,
     population: Population,
-    moment: Moment,
+    moment: RunClock,
     env_params: PyTree | None = None,
 ) -> dict[str, Any]:
     """Make an entry of the evaluations.

@@ -21,7 +21,7 @@ from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.callbacks import Callbacks, RunInfo, TrainResult
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
-from jaxmarl_ppo.runs.checkpoints import Snapshot
+from jaxmarl_ppo.runs.checkpoints import CheckpointData
 from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.manifest import Standing
@@ -29,7 +29,7 @@ from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.exchange import first_values
 from jaxmarl_ppo.training.one_run import (
-    Moment,
+    RunClock,
     check_fault,
     check_finite,
     make_entry,
@@ -233,7 +233,7 @@ class SeedGroup:
             stacklevel=2,
         )
 
-    def entry(self, moment: Moment) -> dict[str, Any]:
+    def entry(self, moment: RunClock) -> dict[str, Any]:
         """Make an entry of every seed's log, and return what they have in common."""
         metrics = jax.device_get(self.metrics)
         for run in self.runs:
@@ -255,7 +255,7 @@ class SeedGroup:
             **numbers,
         }
 
-    def evaluate(self, moment: Moment) -> dict[str, Any]:
+    def evaluate(self, moment: RunClock) -> dict[str, Any]:
         """Evaluate every seed as it would be alone, and return what they have in common."""
         for run in self.runs:
             run.evaluations.append(self._report(run, moment))
@@ -266,7 +266,7 @@ class SeedGroup:
         common = {key: newest[0][key] for key in clock}
         return {**common, "seeds": len(newest), **summarise_seeds(found, has_counts=False)}
 
-    def _report(self, run: SeedRun, moment: Moment) -> dict[str, Any]:
+    def _report(self, run: SeedRun, moment: RunClock) -> dict[str, Any]:
         """Evaluate a seed."""
         assert run.evaluator is not None
         return make_report(run.evaluator, run.good, moment)
@@ -278,7 +278,7 @@ class SeedGroup:
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
         """Copy what a checkpoint is made of to the host."""
-        members: dict[str, Snapshot | str] = dict(self.stopped)
+        members: dict[str, CheckpointData | str] = dict(self.stopped)
         for run in self.kept:
             arrays = to_arrays({"state": self.member_state(run), "metrics": self._metrics_of(run)})
             own = dataclasses.replace(
@@ -288,7 +288,7 @@ class SeedGroup:
                 num_evaluations=len(run.evaluations),
             )
             names = self.learner.players.names
-            members[run.name] = Snapshot(arrays, run.good, names, run.record, own)
+            members[run.name] = CheckpointData(arrays, run.good, names, run.record, own)
         return GroupSnapshot(record, standing, members)
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:

@@ -36,7 +36,7 @@ from jaxmarl_ppo.runs.callbacks import (
 )
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import JsonLinesLogger, TensorBoardLogger
-from jaxmarl_ppo.runs.place import Place
+from jaxmarl_ppo.runs.place import RunFolders
 from jaxmarl_ppo.training import jobs, resume
 from jaxmarl_ppo.training.claim import claimed
 from jaxmarl_ppo.training.display import make_progress
@@ -312,7 +312,7 @@ class Trainer:
         self,
         set_up: SetUp,
         folder: Path,
-        place: Place | None,
+        place: RunFolders | None,
         progress: Progress,
         interruption: Interruption,
         began: float,
@@ -413,7 +413,7 @@ class Trainer:
         return Path(self._processes.agree("run folder", lambda: str(self._choose_run_dir())))
 
     @contextlib.contextmanager
-    def _claimed(self, folder: Path) -> Iterator[Place | None]:
+    def _claimed(self, folder: Path) -> Iterator[RunFolders | None]:
         """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
         if not self._processes.is_first:
             yield None
@@ -423,7 +423,7 @@ class Trainer:
             members = [member_dir(folder, own) for own in self._seeds()]
             for member, own in zip(members, self._seeds(), strict=True):
                 stack.enter_context(claimed(member, self._record_of_member(own), self._found))
-            place = Place(folder, members)
+            place = RunFolders(folder, members)
             stack.callback(place.close)
             yield place
 

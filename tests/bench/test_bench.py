@@ -14,7 +14,7 @@ from jaxmarl_ppo.bench import peers as bench_peers
 from jaxmarl_ppo.bench import training as bench
 from jaxmarl_ppo.bench.flops import matmul_shapes
 from jaxmarl_ppo.bench.peers import PEERS, Peer, compare
-from jaxmarl_ppo.bench.scaling import FLOP, STEP, SWEEPS, Sweep, growth, scaling
+from jaxmarl_ppo.bench.scaling import FLOP, STEP, SWEEPS, WorkloadSeries, growth, scaling
 from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_ticks
 from jaxmarl_ppo.bench.timing import time_in_turn
 from jaxmarl_ppo.bench.training import measure
@@ -325,7 +325,9 @@ def test_a_sweep_changes_one_thing_and_keeps_the_decisions():
 @pytest.mark.rare
 def test_a_sweep_is_measured_and_drawn(tmp_path, monkeypatch, capsys):
     alone = replace(SMALL, env="basic", env_kwargs={"num_agents": 1}, num_minibatches=1)
-    sweep = Sweep("tiny", "ticks", (1, 3), lambda n: replace(alone, num_steps=n), per_flop=True)
+    sweep = WorkloadSeries(
+        "tiny", "ticks", (1, 3), lambda n: replace(alone, num_steps=n), per_flop=True
+    )
     result = scaling([sweep], repeats=1)
     (found,) = result["sweeps"]
     # The only agent acts on every tick, in each of two environments.

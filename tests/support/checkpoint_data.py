@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
-from jaxmarl_ppo.runs.checkpoints import Snapshot
+from jaxmarl_ppo.runs.checkpoints import CheckpointData
 from jaxmarl_ppo.runs.manifest import Standing
 
 TREE = {
@@ -43,4 +43,4 @@ def snapshot(iteration, run_id=None, **changes):
     record = {"format": 2, "env": {}, "config": {}, "versions": {"jax": "0"}}
     record |= {} if run_id is None else {"id": run_id}
     where = standing(iteration, **changes)
-    return Snapshot(to_arrays(TREE), population, ("p",), record, where)
+    return CheckpointData(to_arrays(TREE), population, ("p",), record, where)

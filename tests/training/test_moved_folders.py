@@ -11,7 +11,7 @@ from lamps import NUM_ENVS, NUM_STEPS, Lamps, make_trainer, read_entries, withou
 from jaxmarl_ppo import CheckpointConfig, EvaluationConfig, ObjectiveConfig, PbtConfig, Range
 from jaxmarl_ppo.runs.checkpoints import newest_sound
 from jaxmarl_ppo.runs.files import LINEAGE_FILE
-from jaxmarl_ppo.runs.place import Place, RunFolderMoved
+from jaxmarl_ppo.runs.place import RunFolderMoved, RunFolders
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training.trainer import Trainer
 
@@ -139,7 +139,7 @@ def test_a_place_knows_its_folders(tmp_path):
     members = [tmp_path / "run" / "members" / name for name in ("a", "b")]
     for member in members:
         member.mkdir(parents=True)
-    place = Place(tmp_path / "run", members)
+    place = RunFolders(tmp_path / "run", members)
     place.check()
     assert place.renamed_to is None
     (tmp_path / "run").rename(tmp_path / "new")

@@ -13,7 +13,7 @@ from jaxmarl_envs.check.declare import declare, impure, random_actions, trace
 from jaxmarl_envs.check.interpret import Interpreter, opened
 from jaxmarl_envs.check.rules import BEGUN, HARMLESS, OBSERVED, STEPPED
 from jaxmarl_envs.check.run import raise_fault, see_obs, see_tick
-from jaxmarl_envs.check.types import EnvContractError, Seen, Spec, Trace, breach, calling
+from jaxmarl_envs.check.types import EnvContractError, Observed, Spec, Trace, breach, calling
 from jaxmarl_envs.check.values import keys_from_words
 from jaxmarl_envs.core import MultiAgentEnv
 
@@ -165,7 +165,7 @@ class _Ticks:
                 self._look(see_obs(_add_axis(obs)), began=True)
         self._expect_somebody_who_acts(_bytes(first) == _bytes(state))
 
-    def _take(self, before: Seen, stepped: Any) -> tuple[Any, Any]:
+    def _take(self, before: Observed, stepped: Any) -> tuple[Any, Any]:
         """Ask the rules about a tick and return the observation and the state after it."""
         self._time += 1
         self._num_ticks += 1
@@ -178,7 +178,7 @@ class _Ticks:
             self._expect_an_end(stepped)
         return stepped[:2]
 
-    def _look(self, obs: Seen, began: bool = False) -> None:
+    def _look(self, obs: Observed, began: bool = False) -> None:
         for asked in [*OBSERVED, *(BEGUN if began else [])]:
             if asked not in HARMLESS:
                 raise_fault(self.spec, asked(self.spec, obs), self._when)

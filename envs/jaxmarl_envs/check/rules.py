@@ -10,8 +10,8 @@ when it is asked:
 * `HARMLESS`: those of `OBSERVED` whose breach training does not suffer from.
 
 Rules of the first two lists yield what is wrong, in words that can follow "environment 'x', ". The
-others see NumPy arrays with a leading axis `E` and return a `Fault`: where the rule is broken, what
-stands there, and what was expected. To add a rule, write one such function. What takes a second
+others see NumPy arrays with a leading axis `E` and return a `Violation`: where the rule is broken,
+what stands there, and what was expected. To add a rule, write one such function. What takes a second
 run, such as the same key twice, is in `run`.
 """
 
@@ -22,16 +22,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.check.types import STEP_FIELDS, Fault, Seen, Spec, Tick, Trace, describe
+from jaxmarl_envs.check.types import STEP_FIELDS, Observed, Spec, Tick, Trace, Violation, describe
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
 
 DECLARED: list[Callable[[MultiAgentEnv, Any], Iterator[str]]] = []
 TRACED: list[Callable[[Spec, Trace], Iterator[str]]] = []
-OBSERVED: list[Callable[[Spec, Seen], Fault]] = []
-BEGUN: list[Callable[[Spec, Seen], Fault]] = []
-STEPPED: list[Callable[[Spec, Tick], Fault | None]] = []
-HARMLESS: list[Callable[[Spec, Seen], Fault]] = []
+OBSERVED: list[Callable[[Spec, Observed], Violation]] = []
+BEGUN: list[Callable[[Spec, Observed], Violation]] = []
+STEPPED: list[Callable[[Spec, Tick], Violation | None]] = []
+HARMLESS: list[Callable[[Spec, Observed], Violation]] = []
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
@@ -202,132 +202,134 @@ def _array_faults(field: str, value: Any, shape: tuple[int, ...], dtype: Any) ->
 
 
 @rule(OBSERVED)
-def _features_are_finite(spec: Spec, obs: Seen) -> Fault:
+def _features_are_finite(spec: Spec, obs: Observed) -> Violation:
     broken = ~np.isfinite(obs.features)
-    return Fault("obs.features", broken, obs.features, "a finite number")
+    return Violation("obs.features", broken, obs.features, "a finite number")
 
 
 @rule(OBSERVED)
-def _features_are_padded_with_zeros(spec: Spec, obs: Seen) -> Fault:
+def _features_are_padded_with_zeros(spec: Spec, obs: Observed) -> Violation:
     broken = (obs.features != 0) & ~spec.features[0]
-    return Fault("obs.features", broken, obs.features, "0 beyond the agent's own observation_space")
+    return Violation(
+        "obs.features", broken, obs.features, "0 beyond the agent's own observation_space"
+    )
 
 
 @rule(HARMLESS)
 @rule(OBSERVED)
-def _features_are_in_their_space(spec: Spec, obs: Seen) -> Fault:
+def _features_are_in_their_space(spec: Spec, obs: Observed) -> Violation:
     own, low, high = spec.features
     slack = 1e-5 * np.maximum(1.0, np.abs(obs.features))
     inside = (obs.features >= low - slack) & (obs.features <= high + slack)
     alive = obs.alive.reshape(obs.alive.shape + (1,) * (own.ndim - 1))
     expected = "a value within the bounds of the agent's observation_space"
-    return Fault("obs.features", ~inside & own & alive, obs.features, expected)
+    return Violation("obs.features", ~inside & own & alive, obs.features, expected)
 
 
 @rule(OBSERVED)
-def _an_action_is_legal(spec: Spec, obs: Seen) -> Fault:
+def _an_action_is_legal(spec: Spec, obs: Observed) -> Violation:
     broken = ~obs.action_mask.any(-1)
     expected = "at least one True, also where the agent does not act"
-    return Fault("obs.action_mask", np.asarray(broken), obs.action_mask, expected)
+    return Violation("obs.action_mask", np.asarray(broken), obs.action_mask, expected)
 
 
 @rule(OBSERVED)
-def _only_own_actions_are_legal(spec: Spec, obs: Seen) -> Fault:
+def _only_own_actions_are_legal(spec: Spec, obs: Observed) -> Violation:
     broken = obs.action_mask & ~spec.actions[0]
-    return Fault(
+    return Violation(
         "obs.action_mask", broken, obs.action_mask, "False beyond the agent's own action_space"
     )
 
 
 @rule(OBSERVED)
-def _who_acts_is_alive(spec: Spec, obs: Seen) -> Fault:
+def _who_acts_is_alive(spec: Spec, obs: Observed) -> Violation:
     broken = obs.agent_mask & ~obs.alive
-    return Fault(
+    return Violation(
         "obs.agent_mask", broken, obs.agent_mask, "False, because alive is False in this slot"
     )
 
 
 @rule(OBSERVED)
-def _no_more_act_than_declared(spec: Spec, obs: Seen) -> Fault:
+def _no_more_act_than_declared(spec: Spec, obs: Observed) -> Violation:
     broken = obs.agent_mask.sum(-1) > spec.env.max_actors
     expected = f"at most max_actors={spec.env.max_actors} slots to be True"
-    return Fault("obs.agent_mask", broken, obs.agent_mask, expected)
+    return Violation("obs.agent_mask", broken, obs.agent_mask, expected)
 
 
 @rule(BEGUN)
-def _somebody_lives_at_the_start(spec: Spec, obs: Seen) -> Fault:
+def _somebody_lives_at_the_start(spec: Spec, obs: Observed) -> Violation:
     expected = "at least one True at the start of an episode"
-    return Fault("obs.alive", obs.over, obs.alive, expected)
+    return Violation("obs.alive", obs.over, obs.alive, expected)
 
 
 # ---- What happens on a tick ----------------------------------------------------------------------
 
 
 @rule(STEPPED)
-def _rewards_are_finite(spec: Spec, tick: Tick) -> Fault:
-    return Fault("reward", ~np.isfinite(tick.reward), tick.reward, "a finite number")
+def _rewards_are_finite(spec: Spec, tick: Tick) -> Violation:
+    return Violation("reward", ~np.isfinite(tick.reward), tick.reward, "a finite number")
 
 
 @rule(STEPPED)
-def _nobody_earns_nothing(spec: Spec, tick: Tick) -> Fault:
+def _nobody_earns_nothing(spec: Spec, tick: Tick) -> Violation:
     broken = (tick.reward != 0) & ~tick.before.alive
-    return Fault(
+    return Violation(
         "reward", broken, tick.reward, "exactly 0, because the slot held nobody before this tick"
     )
 
 
 @rule(STEPPED)
-def _only_lives_terminate(spec: Spec, tick: Tick) -> Fault:
+def _only_lives_terminate(spec: Spec, tick: Tick) -> Violation:
     broken = tick.terminated & ~tick.before.alive
     expected = "False, because the slot held nobody before this tick"
-    return Fault("terminated", broken, tick.terminated, expected)
+    return Violation("terminated", broken, tick.terminated, expected)
 
 
 @rule(STEPPED)
-def _only_lives_are_truncated(spec: Spec, tick: Tick) -> Fault:
+def _only_lives_are_truncated(spec: Spec, tick: Tick) -> Violation:
     broken = tick.truncated & ~tick.before.alive
     expected = "False, because the slot held nobody before this tick"
-    return Fault("truncated", broken, tick.truncated, expected)
+    return Violation("truncated", broken, tick.truncated, expected)
 
 
 @rule(STEPPED)
-def _lives_end_with_an_edge(spec: Spec, tick: Tick) -> Fault:
+def _lives_end_with_an_edge(spec: Spec, tick: Tick) -> Violation:
     broken = tick.before.alive & ~tick.obs.alive & ~tick.edge
     expected = "True, because the agent was alive and is neither terminated nor truncated"
-    return Fault("obs.alive", broken, tick.obs.alive, expected)
+    return Violation("obs.alive", broken, tick.obs.alive, expected)
 
 
 @rule(STEPPED)
-def _rebirths_keep_the_final_observation(spec: Spec, tick: Tick) -> Fault:
+def _rebirths_keep_the_final_observation(spec: Spec, tick: Tick) -> Violation:
     reborn = tick.edge & tick.obs.alive
     broken = reborn & (tick.final is None)
     expected = (
         "False, because the agent's life ended on this tick and info['final_observation'] does "
         "not hold its last observation, as it must where a slot is reborn at once"
     )
-    return Fault("obs.alive", broken, tick.obs.alive, expected)
+    return Violation("obs.alive", broken, tick.obs.alive, expected)
 
 
 @rule(STEPPED)
-def _final_features_are_finite(spec: Spec, tick: Tick) -> Fault:
+def _final_features_are_finite(spec: Spec, tick: Tick) -> Violation:
     features = (tick.final or tick.obs).features
     field = "info['final_observation'].features"
-    return Fault(field, ~np.isfinite(features), features, "a finite number")
+    return Violation(field, ~np.isfinite(features), features, "a finite number")
 
 
 @rule(STEPPED)
-def _metrics_are_finite(spec: Spec, tick: Tick) -> Fault | None:
+def _metrics_are_finite(spec: Spec, tick: Tick) -> Violation | None:
     for name, value in tick.metrics.items():
         if not np.isfinite(value).all():
             field = f"info['metrics'][{name!r}]"
-            return Fault(field, ~np.isfinite(value), value, "a finite number")
+            return Violation(field, ~np.isfinite(value), value, "a finite number")
     return None
 
 
 @rule(STEPPED)
-def _episodes_end_by_their_horizon(spec: Spec, tick: Tick) -> Fault | None:
+def _episodes_end_by_their_horizon(spec: Spec, tick: Tick) -> Violation | None:
     if spec.horizon is None:
         return None
     broken = (tick.time >= spec.horizon) & ~tick.obs.over
     expected = f"all False, because horizon is {spec.horizon}"
-    return Fault("obs.alive", broken, tick.obs.alive, expected)
+    return Violation("obs.alive", broken, tick.obs.alive, expected)

@@ -13,10 +13,10 @@ from jaxmarl_envs.check.rules import BEGUN, OBSERVED, STEPPED
 from jaxmarl_envs.check.types import (
     STEP_FIELDS,
     EnvReport,
-    Fault,
-    Seen,
+    Observed,
     Spec,
     Tick,
+    Violation,
     breach,
     calling,
     describe,
@@ -90,7 +90,7 @@ class Run:
         self.episode += over
         self.time[over] = 0
 
-    def _actions(self, obs: Seen) -> tuple[np.ndarray, np.ndarray]:
+    def _actions(self, obs: Observed) -> tuple[np.ndarray, np.ndarray]:
         """Draw actions twice; they agree, and are legal, where `agent_mask` is True."""
         own = self.spec.actions[0] if self.spec.continuous else True
         anything = np.broadcast_to(own, obs.action_mask.shape)
@@ -134,11 +134,11 @@ class Run:
             how = (f"in {name}", "in step_env, and reset_env where the episode is over")
             self._expect_same(name, found, expected, how, exact=False)
 
-    def _look(self, obs: Seen, seeds: np.ndarray, began: bool = False) -> None:
+    def _look(self, obs: Observed, seeds: np.ndarray, began: bool = False) -> None:
         for observed in [*OBSERVED, *(BEGUN if began else [])]:
             self._raise_fault(observed(self.spec, obs), seeds)
 
-    def _raise_fault(self, fault: Fault | None, seeds: np.ndarray | None = None) -> None:
+    def _raise_fault(self, fault: Violation | None, seeds: np.ndarray | None = None) -> None:
         raise_fault(self.spec, fault, self._when, seeds)
 
     def _when(self, seed: int) -> str:
@@ -177,7 +177,7 @@ class Run:
 
 
 def raise_fault(
-    spec: Spec, fault: Fault | None, when: Callable[[int], str], seeds: np.ndarray | None = None
+    spec: Spec, fault: Violation | None, when: Callable[[int], str], seeds: np.ndarray | None = None
 ) -> None:
     """Raise at the first place where a rule is broken, if there is one.
 
@@ -241,12 +241,12 @@ def _difference(one: Any, two: Any, exact: bool) -> tuple[int, str, Any, Any] | 
     return None
 
 
-def see_obs(obs: Any) -> Seen:
+def see_obs(obs: Any) -> Observed:
     """Turn observations of `E` environments into NumPy arrays."""
-    return Seen(*(np.asarray(getattr(obs, f.name)) for f in fields(Seen)))
+    return Observed(*(np.asarray(getattr(obs, f.name)) for f in fields(Observed)))
 
 
-def see_tick(before: Seen, time: np.ndarray, stepped: Any) -> Tick:
+def see_tick(before: Observed, time: np.ndarray, stepped: Any) -> Tick:
     """Turn what `step_env` returned for `E` environments into NumPy arrays."""
     obs, _, *values, info = stepped
     final = info.get("final_observation")

@@ -48,7 +48,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observed:
     """`Observation` of `E` environments as NumPy arrays."""
 
     features: np.ndarray  # [E, A, ...] float
@@ -66,13 +66,13 @@ class Seen:
 class Tick:
     """One call of `step_env` on `E` environments."""
 
-    before: Seen
+    before: Observed
     time: np.ndarray  # [E] int: ticks of the episode, this one included
-    obs: Seen
+    obs: Observed
     reward: np.ndarray  # [E, A] float
     terminated: np.ndarray  # [E, A] bool
     truncated: np.ndarray  # [E, A] bool
-    final: Seen | None  # the environment's own `info["final_observation"]`
+    final: Observed | None  # the environment's own `info["final_observation"]`
     metrics: dict[str, np.ndarray]  # each [E, A] float
 
     @property
@@ -82,7 +82,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Fault:
+class Violation:
     """A broken rule: `field` is `found` where `broken`, but should be `expected`."""
 
     field: str

@@ -16,7 +16,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
 from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
-from jaxmarl_envs.adapters.incoming.host_worker import Outcome
+from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game
 from jaxmarl_envs.permission import ask_permission
 
@@ -153,7 +153,7 @@ class SingleGame(SlotGame):
         seen, info = self.env.reset(seed=seed)
         self._look(seen, info, lives=True)
 
-    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         seen, reward, terminated, truncated, info = self.env.step(self.spaces[0].own(action[0]))
         outcome.reward[0] = reward
         outcome.terminated[0], outcome.truncated[0] = terminated, truncated
@@ -183,7 +183,7 @@ class VectorGame(SlotGame):
         self._alive = np.ones(len(self.names), bool)
         self._look(self._rows(seen), info)
 
-    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
         own = [spaces.own(row) for spaces, row in zip(self.spaces, action, strict=True)]
         actions = np.asarray(own, self.env.action_space.dtype)

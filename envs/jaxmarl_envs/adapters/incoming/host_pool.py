@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, GivenUp, Vigil
-from jaxmarl_envs.adapters.incoming.host_process import PATIENCE_S, Worker, WorkerEnded
+from jaxmarl_envs.adapters.incoming.host_process import PATIENCE_S, WorkerEnded, WorkerProcess
 from jaxmarl_envs.adapters.incoming.host_thread import HostThread
 from jaxmarl_envs.adapters.incoming.host_worker import (
     NOT_BEGUN,
@@ -90,7 +90,7 @@ class HostPool:
         self._standings: dict[int, list[_Standing]] = {}  # by place, the latest first
         self._here: Games | None = None
         self._mark_here = array("q", [NOT_BEGUN])
-        self._workers: dict[int, Worker] = {}
+        self._workers: dict[int, WorkerProcess] = {}
         weakref.finalize(self, _stop, self._workers)
         self._thread = None if num_workers else HostThread()
         self._hangs: str | None = None  # where the thread will not return from
@@ -140,7 +140,7 @@ class HostPool:
             reset_seeds: `[E]` int, to begin the next episodes with where these are over.
 
         Returns:
-            A `Frame`, an `Outcome`, and the `Frame` after rebirths and with `reset_seeds` after
+            A `Frame`, a `GameStep`, and the `Frame` after rebirths and with `reset_seeds` after
             resets, `[E, ...]` each.
         """
         with self._lock:
@@ -226,7 +226,7 @@ class HostPool:
         for index in asked:
             if index not in self._workers:
                 cloudpickle = import_extra("cloudpickle", "gymnasium")
-                self._workers[index] = Worker(cloudpickle.dumps(self._make_game))
+                self._workers[index] = WorkerProcess(cloudpickle.dumps(self._make_game))
         vigil = self._vigil(request, {index: self._workers[index].marks for index in asked})
         index = 0
         try:
@@ -309,7 +309,7 @@ def _share(request: Request, index: int, num_workers: int) -> Request:
     )
 
 
-def _stop(workers: dict[int, Worker], patience_s: float = PATIENCE_S) -> None:
+def _stop(workers: dict[int, WorkerProcess], patience_s: float = PATIENCE_S) -> None:
     """End processes, gently if they let us, and wait until they are gone."""
     for worker in workers.values():
         worker.stop()

@@ -32,7 +32,7 @@ class WorkerEnded(Exception):  # noqa: N818
     """A worker process has ended, as the text says."""
 
 
-class Worker:
+class WorkerProcess:
     """A process that plays games; its standard input is empty.
 
     Args:

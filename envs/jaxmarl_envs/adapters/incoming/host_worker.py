@@ -41,7 +41,7 @@ class Frame(NamedTuple):
     agent_mask: np.ndarray  # [A] bool
 
 
-class Outcome(NamedTuple):
+class GameStep(NamedTuple):
     """What a tick brought."""
 
     reward: np.ndarray  # [A] float32
@@ -62,7 +62,7 @@ class Game(Protocol):
         """Begin an episode with a seed and return what all slots see."""
         ...
 
-    def step(self, action: np.ndarray) -> tuple[Frame, Outcome, Frame]:
+    def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
         """Advance one tick; `action` is `[A]` int or `[A, N]` float.
 
         Returns:
@@ -81,7 +81,7 @@ class Request(NamedTuple):
     reset_seeds: list[int] | None  # n: begin anew with these where an episode ends
 
 
-Answer = tuple[np.ndarray, ...]  # a `Frame`, an `Outcome`, and another `Frame`
+Answer = tuple[np.ndarray, ...]  # a `Frame`, a `GameStep`, and another `Frame`
 
 
 class Failure(NamedTuple):
@@ -136,7 +136,7 @@ class _Running:
         self.marks[0] = mark_of(self.place, 0)
         return self.game.reset(seed)
 
-    def step(self, action: np.ndarray) -> tuple[Frame, Outcome, Frame]:
+    def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
         self.time += 1
         self.marks[0] = mark_of(self.place, self.time)
         return self.game.step(action)

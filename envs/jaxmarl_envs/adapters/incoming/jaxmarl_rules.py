@@ -16,7 +16,7 @@ from jaxmarl_envs.adapters.incoming.jaxmarl_drawing import draw_battle, draw_kit
 _SOUP = 20.0  # what a delivery pays in both versions of Overcooked
 
 
-class Rules:
+class GameRules:
     """What holds where no more is known: everyone acts, all is legal, an end is the game's own.
 
     Args:
@@ -82,7 +82,7 @@ class Rules:
         return {}
 
 
-class TimeLimited(Rules):
+class TimeLimited(GameRules):
     """An environment that nothing but its time limit ends."""
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
@@ -103,7 +103,7 @@ class MPE(TimeLimited):
         return draw_particles(positions, radii, self.game.agents, int(state.step))
 
 
-class SMAX(Rules):
+class SMAX(GameRules):
     """Battles, both teams learning or one of them scripted.
 
     A unit that is dead does nothing, but its team goes on earning for it. So its agent waits, with
@@ -177,7 +177,7 @@ class Overcooked(TimeLimited):
         return draw_kitchen(state, self.game.agent_view_size - 1, self.game.agents)
 
 
-class Hanabi(Rules):
+class Hanabi(GameRules):
     """One player moves at a time; a game ends by its own rules only."""
 
     max_actors = 1
@@ -201,7 +201,7 @@ class Hanabi(Rules):
         return [legal[agent] for agent in self.game.agents]
 
 
-class SwitchRiddle(Rules):
+class SwitchRiddle(GameRules):
     """Prisoners of whom one is in the room.
 
     The others act too, because their memories count the days, but nothing is all that they can do.
@@ -273,7 +273,7 @@ class StormGrid(Storm):
         return list(seen)
 
 
-class JaxNav(Rules):
+class JaxNav(GameRules):
     """Robots on their ways, which share a part of their rewards.
 
     A robot that has crashed, or vanished at its goal, does nothing any more but earns its share.
@@ -299,7 +299,7 @@ class JaxNav(Rules):
         }
 
 
-class MABrax(Rules):
+class MABrax(GameRules):
     """Robots whose joints belong to several agents; it needs `jaxmarl[mabrax]`."""
 
     def horizon(self) -> int:
@@ -311,7 +311,7 @@ class MABrax(Rules):
         return after.info["truncation"] > 0
 
 
-_RULES: dict[str, type[Rules]] = {
+_RULES: dict[str, type[GameRules]] = {
     "SimpleMPE": MPE,
     "SMAX": SMAX,
     "EnemySMAX": SMAX,
@@ -328,8 +328,8 @@ _RULES: dict[str, type[Rules]] = {
 }
 
 
-def rules_of(game: Any, arguments: dict[str, Any]) -> Rules:
+def rules_of(game: Any, arguments: dict[str, Any]) -> GameRules:
     """Choose the rules of a JaxMARL environment, by its class or the nearest of its bases."""
     names = [cls.__name__ for cls in type(game).__mro__]
-    found = next((_RULES[name] for name in names if name in _RULES), Rules)
+    found = next((_RULES[name] for name in names if name in _RULES), GameRules)
     return found(game, arguments)

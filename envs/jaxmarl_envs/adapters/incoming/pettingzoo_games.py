@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
-from jaxmarl_envs.adapters.incoming.host_worker import Outcome
+from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 
 
@@ -25,7 +25,7 @@ class PettingZooGame(SlotGame):
         super().__init__(env, agents, read_spaces(own, flatten), max_ticks)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
 
-    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
         self._play(action, outcome)
         ended = outcome.terminated | outcome.truncated
@@ -35,7 +35,7 @@ class PettingZooGame(SlotGame):
                 "truncated"
             )
 
-    def _play(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _play(self, action: np.ndarray, outcome: GameStep) -> None:
         raise NotImplementedError
 
     def _slot(self, agent: Any) -> int:
@@ -64,7 +64,7 @@ class ParallelGame(PettingZooGame):
         self._alive = self._slots_of(self.env.agents)
         self._show_all(observations, infos)
 
-    def _play(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _play(self, action: np.ndarray, outcome: GameStep) -> None:
         actions = {}
         for agent in self.env.agents:
             slot = self._slot(agent)
@@ -100,7 +100,7 @@ class AECGame(PettingZooGame):
         self.env.reset(seed=seed)
         self._look()
 
-    def _play(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _play(self, action: np.ndarray, outcome: GameStep) -> None:
         env = self.env
         slot = self._slot(env.agent_selection)
         env.step(self.spaces[slot].own(action[slot]))
@@ -116,12 +116,12 @@ class AECGame(PettingZooGame):
     def _is_over(self, agent: Any) -> bool:
         return bool(self.env.terminations[agent] or self.env.truncations[agent])
 
-    def _note_end(self, agent: Any, outcome: Outcome) -> None:
+    def _note_end(self, agent: Any, outcome: GameStep) -> None:
         slot = self._slot(agent)
         outcome.terminated[slot] = self.env.terminations.get(agent, False)
         outcome.truncated[slot] = self.env.truncations.get(agent, False)
 
-    def _remove(self, agent: Any, outcome: Outcome) -> None:
+    def _remove(self, agent: Any, outcome: GameStep) -> None:
         self._note_end(agent, outcome)
         slot = self._slot(agent)
         self._show(slot, self.env.observe(agent), self.env.infos.get(agent), acts=False)

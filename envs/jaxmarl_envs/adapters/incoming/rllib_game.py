@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
-from jaxmarl_envs.adapters.incoming.host_worker import Outcome
+from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 
@@ -128,7 +128,7 @@ class MultiAgentGame(SlotGame):
             raise ValueError("reset observes nobody; declare the ids in possible_agents")
         self._look(seen, infos)
 
-    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         actions = {
             agent: self.spaces[slot].own(action[slot])
             for agent, slot in self._slots.items()
@@ -155,7 +155,7 @@ class MultiAgentGame(SlotGame):
         self,
         terminateds: Mapping[Any, Any],
         truncateds: Mapping[Any, Any],
-        outcome: Outcome,
+        outcome: GameStep,
     ) -> dict[Hashable, int]:
         """Fill in whose lives end, and return their slots."""
         ended: dict[Hashable, int] = {}

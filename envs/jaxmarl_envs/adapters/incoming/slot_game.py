@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_patience import try_out
-from jaxmarl_envs.adapters.incoming.host_worker import Frame, Outcome
+from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
 
 G = TypeVar("G", bound="SlotGame")
 
@@ -60,7 +60,7 @@ class SlotGame:
         self._begin(seed)
         return self._frame()
 
-    def step(self, action: np.ndarray) -> tuple[Frame, Outcome, Frame]:
+    def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
         """Advance one tick; an episode that is over stands still.
 
         Args:
@@ -71,7 +71,7 @@ class SlotGame:
             own; what the tick brought; and what all slots see in which others live by now.
         """
         num_agents = len(self.names)
-        outcome = Outcome(np.zeros(num_agents, np.float32), *np.zeros((2, num_agents), bool))
+        outcome = GameStep(np.zeros(num_agents, np.float32), *np.zeros((2, num_agents), bool))
         if not self._alive.any():
             frame = self._frame()
             return frame, outcome, frame
@@ -94,7 +94,7 @@ class SlotGame:
     def _begin(self, seed: int) -> None:
         raise NotImplementedError
 
-    def _advance(self, action: np.ndarray, outcome: Outcome) -> None:
+    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         """Play a tick: fill the outcome in, and show what everyone sees then."""
         raise NotImplementedError
 

@@ -37,7 +37,7 @@ class View:
         return (self.outcome[jnp.array(columns)] > 0).any()
 
 
-class Game:
+class OneAgentGame:
     """The game as the agent in one slot meets it: pure functions of one environment."""
 
     def __init__(self, env: MultiAgentEnv, slot: int, script: Script) -> None:
@@ -121,24 +121,24 @@ class Game:
 
 
 @functools.lru_cache(maxsize=32)
-def game(env: MultiAgentEnv, slot: int, others: str | Script) -> Game:
+def game(env: MultiAgentEnv, slot: int, others: str | Script) -> OneAgentGame:
     """Make the game of one agent, the same object for the same arguments, compiled once.
 
     Raises:
         ValueError: an unknown name of a script.
     """
     if callable(others):
-        return Game(env, slot, others)
+        return OneAgentGame(env, slot, others)
     if others == "random":
-        return Game(env, slot, random_script(env))
+        return OneAgentGame(env, slot, random_script(env))
     if others not in env.baselines:
         valid = ", ".join(["random", *env.baselines])
         raise ValueError(f"others={others!r}: valid choices: {valid}, or a function")
-    return Game(env, slot, env.baselines[others])
+    return OneAgentGame(env, slot, env.baselines[others])
 
 
 @functools.lru_cache(maxsize=32)
-def compiled(game: Game) -> tuple[Callable[..., Any], ...]:
+def compiled(game: OneAgentGame) -> tuple[Callable[..., Any], ...]:
     """Compile the functions of one game, each with the row to fetch beside the view."""
 
     def with_row(function: Callable[..., View]) -> Callable[..., Any]:
@@ -152,7 +152,7 @@ def compiled(game: Game) -> tuple[Callable[..., Any], ...]:
 
 
 @functools.lru_cache(maxsize=32)
-def compiled_batch(game: Game) -> tuple[Callable[..., Any], ...]:
+def compiled_batch(game: OneAgentGame) -> tuple[Callable[..., Any], ...]:
     """Compile many games; a step begins the next episodes and has the ended ones' rows too."""
     begin_all, step_all = jax.vmap(game.begin, (0, 0, None)), jax.vmap(game.step, (0, 0, None))
 

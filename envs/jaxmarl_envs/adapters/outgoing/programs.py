@@ -17,7 +17,7 @@ MOST_TICKS_WITHOUT_AN_AGENT = 10_000
 
 
 @struct.dataclass
-class Running:
+class RunningEpisode:
     """An episode on the device."""
 
     key: jax.Array  # [] of the episode
@@ -31,9 +31,9 @@ class Running:
 class Programs(NamedTuple):
     """The compiled functions of an environment."""
 
-    reset: Callable[[jax.Array, Any, Any], Running]
-    step: Callable[[Running, Any, Any], Running]
-    step_on: Callable[[Running, Any, Any], Running]
+    reset: Callable[[jax.Array, Any, Any], RunningEpisode]
+    step: Callable[[RunningEpisode, Any, Any], RunningEpisode]
+    step_on: Callable[[RunningEpisode, Any, Any], RunningEpisode]
 
 
 @functools.lru_cache(maxsize=32)
@@ -47,33 +47,33 @@ def programs(env: MultiAgentEnv) -> Programs:
     environment, however many step it.
     """
 
-    def reset(series: jax.Array, episode: Any, params: Any) -> Running:
+    def reset(series: jax.Array, episode: Any, params: Any) -> RunningEpisode:
         key = jax.random.fold_in(series, episode)
         obs, state = env.reset_env(jax.random.fold_in(key, 0), params)
         nothing = jnp.zeros(env.num_agents)
         table = _table(obs, nothing, nothing, nothing)
-        return Running(key, jnp.zeros((), jnp.int32), state, obs.state, table, _seen(obs))
+        return RunningEpisode(key, jnp.zeros((), jnp.int32), state, obs.state, table, _seen(obs))
 
-    def step(running: Running, action: Any, params: Any) -> Running:
+    def step(running: RunningEpisode, action: Any, params: Any) -> RunningEpisode:
         tick = running.tick + 1
         obs, state, reward, terminated, truncated, info = env.step_env(
             jax.random.fold_in(running.key, tick), running.state, action, params
         )
         table = _table(obs, reward, terminated, truncated & ~terminated)
         final = _seen(info.get("final_observation", obs))
-        return Running(running.key, tick, state, obs.state, table, final)
+        return RunningEpisode(running.key, tick, state, obs.state, table, final)
 
-    def step_on(running: Running, action: Any, params: Any) -> Running:
+    def step_on(running: RunningEpisode, action: Any, params: Any) -> RunningEpisode:
         first, alive = running.tick, running.table[:, ALIVE]
 
-        def nobody_concerned(running: Running) -> jax.Array:
+        def nobody_concerned(running: RunningEpisode) -> jax.Array:
             changed = running.table[:, ALIVE] != alive
             told = running.table[:, jnp.array([ACTS, TERMINATED, TRUNCATED])] > 0
             num_ticks = running.tick - first
             waiting = ~changed.any() & ~told.any() & (num_ticks < MOST_TICKS_WITHOUT_AN_AGENT)
             return (num_ticks == 0) | waiting
 
-        def once_more(running: Running) -> Running:
+        def once_more(running: RunningEpisode) -> RunningEpisode:
             earned = jnp.where(running.tick == first, 0.0, running.table[:, REWARD])
             chosen = jnp.where(running.tick == first, action, jnp.zeros_like(action))
             running = step(running, chosen, params)

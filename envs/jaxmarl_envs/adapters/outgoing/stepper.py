@@ -21,7 +21,7 @@ from jaxmarl_envs.adapters.outgoing.programs import (
     REWARD,
     TERMINATED,
     TRUNCATED,
-    Running,
+    RunningEpisode,
     programs,
 )
 from jaxmarl_envs.core import MultiAgentEnv
@@ -97,7 +97,7 @@ class Hosted:
         ]
         self._programs = programs(env)
         self._series: jax.Array | None = None
-        self._running: Running | None = None
+        self._running: RunningEpisode | None = None
 
     # ---- Stepping --------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Hosted:
         rewards |= {agent: float(reward[slot]) for agent, slot in lived.items()}
         return Passed(rewards, ended)
 
-    def _see(self, running: Running) -> np.ndarray:
+    def _see(self, running: RunningEpisode) -> np.ndarray:
         """Fetch the table `[A, F + N + 5]` of what the last tick, or the reset, brought."""
         self._table = table = np.asarray(running.table)
         self.acts, self._alive = table[:, ACTS] > 0, table[:, ALIVE] > 0
