@@ -8,6 +8,7 @@ or not, and `tests/whole`. Without a commit, changes are those that are not comm
 
 import functools
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,13 +52,20 @@ def affected_tests(changed):
         elif path.parts[0] == "tests":
             found.add(path)
         else:  # documents, records and scripts
-            found.add(Path("tests/whole"))
+            found |= {Path("tests/whole"), *tests_of_script(path)}
     for name in affected(folders):
         package, _, rest = name.partition(".")
         folder = "envs" if package == "jaxmarl_envs" else rest.partition(".")[0]
         found |= {Path("tests", folder), Path("tests/whole")}
     there = sorted(path for path in found if (ROOT / path).exists())
     return [path for path in there if not set(path.parents) & set(there)]
+
+
+def tests_of_script(path):
+    """Paths of the tests that name a script."""
+    name = re.compile(rf"\b{path.stem}\b")
+    tests = (ROOT / "tests").rglob("test_*.py") if path.suffix == ".py" else ()
+    return {test.relative_to(ROOT) for test in tests if name.search(test.read_text())}
 
 
 def affected(folders):

@@ -15,6 +15,7 @@ from near import affected_tests
         ("jaxmarl_ppo/pages/static/chart.js", {"pages", "training"}, {"learner"}),
         ("envs/jaxmarl_envs/core.py", {"envs", "ppo", "rollout"}, {"machine"}),
         ("docs/runs.md", {"whole"}, {"runs"}),
+        ("benchmarks/train_connect_four.py", {"whole", "test_pgx.py"}, {"envs", "test_host.py"}),
     ],
 )
 def test_a_change_affects_its_folder_and_those_that_import_from_it(changed, expected, unexpected):

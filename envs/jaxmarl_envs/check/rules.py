@@ -11,8 +11,8 @@ when it is asked:
 
 Rules of the first two lists yield what is wrong, in words that can follow "environment 'x', ". The
 others see NumPy arrays with a leading axis `E` and return a `Violation`: where the rule is broken,
-what stands there, and what was expected. To add a rule, write one such function. What takes a second
-run, such as the same key twice, is in `run`.
+what stands there, and what was expected. To add a rule, write one such function. What takes a
+second run, such as the same key twice, is in `run`.
 """
 
 from collections.abc import Callable, Iterator
