@@ -30,13 +30,13 @@ def replay_page(
         facts: what else is to be said: pairs of what it is and what is so.
         elo: ratings of players by name, where there are any.
     """
-    data = {
-        "title": title,
-        "facts": [list(pair) for pair in facts],
-        **replay_data(replays, env, elo),
-    }
+    return page_of({"title": title, "facts": facts, **replay_data(replays, env, elo)})
+
+
+def page_of(data: Mapping[str, Any]) -> Page:
+    """Make a page of episodes that are plain data: `title`, `facts`, and `replay_data`."""
     body = f"{read_static('head.html')}<main>{read_static('replay.html')}</main>"
-    return make_page(title, body, (*STATIC, "replay_page.js"), data)
+    return make_page(data["title"], body, (*STATIC, "replay_page.js"), data)
 
 
 def replay_data(

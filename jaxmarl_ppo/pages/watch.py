@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ from jaxmarl_ppo.evaluation.replay import Replay, replay_episodes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.summary import summarise_league
 from jaxmarl_ppo.pages.page import Page
-from jaxmarl_ppo.pages.replay_page import replay_page
+from jaxmarl_ppo.pages.replay_page import page_of, replay_data
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.types import Population
 
@@ -42,9 +43,14 @@ class WatchedRun:
     facts: tuple[tuple[str, str], ...]
     elo: Mapping[str, float]
 
+    def data(self) -> dict[str, Any]:
+        """Return the episodes as plain data, of which `page_of` makes the page."""
+        found = replay_data(self.replays, self.env, self.elo)
+        return {"title": self.env.name, "facts": self.facts, **found}
+
     def page(self) -> Page:
         """Make the page on which they are watched."""
-        return replay_page(self.replays, self.env, self.env.name, self.facts, self.elo)
+        return page_of(self.data())
 
 
 def watch_run(

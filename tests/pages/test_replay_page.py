@@ -1,14 +1,17 @@
 """The page of replays as a file: whole, small, closed to the network and to foreign script."""
 
 import base64
+import gzip
 import hashlib
 import html
+import json
 import re
 from xml.etree import ElementTree
 
 import jax
 import numpy as np
 import pytest
+from documents import ROOT
 from page_data import read_page
 from PIL import Image
 
@@ -19,7 +22,7 @@ from jaxmarl_ppo.evaluation.replay import replay_episodes
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP
 from jaxmarl_ppo.pages.pictures import write_gif, write_svgs
-from jaxmarl_ppo.pages.replay_page import replay_page
+from jaxmarl_ppo.pages.replay_page import page_of, replay_page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -136,3 +139,14 @@ def test_an_animation_has_every_tick(board, tmp_path):
             film.seek(tick)
             seen.add(film.convert("RGB").tobytes())
     assert len(seen) == replays[0].num_ticks + 1
+
+
+def test_the_documents_episodes_are_data_of_today(written):
+    now = written[1]
+    paths = sorted((ROOT / "docs" / "replays").iterdir())
+    assert len(paths) == 4
+    for path in paths:
+        data = json.loads(gzip.decompress(path.read_bytes()))
+        assert data.keys() == now.keys(), path
+        assert all(each.keys() == now["episodes"][0].keys() for each in data["episodes"]), path
+        assert read_page(page_of(data).html) == data

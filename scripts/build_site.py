@@ -1,11 +1,16 @@
-"""Makes the site of the same pages that are read in the repository.
+"""Make the site of the same pages that are read in the repository.
 
 The site begins with the README, and has no sources: what links to them there is plain text here.
+Recorded episodes, `docs/replays/*.json.gz`, become the pages that `jaxmarl-ppo watch` writes.
 """
 
+import gzip
+import json
 import re
 from pathlib import Path
 from typing import Any
+
+from jaxmarl_ppo.pages.replay_page import page_of
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
@@ -18,6 +23,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         markdown = (root / "README.md").read_text("utf-8")
     known = {file.src_uri for file in files}
     return _LINK.sub(lambda link: _on_site(link, here == "index.md", known), markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Write a page for each file of recorded episodes."""
+    for path in sorted((Path(config["docs_dir"]) / "replays").glob("*.json.gz")):
+        page = page_of(json.loads(gzip.decompress(path.read_bytes())))
+        name = path.name.removesuffix(".json.gz")
+        page.save(Path(config["site_dir"]) / "replays" / f"{name}.html")
 
 
 def _on_site(link: re.Match[str], is_readme: bool, known: set[str]) -> str:
