@@ -245,30 +245,26 @@ def make_hyperparams(
     def schedules(values: Sequence[ScheduleSpec]) -> Schedule:
         return make_schedule(values, total_env_steps)
 
-    def either(values: Sequence[ScheduleSpec]) -> jax.Array | Schedule:
+    def either(values: Sequence[ScheduleSpec | None]) -> jax.Array | Schedule:
         """Make numbers where no member has a schedule, so that none is looked up."""
-        constant = all(isinstance(value, int | float) for value in values)
+        constant = all(isinstance(value, int | float | None) for value in values)
         return numbers(values) if constant else schedules(values)  # type: ignore[arg-type]
 
     has_magnet = configs[0].magnet != "off"
-    return Hyperparams(
-        learning_rate=schedules(of("learning_rate")),
-        entropy_coef=schedules(of("entropy_coef")),
-        gamma=either(of("gamma")),
-        gae_lambda=either(of("gae_lambda")),
-        clip_eps=either(of("clip_eps")),
-        value_clip_eps=numbers(of("value_clip_eps")),
-        value_coef=either(of("value_coef")),
+    special = {
+        "learning_rate": schedules(of("learning_rate")),
+        "entropy_coef": schedules(of("entropy_coef")),
         # To clip at infinity is not to clip, and such members can share a bank with others.
-        max_grad_norm=numbers(of("max_grad_norm"), absent=jnp.inf),
-        target_kl=numbers(of("target_kl")),
-        kl_coef=numbers(of("initial_kl_coef"), absent=DEFAULT_KL_COEF),
-        num_epochs=jnp.array(of("num_epochs"), jnp.int32),
-        num_minibatches=jnp.array(of("num_minibatches"), jnp.int32),
-        magnet_coef=either(of("magnet_coef")) if has_magnet else None,
-        magnet_rate=numbers(of("magnet_rate")) if has_magnet else None,
-        imitate_coef=either(imitate_coefs) if imitate_coefs else None,
-    )
+        "max_grad_norm": numbers(of("max_grad_norm"), absent=jnp.inf),
+        "kl_coef": numbers(of("initial_kl_coef"), absent=DEFAULT_KL_COEF),
+        "num_epochs": jnp.array(of("num_epochs"), jnp.int32),
+        "num_minibatches": jnp.array(of("num_minibatches"), jnp.int32),
+        "magnet_coef": either(of("magnet_coef")) if has_magnet else None,
+        "magnet_rate": numbers(of("magnet_rate")) if has_magnet else None,
+        "imitate_coef": either(imitate_coefs) if imitate_coefs else None,
+    }
+    names = {field.name for field in dataclasses.fields(Hyperparams)}
+    return Hyperparams(**{name: either(of(name)) for name in names - special.keys()}, **special)
 
 
 def _check_minibatches(config: TrainConfig, ppo: PPOConfig, bank: Bank, num_slots: int) -> None:
