@@ -96,9 +96,9 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         self._action_width = self.action_width(())
         self._continuous = self.is_continuous(())
         warnings.warn(
-            f"environment {name!r} is stepped in Python, not compiled: expect some thousand ticks "
-            "a second at best, a small fraction of what a JAX environment allows. It uses "
-            f"{num_workers} worker processes and one device",
+            f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "
+            "second, or tens of thousands of a cheap game, a small fraction of what a JAX "
+            f"environment allows. It uses {num_workers} worker processes and one device",
             SlowEnvironmentWarning,
             stacklevel=2,
         )
