@@ -1,4 +1,4 @@
-"""What chooses the values of a search, and what ends its trials early, as Optuna's."""
+"""Optuna samplers, which choose the values of a search, and pruners, which end its trials early."""
 
 import math
 from typing import Any
