@@ -80,7 +80,8 @@ class CheckpointConfig:
 class EvaluationConfig:
     """Schedule and settings of evaluations during training.
 
-    Evaluations use their own random numbers, so training is bit-for-bit the same without them.
+    Evaluations use their own random numbers, so training is bit-for-bit the same without them,
+    unless the objective reads them.
 
     Attributes:
         every_env_steps: interval between evaluations in environment steps, rounded up to whole

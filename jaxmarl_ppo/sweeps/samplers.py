@@ -1,4 +1,4 @@
-"""Optuna samplers, which choose the values of a search, and pruners, which end its trials early."""
+"""Optuna samplers and pruners of a search, which choose values and end trials early."""
 
 import math
 from typing import Any
