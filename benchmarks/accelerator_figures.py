@@ -1,4 +1,4 @@
-"""How fast training is on the accelerator of this machine, and how busy that is.
+"""Training speed and utilisation of this machine's accelerator.
 
     python benchmarks/accelerator_figures.py
     python benchmarks/accelerator_figures.py crypto-8192 shuttle-lstm-4096 --matmul-precision tf32
@@ -7,7 +7,7 @@
 Each workload is trained for some iterations, the median of which counts; one more is traced, and
 its kernels are added up. A figure is entered into benchmarks/speed-<device>.json in the place of an
 earlier one of the same workload and precision. `--jaxmarl` also times JaxMARL's own IPPO, by its
-own code out of a checkout, on the same game, with as many environments, ticks, epochs and
+own code out of a checkout, on the same game, with as many environments, steps, epochs and
 minibatches; it needs `pip install 'jaxmarl[algs]'`.
 """
 

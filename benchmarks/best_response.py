@@ -1,7 +1,7 @@
-"""How well does a run's cipher hold against an Eve who is trained against it alone?
+"""Robustness of a run's cipher against an Eve that is trained against it alone.
 
 Trains crypto, freezes Bob's and Alice's policies, trains a fresh Eve against them, and reports what
-Bob and Alice earn before and after. Repeats this for several ways of dealing out policies: one for
+Bob and Alice earn before and after. Repeats this for several ways of assigning policies: one for
 each agent, any of three Bobs with any of three Alices, or three pairs of them that stay together.
 
     python benchmarks/best_response.py --seeds 0 1 2 --json results.json
@@ -80,7 +80,7 @@ def against_best_response(config: TrainConfig, run_dir: Path, seed: int) -> Trai
 
 
 def good_return(report: dict[str, Any]) -> float:
-    """What Bob, and with him Alice, earned."""
+    """Return Bob's mean return, which is also Alice's."""
     return report["agents"]["bob_0"]["return_mean"]
 
 

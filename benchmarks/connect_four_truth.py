@@ -26,14 +26,14 @@ class Games:
         self.boards = [Board() for _ in range(num_games)]
 
     def planes(self) -> np.ndarray:
-        """What the player to move sees, `[games, 6, 7, 2]`: own stones, the other's."""
+        """Return the view of the player to move, `[games, 6, 7, 2]`: own stones, the other's."""
         columns = np.array([b.to_array() for b in self.boards])  # [games, 7, 6], from below
         stones = columns.swapaxes(1, 2)[:, ::-1]
         mine = np.array([b.current_player() for b in self.boards])[:, None, None]
         return np.stack([stones == mine, stones == 3 - mine], axis=-1).astype(np.float32)
 
     def legal(self) -> np.ndarray:
-        """Which columns are not full, `[games, 7]` bool; all of them where a game is over."""
+        """Return which columns are not full, `[games, 7]` bool; all where a game is over."""
         free = [[b.is_game_over() or b.is_legal_move(c) for c in range(COLS)] for b in self.boards]
         return np.array(free)
 

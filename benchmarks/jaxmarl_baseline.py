@@ -80,10 +80,10 @@ class TheirNetwork(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What a run of a baseline came to.
+    """Result of training a baseline.
 
     Attributes:
-        network: with which its policy plays.
+        network: of its policy.
         params: of that network.
         env_steps: environment steps done.
         seconds: "compiling" and "training".

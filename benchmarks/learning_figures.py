@@ -1,4 +1,4 @@
-"""What the presets learn, over several seeds: trains, evaluates and records it under benchmarks/.
+"""Learning results of the presets over several seeds: trains, evaluates and records them.
 
     python benchmarks/learning_figures.py tic_tac_toe --seeds 0 1 2 3 4
 

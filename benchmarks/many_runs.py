@@ -1,10 +1,9 @@
-"""How long many runs of one program take: in turn, side by side, or dispatched by threads.
+"""Time to train many runs of one program: in turn, side by side, or dispatched by threads.
 
-Prints a line of JSON for each size of member: what each way takes as a multiple of what the
-arithmetic of the members costs, which is the time of a single run on one core that trains as much
-as a core's share of the members. All ways take turns within one process. Seconds of the processor
-are those of all cores together, which other work on the machine changes less than it changes
-seconds of the clock.
+Prints a line of JSON for each size of member: the time of each way as a multiple of the cost of the
+members' arithmetic, which is the time of a single run on one core that trains as much as a core's
+share of the members. All ways take turns within one process. CPU seconds are summed over all cores;
+other work on the machine changes them less than it changes wall-clock seconds.
 
 Run with: python benchmarks/many_runs.py --env crypto --num-envs 16 256 512
 """

@@ -102,7 +102,7 @@ def train_group(config: TrainConfig, run_dir: Path) -> dict[str, Any]:
 
 
 def against_best_response(args: argparse.Namespace, member_dir: Path, run_dir: Path) -> float:
-    """What a member's bob and alice earn from an eve that is trained against them alone."""
+    """Train an Eve against a member's frozen Bob and Alice, and return their mean return."""
     base = preset("crypto").config
     names = ("good",) if args.mapping == "shared" else ("bob_0", "alice_0")
     frozen = {

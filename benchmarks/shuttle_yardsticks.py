@@ -1,9 +1,10 @@
-"""What the shuttles' scripted dispatchers deliver, and a central planner over the best of them.
+"""Deliveries of the shuttles' scripted dispatchers, and of a central planner over the best one.
 
     python benchmarks/shuttle_yardsticks.py --json benchmarks/shuttle-yardsticks.json
 
-Dispatchers get as many shifts as `--shifts` says. The planner, a tick of which costs thousands,
-gets `--planned` shifts, and what it is better than the best dispatcher by is that of those shifts.
+`--shifts` sets the number of shifts of each dispatcher. The planner simulates thousands of steps
+for each of its own, so it gets `--planned` shifts, and its lead over the best dispatcher is
+measured on those shifts.
 """
 
 import argparse

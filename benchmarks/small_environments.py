@@ -1,8 +1,8 @@
-"""What there is to learn in the small environments, and what training makes of it.
+"""Training results on the small environments, beside the best possible returns.
 
     python benchmarks/small_environments.py --json results.json
 
-Every environment shows one kind of life or of agent: deaths at different ticks, recycled slots,
+Every environment shows one kind of life or of agent: deaths at different steps, recycled slots,
 turns, a life after another, unequal agents, chance moves, continuous actions, memory. Prints a line
 for each: the returns and lengths of evaluated episodes beside the best there is.
 """

@@ -207,7 +207,7 @@ def look_ahead(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax
 def win_rates(
     learner: Learner, population: Population, episodes: int, greedy: bool, seed: int
 ) -> dict[str, dict[str, float]]:
-    """How the policy does against players that it has never met, half of the games in each slot."""
+    """Measure win rates against players it has never met, half of the games in each slot."""
     opponents = {
         "random": make_random_script(learner.env, learner.env_params),
         "look_ahead": look_ahead,

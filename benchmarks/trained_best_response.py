@@ -1,4 +1,4 @@
-"""How much a fresh opponent wins against a policy for two seats that it is trained against alone.
+"""Lower bounds on exploitability, by training a fresh opponent against a two-seat policy alone.
 
     python benchmarks/trained_best_response.py phantom_tic_tac_toe --seeds 0 1 2 --json results.json
 
@@ -6,8 +6,8 @@ Trains the preset of a two-player zero-sum game, freezes its policy, and trains 
 seat against it. What these win on average is a lower bound on the policy's exploitability, up to
 the error of the games that measure it: no opponent wins more than a best response, and one that was
 trained longer or otherwise may win more than this one. It is for games that are too large for an
-exact best response; where that is known, it stands beside the bound. Also says how many games a
-second were played while the policy was trained.
+exact best response; where that is known, it stands beside the bound. Also reports how many
+games a second were played while the policy was trained.
 """
 
 import argparse

@@ -171,7 +171,7 @@ class RunningSums(EpisodeSums):
 
 
 class Running(struct.PyTreeNode):
-    """What is being lived and earned now."""
+    """Sums over the lives and episodes that have not ended yet."""
 
     lives: RunningSums  # [E, A]
     episodes: RunningSums  # [E]: what all agents earn together, and ticks

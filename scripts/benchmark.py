@@ -1,4 +1,4 @@
-"""How fast a workload trains here: the same as `jaxmarl-ppo bench`.
+"""Benchmark of training speed on this machine, the same as `jaxmarl-ppo bench`.
 
 python scripts/benchmark.py --env crypto --mapping per_agent --num-envs 256 --num-steps 128 --json
 """

@@ -1,9 +1,9 @@
-"""What saving checkpoints costs: training with and without them, in turn in one process.
+"""Cost of saving checkpoints: training with and without them, in turn in one process.
 
     python scripts/checkpoint_cost.py --json
 
-Runs with a checkpoint every few seconds are set beside runs with none. What one costs follows from
-the two rates, and from it the fraction of training time at the default interval.
+Runs with a checkpoint every few seconds are compared with runs without any. The two rates give the
+cost of one checkpoint, and its fraction of training time at the default interval.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What programs are compiled for: the machine at hand, or one that is only described."""
+"""Compilation target: the machine at hand, or one that is only described."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -26,7 +26,7 @@ Info = dict[str, Any]
 
 @struct.dataclass
 class Observation:
-    """What every slot sees now, whether it acts or waits."""
+    """Observation of every slot at this step, whether its agent acts or waits."""
 
     features: jax.Array  # [A, ...] float, zero-padded to the widest agent
     action_mask: jax.Array  # [A, N] bool, at least one True in every row

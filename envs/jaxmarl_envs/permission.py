@@ -34,7 +34,7 @@ class NotPermitted(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class _Scope:
-    """What may be imported, and who is told of what was.
+    """Names that may be imported, and lists that record imports.
 
     Attributes:
         names: that may be imported; None for all.

@@ -1,4 +1,4 @@
-"""What goes wrong in the code of an environment, in one sentence with its file and line."""
+"""Errors in an environment's own code, in one sentence with file and line."""
 
 import contextlib
 import os

@@ -1,1 +1,1 @@
-"""How fast training is, and what fraction of the machine that is."""
+"""Benchmarks of training speed, and of the fraction of the machine's throughput it reaches."""

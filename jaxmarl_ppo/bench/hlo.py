@@ -79,7 +79,7 @@ class WhileLoop:
 
 @dataclass
 class Body:
-    """What one pass through a computation launches, inner loops and branches apart.
+    """Kernels that one pass through a computation launches, without inner loops and branches.
 
     Attributes:
         name: of the computation.
@@ -87,7 +87,7 @@ class Body:
         moved: bytes that they read and write.
         collectives: bytes that devices exchange, by kind, and how many times.
         loops: inner loops.
-        branches: of every condition, what each of its ways launches.
+        branches: of every condition, what each branch launches.
     """
 
     name: str

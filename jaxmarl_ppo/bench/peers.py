@@ -1,10 +1,10 @@
-"""How fast environments are stepped here, against the same games of other packages.
+"""Benchmark of stepping environments, against the same games of other packages.
 
 Both sides run in one process, play the same number of environments with random legal actions, draw
-these alike, reset what is over and observe. Both are spread over all devices, as training is; on a
-CPU these are its cores. They take turns, call by call, so that a machine whose speed changes treats
-both the same. A step is one tick of one environment: of
-tic-tac-toe one move, of crypto one action of each of the three.
+these in the same way, reset episodes that are over, and observe. Both are spread over all devices,
+as training is; on a CPU these are its cores. They take turns, call by call, so that a machine whose
+speed changes treats both the same. A step advances one environment: by one move in tic-tac-toe, by
+one action of each of the three agents in crypto.
 """
 
 import importlib

@@ -1,8 +1,8 @@
-"""How the cost of a decision grows with the size of a workload: sweeps, figures and a picture.
+"""Scaling of the cost per agent step with workload size: sweeps, figures and a picture.
 
 The points of a sweep are all compiled first and then take turns, round by round, so that a machine
-whose speed changes treats them alike. Within a sweep the decisions of a training step stay the
-same, where that can be, so that only the swept quantity differs.
+whose speed changes treats them alike. Within a sweep the number of agent steps of a training step
+is constant where possible, so that only the swept quantity differs.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How fast environments are stepped with random legal actions, spread over devices."""
+"""Benchmark of stepping environments with random legal actions, spread over devices."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

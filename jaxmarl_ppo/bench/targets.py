@@ -18,13 +18,13 @@ from jaxmarl_ppo.machine.extras import how_to_install
 
 @dataclass(frozen=True)
 class Chip:
-    """What is known of a device, from its maker's data sheet.
+    """Specification of a device, from its maker's data sheet.
 
     Attributes:
         platform: as JAX names its backend.
         name: in full.
         memory_gb: its memory, in 10^9 bytes.
-        gb_per_s: what its memory moves, in 10^9 bytes per second.
+        gb_per_s: memory bandwidth, in 10^9 bytes per second.
         tflops: multiplications and additions of matrices, in 10^12 per second, by
             `matmul_precision`. A TPU has bfloat16 alone, and makes a float32 product of six.
         compute_capability: of a GPU, major and minor.
@@ -97,11 +97,11 @@ device_description_str: "{name}"
 
 @dataclass(frozen=True)
 class Target:
-    """What is compiled for.
+    """Compilation target: a chip, and devices of it.
 
     Attributes:
         chip: each of the devices.
-        devices: that JAX compiles for, and nothing can be run on.
+        devices: for which JAX compiles, and on which nothing can be run.
     """
 
     chip: Chip

@@ -1,4 +1,4 @@
-"""How long calls take: medians of several runs, and calls that take turns."""
+"""Timing of calls: medians of several runs, and calls that take turns."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""How fast a workload trains, and what fraction of the machine's arithmetic that is.
+"""Benchmark of training a workload: speed, and fraction of the machine's arithmetic throughput.
 
-Everything is measured in one process and one run, with the machine's own rate of matrix products
-between the other measurements, so that ratios hold on a machine whose speed changes.
+Everything is measured in one process and one run, and the machine's own rate of matrix products
+is measured between the other measurements, so that ratios hold on a machine whose speed changes.
 """
 
 import copy

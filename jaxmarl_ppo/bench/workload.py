@@ -1,4 +1,4 @@
-"""What a benchmark trains, said in a few words."""
+"""Workload of a benchmark: environment, network, policy mapping and sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

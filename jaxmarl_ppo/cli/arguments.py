@@ -66,7 +66,7 @@ class Option:
 
     @property
     def arity(self) -> str:
-        """How many words it takes, see `arity_of`; `"each"` for one that adds up."""
+        """Return how many words the option takes, see `arity_of`; `"each"` if uses accumulate."""
         is_each = any(isinstance(part, Each) for part in get_args(self.annotation)[1:])
         return "each" if is_each else arity_of(self.annotation)
 
@@ -139,7 +139,7 @@ Find = Callable[[str], Option | None]
 
 @dataclass
 class Parsed:
-    """What a command line says.
+    """A parsed command line.
 
     Attributes:
         operands: words that belong to no option, in order.

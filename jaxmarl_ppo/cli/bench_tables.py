@@ -1,4 +1,4 @@
-"""What `jaxmarl-ppo bench` found, as tables."""
+"""Tables of the results of `jaxmarl-ppo bench`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is said and shown where a run has ended."""
+"""End of a training command: the printed summary, and the report with sample episodes."""
 
 import signal
 

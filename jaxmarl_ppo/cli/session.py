@@ -1,4 +1,4 @@
-"""What commands share: reading arguments, the machine's cores, the compilation cache, printing."""
+"""Shared parts of commands: argument parsing, CPU cores, the compilation cache, printing."""
 
 import contextlib
 import inspect

@@ -1,7 +1,7 @@
-"""What fields of a configuration may hold, said by their annotations and checked as it is made.
+"""Validation of configuration fields by the rules that their annotations carry.
 
-`gamma: Fraction = 0.99` is checked by the rule that `Fraction` carries. Of `bool`, `Literal`, other
-classes, and any of these `| None`, the annotation alone says what is valid.
+`gamma: Fraction = 0.99` is checked by the rule that `Fraction` carries. For `bool`, `Literal`,
+other classes, and any of these `| None`, the annotation alone says what is valid.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What files say of an environment: its parameters, and how it was made."""
+"""Environments as JSON: their parameters, and how they were made."""
 
 import math
 from collections.abc import Mapping

@@ -40,7 +40,7 @@ class KnownGame:
 
 @dataclass(frozen=True)
 class Kind:
-    """How games of one kind are trained.
+    """Preset for games of one kind, and the settings of JaxMARL's baseline.
 
     Attributes:
         ours: our own hyper-parameters.

@@ -1,4 +1,4 @@
-"""Which policy plays which agent, as a user says it."""
+"""Configuration of the policy mapping: which policy plays which agent."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ Weights = Annotated[tuple[float, ...], check_weights]
 
 
 class Draw(struct.PyTreeNode):
-    """What a draw can go by, of one environment."""
+    """Inputs of a draw of policies in one environment."""
 
     episode: jax.Array  # () int: episodes that this environment has ended
     needed: jax.Array  # [A] bool: slots that get a new policy; all of them as an episode begins

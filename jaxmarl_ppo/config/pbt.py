@@ -77,10 +77,9 @@ def _check_rivals(name: str, value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PbtConfig:
-    """How the members of a group learn from each other (Jaderberg et al. 2017).
+    """Population-based training of the members of a group (Jaderberg et al. 2017).
 
-    `TrainConfig.num_seeds` says how many members there are, and the objective what they are
-    compared by.
+    `TrainConfig.num_seeds` sets the number of members, which are compared by the objective.
 
     Attributes:
         space: numbers that members differ in, `Range` or `Choices` by their paths, such as

@@ -1,4 +1,4 @@
-"""What a policy can be: a network, a pool of snapshots of another one, or a script."""
+"""Policy specifications: a network, a pool of snapshots of another policy, or a scripted policy."""
 
 import os
 from collections.abc import Callable

@@ -16,7 +16,7 @@ from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 
 @dataclass(frozen=True)
 class Preset:
-    """How to make an environment and how to train on it."""
+    """Arguments of an environment, and the configuration to train on it."""
 
     config: TrainConfig
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What differs between runs, read from a table: ranges and choices by their paths."""
+"""Search spaces read from tables: ranges and choices by their paths."""
 
 from collections.abc import Mapping
 from dataclasses import fields

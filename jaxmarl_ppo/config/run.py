@@ -1,4 +1,8 @@
-"""What a user says of how a run is kept, watched and ended; none of it changes what is learnt."""
+"""Run configuration: checkpoints, evaluations during training, and the objective.
+
+Checkpoints and evaluations do not change training by themselves. The objective can end a run, and
+ranks the members of population-based training.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -44,9 +48,9 @@ def _check_opponents(name: str, value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """When the whole state of training is saved, from which a run goes on to the bit.
+    """Schedule of checkpoints: complete training states, from which a run resumes bit-for-bit.
 
-    A run also saves it whenever it stops, and at its end. Whichever interval is over first counts.
+    A run also saves one whenever it stops, and at its end. The interval that ends first counts.
 
     Attributes:
         every_minutes: interval between checkpoints in minutes; None for no such interval.
@@ -74,9 +78,10 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """When what a run has learnt is evaluated while it trains, and how.
+    """Schedule and settings of evaluations during training.
 
-    Evaluations have random numbers of their own, so training is the same to the bit without them.
+    Evaluations use their own random numbers, so training is bit-for-bit the same without them,
+    unless the objective reads them.
 
     Attributes:
         every_env_steps: interval between evaluations in environment steps, rounded up to whole
@@ -106,7 +111,7 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
-    """What a run is to reach: the best checkpoint is kept by it, and it can end the run.
+    """Objective of a run: it selects the best checkpoint, and can end the run.
 
     Attributes:
         measure: number to judge a run by: a path in the log or in the evaluations, such as

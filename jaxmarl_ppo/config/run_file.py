@@ -32,7 +32,7 @@ _RECORD_KEYS = {"format", "env", "config"}
 
 @dataclass(frozen=True)
 class EnvTable:
-    """What a file says of the environment.
+    """The environment, as a configuration file describes it.
 
     Attributes:
         name: of the environment; the command line's is used instead if it names one.
@@ -47,7 +47,7 @@ class EnvTable:
 
 @dataclass(frozen=True)
 class RunFile:
-    """What a file says of a run, beside the fields of `TrainConfig`.
+    """Contents of a run's configuration file: environment, preset and fields of `TrainConfig`.
 
     Attributes:
         env: the environment: its name, or a table.

@@ -53,13 +53,13 @@ class Range:
 
     @property
     def is_whole(self) -> bool:
-        """Whether only whole numbers are meant."""
+        """Return whether the range contains only integers."""
         numbers = (self.low, self.high, 1 if self.step is None else self.step)
         return all(isinstance(number, int) for number in numbers)
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """What is checked before anything is trained."""
+        """Return the values that are checked before training: both bounds."""
         return (self.low, self.high)
 
     def grid(self) -> list[Any]:
@@ -95,7 +95,7 @@ class Choices:
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """What the choices are called: plain ones as they are, lists and tables as JSON."""
+        """Return labels of the choices: plain values as they are, lists and tables as JSON."""
         return tuple(
             value if isinstance(value, bool | int | float | str) else json.dumps(value)
             for value in self.values
@@ -103,7 +103,7 @@ class Choices:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """What is checked before anything is trained."""
+        """Return the values that are checked before training: all choices."""
         return tuple(self.values)
 
 
@@ -113,7 +113,7 @@ Space = Mapping[str, Dimension]  # by path, such as `default_ppo.learning_rate`
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """How a space is searched.
+    """Settings of a search: sampler, pruner, trials, runs side by side, and storage.
 
     Attributes:
         sampler: what chooses the next values: `"tpe"`, the tree-structured Parzen estimator;

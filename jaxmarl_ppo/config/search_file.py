@@ -16,7 +16,7 @@ from jaxmarl_ppo.config.search import Dimension, SearchConfig, Space
 
 @dataclass(frozen=True)
 class SearchFile:
-    """What a file says of a search.
+    """Contents of a search file.
 
     Attributes:
         settings: of every run.

@@ -1,4 +1,4 @@
-"""What a run ends on: conditions on numbers of its log, such as `shared.return_mean > 20`."""
+"""Stopping conditions on numbers of a run's log, such as `shared.return_mean > 20`."""
 
 import operator
 import re

@@ -1,1 +1,1 @@
-"""Which decision earned what."""
+"""Credit assignment: the rewards and advantages of each transition."""

@@ -60,7 +60,7 @@ class Successor(NamedTuple):
 
 
 class Credit(struct.PyTreeNode):
-    """What decisions earned, and their advantages; meaningful only where the agent acted."""
+    """Rewards and advantages of transitions; meaningful only where the agent acted."""
 
     advantage: jax.Array  # [...]
     reward: jax.Array  # [...]: earned until the next decision, discounted as configured, unscaled

@@ -1,4 +1,4 @@
-"""How a policy is asked, of a run or exported: shapes, defaults and batches.
+"""Calls of a policy, from a run or exported: shapes, defaults and batches.
 
 This module and `exported` import JAX and NumPy alone.
 """

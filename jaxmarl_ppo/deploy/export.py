@@ -30,7 +30,7 @@ class ExportablePolicy(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """What the policy takes and returns."""
+        """Return the inputs and outputs of the policy."""
         ...
 
     @property

@@ -69,7 +69,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process decides, shows and writes what is there once for all."""
+        """Return whether this process decides, shows and writes what exists once for all."""
         return self.index == 0
 
     def agree(self, label: str, decide: Callable[[], T]) -> T:

@@ -119,14 +119,14 @@ class Wire:
 
 
 class Door:
-    """Where the first process waits for the others.
+    """Listening socket at which the first process waits for the others.
 
     Args:
         host: the address at which it listens; the empty one for all that the machine has.
 
     Attributes:
         port: at which it listens.
-        token: what those who come must know, so that nobody else is let in.
+        token: secret that others must present, so that no stranger can connect.
     """
 
     def __init__(self, host: str) -> None:

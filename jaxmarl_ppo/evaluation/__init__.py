@@ -1,4 +1,4 @@
-"""How good trained policies are: episodes, cross-play, scenarios' measures."""
+"""Evaluation of trained policies: episodes, cross-play, and measures of each scenario."""
 
 from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.evaluation.episodes import EpisodeTotals, play_episodes

@@ -56,7 +56,7 @@ class Play(struct.PyTreeNode):
 
     @property
     def players(self) -> Players:
-        """Who can hold a slot."""
+        """Return the players that can hold a slot."""
         players = self.learner.players
         # Who was chosen need not be whom the mapping gives the slot.
         return players if self.chosen is None else players.without_fixed_members()

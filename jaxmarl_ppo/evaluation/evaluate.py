@@ -1,4 +1,4 @@
-"""How good trained policies are: returns of fresh episodes, and what the scenario's optimum says.
+"""Evaluation of trained policies: returns of fresh episodes, and the scenario's own measures.
 
 >>> report = evaluate_run("runs/tic_tac_toe")
 >>> print(format_report(report))

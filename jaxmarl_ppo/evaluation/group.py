@@ -1,4 +1,4 @@
-"""How good all runs of a group are: means over seeds, and how certain those are."""
+"""Evaluation of all runs of a group: means over seeds, with their uncertainty."""
 
 from collections.abc import Sequence
 from pathlib import Path

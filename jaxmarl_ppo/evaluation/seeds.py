@@ -1,8 +1,8 @@
-"""What several seeds of one run came to: means, interquartile means, and how certain those are.
+"""Statistics over several seeds of one run: means, interquartile means and confidence intervals.
 
 The measures are those of Agarwal et al. (2021): the interquartile mean leaves out the quarter of
-the seeds that did worst and the quarter that did best, and its interval comes of drawing seeds
-anew, with replacement. There is one task, so all seeds are of one stratum.
+the seeds that did worst and the quarter that did best, and its interval is a bootstrap over
+seeds, drawn with replacement. There is one task, so all seeds are of one stratum.
 """
 
 from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from jaxmarl_ppo.types import PyTree, Schedule
 
 @dataclass(frozen=True, eq=False)
 class EnvSchedules:
-    """What some of an environment's parameters are in training, by the time.
+    """Schedules of some of an environment's parameters during training.
 
     Attributes:
         names: of the parameters, `S` of them, as `env.params` of a file has them; of one within

@@ -52,7 +52,7 @@ class Latest(struct.PyTreeNode):
 
 
 class Metrics(struct.PyTreeNode):
-    """What one iteration, or several that were merged, did and learnt."""
+    """Metrics of one iteration, or of several that were merged."""
 
     agents: Finished  # [A]: lives by slot
     policies: Finished  # [P]: lives by policy

@@ -1,4 +1,4 @@
-"""How much is computed at once: cost models of blocks, micro-batches and draws."""
+"""Sizes of what is computed at once: cost models of blocks, micro-batches and draws."""
 
 import math
 from statistics import NormalDist
@@ -28,7 +28,7 @@ FULL_MICRO_BATCHES = 16
 
 
 class MicroBatches(NamedTuple):
-    """How the minibatches of a bank are cut; fields are those of `UpdateShape`."""
+    """Division of a policy group's minibatches; fields are those of `UpdateShape`."""
 
     micro_batch_blocks: int
     num_parts: int = 1

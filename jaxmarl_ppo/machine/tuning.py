@@ -1,7 +1,7 @@
-"""What is computed one way on one backend and another way on others, in one place.
+"""Tuning by backend: the choices that differ between CPU, GPU and TPU, in one place.
 
-Every entry was measured on a CPU, some on a GPU, too (docs/performance.md). What else accelerators
-get follows from how they work: few large kernels, none of which waits for the host.
+Every entry was measured on a CPU, some on a GPU, too (docs/performance.md). The other entries of
+accelerators follow from how they work: few large kernels, none of which waits for the host.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What computes: modules, their memory, and distributions of actions."""
+"""Networks: modules, their memory, and action distributions."""
 
 from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
 from jaxmarl_ppo.networks.distributions import (

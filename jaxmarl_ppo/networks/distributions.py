@@ -99,7 +99,7 @@ class MaskedCategorical:
 
     @property
     def _in_turn(self) -> bool:
-        """Whether actions are gone through one by one, so that nothing is a sum over an axis."""
+        """Return whether actions are handled one by one, so that nothing is a sum over an axis."""
         return self.num_actions <= tuning().max_actions_in_turn
 
     def _sample_in_turn(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:

@@ -37,11 +37,11 @@ _RAYS_OWN = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What every host is to do.
+    """Instructions for every host.
 
     Attributes:
         begin: module of the command that begins, and what was typed after it.
-        go_on: likewise, where the run has a checkpoint.
+        go_on: the same, for a run that has a checkpoint.
         run_dir: the folder of the run.
         here: the folder that the command was typed in.
         num_cpus: of each host, where there are no accelerators; 0 where there are.

@@ -100,14 +100,14 @@ class RemoteWorker:
 
 @dataclass
 class Seat:
-    """What the driver knows of a worker.
+    """The driver's record of a worker.
 
     Attributes:
         actor: Ray's handle.
         is_ready: whether it has started.
         orders: its runs.
-        begun: those that it has not been told of.
-        ended: likewise, to end.
+        begun: runs to begin that have not been sent to it yet.
+        ended: runs to end that have not been sent to it yet.
         call: what it is doing; None for nothing.
     """
 
@@ -155,7 +155,7 @@ class RayWorkers:
 
     @property
     def room(self) -> int:
-        """How many runs can begin now, on workers that have started."""
+        """Return how many runs can begin now, on workers that have started."""
         there = sum(self._room_of(seat) for seat in self._seats if seat.is_ready)
         return there - len(self._waiting)
 

@@ -25,7 +25,7 @@ POLICY_VIOLATION = 1008  # of RFC 6455
 
 
 class RefusedError(Exception):
-    """What came is no message of the page, or is not for its sender to say."""
+    """Raised when a message of the page is invalid, or is not its sender's to send."""
 
 
 class Room:

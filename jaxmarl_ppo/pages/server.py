@@ -1,4 +1,4 @@
-"""What all servers of pages share: this machine alone, a secret in the address, an end."""
+"""Local web server of pages: for this machine alone, a secret in the address, until interrupted."""
 
 import asyncio
 import contextlib

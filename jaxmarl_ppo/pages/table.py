@@ -89,7 +89,7 @@ class Table:
 
     @property
     def is_over(self) -> bool:
-        """Whether the game is over."""
+        """Return whether the game is over."""
         return self._end is not None
 
     @property

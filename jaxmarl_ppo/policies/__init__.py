@@ -1,1 +1,1 @@
-"""Who can play, and what they answer when they are asked."""
+"""Policies and players: who can hold an agent slot, and the actions that they choose."""

@@ -1,4 +1,4 @@
-"""How a bank meets the environment: observations in, actions out, in the bank's own widths."""
+"""Agent encoding of a policy group (`Bank`): observations and actions in the group's widths."""
 
 import math
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class AgentInterface:
 
     @property
     def continuous(self) -> bool:
-        """Whether actions are real vectors."""
+        """Return whether actions are real vectors."""
         return self.action_low is not None
 
     @property
@@ -53,7 +53,7 @@ class AgentInterface:
 
     @property
     def actor_width(self) -> int:
-        """How many of the inputs the actor sees; the critic sees all."""
+        """Return the number of inputs that the actor sees; the critic sees all."""
         extras = self.action_width * self.prev_action + self.prev_reward
         return math.prod(self.feature_shape) + extras + self.num_agents * self.agent_id
 

@@ -79,7 +79,7 @@ class Bank:
 
     @property
     def most_trained_in_lane(self) -> int:
-        """How many trained members may have decisions in one and the same lane."""
+        """Return the maximum number of trained members with decisions in one and the same lane."""
         if self.lane_candidates is None:
             return self.num_trainable
         trained = [sum(k < self.num_trainable for k in lane) for lane in self.lane_candidates]

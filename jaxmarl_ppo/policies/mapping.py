@@ -1,4 +1,4 @@
-"""Which policy plays which agent: fixed, or drawn anew for every episode and held for every life.
+"""Policy mapping: fixed, or drawn anew for every episode and held for every life.
 
 A mapping resolves to a `PolicyMapping`, whose `draw_fn` is pure. An agent that is reborn, or joins
 late, gets a new draw for its own slot alone, given what the others hold.
@@ -47,7 +47,7 @@ class PolicyMapping:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether every slot has the same policy in every life."""
+        """Return whether every slot has the same policy in every life."""
         return all(len(slot) == 1 for slot in self.candidates)
 
 

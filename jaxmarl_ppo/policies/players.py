@@ -65,12 +65,12 @@ class Players:
 
     @property
     def imitates(self) -> bool:
-        """Whether some policy imitates a script."""
+        """Return whether some policy imitates a scripted policy."""
         return any(bank.imitated for bank in self.banks)
 
     @property
     def is_fixed(self) -> bool:
-        """Whether every slot has the same player in every life."""
+        """Return whether every slot has the same player in every life."""
         return self.mapping.is_fixed and not self.pools
 
     def policies_at(self, player: jax.Array) -> jax.Array:

@@ -64,12 +64,12 @@ class StackedNetwork:
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether the network has memory."""
+        """Return whether the network has memory."""
         return bool(jax.tree.leaves(jax.eval_shape(lambda: self.initial_hidden((1,)))))
 
     @property
     def is_linear(self) -> bool:
-        """Whether a step of its memory is linear in it, so that the update needs no loop."""
+        """Return whether a step of its memory is linear in it, so that the update needs no loop."""
         return self.is_recurrent and self._offers("encode", "coefficients", "read", "decode")
 
     def forward(

@@ -1,7 +1,7 @@
-"""How a bank is trained on a rollout: credit, update, normalisers.
+"""Training of a policy group (`Bank`) on a rollout: credit, update, normalisers.
 
-A bank sees the slots that it can play and of them the decisions that its own members made; what
-others did in between is to it a slot that waits.
+A policy group sees the slots that it can play, and in them only the decisions of its own members.
+It treats a slot in which others act in between as one that waits.
 """
 
 from dataclasses import dataclass
@@ -89,12 +89,12 @@ class BankLearner:
 
     @property
     def scope(self) -> str:
-        """What compiled programs and profiles call what is learnt here."""
+        """Return the name of this policy group's training in compiled programs and profiles."""
         return f"bank{self.index}"
 
     @property
     def num_trainable(self) -> int:
-        """How many members are trained, the `K` of what is trained."""
+        """Return the number `K` of trained members."""
         return self.bank.num_trainable
 
     def init(self, stack: PolicyStack, state: RolloutState) -> tuple[BankTraining, BankCarry]:

@@ -24,7 +24,7 @@ MAX_WIDTH = 256  # of an input, in numbers: rows that are wider are worth being 
 
 
 class GroupShape(NamedTuple):
-    """How rows are grouped."""
+    """Shape of the groups of rows."""
 
     num_groups: int  # of each lane; its last rows may be missing
     num_blocks: int  # that the rows of a group fill

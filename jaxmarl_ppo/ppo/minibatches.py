@@ -42,7 +42,7 @@ class Blocks(struct.PyTreeNode):
 
     @property
     def contents(self) -> "Blocks":
-        """What is of each block, and can be taken by `C`."""
+        """Return the data of each block, which can be gathered along `C`."""
         return self.replace(num_blocks=(), member=None)
 
 

@@ -39,7 +39,7 @@ def value_of(
 
 
 class Ending(NamedTuple):
-    """What ends of lives on one tick are valued by."""
+    """Inputs to the values of final observations, for lives that end at one step."""
 
     state: RolloutState  # [E, ...]: after the tick, but of the lives that were played on it
     obs: Observation  # [E, A, ...]: the final observation

@@ -1,8 +1,8 @@
-"""What was lived and earned, followed on the device: by agent slot and by policy.
+"""Episode statistics, tracked on the device by agent slot and by policy.
 
-Every environment is followed tick by tick, and nothing of a tick is kept but sums, minima and
-maxima: a table of every slot on every tick would grow with the agents. Only when the rollout is
-over is summed over environments.
+Every environment is followed step by step, and of each step only sums, minima and maxima are kept:
+a table of every slot at every step would grow with the agents. Sums over environments are taken
+only when the rollout is over.
 """
 
 import functools

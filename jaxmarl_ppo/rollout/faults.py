@@ -1,4 +1,4 @@
-"""What cannot be trained on: numbers that are not finite, and masks that nobody can go by."""
+"""Detection of values that cannot be trained on: non-finite numbers, and unusable masks."""
 
 import jax
 import jax.numpy as jnp

@@ -1,7 +1,7 @@
-"""Where lives begin: whose memory is to start at zero, and who plays.
+"""Starts of lives: which memories begin at zero, and which players hold the slots.
 
 A slot `is_first` from the end of one life to the first decision of the next, at which memory begins
-anew (`networks.recurrence`). Its player is drawn when it is born, and stays for the whole life.
+anew (`networks.recurrence`). Its player is drawn when it is born, and stays until the life ends.
 """
 
 import jax

@@ -27,7 +27,7 @@ from jaxmarl_ppo.types import (
 
 
 class Rollout(NamedTuple):
-    """What was played in one rollout: decisions, outcomes, and what they started from."""
+    """Data of one rollout: decisions, outcomes, and what they started from."""
 
     decisions: tuple[Decisions, ...]  # per bank [T, E, M]
     outcomes: Outcomes  # [T, E, A]

@@ -1,4 +1,4 @@
-"""What is told to others while a run goes on, and who can be told."""
+"""Callbacks of a run: the data that they receive while it trains, and their interface."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

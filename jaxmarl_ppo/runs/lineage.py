@@ -1,4 +1,4 @@
-"""Who learnt from whom: the events of population-based training, and what they come to.
+"""Lineage of population-based training: its events, and the schedules that result from them.
 
 An event is a line of `lineage.jsonl`: how a member began, or how it became a copy of another one.
 """

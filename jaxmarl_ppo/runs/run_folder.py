@@ -1,4 +1,4 @@
-"""What a run leaves in its folder, and how to get it back. Nothing read here executes."""
+"""Run folders: what a run saves, and loading it. Loading never executes code."""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence

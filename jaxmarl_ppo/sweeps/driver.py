@@ -62,7 +62,7 @@ class Driver:
 
     @property
     def stopped_by(self) -> str | None:
-        """What asks for the end: a signal's name, or a sentence; None for nothing."""
+        """Return the reason to stop: a signal's name, or a sentence; None for no reason."""
         limit = self.search.max_minutes
         if self.interruption.requested is not None:
             return self.interruption.requested.name

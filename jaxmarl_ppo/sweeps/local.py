@@ -25,7 +25,7 @@ class LocalWorkers:
 
     @property
     def room(self) -> int:
-        """How many runs can begin now."""
+        """Return how many runs can begin now."""
         return self._worker.room
 
     def begin(self, name: RunName, candidate: Candidate, folder: Path) -> None:

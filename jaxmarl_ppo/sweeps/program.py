@@ -50,7 +50,7 @@ class Program:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to train."""
+        """Return whether there is nothing to train."""
         return not self._runs
 
     def compile(self) -> None:

@@ -1,8 +1,8 @@
-"""Which runs share a compiled program: those whose learners are the same in all but numbers.
+"""Key of a compiled program, shared by runs whose learners differ in numbers alone.
 
 A learner holds what its program is compiled from, and numbers that are arguments of the program,
 because the state of training holds them: hyper-parameters, and parameters of the environment. The
-key of a program is all of the former, and of the latter the shapes.
+key of a program consists of the former, and of the shapes of the latter.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a person sees of a search: a live table in a terminal, plain lines in a pipe."""
+"""Progress display of a search: a live table in a terminal, plain lines in a pipe."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the trials of a search came to, as plain data."""
+"""Results of the trials of a search, as plain data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

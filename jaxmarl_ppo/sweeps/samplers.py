@@ -1,4 +1,4 @@
-"""What chooses the values of a search, and what ends its trials early, as Optuna's."""
+"""Optuna samplers and pruners of a search, which choose values and end trials early."""
 
 import math
 from typing import Any

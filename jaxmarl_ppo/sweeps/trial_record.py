@@ -1,4 +1,4 @@
-"""What is written of a run of a trial: the same files as of any run."""
+"""Record of a run of a trial: the same files as of any run."""
 
 from pathlib import Path
 

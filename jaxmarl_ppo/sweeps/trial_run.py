@@ -84,7 +84,7 @@ class TrialRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has trained to its end."""
+        """Return whether the run has trained to its end."""
         return self.iteration == self.config.num_iterations
 
     @property

@@ -35,12 +35,12 @@ class Worker:
 
     @property
     def room(self) -> int:
-        """How many runs can begin now."""
+        """Return how many runs can begin now."""
         return self._num_lanes - len(self._runs)
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is anything to train."""
+        """Return whether there is anything to train."""
         return bool(self._runs)
 
     def begin(

@@ -1,7 +1,7 @@
-"""Who trains the runs of a search: workers, here or elsewhere, which tell how good runs are.
+"""Workers that train the runs of a search, here or elsewhere, and report intermediate results.
 
-A search begins runs, has them trained, and ends them; `Workers` is all that it knows of whoever
-does so. Runs that are looked at come back as `Look`, with all that is written of them.
+A search begins runs, has them trained, and ends them, and knows its workers only as `Workers`. An
+intermediate result of a run is returned as `Look`, with everything that is written of the run.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ class Workers(Protocol):
 
     @property
     def room(self) -> int:
-        """How many runs can begin now."""
+        """Return how many runs can begin now."""
         ...
 
     def begin(self, name: RunName, candidate: Candidate, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is drawn while training runs, in a terminal and in a notebook: a bar, notes, two tables."""
+"""Live display of training in a terminal and in a notebook: a bar, notes, two tables."""
 
 import importlib
 import io

@@ -1,4 +1,4 @@
-"""What can go wrong while a run trains, as errors that say where and what is saved."""
+"""Errors of training, which report where they occurred and what is saved."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

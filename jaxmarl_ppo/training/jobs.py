@@ -1,4 +1,4 @@
-"""What a run needs to be trained by several processes."""
+"""Checks that several processes can train one run together."""
 
 from collections.abc import Mapping
 from pathlib import Path

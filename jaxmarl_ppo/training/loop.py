@@ -147,7 +147,7 @@ class Loop:
 
     @property
     def stopped_by(self) -> str | None:
-        """What asks for the end: a signal's name, or a sentence; None for nothing."""
+        """Return the reason to stop: a signal's name, or a sentence; None for no reason."""
         around, signal = self.around, self.around.interruption.requested
         asked = around.processes.asked_to_stop(None if signal is None else signal.name)
         return around.processes.agree("stop", lambda: asked or self._stopped_here_by())

@@ -1,4 +1,4 @@
-"""What a run is to reach: its measure read from entries, the best value, and when to end."""
+"""Objective of a run: its measure read from entries, the best value, and when to end."""
 
 import difflib
 from collections.abc import Mapping

@@ -45,7 +45,7 @@ class RunClock:
 
 
 class Trained(Protocol):
-    """What a loop trains: one run, or several side by side."""
+    """One run, or several side by side, as a training loop sees them."""
 
     @property
     def state(self) -> TrainState:
@@ -69,7 +69,7 @@ class Trained(Protocol):
 
     @property
     def has_fault(self) -> bool:
-        """Whether an environment has given what cannot be trained on since the last check."""
+        """Return whether an environment has produced a fault since the last check."""
         ...
 
     def train(self, count: int) -> int:
@@ -144,7 +144,7 @@ class OneRun:
 
     @property
     def has_fault(self) -> bool:
-        """Whether the environment has given what cannot be trained on."""
+        """Return whether the environment has produced a fault."""
         return bool(self.metrics.fault.found)
 
     def train(self, count: int) -> int:

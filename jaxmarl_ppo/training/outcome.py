@@ -1,4 +1,4 @@
-"""What a run leaves when it ends: its policies, its curve and its report."""
+"""Files that a run writes when it ends: its policies, its curve and its report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -73,7 +73,7 @@ class PbtGroup(SeedGroup):
 
     @property
     def pbt(self) -> PbtConfig:
-        """How members learn from each other."""
+        """Return the configuration of population-based training."""
         assert self.config.pbt is not None
         return self.config.pbt
 

@@ -1,4 +1,4 @@
-"""What is known of a run while it trains, and the plain lines in which a pipe is told of it."""
+"""Progress of a run while it trains, and its display as plain lines in a pipe."""
 
 import time
 from collections import defaultdict

@@ -58,7 +58,7 @@ class Saver:
 
     @property
     def saves(self) -> bool:
-        """Whether there are to be checkpoints at all."""
+        """Return whether checkpoints are saved at all."""
         return self._config.keep > 0
 
     def is_due(self, iteration: int) -> bool:

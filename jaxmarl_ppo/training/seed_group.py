@@ -123,7 +123,7 @@ class SeedRun:
 
     @property
     def logged(self) -> Logged:
-        """What it has written down."""
+        """Return what the run has written down."""
         return Logged(self.run_dir, self.config, self.record, self.history, self.evaluations)
 
     def info(self, env_name: str) -> RunInfo:
@@ -182,7 +182,7 @@ class SeedGroup:
 
     @property
     def has_fault(self) -> bool:
-        """Whether the environment of a seed that goes on is at fault."""
+        """Return whether the environment of a seed that still trains is at fault."""
         found = np.asarray(self.metrics.fault.found)
         return any(found[run.lane] for run in self.runs)
 

@@ -1,4 +1,4 @@
-"""What share of an iteration its rollout takes, measured beside training."""
+"""The rollout's share of an iteration's time, measured beside training."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor

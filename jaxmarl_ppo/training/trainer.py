@@ -445,7 +445,7 @@ class Trainer:
 
     @property
     def title(self) -> str:
-        """What is trained, in a line: environment, network, sizes, seeds and devices."""
+        """Return a one-line title: environment, network, sizes, seeds and devices."""
         config = self.config
         seeds = f"seed {config.seed}"
         if self._is_group:

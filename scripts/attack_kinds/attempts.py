@@ -1,4 +1,4 @@
-"""What all attacks share: an attempt and how it ended, and commands in this process or another."""
+"""Shared parts of all attacks: an attempt and its end, and commands in this process or another."""
 
 import contextlib
 import io

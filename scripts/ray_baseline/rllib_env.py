@@ -85,7 +85,7 @@ class TwinEnv(MultiAgentEnv):
 
 
 def env_config(scenario: Scenario, all_observe: bool = False) -> dict[str, Any]:
-    """What the twin of a scenario is made with."""
+    """Return the arguments that the twin of a scenario is made with."""
     return {
         "game": scenario.game,
         "action_mask": scenario.action_mask,

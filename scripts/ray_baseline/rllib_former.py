@@ -1,4 +1,4 @@
-"""What is different on RLlib's former API stack: policies, and what a result says."""
+"""RLlib's former API stack: policy specifications, and reading of its results."""
 
 # pyright: reportMissingImports=false
 

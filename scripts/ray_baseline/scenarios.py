@@ -1,8 +1,8 @@
-"""What is compared: four workloads, the same for all sides, and each side's best way to run them.
+"""Scenarios of the comparison: four workloads, the same for all sides, and each side's settings.
 
-Of all sides alike are the game, who plays whom, the networks, the passes over the data, the rows
-of a minibatch and the constants of PPO. Each side's own are the number of parallel environments and
-the length of a rollout; `compare_ray.py --tune` looks for better ones for RLlib.
+All sides share the game, the policy mapping, the networks, the passes over the data, the rows of a
+minibatch and the constants of PPO. Each side has its own number of parallel environments and length
+of a rollout; `compare_ray.py --tune` searches for better ones for RLlib.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class RllibSettings:
 
 @dataclass(frozen=True)
 class Measure:
-    """How good the agents are: a constant and a sum over mean returns of an episode.
+    """Measure of performance: a constant plus a weighted sum of mean episode returns.
 
     Attributes:
         label: what it is.

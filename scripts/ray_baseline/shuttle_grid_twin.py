@@ -78,7 +78,7 @@ TIME_SCALE = _longest_exit_time()
 
 
 def _window_place(cell: int, other: int) -> int:
-    """Which of the 25 cells around a cell another is; -1 for none."""
+    """Return the index of `other` among the 25 cells around a cell; -1 for none."""
     (row, col), (other_row, other_col) = PLACES[cell], PLACES[other]
     down, right = other_row - row + RADIUS, other_col - col + RADIUS
     side = 2 * RADIUS + 1
@@ -145,7 +145,7 @@ class ShuttleGridTwin:
         return (float(delivered),) * NUM_SHUTTLES
 
     def _reserve(self, actions: Sequence[int]) -> None:
-        """Who gets to leave: of those who want the same cell the one of highest priority."""
+        """Start moves; among shuttles that want the same cell, the highest priority wins."""
         held = {*self.at, *self.to}
         best: dict[int, tuple[int, int]] = {}
         for i in range(NUM_SHUTTLES):
@@ -240,7 +240,7 @@ class ShuttleGridTwin:
         ]
 
     def _show(self) -> tuple[np.ndarray, np.ndarray]:
-        """What each shows to the others `[2 A, 10]`, twice over, and where it stands `[A, 10]`."""
+        """Return what each shows to others `[2 A, 10]`, twice over, and its place `[A, 10]`."""
         shown, origin = [], []
         for i in range(NUM_SHUTTLES):
             at, to, busy, wait = self.at[i], self.to[i], self.busy[i], self.wait[i]

@@ -90,7 +90,7 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 
 
 def ratios(ours: Run, theirs: Run) -> dict[str, float | None]:
-    """How many times better ours is by medians: faster, sooner, or smaller."""
+    """Return how many times better our medians are: faster, sooner, or smaller."""
     found = {}
     for name in ours["figures"]:
         mine, other = (_middle(side["figures"].get(name)) for side in (ours, theirs))
@@ -102,7 +102,7 @@ def ratios(ours: Run, theirs: Run) -> dict[str, float | None]:
 
 
 def machine() -> dict[str, Any]:
-    """What figures are taken on and when, and the versions of what runs."""
+    """Return the date, the machine, and the versions of the packages that run."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "processor": processor_name(),
@@ -127,7 +127,7 @@ def _rates(windows: Sequence[Run], name: str) -> list[float]:
 
 
 def _shares(windows: Sequence[Run], part: str) -> list[float]:
-    """What part of its time a side samples or learns, where it says so."""
+    """Return the fraction of its time that a side samples or learns, where it reports that."""
     return [w[f"{part}_s"] / w["seconds"] for w in windows if f"{part}_s" in w]
 
 

@@ -93,7 +93,7 @@ def choose(record: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> M
 
 
 def is_same(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Whether two descriptions are of machines of one kind."""
+    """Return whether two descriptions are of machines of one kind."""
     return all(there[key] == here[key] for key in SAME)
 
 

@@ -1,4 +1,4 @@
-"""What the wrapper for RLlib needs of a game in plain Python."""
+"""Protocol of a game in plain Python, as the wrapper for RLlib needs it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -36,7 +36,7 @@ class Twin(Protocol):
         ...
 
     def acting(self) -> Sequence[int]:
-        """Which agents must act now, by index."""
+        """Return the indices of the agents that must act now."""
         ...
 
     def features(self, agent: int) -> np.ndarray:

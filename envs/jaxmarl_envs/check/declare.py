@@ -1,4 +1,4 @@
-"""What an environment says of itself: its declarations, and its functions as JAX traces them."""
+"""Declarations of an environment, and its functions as JAX traces them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

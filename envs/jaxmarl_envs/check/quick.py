@@ -51,7 +51,7 @@ def quick_check(env: MultiAgentEnv, params: Any = None) -> None:
 
 
 class _Programs:
-    """What `reset_env` and `step_env` became when they were traced."""
+    """Programs that `reset_env` and `step_env` become when JAX traces them."""
 
     def __init__(self) -> None:
         self.traced: list[ClosedJaxpr] = []

@@ -1,4 +1,4 @@
-"""What `check_env` passes around: an environment's declaration, what was seen of it, its breach."""
+"""Types of `check_env`: an environment's declaration, what it was seen to do, and violations."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ class EnvContractError(ValueError):
 
 @dataclass(frozen=True)
 class EnvReport:
-    """What `check_env` has seen. Where a number is 0, that part has not been tried."""
+    """Report of `check_env`: counts of what it has seen. A part whose count is 0 was not tried."""
 
     num_ticks: int  # over all seeds
     num_episodes: int  # that ended
@@ -29,7 +29,7 @@ class EnvReport:
 
 @dataclass(frozen=True)
 class Spec:
-    """What an environment declares, with the spaces padded to the widest agent."""
+    """Declaration of an environment, with the spaces padded to the widest agent."""
 
     env: MultiAgentEnv
     params: Any

@@ -1,4 +1,4 @@
-"""Who says what to whom in `crypto`, and what each guessed."""
+"""Drawing of `crypto`: what each agent says to whom, and what it guessed."""
 
 import numpy as np
 

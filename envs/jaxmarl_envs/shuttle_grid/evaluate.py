@@ -1,4 +1,4 @@
-"""How much a scripted dispatcher delivers in a shift."""
+"""Evaluation of scripted dispatchers: deliveries in a shift."""
 
 from functools import partial
 

@@ -1,11 +1,11 @@
-"""What a shuttle of `shuttle_grid` sees: `[A, 16 + 50 + 10 (A - 1)]` features, all in [-1, 1].
+"""Observations of `shuttle_grid`: `[A, 16 + 50 + 10 (A - 1)]` features, all in [-1, 1].
 
-With `Sight.full` there are `3 + 6 (A - 1)` more; with `Sight.half_turn` who is in the lower half of
-the hall sees it turned by 180 degrees.
+With `Sight.full` there are `3 + 6 (A - 1)` more; with `Sight.half_turn` shuttles in the
+lower half of the hall see it turned by 180 degrees.
 
 Below, `R` and `C` are the numbers of rows and columns, "node" is the cell where the shuttle will
 act next (the one that it is entering, else its own), `B` is the longest operation and `S` the
-longest time via an exit (`Guidepath.time_scale`), both in ticks.
+longest time via an exit (`Guidepath.time_scale`), both in steps.
 
 ======== ============================ =================================================
 columns  what                         value
@@ -13,7 +13,7 @@ columns  what                         value
 0, 1     row, column                  `2 row / (R - 1) - 1`, `2 col / (C - 1) - 1`
 2        axis                         -1 row, 1 column
 3        loaded                       0 or 1
-4        ticks busy                   `busy / B`
+4        steps busy                   `busy / B`
 5        wait                         `wait / (wait + 8)`
 6, 7     target relative to me        `Δrow / (R - 1)`, `Δcol / (C - 1)`
 8        shortest remaining time      least of 13, 14; at the target `busy / S`
@@ -26,7 +26,7 @@ columns  what                         value
 66..     mates, ten columns each      shuttles `i + 1, i + 2, ...` modulo A
 +0, +1   cell relative to me          `Δrow / (R - 1)`, `Δcol / (C - 1)`
 +2       loaded                       0 or 1
-+3, +4   busy, ticks busy             0 or 1, `busy / B`
++3, +4   busy, steps busy             0 or 1, `busy / B`
 +5, +6   direction of its move        rows and columns that it is moving by: -1, 0, 1
 +7, +8   its target relative to me    `Δrow / (R - 1)`, `Δcol / (C - 1)`
 +9       wait                         `wait / (wait + 8)`
@@ -41,12 +41,12 @@ In full, behind all of these:
 +0       its axis                     -1 row, 1 column
 +1, +2   its times via its exits      `ShuttleState.exit_times / S`; 1 where not legal
 +3, +4   port of its job relative     `Δrow / (R - 1)`, `Δcol / (C - 1)`
-+5       goes before me               1 if it gets a cell that we both ask for now
++5       has precedence over me       1 if it gets a cell that we both ask for now
 ======== ============================ =================================================
 
-Mates come in cyclic order since precedence between shuttles is cyclic too: a policy that all share
-then finds the same relation in the same columns whichever shuttle it drives. The wait feature keeps
-its resolution for the short waits that ordinary traffic has and still tells a deadlock.
+Mates are listed in cyclic order since precedence between shuttles is cyclic too: a policy that all
+share then finds the same relation in the same columns whichever shuttle it drives. The wait feature
+keeps its resolution for the short waits that ordinary traffic has and still shows a deadlock.
 """
 
 from collections.abc import Iterable
@@ -70,12 +70,12 @@ WAIT_HALF = 8  # waits at which the wait feature is one half
 
 @dataclass(frozen=True)
 class Sight:
-    """What shuttles see, and which way up.
+    """Options of observations: further columns, and the orientation of the hall.
 
     Attributes:
-        full: also what precedence and the routes of mates hang on, in the columns tabled last.
-        half_turn: who is in the lower half of the hall sees everything turned by 180 degrees, as
-            if it stood where that turn takes it. Streets and timings look alike from there.
+        full: adds what precedence and the mates' routes depend on, in the columns tabled last.
+        half_turn: shuttles in the lower half of the hall see everything turned by 180 degrees, as
+            if they stood where that turn takes them. Streets and timings look the same from there.
     """
 
     full: bool = False

@@ -21,7 +21,7 @@ MAX_CELLS = 1024
 
 @dataclass(frozen=True)
 class Timings:
-    """How many ticks each operation takes."""
+    """Duration of each operation in steps."""
 
     move_empty: int = 2  # one cell, without a load
     move_loaded: int = 3  # one cell, with a load

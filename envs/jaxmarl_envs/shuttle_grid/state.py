@@ -1,4 +1,4 @@
-"""What a shift of `shuttle_grid` is made of: actions, parameters and state."""
+"""Actions, parameters and state of a shift of `shuttle_grid`."""
 
 import jax
 import jax.numpy as jnp

@@ -37,7 +37,7 @@ NUM_KINDS = 4
 
 @struct.dataclass
 class Costs:
-    """What is added to the ticks of a way; the first axis is whether the shuttle is loaded."""
+    """Costs added to the steps of a route; the first axis is whether the shuttle is loaded."""
 
     edge: Any  # [2, cells / 2, 2] of a move out of a cell of the upper half along an axis
     held: Any  # [2, kinds, 2, 2] of a held cell: by whom, on my axis or not, loaded or not

@@ -234,7 +234,7 @@ class FlexAgentsParams:
 
 @struct.dataclass
 class FlexAgentsState:
-    """Who lives, for how long, and what there is to name."""
+    """State: the living agents, their ages, and the targets to name."""
 
     alive: jax.Array  # [A] bool
     age: jax.Array  # [A] int32: ticks lived; 0 in empty slots

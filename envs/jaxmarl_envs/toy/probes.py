@@ -129,7 +129,7 @@ class DelayedRewardParams:
 
 @struct.dataclass
 class DelayedRewardState:
-    """What both see, and whether the first was right."""
+    """State: the targets that both agents see, and whether the first agent was right."""
 
     time: jax.Array  # [] int32: ticks done
     target: jax.Array  # [2] int32: the symbol to name, drawn anew on every tick

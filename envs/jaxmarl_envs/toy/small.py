@@ -20,7 +20,7 @@ class RelayParams:
 
 @struct.dataclass
 class RelayState:
-    """Where the baton is, and where it is to go."""
+    """State: the positions of the baton and of its goal."""
 
     time: jax.Array  # [] int32: ticks done
     position: jax.Array  # [] int32
@@ -116,7 +116,7 @@ class MultiSpacesParams:
 
 @struct.dataclass
 class MultiSpacesState:
-    """What there is to name."""
+    """State: the targets to name."""
 
     time: jax.Array  # [] int32: ticks done
     target: jax.Array  # [A] int32: below the agent's number of actions

@@ -10,7 +10,7 @@ from jaxmarl_envs.spaces import Box, Discrete
 
 @struct.dataclass
 class TwoStepState:
-    """Where the two are."""
+    """State: the step, and which of the two second steps was chosen."""
 
     time: jax.Array  # [] int32: ticks done
     risky: jax.Array  # [] bool: whether the second tick is the one with 8 to earn

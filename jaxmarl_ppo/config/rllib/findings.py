@@ -1,4 +1,4 @@
-"""What there is to tell about a translation, with what is true of several policies told once."""
+"""Notes on a translated RLlib configuration, each given once for all policies it applies to."""
 
 import fnmatch
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""What to do about keys of RLlib that have no counterpart."""
+"""Hints on RLlib's keys that have no counterpart."""
 
 _CODE = "RLlib's own code cannot run here"
 _EVALUATE = "to evaluate: `jaxmarl-ppo evaluate RUN_DIR`"

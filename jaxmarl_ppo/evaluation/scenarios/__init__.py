@@ -1,1 +1,1 @@
-"""What an evaluation says beyond returns, scenario by scenario."""
+"""Measures of single scenarios, beyond returns."""

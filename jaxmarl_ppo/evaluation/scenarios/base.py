@@ -1,4 +1,4 @@
-"""What reports on scenarios share: the episodes and policies that they go by."""
+"""Inputs of all scenario reports: the episodes and policies that they evaluate."""
 
 from dataclasses import dataclass
 from typing import Any

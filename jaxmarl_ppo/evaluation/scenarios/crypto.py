@@ -1,4 +1,4 @@
-"""What an evaluation says about crypto: how often the listeners name the goal."""
+"""Evaluation of crypto: how often the listeners name the goal."""
 
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.statistics import mean_and_se

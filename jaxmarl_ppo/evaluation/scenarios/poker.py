@@ -1,4 +1,4 @@
-"""What an evaluation says about small poker games: exploitability and value, both exact."""
+"""Evaluation of small poker games: exploitability and value, both exact."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What an evaluation says beyond returns, for the environments whose optimum is known.
+"""Registry of scenario reports, for the environments whose optimum is known.
 
 A report function gets an `Evaluation` and returns entries for the report, all of them plain data;
 `headline`, a list of sentences, is what people are shown first. To add a scenario, write one such

@@ -1,4 +1,4 @@
-"""What an evaluation says about shuttles: deliveries, beside those of scripted dispatchers."""
+"""Evaluation of shuttles: deliveries, beside those of scripted dispatchers."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""What networks play at every decision of a small game, as tables for exact evaluations.
+"""Policy tables for exact evaluation: action probabilities at every decision of a small game.
 
 Letters: `D` decisions, `N` actions.
 """

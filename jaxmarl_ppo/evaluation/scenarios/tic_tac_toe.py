@@ -1,4 +1,4 @@
-"""What an evaluation says about tic-tac-toe: exploitability, and results against scripted play."""
+"""Evaluation of tic-tac-toe: exploitability, and results against scripted play."""
 
 from collections.abc import Mapping
 

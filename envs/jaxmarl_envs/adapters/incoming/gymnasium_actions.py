@@ -14,7 +14,7 @@ from jaxmarl_envs.spaces import MAX_CHOICES, Box, Discrete, Space
 
 @dataclass(frozen=True)
 class Actions:
-    """How an agent's own actions are written.
+    """Encoding of an agent's own actions as one choice or one vector.
 
     Attributes:
         space: as one choice, or one vector.

@@ -18,7 +18,7 @@ OBSERVATION = {"observation", "observations"}
 
 @dataclass(frozen=True)
 class AgentSpaces:
-    """How an agent's own observations and actions are written as arrays.
+    """Encoding of an agent's own observations and actions as arrays.
 
     * An observation is a Box as it is; bytes of an image (uint8 from 0 to 255, at least two axes)
       become numbers from 0 to 1; anything else that Gymnasium can flatten becomes a vector. The

@@ -31,7 +31,7 @@ class SlowEnvironmentWarning(UserWarning):
 
 
 class Layout(NamedTuple):
-    """What is fixed about a game."""
+    """Static properties of a game: agents, spaces and limits."""
 
     agents: tuple[str, ...]
     observation_spaces: tuple[Box, ...]  # one per agent, of equal rank

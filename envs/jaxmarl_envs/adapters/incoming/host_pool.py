@@ -45,7 +45,7 @@ logging.getLogger("jax._src.callback").addFilter(_is_no_host_error)
 
 @dataclass
 class _Standing:
-    """How far a game has come."""
+    """Position of a game in its episode."""
 
     number: int
     seed: int

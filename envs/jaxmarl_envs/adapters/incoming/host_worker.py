@@ -33,7 +33,7 @@ _LEFT_TO_MASTER = (signal.SIGINT, signal.SIGTERM, *(
 
 
 class Frame(NamedTuple):
-    """What all slots see: an `Observation` as NumPy arrays."""
+    """Observation of all slots: an `Observation` as NumPy arrays."""
 
     features: np.ndarray  # [A, ...] float32
     action_mask: np.ndarray  # [A, N] bool
@@ -42,7 +42,7 @@ class Frame(NamedTuple):
 
 
 class GameStep(NamedTuple):
-    """What a tick brought."""
+    """Result of an environment step."""
 
     reward: np.ndarray  # [A] float32
     terminated: np.ndarray  # [A] bool
@@ -73,7 +73,7 @@ class Game(Protocol):
 
 
 class Request(NamedTuple):
-    """What `n` games are to do."""
+    """Request to `n` games: to begin an episode, to replay actions, or to step."""
 
     numbers: list[int]  # n: which games
     replays: dict[int, tuple[int, np.ndarray]]  # by place: seed and [t, A] or [t, A, N] actions
@@ -85,11 +85,11 @@ Answer = tuple[np.ndarray, ...]  # a `Frame`, a `GameStep`, and another `Frame`
 
 
 class Failure(NamedTuple):
-    """What an environment raised.
+    """An exception that an environment raised.
 
     Attributes:
         place: of the game in its request.
-        sentence: the call, the tick, the exception, and the user's line.
+        sentence: the call, the step, the exception, and the user's line.
         trace: the user's own part of the traceback; empty where none is.
     """
 
@@ -149,7 +149,7 @@ class _Running:
 
 
 class _Rows:
-    """What `n` games return, a row each of arrays `[n, ...]`."""
+    """Results of `n` games, a row each of arrays `[n, ...]`."""
 
     def __init__(self, num_games: int) -> None:
         self.columns: list[np.ndarray] = []

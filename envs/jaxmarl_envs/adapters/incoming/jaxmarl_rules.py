@@ -1,8 +1,8 @@
-"""What JaxMARL's interface leaves unsaid about each kind of its environments.
+"""Rules of each kind of JaxMARL environment that JaxMARL's interface does not state.
 
 JaxMARL returns one `done` and says neither whether it is the game's own end or the time limit, nor
-who may act, nor how long an episode can be. The classes here say so, and undo the places where a
-kind of environment does not keep JaxMARL's own interface.
+who may act, nor how long an episode can be. The classes here state it, and correct
+kinds of environments that break JaxMARL's own interface.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _SOUP = 20.0  # what a delivery pays in both versions of Overcooked
 
 
 class GameRules:
-    """What holds where no more is known: everyone acts, all is legal, an end is the game's own.
+    """Default rules of a game: everyone acts, every action is legal, an end is the game's own.
 
     Args:
         game: a JaxMARL environment.

@@ -17,7 +17,7 @@ ALL = "__all__"
 
 @dataclass(frozen=True)
 class Roster:
-    """Who can be in an environment, and what is known of it once it was tried out.
+    """Agents that can be in an environment, and its properties as found by trying it out.
 
     Attributes:
         names: of the slots.

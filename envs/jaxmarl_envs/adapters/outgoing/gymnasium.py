@@ -86,7 +86,7 @@ def to_gymnasium_vector(
 
 
 class _Common:
-    """What the single environment and the vector of environments share."""
+    """Base class of the single environment and the vector of environments."""
 
     def _init(
         self, env: MultiAgentEnv, params: Any, agent: str | None, others: str | Script

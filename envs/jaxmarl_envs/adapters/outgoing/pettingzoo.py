@@ -85,7 +85,7 @@ def to_aec(
 
 
 class _Common:
-    """What the parallel and the AEC environment share."""
+    """Base class of the parallel and the AEC environment."""
 
     render_mode = None
     masks_waiting = False  # whether agents that wait are stepped, with a mask of their own

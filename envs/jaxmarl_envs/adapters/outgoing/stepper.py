@@ -31,7 +31,7 @@ _LIFE = "#"
 
 
 class Ended(NamedTuple):
-    """How an agent's life ended."""
+    """End of an agent's life: terminated or truncated."""
 
     slot: int
     terminated: bool
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What happened to agents, by name."""
+    """Result of a step by agent name: rewards, and the lives that ended."""
 
     rewards: dict[str, float]  # of everyone who lived before or lives now
     ended: dict[str, Ended]
