@@ -1,5 +1,8 @@
 """Names that other libraries and habits have for options and commands, and ours for the same."""
 
+from jaxmarl_ppo.machine.extras import how_to_install
+
+_GPU = f"JAX uses a GPU if it has one; {how_to_install('cuda13')}"
 # By option, what says the same here. Names are those of Stable-Baselines3, CleanRL, RLlib, JaxMARL.
 OPTIONS = {
     "--lr": "the learning rate is --ppo.learning-rate",
@@ -37,10 +40,10 @@ OPTIONS = {
     "--restore": "to resume a run: jaxmarl-ppo resume RUN_DIR; to start from its policies: --load",
     "--checkpoint-freq": "the interval between checkpoints is --checkpoints.every-env-steps",
     "--eval-freq": "the interval between evaluations is --evaluation.every-env-steps",
-    "--gpu": "JAX uses a GPU if it has one; `pip install 'jaxmarl-ppo[cuda13]'`",
+    "--gpu": _GPU,
     "--num-gpus": "JAX uses every GPU it has; fewer are --num-devices",
     "--device": "JAX uses the accelerator it has; its number is --num-devices",
-    "--cuda": "JAX uses a GPU if it has one; `pip install 'jaxmarl-ppo[cuda13]'`",
+    "--cuda": _GPU,
     "--cpu": "JAX_PLATFORMS=cpu in the environment chooses the CPU",
     "--env-id": "the environment is named without an option: jaxmarl-ppo train ENV",
     "--env-name": "the environment is named without an option: jaxmarl-ppo train ENV",
