@@ -47,7 +47,7 @@ accelerators: $(VENV)-accelerators/.installed
 
 # Pages are tried in a browser: chromium and chromedriver, such as Debian's packages of these names.
 pages: $(VENV)/.installed-pages
-	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/pages
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $$(grep -rl 'importorskip("selenium' tests --include='test_*.py')
 
 # The site, in site/: the documents, the reference, and the tutorial, every cell of which is run.
 docs: $(VENV)/.installed-docs

@@ -17,6 +17,7 @@ from pathlib import Path
 import jax
 import pytest
 import rare
+from compiled_once import CompiledOnce
 
 jax.config.update("jax_num_cpu_devices", 2)
 # A third of the compilation; the compiler of JAX 0.11 no longer takes it.
@@ -54,9 +55,17 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_what_is_compiled():
-    yield
+def _compiled_once():
+    with pytest.MonkeyPatch.context() as patch:
+        yield CompiledOnce(patch)
     jax.clear_caches()
     gc.collect()
     if sys.platform == "linux":  # what the compiler has freed, the C library would keep
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@pytest.fixture(autouse=True)
+def _compiled_anew_where_code_is_replaced(request, _compiled_once):
+    _compiled_once.shares = "monkeypatch" not in request.fixturenames
+    yield
+    _compiled_once.shares = True
