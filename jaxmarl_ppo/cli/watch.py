@@ -20,7 +20,8 @@ class WatchOptions:
         greedy: take each policy's most probable action instead of drawing one.
         opponent: who plays all agents but one, in turn: a policy or a snapshot of the run,
             `random`, or a scripted policy of the environment; None for whoever plays in training,
-            and for `random` in half of the episodes of a game that a policy plays with itself.
+            with `random` in half of the episodes of a zero-sum game of turns for two trained
+            players.
         env: where the run's environment is code of your own, its name once more, as it was trained:
             `package.module:Class` or `path/to/file.py:Class`.
         allow_import: further code of your own that the run's environment imports by name; may be

@@ -86,8 +86,9 @@ class PbtConfig:
             `default_ppo.learning_rate` and `policies.NAME.ppo.gamma`; members begin with random
             ones.
         every_env_steps: environment steps of a member from one comparison to the next, rounded up
-            to whole iterations; None for every evaluation, or every entry of the log, of whichever
-            the objective is.
+            to whole iterations and then a multiple of the interval at which the objective is
+            measured; None to compare at every evaluation, or at every entry of the log, whichever
+            the objective is of.
         fraction: of all members, those that do worst and are replaced by copies of as many that do
             best, one at least; 0 for none, which is a random search to compare with.
         perturb: a copy's numbers are multiplied or divided by this, or, where a range is not

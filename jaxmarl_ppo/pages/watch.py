@@ -72,8 +72,8 @@ def watch_run(
         greedy: take the most likely actions instead of samples.
         opponent: who plays all agents but one, which takes turns from episode to episode: a policy
             or snapshot of the run, `random`, or a script of the environment; None for whoever
-            plays in training, and in half of the episodes `random` where two trained players take
-            turns at a game in which one wins what the other loses.
+            plays in training, with `random` in half of the episodes of a zero-sum game of turns
+            for two trained players (and without pools or a policy called `random`).
         env: as `load_run` needs it.
         allow_imports: as `load_run` needs it.
 
