@@ -67,7 +67,7 @@ class TheirNetwork(nn.Module):
         batch = inputs.shape[:-1]
         rows = inputs.reshape(1, -1, inputs.shape[-1])
         rows = jnp.pad(rows, [(0, 0), (0, 0), (0, self.width - inputs.shape[-1])])
-        # A life begins with empty memory, which is what its `done` of the tick before is for.
+        # A life begins with empty memory, which is what its `done` of the step before is for.
         done = jnp.zeros(rows.shape[:2], bool)
         legal = jnp.ones((*rows.shape[:2], self.num_outputs))
         if self.hidden_dim:

@@ -2,7 +2,7 @@
 
 | letter | axis |
 | --- | --- |
-| `T` | ticks in a rollout |
+| `T` | steps in a rollout |
 | `E` | parallel environments (on one device) |
 | `A` | agent slots of an environment |
 | `D` | width of a network's input |
@@ -54,15 +54,15 @@ class Decisions(struct.PyTreeNode):
 
 
 class Outcomes(struct.PyTreeNode):
-    """Answers of the environments on each tick, and who held the slots during it."""
+    """Answers of the environments at each step, and who held the slots during it."""
 
     reward: jax.Array  # [T, E, A]
     terminated: jax.Array  # [T, E, A] bool: edge
     truncated: jax.Array  # [T, E, A] bool: edge
     final_value: jax.Array  # [T, E, A]: V(final observation) where truncated, else 0
-    alive: jax.Array  # [T, E, A] bool: before the tick
+    alive: jax.Array  # [T, E, A] bool: before the step
     acted: jax.Array  # [T, E, A] bool
-    player: jax.Array  # [T, E, A] int: who held the slot during the tick
+    player: jax.Array  # [T, E, A] int: who held the slot during the step
     has_decided: jax.Array  # [T, E, A] bool: the slot has decided in this life
     episode_over: jax.Array  # [T, E] bool
     metrics: dict[str, jax.Array]  # [T, E, A] each: the environment's own
@@ -74,11 +74,11 @@ class Pending(struct.PyTreeNode):
     decisions: Decisions  # [E, S]; `acted` tells where one is pending
     reward: jax.Array  # [E, S]: earned since the decision, discounted as the policy discounts
     reward_sum: jax.Array  # [E, S]: earned since the decision, undiscounted
-    ticks: jax.Array  # [E, S] int: ticks since the decision
+    steps: jax.Array  # [E, S] int: steps since the decision
 
 
 class RolloutState(struct.PyTreeNode):
-    """State between two ticks: environments, who plays, and what they remember."""
+    """State between two steps: environments, who plays, and what they remember."""
 
     env_state: PyTree  # [E, ...]
     obs: Observation  # [E, A, ...]
@@ -153,13 +153,13 @@ class Schedule(struct.PyTreeNode):
 
 
 class EpisodeSums(struct.PyTreeNode):
-    """Sums that grow tick by tick until a life or an episode is over.
+    """Sums that grow step by step until a life or an episode is over.
 
     `rollout.episode_stats` adds to them.
     """
 
     returns: jax.Array  # [...]: undiscounted
-    lengths: jax.Array  # [...]: ticks alive
+    lengths: jax.Array  # [...]: steps alive
     lives: jax.Array  # [...]: that have ended
     metrics: dict[str, jax.Array]  # [...] each: the environment's own
 
@@ -174,7 +174,7 @@ class Running(struct.PyTreeNode):
     """Sums over the lives and episodes that have not ended yet."""
 
     lives: RunningSums  # [E, A]
-    episodes: RunningSums  # [E]: what all agents earn together, and ticks
+    episodes: RunningSums  # [E]: what all agents earn together, and steps
 
 
 class RunningGames(struct.PyTreeNode):

@@ -38,7 +38,7 @@ def compile_ahead(
         num_devices: likewise.
 
     Returns:
-        `kernels` of a tick, of a gradient and of a whole iteration; `round_trips` to the host of
+        `kernels` of a step, of a gradient and of a whole iteration; `round_trips` to the host of
         each; `loops` whose length shows only as they run; `memory_mb` of one device and whether it
         `fits`; `collectives` of an iteration and their bytes; `floor_ms`, below which no iteration
         comes, by arithmetic, memory and launches; seconds of tracing and compiling.
@@ -97,7 +97,7 @@ def count(body: Body, chip: Chip) -> dict[str, Any]:
     """
     runs = _runs(body)
     asks = chip.platform == "gpu"
-    ticks = _bodies(body, "tick")
+    env_steps = _bodies(body, "env_step")
     collectives: dict[str, dict[str, float]] = {}
     for own, times in runs:
         for kind, (calls, size) in own.collectives.items():
@@ -106,12 +106,12 @@ def count(body: Body, chip: Chip) -> dict[str, Any]:
             before["bytes"] += size * times
     return {
         "kernels": {
-            "tick": max(map(_total, ticks), default=0),
+            "env_step": max(map(_total, env_steps), default=0),
             "gradient": _of_gradients(body),
             "iteration": sum(own.kernels * times for own, times in runs),
         },
         "round_trips": {
-            "tick": asks * max(map(_waits, ticks), default=0),
+            "env_step": asks * max(map(_waits, env_steps), default=0),
             "iteration": asks * _waits(body),
         },
         "loops": [
@@ -197,10 +197,10 @@ def _floor(learner: Learner, body: Body, target: Target) -> dict[str, float]:
     All that can act act.
     """
     decisions = np.zeros(len(learner.players.policies))
-    ticks = learner.num_envs * learner.num_steps
+    env_steps = learner.num_envs * learner.num_steps
     for bank in learner.players.banks:
         ids = np.unique(np.array(learner.players.policy_of)[np.array(bank.players)])
-        decisions[ids] += ticks * bank.num_lanes / len(ids)
+        decisions[ids] += env_steps * bank.num_lanes / len(ids)
     flops = step_flops(learner, decisions, decisions) / len(target.devices)
     network = learner.players.banks[0].network  # a workload's are all of one kind
     # Layers that compute in bfloat16 multiply in nothing else.

@@ -95,18 +95,18 @@ def _measure_here(
     machine.append(matmul_gflops(learner))
     share = Share(learner.num_devices, config.num_envs // learner.num_devices)
     env_only = time_env(env, env_params, share, config.num_steps, repeats)
-    ticks = config.num_envs * config.num_steps
+    env_steps = config.num_envs * config.num_steps
     gflops = float(np.median(machine))
     rollout, learn = parts["rollout"].median, parts["learn"].median
     # A part cannot take longer than the whole; beside much else it can seem to.
     advantages = min(parts["advantages"].median, learn)
     update, whole = learn - advantages, rollout + learn
     return {
-        "env_steps_per_s": step.rate(ticks)["median"],
-        "env_steps_per_s_range": step.rate(ticks),
+        "env_steps_per_s": step.rate(env_steps)["median"],
+        "env_steps_per_s_range": step.rate(env_steps),
         "decisions_per_s": step.rate(decisions)["median"],
-        "env_only_steps_per_s": env_only.rate(ticks)["median"],
-        "rollout_steps_per_s": parts["rollout"].rate(ticks)["median"],
+        "env_only_steps_per_s": env_only.rate(env_steps)["median"],
+        "rollout_steps_per_s": parts["rollout"].rate(env_steps)["median"],
         "update_ns_per_decision": 1e9 * update / max(decisions, 1.0),
         "time_shares": {
             "rollout": rollout / whole,

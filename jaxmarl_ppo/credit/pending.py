@@ -52,5 +52,5 @@ def open_decisions(table: DecisionTable, credit: Credit, opened: jax.Array) -> P
         decisions=table.decisions_of_slots(row).replace(acted=is_open),
         reward=held(credit.reward),
         reward_sum=held(credit.reward_sum),
-        ticks=held(credit.ticks),
+        steps=held(credit.steps),
     )

@@ -220,7 +220,7 @@ def _make_bank_learner(
             skips_nonfinite=config.skip_nonfinite_updates,
         ),
         block_size=block_size,
-        discount_by_tick=first.discount_by == "tick",
+        discount_by_step=first.discount_by == "step",
         normalise_advantages=first.normalise_advantages,
     )
 

@@ -57,10 +57,10 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
     """Follow every episode through the outcomes of a rollout, `[T, E, A]`.
 
     Returns:
-        The totals of episodes that go on, and those of each episode on each tick.
+        The totals of episodes that go on, and those of each episode at each step.
     """
 
-    def tick(games: RunningGames, outcome: Outcomes) -> tuple[RunningGames, RunningGames]:
+    def step(games: RunningGames, outcome: Outcomes) -> tuple[RunningGames, RunningGames]:
         first = games.player < 0
         player = jnp.where(outcome.alive & first, outcome.player, games.player)
         games = RunningGames(
@@ -71,10 +71,10 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
         )
         over = outcome.episode_over[:, None]
         fresh = no_games(jnp.ones_like(games.mixed))
-        # Recorded before it begins anew, so that the tick that ends an episode is in its totals.
+        # Recorded before it begins anew, so that the step that ends an episode is in its totals.
         return jax.tree.map(lambda x, y: jnp.where(over, x, y), fresh, games), games
 
-    return jax.lax.scan(tick, games, outcomes)
+    return jax.lax.scan(step, games, outcomes)
 
 
 def record_results(
@@ -113,7 +113,7 @@ def record_results(
             for total, x in zip(totals, new, strict=True)
         ), None
 
-    # Pair after pair: all at once would be an array of `A * A` numbers for every tick.
+    # Pair after pair: all at once would be an array of `A * A` numbers for every step.
     pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(num_agents)] * 2), -1).reshape(-1, 2)
     sums, _ = jax.lax.scan(add_pair, (jnp.zeros(size),) * 3, pairs)
     sums = all_sum(sums, axis_name)

@@ -39,7 +39,7 @@ class Sums(struct.PyTreeNode):
     reward_trained: jax.Array  # [A]: of trained decisions
     reward_uncredited: jax.Array  # [A]: earned before a life's first decision
     episodes: jax.Array  # ()
-    ticks: jax.Array  # (): summed over environments
+    env_steps: jax.Array  # (): summed over environments
 
 
 class Latest(struct.PyTreeNode):
@@ -90,7 +90,7 @@ def measure(
         "reward": played.tracker.reward.sum(0),
         "reward_uncredited": played.tracker.uncredited.sum(0),
         "episodes": episode_over.sum(dtype=jnp.float32),
-        "ticks": jnp.asarray(episode_over.size, jnp.float32),
+        "env_steps": jnp.asarray(episode_over.size, jnp.float32),
     }
     # All sums in one exchange, since each costs a wait for the slowest device.
     sums, counts = all_sum((tuple(group.sums for group in ended), counts), axis_name)
@@ -202,7 +202,7 @@ def empty(players: Players, lives: RunningSums, league: League) -> Metrics:
             reward_trained=by_agent,
             reward_uncredited=by_agent,
             episodes=none,
-            ticks=none,
+            env_steps=none,
         ),
         latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
         fault=no_fault(),

@@ -114,7 +114,7 @@ def fixed_micro_batches(
     wanted = max(1, (config.micro_batch_rows or default) // block_size)  # blocks at once
     num_steps, num_slots, members = config.num_steps, len(bank.interface.slots), bank.num_trainable
     if bank.num_lanes == num_slots and bank.own_lanes:
-        # A slot trains on no more decisions than ticks: the rollout before left one open only where
+        # A slot trains on no more decisions than steps: the rollout before left one open only where
         # it does not act at the first of them. So a member's share is the same as any other's.
         each, streams = members, num_envs * len(bank.own_lanes[0])
         rows, chunks = streams * num_steps, streams * -(-num_steps // block_size)

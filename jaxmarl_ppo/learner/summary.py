@@ -22,7 +22,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
         metrics: of one iteration, or of several that were merged; without an axis of seeds.
 
     Returns:
-        `{"env_steps", "decisions", "decisions_per_tick", "episodes", "all": {...}, "agents": {name:
+        `{"env_steps", "decisions", "decisions_per_step", "episodes", "all": {...}, "agents": {name:
         {...}}, "policies": {name: {...}}}`, counts of this interval alone. `all` is of whole
         episodes, in which all agents together earn a return. A group without finished lives or
         episodes has no return, a policy without trained decisions no losses: the keys are absent.
@@ -34,16 +34,16 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
     # All at once: read one by one, every number would be a transfer of its own.
     metrics = jax.device_get(metrics)
     sums, players = metrics.sums, learner.players
-    if np.ndim(sums.ticks) > 0:
+    if np.ndim(sums.env_steps) > 0:
         raise ValueError(
-            f"metrics have an axis of {len(sums.ticks)} seeds; take those of one, as in "
+            f"metrics have an axis of {len(sums.env_steps)} seeds; take those of one, as in "
             "jax.tree.map(lambda x: x[0], metrics)"
         )
     # Counts are floats on the device, where 32-bit integers would overflow.
     result: dict[str, Any] = {
-        "env_steps": int(sums.ticks),
+        "env_steps": int(sums.env_steps),
         "decisions": int(sums.decisions.sum()),
-        "decisions_per_tick": float(sums.decisions.sum() / sums.ticks),
+        "decisions_per_step": float(sums.decisions.sum() / sums.env_steps),
         "episodes": int(sums.episodes),
         "all": _life_summary(metrics.whole, ()),
         "agents": {
@@ -134,12 +134,14 @@ def find_divergence(
 
 
 def largest_reward(metrics: Metrics) -> float:
-    """Return how large rewards were: the largest return, or mean reward of a tick, of any agent."""
+    """Return how large rewards were: the largest return, or mean reward of a step, of any agent."""
     agents, sums = jax.device_get((metrics.agents, metrics.sums))
     # Of agents that have not finished a life the extremes are infinite.
     lived = agents.sums.lives > 0
     extremes = [np.abs(x[lived]) for x in (agents.minimum, agents.maximum)]
-    return float(np.max(np.concatenate([*extremes, np.abs(sums.reward) / max(sums.ticks, 1.0)])))
+    return float(
+        np.max(np.concatenate([*extremes, np.abs(sums.reward) / max(sums.env_steps, 1.0)]))
+    )
 
 
 def summarise_league(league: League, players: Players) -> dict[str, Any]:

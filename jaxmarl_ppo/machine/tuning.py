@@ -42,9 +42,9 @@ class Tuning:
         max_actions_in_turn: most actions of a categorical distribution that are gone through one by
             one, so that all that is computed of a decision is one kernel; more are an axis.
         packs: whether small arrays that are taken together are laid side by side
-            (`ops/packing.py`), and without `rows_last` those that a tick writes (`ops/ticks.py`).
+            (`ops/packing.py`), and without `rows_last` those that a step writes (`ops/steps.py`).
         values_ends_at_once: whether final observations are valued after a rollout, all at once,
-            instead of tick by tick, where there is no memory to be kept for that.
+            instead of step by step, where there is no memory to be kept for that.
         max_pass_rows: most rows of drawn policies that are computed at once
             (`policies/tile_sizes.py`).
         weighs_tiles: whether their tiles are chosen by what each of them costs; where everything

@@ -1,7 +1,7 @@
-"""The rows that a bank computes and keeps of a tick: as many as agents can act at once.
+"""The rows that a bank computes and keeps of a step: as many as agents can act at once.
 
 An environment that declares how few they are (`max_actors`) needs no more, whichever slots they
-are. Then a tick has `M` lanes, fewer than the bank's `S` slots, and a lane holds one slot that
+are. Then a step has `M` lanes, fewer than the bank's `S` slots, and a lane holds one slot that
 acts. Where everyone may act every slot has a lane of its own, and lanes make no difference.
 """
 
@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 def assign_lanes(acting: jax.Array, num_lanes: int) -> jax.Array | None:
-    """Choose the slots in the lanes of a tick, `[E, M]` int: all that act, then some that do not.
+    """Choose the slots in the lanes of a step, `[E, M]` int: all that act, then some that do not.
 
     Args:
         acting: `[E, S]` bool, at most `M` of them True in each environment.

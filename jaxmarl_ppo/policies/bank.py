@@ -61,7 +61,7 @@ class Bank:
         if fixed is not None:
             return tuple((member,) for member in fixed)
         if not in_lanes and not tuning().rows_last:
-            # Values of many ticks at once: a few launches more to sort, for much less to compute.
+            # Values of many steps at once: a few launches more to sort, for much less to compute.
             return None
         found = self.lane_candidates if in_lanes else self.candidates
         few = found is not None and max(map(len, found)) <= tuning().max_candidates

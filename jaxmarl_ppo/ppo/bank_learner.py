@@ -74,7 +74,7 @@ class BankLearner:
         hyperparams: `[K]` of the trained members.
         update_shape: what the compiled update depends on.
         block_size: rows that are shuffled together; for a recurrent network, decisions per chunk.
-        discount_by_tick: see `advantages.own_timeline_gae`.
+        discount_by_step: see `advantages.own_timeline_gae`.
         normalise_advantages: to zero mean and unit variance over each member's rows.
     """
 
@@ -84,7 +84,7 @@ class BankLearner:
     hyperparams: Hyperparams
     update_shape: UpdateShape
     block_size: int
-    discount_by_tick: bool
+    discount_by_step: bool
     normalise_advantages: bool
 
     @property
@@ -190,7 +190,7 @@ class BankLearner:
             played.outcomes,
             params,
             end,
-            self.discount_by_tick,
+            self.discount_by_step,
         )
 
     def _credit_params(self, stack: PolicyStack, hyperparams: Hyperparams) -> CreditParams:
@@ -249,8 +249,8 @@ class BankLearner:
             own = own.replace(obs_moments=moments)
         if own.return_moments is not None:
             discount = params.of(table.column("member")).gamma
-            if self.discount_by_tick:
-                discount **= credit.ticks
+            if self.discount_by_step:
+                discount **= credit.steps
             decided = (table.column("is_first"), mine.any(-1), credit.reward, discount)
             return_trace, returns = discounted_returns(return_trace, *map(table.to_grid, decided))
             moments = running_moments.update_moments(

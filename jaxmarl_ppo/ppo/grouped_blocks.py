@@ -47,7 +47,7 @@ def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape
         most_members: that may have rows in one lane.
     """
     blocks = -(-num_rows // block_size)
-    # A power of two, as environments and ticks mostly are, so that all groups are full.
+    # A power of two, as environments and steps mostly are, so that all groups are full.
     wanted = 1 << (BLOCKS_OF_MEMBER * most_members - 1).bit_length()
     size = min(MAX_BLOCKS, wanted, blocks)
     return GroupShape(-(-blocks // size), size, size + most_members - 1)

@@ -150,7 +150,7 @@ def rows_of_lanes(
     def own(first: jax.Array, rest: jax.Array) -> jax.Array:
         if decisions.slot is not None:
             return jnp.concatenate([to_rows(first, 2), to_rows(rest, 3)])[None]
-        # A slot that had a decision open waits at the first tick, so its row there is free.
+        # A slot that had a decision open waits at the first step, so its row there is free.
         rest = rest.at[0].set(where_rows(acted, first, rest[0]))
         rest = jnp.moveaxis(rest, 2, 0)  # [M, T, E, ...]
         rest = rest if in_order else rest[lanes]

@@ -16,7 +16,7 @@ from jaxmarl_ppo.types import Decisions, PolicyStack, Population, PyTree, Rollou
 
 
 class ActOutput(NamedTuple):
-    """Decisions and actions of all slots at one tick."""
+    """Decisions and actions of all slots at one step."""
 
     hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: the memory to hold from here on
     decisions: tuple[Decisions, ...]  # per bank [E, M]
@@ -39,7 +39,7 @@ def act(
         population: their parameters.
         state: who holds the slots now, what they see and remember.
         env_params: of the environment, for scripts that play or are imitated.
-        noise: of the tick.
+        noise: of the step.
         greedy: networks take the most likely actions instead of drawing them.
     """
     hidden, decisions = [], []

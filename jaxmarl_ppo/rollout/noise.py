@@ -9,9 +9,9 @@ from jaxmarl_ppo.policies.players import Players
 
 
 class Noise(NamedTuple):
-    """Random numbers and keys of one tick, or with a leading axis `T` of many.
+    """Random numbers and keys of one step, or with a leading axis `T` of many.
 
-    It depends on nothing that happens, so a rollout draws it for all ticks at once: a draw has a
+    It depends on nothing that happens, so a rollout draws it for all steps at once: a draw has a
     price of its own, on a CPU that of a small network.
     """
 
@@ -23,7 +23,7 @@ class Noise(NamedTuple):
 
 
 def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
-    """Draw the noise of one tick, `shape (E,)`, or of many, `(T, E)`."""
+    """Draw the noise of one step, `shape (E,)`, or of many, `(T, E)`."""
     key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.banks))
     return Noise(
         actions=tuple(

@@ -100,7 +100,7 @@ class Program:
             counts[lane] = min(run.num_left, self._slice_iterations)
         began = time.perf_counter()
         self._states, self._metrics = self._members.train(self._states, counts, self._metrics)
-        wait_until_ready(self._metrics.sums.ticks)
+        wait_until_ready(self._metrics.sums.env_steps)
         wanted = int(SLICE_S * counts.max() / (time.perf_counter() - began))
         self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
         iterations, faults = jax.device_get((self._states.iteration, self._metrics.fault.found))

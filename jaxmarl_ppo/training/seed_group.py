@@ -191,7 +191,7 @@ class SeedGroup:
         counts = np.zeros(self.members.num_lanes, np.int32)
         counts[[run.lane for run in self.runs]] = count
         self.state, self.metrics = self.members.train(self.state, counts, self.metrics)
-        wait_until_ready(self.metrics.sums.ticks)
+        wait_until_ready(self.metrics.sums.env_steps)
         iterations = np.asarray(self.state.iteration)
         return int(max(iterations[run.lane] for run in self.runs))
 
@@ -250,7 +250,7 @@ class SeedGroup:
         return {
             **{key: value for key, value in newest[0].items() if key != "league"},
             **{key: sum(own[key] for own in newest) for key in totals},
-            "decisions_per_tick": float(np.mean([own["decisions_per_tick"] for own in newest])),
+            "decisions_per_step": float(np.mean([own["decisions_per_step"] for own in newest])),
             "seeds": len(newest),
             **numbers,
         }

@@ -89,7 +89,7 @@ EVERYTHING = TrainConfig(
         value_clip_eps=0.5,
         value_coef=0.75,
         normalise_advantages=False,
-        discount_by="tick",
+        discount_by="step",
         bptt_length=4,
         adam_eps=1e-7,
     ),
@@ -176,6 +176,14 @@ MAPPINGS = [
 )
 def test_round_trip_is_exact(config):
     assert through_json(config) == config
+
+
+def test_environment_steps_are_read_under_their_former_name():
+    written = config_to_dict(TrainConfig(default_ppo=PPOConfig(discount_by="step")))
+    assert written["default_ppo"]["discount_by"] == "step"
+    assert PPOConfig(discount_by="tick") == PPOConfig(discount_by="step")  # pyright: ignore
+    written["default_ppo"]["discount_by"] = "tick"
+    assert config_from_dict(written).default_ppo.discount_by == "step"
 
 
 def test_every_field_is_written_and_differs_from_its_default():
@@ -626,7 +634,7 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
         ({"kl_control": "early_stop", "target_kl": 0.1}, 2),
         ({"value_clip": "ppo2", "value_clip_eps": 0.1}, 2),
         ({"normalise_advantages": False}, 2),
-        ({"discount_by": "tick"}, 2),
+        ({"discount_by": "step"}, 2),
         ({"adam_eps": 1e-8}, 2),
         ({"optimiser": "sgd"}, 2),
         ({"clip_eps": Linear(0.3, 0.1)}, 1),

@@ -90,16 +90,16 @@ def stirred(learner, seed=0):
 
 
 def watch(learner):
-    """A population and what it does for some ticks."""
+    """A population and what it does for some steps."""
     population = stirred(learner)
     players, env, env_params = learner.players, learner.env, learner.env_params
 
     @jax.jit
     def run(population, key):
-        key_start, key_ticks = jax.random.split(key)
+        key_start, key_steps = jax.random.split(key)
         start = init_rollout_state(env, env_params, players, population.league, key_start, E)
 
-        def tick(state, key):
+        def time_step(state, key):
             noise = draw_noise(players, (E,), key)
             best = act(players, population, state, env_params, noise, greedy=True)
             drawn = act(players, population, state, env_params, noise)
@@ -114,9 +114,9 @@ def watch(learner):
             league, alive = population.league, state.obs.alive
             return begin_lives(players, league, alive, after, stepped, noise), seen + did
 
-        keys = jax.random.split(key_ticks, T)
+        keys = jax.random.split(key_steps, T)
         bank_keys = jax.vmap(lambda key: jax.random.split(key, 3 + len(players.banks))[3:])(keys)
-        return jax.lax.scan(tick, start, keys)[1], bank_keys
+        return jax.lax.scan(time_step, start, keys)[1], bank_keys
 
     log, bank_keys = run(population, jax.random.key(3))
     return Case(learner, population, Log(*map(np.asarray, log)), bank_keys)
@@ -179,8 +179,8 @@ def assert_same_actions(action, expected):
 # ---- The same as in the rollout ------------------------------------------------------------------
 
 
-def play_agent(case, slot, on_tick, fixed=False):
-    """Tick by tick with one agent's own widths, memory held by the policy's answers alone."""
+def play_agent(case, slot, on_step, fixed=False):
+    """Step by step with one agent's own widths, memory held by the policy's answers alone."""
     log, env = case.log, case.learner.env
     agent = env.agents[slot]
     policy = policy_of(case, slot, agent=agent if fixed else None)
@@ -201,7 +201,7 @@ def play_agent(case, slot, on_tick, fixed=False):
             given |= {"prev_reward": log.reward[t, :, slot]}
         given |= {"reset": log.is_first[t, :, slot]}
         more = {"action_mask": log.mask[t, :, slot, : shape.num_actions], "acting": acting}
-        hidden = on_tick(t, policy, features[t], hidden, given, more, acting)
+        hidden = on_step(t, policy, features[t], hidden, given, more, acting)
         prev_action = np.where(acting.reshape(E, *[1] * (action[t].ndim - 1)), action[t],
                                prev_action)  # fmt: skip
 
@@ -211,7 +211,7 @@ def test_greedy_actions_are_those_of_the_rollout(case):
     compared = 0
     for slot in range(case.learner.env.num_agents):
 
-        def on_tick(t, policy, observation, hidden, given, more, acting, slot=slot):
+        def on_step(t, policy, observation, hidden, given, more, acting, slot=slot):
             nonlocal compared
             action, hidden = policy.act(observation, hidden, **given, **more)
             expected = case.log.best[t, :, slot]
@@ -225,7 +225,7 @@ def test_greedy_actions_are_those_of_the_rollout(case):
             compared += acting.sum()
             return hidden
 
-        play_agent(case, slot, on_tick, fixed=slot == 1)
+        play_agent(case, slot, on_step, fixed=slot == 1)
     assert compared == case.log.acting.sum() > 2 * T
 
 
@@ -273,7 +273,7 @@ def test_values_are_those_of_the_rollout_in_units_of_reward(name):
         count, var = moments.count[0], moments.var[0]
         scale = np.sqrt((10.0 + count * var) / (10.0 + count))
 
-    def on_tick(t, policy, observation, hidden, given, more, acting):
+    def on_step(t, policy, observation, hidden, given, more, acting):
         nonlocal compared
         value = policy.value(observation, hidden, **given)
         expected = scale * case.log.value[t, :, 1]
@@ -281,7 +281,7 @@ def test_values_are_those_of_the_rollout_in_units_of_reward(name):
         compared += acting.sum()
         return policy.act(observation, hidden, **given, **more)[1]
 
-    play_agent(case, 1, on_tick)
+    play_agent(case, 1, on_step)
     assert compared > T
 
 
@@ -297,7 +297,7 @@ def test_a_greedy_game_ends_as_evaluation_says():
         obs, state, reward, _, _, info = play(key, state, action, params)
         total, length, over = total + reward, length + 1, bool(info["episode_over"])
     np.testing.assert_array_equal(total, totals.returns[0])
-    assert length == totals.num_ticks
+    assert length == totals.num_steps
 
 
 # ---- Batches -------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_the_lane_left_over_never_trains(members):
     assert members.num_lanes == 4
     states, metrics = members.train(states, np.array([1, 1, 1]), metrics)
     assert states.iteration.tolist() == [1, 1, 1, 0]
-    assert metrics.sums.ticks[3] == 0
+    assert metrics.sums.env_steps[3] == 0
 
 
 @pytest.mark.rare_cases("2")
@@ -147,7 +147,7 @@ def test_one_device_trains_members_in_turn_to_the_bit(learner, alone):
 
 
 def test_a_fault_ends_the_member_that_meets_it_and_no_other():
-    sound, faulty = FaultyParams(), FaultyParams(fault=FAULTS.index("reward"), tick=7)
+    sound, faulty = FaultyParams(), FaultyParams(fault=FAULTS.index("reward"), step=7)
     learner = tiny_learner(Faulty(), sound, num_envs=2, config={"num_devices": 1})
     members = Members(learner, 2, layout="in_turn")
     states, metrics = begin(members, env_params=[sound, faulty])

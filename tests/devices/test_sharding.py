@@ -158,7 +158,7 @@ def test_parameters_stay_the_same_on_all_devices():
     state = devices.place(state)
     for _ in range(3):
         state, metrics = step(state)
-    assert metrics.sums.ticks == 4 * 5
+    assert metrics.sums.env_steps == 4 * 5
     for leaf in jax.tree.leaves((state.population.banks, state.training)):
         first, second = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         np.testing.assert_array_equal(first, second)
@@ -167,7 +167,7 @@ def test_parameters_stay_the_same_on_all_devices():
 
 
 def test_a_fault_is_found_where_it_is():
-    params = FaultyParams(fault=FAULTS.index("reward"), tick=3, value=jnp.nan)
+    params = FaultyParams(fault=FAULTS.index("reward"), step=3, value=jnp.nan)
     learner = tiny_learner(Faulty(), params, num_envs=4, num_steps=6)
     both = Both(learner)
     state = both.init(jax.random.key(0))
@@ -178,7 +178,7 @@ def test_a_fault_is_found_where_it_is():
     for fault in (one_metrics.fault, two_metrics.fault):
         assert fault.found
         assert fault.is_nan
-        assert (fault.tick, fault.env, fault.agent) == (3, 3, 1)
+        assert (fault.step, fault.env, fault.agent) == (3, 3, 1)
     for after in (one, two):  # such a rollout trains nobody
         assert_close(after.population.banks[0], jax.device_get(state.population.banks[0]))
 

@@ -506,7 +506,7 @@ class Attentive(RandomLives):
         return obs, (state, obs.agent_mask), *rest
 
 
-def play_in_steps(player, reset_key, tick_keys, functions):
+def play_in_steps(player, reset_key, step_keys, functions):
     """One greedy episode in plain Python, one agent at a time through `forward`."""
     reset, step, forward = functions
     (bank,), (stack,) = player.learner.players.banks, player.population.banks
@@ -517,7 +517,7 @@ def play_in_steps(player, reset_key, tick_keys, functions):
     extras = np.zeros((num_agents, width + 1), np.float32)  # previous action, then reward since
     decided = np.zeros(num_agents, bool)
     returns, lengths = np.zeros(num_agents), np.zeros(num_agents)
-    for key in tick_keys:
+    for key in step_keys:
         action = np.zeros(num_agents, np.int32)
         for i in np.flatnonzero(obs.agent_mask):
             inputs = np.concatenate([obs.features[i], extras[i]])[None, None]
@@ -544,16 +544,16 @@ def test_memory_and_extra_inputs_are_those_of_plain_play():
     player = make_player(env, env.default_params, LSTM8, prev_action=True, prev_reward=True)
     num_episodes = 8
     totals = play(player, 3, num_episodes, greedy=True)
-    key_reset, key_ticks = jax.random.split(jax.random.key(3))
+    key_reset, key_steps = jax.random.split(jax.random.key(3))
     reset_keys = jax.random.split(jax.random.split(key_reset)[0], num_episodes)
-    tick_keys = [
-        jax.random.split(jax.random.split(jax.random.fold_in(key_ticks, t), 4)[0], num_episodes)
-        for t in range(env.max_ticks)
+    step_keys = [
+        jax.random.split(jax.random.split(jax.random.fold_in(key_steps, t), 4)[0], num_episodes)
+        for t in range(env.max_steps)
     ]
     (bank,) = player.learner.players.banks
     functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(bank.network.forward)
     for episode, reset_key in enumerate(reset_keys):
-        keys = [keys[episode] for keys in tick_keys]
+        keys = [keys[episode] for keys in step_keys]
         returns, lengths = play_in_steps(player, reset_key, keys, functions)
         np.testing.assert_allclose(totals.returns[episode], returns, atol=1e-5)
         np.testing.assert_array_equal(totals.lengths[episode], lengths)
@@ -572,9 +572,9 @@ class TimetableState:
 
 
 class Timetable(MultiAgentEnv[TimetableState, None]):
-    """Four ticks, 1 for every tick alive. No horizon is named, and `endless` really has no end.
+    """Four steps, 1 for every step alive. No horizon is named, and `endless` really has no end.
 
-    `steady` lives through it, `twice` dies on tick 2 and is reborn at once, `late` lives on ticks 3
+    `steady` lives through it, `twice` dies at step 2 and is reborn at once, `late` lives at steps 3
     and 4 of every other episode or so, `never` never.
     """
 
@@ -595,7 +595,7 @@ class Timetable(MultiAgentEnv[TimetableState, None]):
         return Discrete(2)
 
     def alive(self, state):
-        """`[A]` bool, after `time` ticks."""
+        """`[A]` bool, after `time` steps."""
         late = state.joins & (state.time >= 2)
         alive = jnp.stack([jnp.bool_(True), jnp.bool_(True), late, jnp.bool_(False)])
         return alive & ((state.time < 4) | self.endless)
@@ -658,14 +658,14 @@ def test_all_agents_of_an_episode_earn_a_return_together(shared, timetable_repor
 
 def test_episodes_without_an_end_are_cut_off_and_flagged(timetable, monkeypatch):
     env = Timetable(endless=True)
-    cut = functools.partial(play_episodes, max_ticks=7)
+    cut = functools.partial(play_episodes, max_steps=7)
     monkeypatch.setattr(evaluate, "play_episodes", cut)
     report = evaluate_policies(timetable.learner, timetable.population, 16, env=env)
     assert report["unfinished"] == 16
     assert report["agents"]["steady"]["return_mean"] == 7.0
     assert report["agents"]["twice"]["lives_mean"] == 2.0
     assert report["agents"]["late"]["lives_mean"] == 1.0
-    assert "16 episodes were not over after 7 ticks" in format_report(report)
+    assert "16 episodes were not over after 7 steps" in format_report(report)
 
 
 # --- Players drawn or given
@@ -689,7 +689,7 @@ def scripted():
 def test_players_are_drawn_as_in_training_for_every_life(scripted):
     totals = play(scripted, 0, GAMES)
     acted = totals.metrics["acted"]
-    twice = acted[:, 1]  # two lives of two ticks
+    twice = acted[:, 1]  # two lives of two steps
     for value, p in ((0, 1 / 16), (2, 6 / 16), (4, 9 / 16)):
         assert_mean(twice == value, p)
     assert set(np.unique(twice)) == {0, 2, 4}

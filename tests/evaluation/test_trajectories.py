@@ -1,4 +1,4 @@
-"""Recorded episodes: those that are evaluated, tick by tick, in a file that holds data alone."""
+"""Recorded episodes: those that are evaluated, step by step, in a file that holds data alone."""
 
 import dataclasses
 import pickle
@@ -70,7 +70,7 @@ def assert_same(first, second):
 
 def assert_equal_but_for_rounding(totals, others):
     """Other programs round sums differently; all else is the same to the bit."""
-    for name in ("lengths", "lives", "finished", "num_ticks"):
+    for name in ("lengths", "lives", "finished", "num_steps"):
         np.testing.assert_array_equal(getattr(totals, name), getattr(others, name))
     np.testing.assert_allclose(totals.returns, others.returns, atol=1e-4)
     for name, metric in totals.metrics.items():
@@ -80,7 +80,7 @@ def assert_equal_but_for_rounding(totals, others):
 def test_what_is_recorded_is_what_is_evaluated(totals, recorded):
     assert_equal_but_for_rounding(totals, recorded[0])
     games = recorded[1]
-    np.testing.assert_array_equal(games.length[games.length.argmax()], totals.num_ticks)
+    np.testing.assert_array_equal(games.length[games.length.argmax()], totals.num_steps)
     np.testing.assert_array_equal(games.alive.sum(1), totals.lengths)
     np.testing.assert_array_equal((games.terminated | games.truncated).sum(1), totals.lives)
     assert np.ptp(games.length) > 3
@@ -89,8 +89,8 @@ def test_what_is_recorded_is_what_is_evaluated(totals, recorded):
 def test_rewards_add_up_to_the_returns_exactly(recorded):
     totals = recorded[0]
     returns = np.zeros_like(totals.returns)
-    for tick in range(recorded[1].reward.shape[1]):
-        returns += recorded[1].reward[:, tick]
+    for step in range(recorded[1].reward.shape[1]):
+        returns += recorded[1].reward[:, step]
     np.testing.assert_array_equal(returns, totals.returns)
     assert np.unique(returns).size > 20
 
@@ -111,7 +111,7 @@ def test_rules_of_masks_and_lives_hold(recorded):
     assert np.take_along_axis(games.action_mask, games.action[..., None], -1)[acts].all()
     assert (games.action[~acts] == 0).all()
     assert games.action[acts].any()
-    # A life begins as the episode does, or where there was none or one ended on the tick before.
+    # A life begins as the episode does, or where there was none or one ended at the step before.
     first = np.ones_like(ended[:, 0]) & games.alive[:, 0]
     np.testing.assert_array_equal(games.is_first[:, 0], first)
     born = games.alive[:, 1:] & (ended | ~games.alive)[:, :-1]
@@ -239,7 +239,7 @@ def test_a_path_is_refused_before_anything_is_played(player, tmp_path, monkeypat
 def test_a_record_has_bounds(player, monkeypatch):
     args = (player.learner, player.population, EPISODES, KEY)
     monkeypatch.setattr(recording, "MAX_BYTES", 8_000)
-    with pytest.raises(ValueError, match=r"the record of 16 episodes takes 0\.0 MB a tick and is"):
+    with pytest.raises(ValueError, match=r"the record of 16 episodes takes 0\.0 MB a step and is"):
         record_episodes(*args)
     monkeypatch.setattr(recording, "MAX_BYTES", 10)
     monkeypatch.setattr(recording, "_begin", lambda *_: pytest.fail("it plays"))

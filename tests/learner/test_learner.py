@@ -221,24 +221,24 @@ def faulty():
     )
 
 
-def fault_params(fault, tick, value):
+def fault_params(fault, time_step, value):
     return FaultyParams(
-        jnp.int32(FAULTS.index(fault)), jnp.int32(tick), jnp.asarray(value, jnp.float32)
+        jnp.int32(FAULTS.index(fault)), jnp.int32(time_step), jnp.asarray(value, jnp.float32)
     )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
-    ("fault", "tick"),
+    ("fault", "time_step"),
     [
         ("features", 5), ("features", 7), ("features", 8), ("action_mask", 6), ("reward", 7),
         ("reward", 4), ("final_observation", 6), ("state", 5), ("state", 8),
     ],
 )  # fmt: skip
-def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
-    """The second rollout decides on ticks 4 to 7, and looks at the observation of tick 8."""
+def test_a_faulty_environment_changes_no_parameter(faulty, fault, time_step, value):
+    """The second rollout decides at steps 4 to 7, and looks at the observation of step 8."""
     state = faulty.init(jax.random.key(0))
-    state = state.replace(env_params=fault_params(fault, tick, value))
+    state = state.replace(env_params=fault_params(fault, time_step, value))
     state, metrics = faulty.step(state)
     assert not metrics.fault.found
     assert metrics.sums.update.num_steps.min() > 0

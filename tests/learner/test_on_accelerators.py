@@ -13,8 +13,8 @@ from jaxmarl_ppo.networks import LSTM, MLP
 SMALL = MLP(hidden_sizes=(8,))
 RECURRENT = LSTM(hidden_sizes=(8,), lstm_size=4)
 EPOCHS = 2
-# Environment, mapping, network, ticks: all act at every tick; drawn policies; these in turn;
-# in turn, shared and not; some wait; born and dying; memory, shared and not; and a single tick.
+# Environment, mapping, network, steps: all act at every step; drawn policies; these in turn;
+# in turn, shared and not; some wait; born and dying; memory, shared and not; and a single step.
 WORKLOADS = [
     ("crypto", "per_agent", SMALL, 16),
     ("crypto", "ensemble:3", SMALL, 16),

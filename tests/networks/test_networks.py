@@ -493,7 +493,7 @@ def test_a_central_critic_has_to_be_a_separate_one(network):
 
 
 class Still(MultiAgentEnv):
-    """Two agents see the same on every tick, until both are truncated on every third."""
+    """Two agents see the same at every step, until both are truncated at every third."""
 
     name = "still"
     agents = ("left", "right")

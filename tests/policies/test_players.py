@@ -74,8 +74,8 @@ def test_unequal_networks_and_unequal_updates_make_banks():
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first"], ["second"], ["third", "fourth"]]
     assert players.names == ("first", "second", "third", "fourth")
-    tick = PPOConfig(discount_by="tick")
-    specs = {"third": PolicySpec(ppo=tick), "fourth": PolicySpec(trainable=False)}
+    by_step = PPOConfig(discount_by="step")
+    specs = {"third": PolicySpec(ppo=by_step), "fourth": PolicySpec(trainable=False)}
     _, plans = plan(env, TrainConfig(mapping=config.mapping, policies=specs))
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first", "second", "fourth"], ["third"]]
@@ -116,7 +116,7 @@ def test_continuous_agents_have_their_own_dimensions():
 
 
 def play(learner, num_steps, num_rollouts, key=0):
-    """Who held each slot, who lived and where lives ended, `[ticks, E, A]`."""
+    """Who held each slot, who lived and where lives ended, `[steps, E, A]`."""
     state = quick_jit(learner.init)(jax.random.key(key))
     args = (learner.env, learner.env_params, learner.players, state.population)
 

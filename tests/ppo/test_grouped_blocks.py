@@ -29,7 +29,7 @@ def random_table(rng, num_rows, members):
         member=rng.choice(members, shape).astype(np.int32),
     )
     trainable = rng.random(shape) < 0.7
-    trainable[0] = False  # its place is that of the first tick
+    trainable[0] = False  # its place is that of the first step
     return TrainingRows(decisions, advantage=2 * number, target=number), trainable
 
 

@@ -226,13 +226,13 @@ def test_draws_spread_by_the_lives_that_draw():
 @pytest.mark.parametrize("block_size", [1, 4, 128])
 def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_lanes, block_size):
     rng = np.random.default_rng(block_size)
-    num_ticks, num_envs, num_slots = 6, 7, 5
+    num_steps, num_envs, num_slots = 6, 7, 5
     member = np.full(num_slots, 2)
     for k, lanes in enumerate(own_lanes):
         member[list(lanes)] = k
-    shape = (1 + num_ticks, num_envs, num_slots)
+    shape = (1 + num_steps, num_envs, num_slots)
     trainable = (rng.random(shape) < 0.6) & (member < len(own_lanes))
-    # A decision was left open where nobody acts at the first tick.
+    # A decision was left open where nobody acts at the first step.
     trainable[0] &= ~trainable[1]
     rows = make_rows(shape, np.broadcast_to(member, shape).astype(np.int32))
 

@@ -14,7 +14,7 @@ from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.rollout import rollout
 
-TICKS = 16
+STEPS = 16
 # Of the narrow agent, whose second dimension does not exist, and of the wide one.
 POINT = np.array([[0.0, 99.0], [0.8, 5.0]], np.float32)
 
@@ -38,7 +38,7 @@ def learner_of(env, policies, **config):
         TrainConfig(
             mapping={"*": list(policies)},
             policies=policies,
-            num_steps=TICKS,
+            num_steps=STEPS,
             stagger_starts=False,
             **config,
         ),
@@ -66,7 +66,7 @@ def play(learner):
     def run(key):
         state = learner.init(key)
         args = (learner.env, state.env_params, learner.players, state.population)
-        return rollout(*args, state.per_env.rollout, state.per_env.running, key, TICKS)[1]
+        return rollout(*args, state.per_env.rollout, state.per_env.running, key, STEPS)[1]
 
     return jax.device_get(run(jax.random.key(5)))
 

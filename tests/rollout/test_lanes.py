@@ -110,7 +110,7 @@ def test_rows_and_tables_are_each_others_inverse(monkeypatch, num_lanes, rows_la
 
 def discounts(gamma):
     """A policy that discounts by its own factor."""
-    ppo = PPOConfig(num_epochs=1, num_minibatches=1, discount_by="tick", gamma=gamma)
+    ppo = PPOConfig(num_epochs=1, num_minibatches=1, discount_by="step", gamma=gamma)
     return PolicySpec(network=MLP(hidden_sizes=(8,)), ppo=ppo, **EVERYTHING)
 
 
@@ -135,7 +135,7 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
     memory = case == "memory"
     options = {
         "memory": memory, "spec": EVERYTHING, "num_steps": 8, "num_envs": 5,
-        "discount_by": "tick", "bptt_length": 3 if memory else None,
+        "discount_by": "step", "bptt_length": 3 if memory else None,
     }  # fmt: skip
     if case == "own discounts":
         # Tables, of which one is drawn for each episode.
@@ -170,7 +170,7 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
 
 
 class Crowded(FewAct):
-    """Two act at a tick, and it says that only one does."""
+    """Two act at a step, and it says that only one does."""
 
     max_actors = 1
 
@@ -181,11 +181,11 @@ def test_more_actors_than_declared_are_a_fault_and_not_lost():
     _, record = quick_jit(learner.play)(state, jax.random.key(1))
     fault = faults.find_fault(record.faults, record.last_fault, state.iteration)
     acted = np.asarray(record.outcomes.acted)
-    (tick, env) = (int(x[0]) for x in np.nonzero(acted.sum(-1) > 1))
-    agent = np.nonzero(acted[tick, env])[0][0]
+    (step, env) = (int(x[0]) for x in np.nonzero(acted.sum(-1) > 1))
+    agent = np.nonzero(acted[step, env])[0][0]
     assert fault.found
     assert faults.FAULT_FIELDS[int(fault.field)] == "agent_mask"
-    assert (int(fault.tick), int(fault.env), int(fault.agent)) == (tick, env, agent)
+    assert (int(fault.step), int(fault.env), int(fault.agent)) == (step, env, agent)
 
 
 def carried(state):
@@ -201,7 +201,7 @@ def learnt(state, reports):
 
 
 def test_a_table_of_rows_is_zero_where_nobody_could_act():
-    slot = jnp.array([[[1], [0]]])  # one tick, two environments of two slots
+    slot = jnp.array([[[1], [0]]])  # one step, two environments of two slots
     table = tabulate(numbered((2, 2), 1), numbered((1, 2, 1), 5).replace(slot=slot))
     found = table.to_grid(jnp.array([False] * 4 + [True] * 2))
     np.testing.assert_array_equal(found, [[[0, 0], [0, 0]], [[0, 1], [1, 0]]])

@@ -21,7 +21,7 @@ from probe_envs import (
 import jaxmarl_envs
 from jaxmarl_ppo.rollout.rollout import rollout
 
-TICKS = 16
+STEPS = 16
 AT_ONCE = 2  # environments whose final observations are valued at once, where there are many
 
 
@@ -33,14 +33,14 @@ AT_ONCE = 2  # environments whose final observations are valued at once, where t
 def played(request):
     """A learner with memory, and one rollout."""
     mapping, num_envs = request.param
-    env = Ledger(RandomLives(), TICKS)
+    env = Ledger(RandomLives(), STEPS)
     learner = tiny_learner(env, env.default_params, memory=True, mapping=mapping, num_envs=num_envs)
 
     @quick_jit
     def play(key):
         state = learner.init(key)
         args = (env, state.env_params, learner.players, state.population)
-        return state, *rollout(*args, state.per_env.rollout, state.per_env.running, key, TICKS)
+        return state, *rollout(*args, state.per_env.rollout, state.per_env.running, key, STEPS)
 
     with pytest.MonkeyPatch.context() as patch:
         if num_envs > 3:
@@ -93,7 +93,7 @@ def test_memory_and_values_equal_an_explicit_loop(played):
         d = jax.tree.map(lambda x, e=e: x[:, e], of_slot(learner, record.decisions, a, 2))
         o = jax.tree.map(lambda x, e=e, a=a: x[:, e, a] if x.ndim > 2 else x[:, e], outcomes)
         held, new_life, decided = zeros, True, False
-        for t in range(TICKS):
+        for t in range(STEPS):
             if d.acted[t]:
                 held = zeros if new_life else held
                 assert bool(d.is_first[t]) == new_life

@@ -162,7 +162,7 @@ def test_numbers_share_a_program(game, changes):
         ppo(optimiser="sgd"),
         ppo(adam_eps=1e-3),
         ppo(normalise_advantages=False),
-        ppo(discount_by="tick"),
+        ppo(discount_by="step"),
         ppo(value_clip="ppo2", value_clip_eps=0.2),
         {"default_policy": PolicySpec(network=MLP(hidden_sizes=(5,)))},
         {"default_policy": PolicySpec(network=MLP(hidden_sizes=(4,), activation="relu"))},

@@ -83,12 +83,12 @@ def test_entries_count_everything_once(result):
     for entry in result.history:
         assert entry["env_steps"] == entry["iteration"] * per_iteration
         assert entry["decisions"] == 2 * entry["env_steps"]
-        assert entry["decisions_per_tick"] == 2.0
+        assert entry["decisions_per_step"] == 2.0
         assert entry["env_steps_per_s"] > 0
         assert entry["peak_memory_mb"] > 0
     decided = sum(p["decisions"] for entry in result.history for p in entry["policies"].values())
     assert decided == 2 * CONFIG.total_env_steps
-    # Every environment ends a life of either agent on every fifth tick.
+    # Every environment ends a life of either agent at every fifth step.
     for agent in Lamps.agents:
         lives = [entry["agents"][agent] for entry in result.history]
         assert sum(life["episodes"] for life in lives) == NUM_ENVS * (10 * NUM_STEPS // 5)
@@ -167,7 +167,7 @@ def test_about_a_hundred_entries(tmp_path, iterations, interval):
 
 @pytest.fixture(scope="module")
 def before_fault(tmp_path_factory):
-    """Two iterations, which is where tick 17 finds a run with 8 ticks per rollout."""
+    """Two iterations, which is where step 17 finds a run with 8 steps per rollout."""
     steps = 2 * NUM_ENVS * NUM_STEPS
     return make_trainer(tmp_path_factory.mktemp("good") / "new", total_env_steps=steps).train()
 
@@ -192,11 +192,11 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
     with pytest.raises(EnvironmentFault) as caught:
         make_trainer(run_dir, LampParams(fault=kind), log_interval=10).train()
     message = str(caught.value)
-    assert f"environment 'lamps' {what} at tick 1 of iteration 2" in message
-    assert "its tick 17 since training began" in message
+    assert f"environment 'lamps' {what} at step 1 of iteration 2" in message
+    assert "its step 17 since training began" in message
     assert str(run_dir) in message
     assert (caught.value.field, caught.value.agent) == (field, "bob_0")
-    assert (caught.value.tick, caught.value.iteration) == (1, 2)
+    assert (caught.value.step, caught.value.iteration) == (1, 2)
     assert_same(load(run_dir).population, before_fault.population)
 
 
@@ -442,12 +442,12 @@ def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypa
 
 @pytest.mark.rare
 def test_a_faulty_rollout_leaves_the_league_alone(tmp_path):
-    """Tick 26 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
+    """Step 26 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
     params = LampParams(fault_time=26, life=29)
     steps = 3 * NUM_ENVS * NUM_STEPS
     before = make_trainer(tmp_path / "before", params, total_env_steps=steps, **LEAGUE).train()
     with pytest.raises(
-        EnvironmentFault, match="gave NaN in 'reward' of agent 'bob_0' at tick 2 of"
+        EnvironmentFault, match="gave NaN in 'reward' of agent 'bob_0' at step 2 of"
     ):
         make_trainer(tmp_path / "faulty", params.replace(fault=NAN_REWARD), **LEAGUE).train()
     loaded = load(tmp_path / "faulty", env=LEAGUE["env"])

@@ -63,7 +63,7 @@ UNUSED = {
 
 
 class Crowd(MultiAgentEnv[jax.Array, None]):
-    """Six agents, of which three act at a tick; no two axes of it are equally long."""
+    """Six agents, of which three act at a step; no two axes of it are equally long."""
 
     name = "crowd"
     agents = ("a", "b", "c", "d", "e", "f")

@@ -25,8 +25,8 @@ def start(*args, **kwargs):
     return learner, state, quick_jit(learner.train_step)
 
 
-def test_memory_agents_that_skip_ticks_and_rollouts_that_cut_games():
-    """Six iterations of an LSTM on turns, with rollouts of three ticks."""
+def test_memory_agents_that_skip_steps_and_rollouts_that_cut_games():
+    """Six iterations of an LSTM on turns, with rollouts of three steps."""
     env, params = jaxmarl_envs.make("tic_tac_toe")
     _, state, step = start(env, params, memory=True, num_envs=4, num_steps=3, bptt_length=2)
     trained = decided = 0.0
@@ -41,7 +41,7 @@ def test_memory_agents_that_skip_ticks_and_rollouts_that_cut_games():
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.population))
 
 
-def test_a_zero_sum_game_has_mean_return_zero_in_rollouts_of_one_tick():
+def test_a_zero_sum_game_has_mean_return_zero_in_rollouts_of_one_step():
     """The loser's last reward arrives on the winner's move, here always in another rollout."""
     env, params = jaxmarl_envs.make("tic_tac_toe")
     _, state, step = start(env, params, mapping="per_agent", num_envs=8, num_steps=1)
@@ -71,7 +71,7 @@ def test_a_life_that_ends_as_another_begins_is_one_episode_with_both():
         trained += np.asarray(metrics.sums.trained)
         rewards += np.asarray(metrics.sums.reward - metrics.sums.reward_trained)
         np.testing.assert_array_equal(metrics.sums.reward_uncredited, 0.0)
-    # 24 ticks of 4 environments are 16 episodes of 6: three decisions of A and of B in each.
+    # 24 steps of 4 environments are 16 episodes of 6: three decisions of A and of B in each.
     assert episodes == 16
     np.testing.assert_array_equal(lives, [16, 16])
     np.testing.assert_array_equal(trained, [48, 48])
