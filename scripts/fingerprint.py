@@ -70,7 +70,7 @@ def self_play_runs() -> dict[str, Run]:
             {},
             config(4, 16, 16, mapping=Ensemble(2, weights=(0.7, 0.3), joint=True)),
         ),
-        "two_banks": ("multi_spaces", {}, config(3, 16, 8, mapping="ensemble:2")),
+        "two_groups": ("multi_spaces", {}, config(3, 16, 8, mapping="ensemble:2")),
         "league": (
             "tic_tac_toe",
             {},
@@ -231,7 +231,7 @@ def fingerprint(run: Run, folder: Path) -> dict[str, str]:
     result = trainer.train()
     history = [{k: v for k, v in e.items() if k not in WALL_CLOCK_FIELDS} for e in result.history]
     hashes = {
-        "parameters": hash_leaves(jax.tree.leaves(result.population.banks)),
+        "parameters": hash_leaves(jax.tree.leaves(result.population.policy_groups)),
         "state": hash_leaves(sorted(jax.tree.leaves(result.state), key=sort_key)),
         "log": hash_text(history),
     }

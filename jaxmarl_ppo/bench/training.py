@@ -37,7 +37,7 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
-from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
+from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
 
 # Training steps before the timing: the second one is still slow, for it touches new memory.
 WARM_UP_STEPS = 2
@@ -132,7 +132,7 @@ def training_parts(
     after, played = play(state, key)
     learn = devices.jit(learner.learn, (specs, *played_specs, SAME, SAME), (specs, SAME))
     idle = _without_epochs(state)
-    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.players.banks))
+    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.players.policy_groups))
     return {
         "rollout": lambda: play(state, key),
         "learn": lambda: learn(state, after, played, usable, keys),
@@ -143,9 +143,9 @@ def training_parts(
 def _without_epochs(state: TrainState) -> TrainState:
     """Copy a state so that nothing is updated: acting, credit, packing, bookkeeping are left."""
 
-    def idle(bank: BankTraining) -> BankTraining:
-        none = jnp.zeros_like(bank.hyperparams.num_epochs)
-        return bank.replace(hyperparams=bank.hyperparams.replace(num_epochs=none))
+    def idle(group: PolicyGroupTraining) -> PolicyGroupTraining:
+        none = jnp.zeros_like(group.hyperparams.num_epochs)
+        return group.replace(hyperparams=group.hyperparams.replace(num_epochs=none))
 
     return state.replace(training=tuple(map(idle, state.training)))
 

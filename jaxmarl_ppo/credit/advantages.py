@@ -16,7 +16,7 @@ from jaxmarl_ppo.credit.reward_scaling import scale_rewards
 from jaxmarl_ppo.ops.lanes import put, take
 from jaxmarl_ppo.ops.rows import from_rows, look_up, to_rows
 from jaxmarl_ppo.ops.steps import scan_steps
-from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 
@@ -70,7 +70,7 @@ class Credit(struct.PyTreeNode):
 
 
 class CreditParams(NamedTuple):
-    """Numbers by which the members of a bank weigh the outcomes of their decisions."""
+    """Numbers by which the members of a policy group weigh the outcomes of their decisions."""
 
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
@@ -147,7 +147,7 @@ def own_timeline_gae(
 
 
 def estimate_credit(
-    bank: Bank,
+    group: PolicyGroup,
     pending: Pending,
     decisions: Decisions,
     outcomes: Outcomes,
@@ -160,7 +160,7 @@ def estimate_credit(
     Of a step nothing is kept but its lanes, so slots that wait cost next to nothing.
 
     Args:
-        bank: whose decisions they are.
+        group: whose decisions they are.
         pending: the decisions that the rollout before left open.
         decisions: `[T, E, M]`.
         outcomes: `[T, E, A]`.
@@ -190,8 +190,8 @@ def estimate_credit(
 
     def step(carry: tuple[Successor, jax.Array], x: tuple[Any, ...]):
         decisions, outcome, row = x
-        own = bank.interface.own
-        reward, holder = own(outcome.reward), bank.members(outcome.player)[0]
+        own = group.interface.own
+        reward, holder = own(outcome.reward), group.members(outcome.player)[0]
         entry = TimelineEntry(
             reward=reward,
             reward_sum=reward,

@@ -1,4 +1,4 @@
-"""The decisions of a bank on one flat axis: those that were open, then the rollout's own."""
+"""The decisions of a group on one flat axis: those that were open, then the rollout's own."""
 
 from dataclasses import dataclass
 

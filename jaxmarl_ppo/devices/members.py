@@ -23,7 +23,7 @@ from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.machine.tuning import Layout, tuning
 from jaxmarl_ppo.types import Hyperparams, PyTree, TrainState
 
-# By the bank learners of a run: the numbers of the members of each.
+# By the group learners of a run: the numbers of the members of each.
 OwnHyperparams = tuple[Hyperparams, ...]
 # States of all members, `[L, ...]` leaves.
 MemberStates = TrainState
@@ -33,7 +33,7 @@ BY_MEMBER = BY_ENV
 
 def hyperparams_of(learner: Learner) -> OwnHyperparams:
     """Return the numeric hyper-parameters that a learner's runs begin with."""
-    return tuple(bank_learner.hyperparams for bank_learner in learner.bank_learners)
+    return tuple(group_learner.hyperparams for group_learner in learner.group_learners)
 
 
 class Members:
@@ -207,12 +207,12 @@ class Members:
         return jax.device_put(tree, sharding, may_alias=False)
 
     def _start(self, key: jax.Array, hyperparams: OwnHyperparams, env_params: PyTree) -> TrainState:
-        bank_learners = tuple(
-            dataclasses.replace(bank_learner, hyperparams=own)
-            for bank_learner, own in zip(self.learner.bank_learners, hyperparams, strict=True)
+        group_learners = tuple(
+            dataclasses.replace(group_learner, hyperparams=own)
+            for group_learner, own in zip(self.learner.group_learners, hyperparams, strict=True)
         )
         learner = dataclasses.replace(
-            self.learner, bank_learners=bank_learners, env_params=env_params
+            self.learner, group_learners=group_learners, env_params=env_params
         )
         return learner.init(key)
 

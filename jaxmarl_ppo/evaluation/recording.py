@@ -115,8 +115,8 @@ def _make_step(
     """Gather what is recorded of a step, `[E, A, ...]`."""
     state, obs = before.state, before.state.obs
     log_prob = value = jnp.full(obs.alive.shape, jnp.nan)
-    for bank, own in zip(play.players.banks, act_output.decisions, strict=True):
-        spread = functools.partial(bank.interface.spread, where=own.acted, lanes=own.slot)
+    for group, own in zip(play.players.policy_groups, act_output.decisions, strict=True):
+        spread = functools.partial(group.interface.spread, where=own.acted, lanes=own.slot)
         log_prob, value = spread(own.log_prob, log_prob), spread(own.value, value)
     terminated, acts = step_output.terminated, obs.agent_mask
     time_step = {

@@ -175,11 +175,11 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
     mask = state.obs.action_mask
     none = jnp.full(state.obs.alive.shape, jnp.nan)
     found = {"probs": jnp.full(mask.shape, jnp.nan), "entropy": none, "value": none}
-    for bank, stack, hidden in zip(
-        play.players.banks, play.population.banks, state.hidden, strict=True
+    for group, stack, hidden in zip(
+        play.players.policy_groups, play.population.policy_groups, state.hidden, strict=True
     ):
-        response = ask(bank, stack, hidden, state, state.obs, state.obs.agent_mask)
-        distribution, outputs = bank.network.distribution, response.outputs
+        response = ask(group, stack, hidden, state, state.obs, state.obs.agent_mask)
+        distribution, outputs = group.network.distribution, response.outputs
         own = {
             "entropy": distribution.entropy(outputs, response.action_mask),
             "value": response.value,
@@ -189,7 +189,7 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
             probs = jax.nn.softmax(logits)
             width = mask.shape[-1] - probs.shape[-1]
             own["probs"] = jnp.pad(probs, [(0, 0)] * (probs.ndim - 1) + [(0, width)])
-        slots = np.array(bank.interface.slots)
+        slots = np.array(group.interface.slots)
         for name, x in own.items():
             asked = response.asked.reshape(response.asked.shape + (1,) * (x.ndim - 2))
             found[name] = found[name].at[:, slots].set(jnp.where(asked, x, found[name][:, slots]))
@@ -305,9 +305,9 @@ def _make_replay(
 
 def _remembers(learner: Learner) -> tuple[bool, ...]:
     found = [False] * learner.players.num_players
-    for bank in learner.players.banks:
-        for player in bank.players:
-            found[player] = bank.network.is_recurrent
+    for group in learner.players.policy_groups:
+        for player in group.players:
+            found[player] = group.network.is_recurrent
     return tuple(found)
 
 

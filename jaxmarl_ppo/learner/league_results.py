@@ -1,6 +1,6 @@
 """Snapshots of policies as opponents: when they are taken, who met whom, and how it ended.
 
-A pool is a fixed number of rows in the bank of the policy that it keeps snapshots of. So snapshots
+A pool is a fixed number of rows in the group of the policy that it keeps snapshots of. So snapshots
 act like any other policy, from the very next rollout on, and cost nothing in the update.
 """
 
@@ -150,7 +150,7 @@ def add_snapshots(
     Args:
         league: after `record_results`.
         pools: all of them.
-        stacks: of all banks, after the update.
+        stacks: of all policy groups, after the update.
         playing: `[E, A]`, who holds the slots of agents that are alive now; -1 elsewhere.
         iteration: `()`, how many have been done.
         axis_name: of the devices that environments are spread over.
@@ -175,8 +175,8 @@ def add_snapshots(
         # Whoever plays it began with its parameters, and is to end its life with them.
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
-        stack, target = new_stacks[place.bank], place.first_member + entry
-        new_stacks[place.bank] = _copy_member(stack, place.origin_member, target, adds)
+        stack, target = new_stacks[place.policy_group], place.first_member + entry
+        new_stacks[place.policy_group] = _copy_member(stack, place.origin_member, target, adds)
         # The entry is another player from here on, to whom its old results do not belong.
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(

@@ -57,14 +57,14 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
             "decisions": int(sums.decisions[k]),
             **_update_summary(metrics, k),
         }
-    for bank_learner in learner.bank_learners:
-        if bank_learner.update_shape.skips_nonfinite:
-            for k in bank_learner.policy_ids:
+    for group_learner in learner.group_learners:
+        if group_learner.update_shape.skips_nonfinite:
+            for k in group_learner.policy_ids:
                 skipped = int(sums.update.num_skipped[k])
                 result["policies"][players.policies[k]]["skipped_steps"] = skipped
-        if bank_learner.bank.imitated:
+        if group_learner.policy_group.imitated:
             losses = sums.update.losses
-            for k in bank_learner.policy_ids:
+            for k in group_learner.policy_ids:
                 if losses.count[k]:
                     mean = float(losses.imitation[k]) / float(losses.count[k])
                     result["policies"][players.policies[k]]["imitation_loss"] = mean
@@ -80,7 +80,7 @@ def full_summary(learner: Learner) -> dict[str, Any]:
     none = metrics_lib.empty(learner.players, shapes.per_env.running.lives, league)
     metrics: Metrics = jax.tree.map(np.ones_like, none)
     summary = summarise(learner, metrics)
-    trained = {k for bank_learner in learner.bank_learners for k in bank_learner.policy_ids}
+    trained = {k for group_learner in learner.group_learners for k in group_learner.policy_ids}
     for k, name in enumerate(learner.players.policies):
         if k not in trained:
             for key in _update_summary(metrics, k):
@@ -113,14 +113,14 @@ def find_divergence(
     measures = {name: getattr(update.losses, name) for name in (*_LEARNT_BY[:3], "kl")}
     measures["grad_norm"] = update.grad_norm
     found: dict[str, list[str]] = {}
-    for bank, stack in zip(players.banks, population.banks, strict=True):
+    for policy_group, stack in zip(players.policy_groups, population.policy_groups, strict=True):
         parts = {
             "parameters": stack.params,
             "observation normaliser": stack.obs_moments,
             "reward normaliser": stack.return_moments,
         }
-        for member in range(bank.network.num_members):
-            player = bank.first_player + member
+        for member in range(policy_group.network.num_members):
+            player = policy_group.first_player + member
             policy = players.policy_of[player]
             odd = [
                 part

@@ -50,7 +50,7 @@ class Tuning:
         weighs_tiles: whether their tiles are chosen by what each of them costs; where everything
             fits at once it is one pass.
         max_candidates: most policies that all compute a row which any of them may play, so that
-            rows need not be sorted (`policies/bank.py`); 0 for always sorting what is drawn.
+            rows need not be sorted (`policies/policy_group.py`); 0 to sort whatever is drawn.
         layout: how the members of one device are trained (`devices/members.py`).
         compiler_options: of what runs often.
         options_of_many: further ones, where there are several devices, used or not.

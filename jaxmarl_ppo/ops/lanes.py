@@ -1,7 +1,7 @@
-"""The rows that a bank computes and keeps of a step: as many as agents can act at once.
+"""The rows that a policy group computes and keeps of a step: as many as agents can act at once.
 
 An environment that declares how few they are (`max_actors`) needs no more, whichever slots they
-are. Then a step has `M` lanes, fewer than the bank's `S` slots, and a lane holds one slot that
+are. Then a step has `M` lanes, fewer than the group's `S` slots, and a lane holds one slot that
 acts. Where everyone may act every slot has a lane of its own, and lanes make no difference.
 """
 

@@ -1,4 +1,4 @@
-"""Agent encoding of a policy group (`Bank`): observations and actions in the group's widths."""
+"""Agent encoding of a policy group: observations and actions in the group's widths."""
 
 import math
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from jaxmarl_ppo.types import PyTree, RolloutState
 
 @dataclass(frozen=True, eq=False)
 class AgentInterface:
-    """The interface between a bank and the environment: observations in, actions out.
+    """The interface between a policy group and the environment: observations in, actions out.
 
-    A bank covers some of the agent slots and is as wide as the widest agent among them.
+    A policy group covers some of the agent slots and is as wide as the widest agent among them.
     """
 
     slots: tuple[int, ...]  # S of the A slots, ascending
@@ -65,7 +65,7 @@ class AgentInterface:
         return (self.actor_width + self.joint_width,)
 
     def own(self, x: jax.Array) -> jax.Array:
-        """Take the bank's slots: `[E, A, ...]` to `[E, S, ...]`."""
+        """Take the policy group's slots: `[E, A, ...]` to `[E, S, ...]`."""
         return x if len(self.slots) == self.num_agents else x[:, np.array(self.slots)]
 
     def spread(
@@ -99,7 +99,7 @@ class AgentInterface:
         features = own(obs.features)
         if len(self.feature_shape) > 1:
             return features  # `make_agent_interface` refuses further inputs beside planes
-        # The environment pads them to its own widest agent, who may be none of this bank's.
+        # The environment pads them to its own widest agent, who may be none of this policy group's.
         features = features[..., : math.prod(self.feature_shape)]
         last_action = own(state.last_action)
         if self.continuous:
@@ -155,7 +155,7 @@ class AgentInterface:
         return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else features
 
     def action_mask(self, obs: Observation, lanes: jax.Array | None = None) -> jax.Array:
-        """Take the legal actions of the bank's slots, `[E, S, N]`, or of lanes, `[E, M, N]`."""
+        """Take the legal actions of the group's slots, `[E, S, N]`, or of lanes, `[E, M, N]`."""
         return take(self.own(obs.action_mask), lanes)[..., : self.action_width]
 
     def env_action(self, action: jax.Array, lanes: jax.Array | None = None) -> jax.Array:
@@ -175,7 +175,7 @@ class AgentInterface:
         Args:
             env_action: of all slots, `[E, A]` or `[E, A, N]`.
             mask: `[E, M, N]`, as from `action_mask`.
-            lanes: those that are wanted; None for all slots of the bank.
+            lanes: those that are wanted; None for all slots of the policy group.
 
         Returns:
             `[E, M]` int, -1 for what is not legal; or `[E, M, N]` float, see `unsquash`.

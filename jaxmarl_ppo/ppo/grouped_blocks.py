@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.grouping import group_at
 from jaxmarl_ppo.ops.packing import pack, repack, unpack
-from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_of_lanes
 
 # Of a group, for each of its members: each leaves one partly empty.
@@ -31,11 +31,15 @@ class GroupShape(NamedTuple):
     capacity: int  # blocks of a group, whoever its rows belong to
 
 
-def packs_in_groups(bank: Bank) -> bool:
-    """Tell whether the rows of a bank are packed this way."""
-    narrow = math.prod(bank.network.input_shape) <= MAX_WIDTH
-    known = bank.own_lanes is not None  # whose the rows are, so that they stay where they lie
-    return tuning().packs_in_place and narrow and not known and not bank.network.is_recurrent
+def packs_in_groups(policy_group: PolicyGroup) -> bool:
+    """Tell whether the rows of a policy group are packed this way."""
+    narrow = math.prod(policy_group.network.input_shape) <= MAX_WIDTH
+    known = (
+        policy_group.own_lanes is not None
+    )  # whose the rows are, so that they stay where they lie
+    return (
+        tuning().packs_in_place and narrow and not known and not policy_group.network.is_recurrent
+    )
 
 
 def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape:

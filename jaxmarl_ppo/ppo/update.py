@@ -39,7 +39,7 @@ class UpdateInputs:
     """Inputs of an update, the same for all of its minibatches.
 
     Attributes:
-        network: of the bank.
+        network: of the policy group.
         shape: what is compiled.
         stack: the trained members before the update, `[K, ...]`.
         blocks: their decisions.

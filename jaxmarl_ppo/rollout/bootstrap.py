@@ -30,9 +30,11 @@ def value_of(
         `[E, A]`, 0 where nothing is wanted.
     """
     total = jnp.zeros_like(state.last_reward)
-    for bank, stack, hidden in zip(players.banks, population.banks, state.hidden, strict=True):
-        response = ask(bank, stack, hidden, state, obs, wanted)
-        total = bank.interface.spread(response.value, total, response.asked)
+    for group, stack, hidden in zip(
+        players.policy_groups, population.policy_groups, state.hidden, strict=True
+    ):
+        response = ask(group, stack, hidden, state, obs, wanted)
+        total = group.interface.spread(response.value, total, response.asked)
     kind = jnp.maximum(health(obs.features), health_of_state(players.seen(obs)))
     total = jnp.where(kind == INFINITE, jnp.inf, total)
     return jnp.where(kind == NAN, jnp.nan, total)

@@ -29,12 +29,12 @@ from jaxmarl_ppo.types import (
 class Rollout(NamedTuple):
     """Data of one rollout: decisions, outcomes, and what they started from."""
 
-    decisions: tuple[Decisions, ...]  # per bank [T, E, M]
+    decisions: tuple[Decisions, ...]  # per policy group [T, E, M]
     outcomes: Outcomes  # [T, E, A]
     faults: jax.Array  # [T, E, A] uint8: see `faults.check`
     last_fault: jax.Array  # [E, A] uint8: see `faults.check_last`
     bootstrap_value: jax.Array  # [E, A]: V of the observation after the last step
-    start_hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: held when the rollout began
+    start_hidden: tuple[PyTree, ...]  # per group [E, S, H] leaves: held when the rollout began
     tracker: EpisodeTracker  # [E, ...]
 
 
@@ -65,7 +65,7 @@ def rollout(
     """
     # With memory it would have to be kept of every step.
     at_once = tuning().values_ends_at_once and not any(
-        b.network.is_recurrent for b in players.banks
+        b.network.is_recurrent for b in players.policy_groups
     )
 
     def env_step(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):

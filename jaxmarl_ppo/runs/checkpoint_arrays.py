@@ -14,7 +14,8 @@ from jaxmarl_ppo.types import PyTree
 
 # Paths of leaves that had other names when older checkpoints were written.
 _FORMER_NAMES = {
-    re.compile(r"(state/per_env/banks/\d+/pending)/ticks"): r"\1/steps",
+    re.compile("state/(population|per_env)/banks/(.*)"): r"state/\1/policy_groups/\2",
+    re.compile(r"(state/per_env/policy_groups/\d+/pending)/ticks"): r"\1/steps",
     re.compile("metrics/sums/ticks"): "metrics/sums/env_steps",
     re.compile("metrics/fault/tick"): "metrics/fault/step",
 }

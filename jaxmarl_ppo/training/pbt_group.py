@@ -248,10 +248,10 @@ def to_host(state: TrainState) -> TrainState:
 
 
 def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[Any, ...]:
-    """Change the numbers of banks, but for the weights that training adapts."""
+    """Change the numbers of policy groups, but for the weights that training adapts."""
     return tuple(
-        bank.replace(hyperparams=new.replace(kl_coef=bank.hyperparams.kl_coef))
-        for bank, new in zip(state.training, hyperparams, strict=True)
+        policy_group.replace(hyperparams=new.replace(kl_coef=policy_group.hyperparams.kl_coef))
+        for policy_group, new in zip(state.training, hyperparams, strict=True)
     )
 
 

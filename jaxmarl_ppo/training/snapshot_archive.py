@@ -203,7 +203,9 @@ class SnapshotArchive:
                 # One that has made way for newer ones may still lie on the device.
                 if size is not None and len(archived) >= size and iteration < min(archived):
                     continue
-                written = self._write(name, iteration, population.banks[place.bank], entry)
+                written = self._write(
+                    name, iteration, population.policy_groups[place.policy_group], entry
+                )
                 if written is None:
                     continue
                 archived[iteration] = Archived(written, np.zeros(0, np.float32))
@@ -212,9 +214,9 @@ class SnapshotArchive:
         kept = sorted(archived.items())
         self._archived[name] = dict(kept if size is None else kept[-size:])
 
-    def _write(self, name: str, iteration: int, bank: PolicyStack, entry: int) -> str | None:
+    def _write(self, name: str, iteration: int, group: PolicyStack, entry: int) -> str | None:
         member = self._pools[name][1].first_member + entry
-        own = jax.tree.map(lambda x: x[member : member + 1], bank)
+        own = jax.tree.map(lambda x: x[member : member + 1], group)
         try:
             return write_snapshot(self.run_dir, name, iteration, own)
         except OSError as error:
@@ -251,24 +253,24 @@ class SnapshotArchive:
         """Put a snapshot from a file into a place, with its results."""
         index, place = self._pools[name]
         member = place.first_member + entry
-        bank, league = population.banks[place.bank], population.league
+        group, league = population.policy_groups[place.policy_group], population.league
         try:
             own = read_snapshot(
-                self.run_dir, name, iteration, jax.tree.map(lambda x: x[member], bank)
+                self.run_dir, name, iteration, jax.tree.map(lambda x: x[member], group)
             )
         except ValueError as error:
             _warn(f"{error}; training goes on without this snapshot")
             if self._is_lost(name, iteration):
                 del self._archived[name][iteration]
             return state
-        jax.tree.map(lambda rows, row: rows.__setitem__(member, row), bank, own)
+        jax.tree.map(lambda rows, row: rows.__setitem__(member, row), group, own)
         player = place.first_player + entry
         _enter(league, player, self._others, self._archived[name][iteration].results)
         pool = league.pools[index]
         pool.added_at[entry] = iteration
         pool.oldest[...] = (entry + 1) % place.spec.num_places
-        stacks = list(state.population.banks)
-        stacks[place.bank] = self._put(stacks[place.bank], own, np.int32(member))
+        stacks = list(state.population.policy_groups)
+        stacks[place.policy_group] = self._put(stacks[place.policy_group], own, np.int32(member))
         return state.replace(
             population=Population(tuple(stacks), _like(league, state.population.league))
         )

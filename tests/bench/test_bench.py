@@ -36,17 +36,21 @@ def tiny():
 
 
 def test_products_of_a_network_are_all_counted():
-    (bank,) = make_learner(*TINY.make()).players.banks
+    (group,) = make_learner(*TINY.make()).players.policy_groups
     products = [(1, 8, 64), (1, 64, 64), (1, 64, 4), (1, 64, 1)]
-    assert sorted(matmul_shapes(bank.network)) == sorted(products)
+    assert sorted(matmul_shapes(group.network)) == sorted(products)
 
 
 def test_products_of_an_lstm_and_of_convolutions():
-    lstm = make_learner(*Workload("tic_tac_toe", network="lstm").make()).players.banks[0].network
+    lstm = (
+        make_learner(*Workload("tic_tac_toe", network="lstm").make())
+        .players.policy_groups[0]
+        .network
+    )
     assert sorted(matmul_shapes(lstm))[-2:] == [(1, 64, 256), (1, 64, 256)]
     small = {"channels": (5, 7), "hidden_sizes": (6,)}
     workload = Workload("tic_tac_toe", {"planes": True}, "cnn", small)
-    cnn = make_learner(*workload.make()).players.banks[0].network
+    cnn = make_learner(*workload.make()).players.policy_groups[0].network
     # 9 cells, 3 x 3 neighbours of 3 planes and then of 5; then dense layers.
     assert matmul_shapes(cnn) == [(9, 27, 5), (9, 45, 7), (1, 63, 6), (1, 6, 9), (1, 6, 1)]
 
@@ -55,8 +59,8 @@ def test_layers_in_front_of_the_heads_are_those_that_the_options_say():
     workload = bench_cli.to_workload(
         "tic_tac_toe", {"default_policy": {"network": {"head_sizes": (5,)}}}
     )
-    (bank,) = make_learner(*workload.make()).players.banks
-    products = matmul_shapes(bank.network)
+    (group,) = make_learner(*workload.make()).players.policy_groups
+    products = matmul_shapes(group.network)
     assert {(1, 64, 5), (1, 5, 9), (1, 5, 1)} <= set(products)
     assert (1, 64, 9) not in products
 

@@ -48,7 +48,7 @@ def test_what_an_iteration_launches():
 
 def test_a_gradient_without_a_loop_is_known_by_its_name():
     text = PROGRAM.replace("NOTED", NOTED).replace("gradients/while", "while")
-    scope = 'metadata={op_name="jit(step)/env_step/while/body/bank0/gradients/add"}'
+    scope = 'metadata={op_name="jit(step)/env_step/while/body/policy_group0/gradients/add"}'
     text = text.replace("calls=%double", f"calls=%double, {scope}")
     # The fusion of the inner loop, and that of the longer way of the condition.
     assert count(read_program(text), CHIPS["h200"])["kernels"]["gradient"] == [2]

@@ -626,7 +626,7 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
 
 
 @pytest.mark.parametrize(
-    ("own", "num_banks"),
+    ("own", "num_groups"),
     [
         ({}, 1),
         ({"num_epochs": 9, "num_minibatches": 2, "gamma": 0.5, "learning_rate": 0.1}, 1),
@@ -641,14 +641,14 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
         ({"magnet": "average", "magnet_coef": 0.1, "magnet_rate": 0.05}, 2),
     ],
 )
-def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_banks):
+def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_groups):
     env, env_params = jaxmarl_envs.make("tic_tac_toe")
     specs = {"o": PolicySpec(ppo=PPOConfig(**own))}
     config = TrainConfig(mapping="per_agent", num_envs=2, num_steps=8, policies=specs)
     learner = make_learner(env, env_params, config)
-    assert len(learner.players.banks) == num_banks
-    gammas = np.concatenate([bank.hyperparams.gamma for bank in learner.bank_learners])
-    epochs = np.concatenate([bank.hyperparams.num_epochs for bank in learner.bank_learners])
+    assert len(learner.players.policy_groups) == num_groups
+    gammas = np.concatenate([group.hyperparams.gamma for group in learner.group_learners])
+    epochs = np.concatenate([group.hyperparams.num_epochs for group in learner.group_learners])
     np.testing.assert_allclose(gammas, [0.99, own.get("gamma", 0.99)], rtol=1e-6)
     np.testing.assert_array_equal(epochs, [4, own.get("num_epochs", 4)])
 

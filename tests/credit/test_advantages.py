@@ -286,7 +286,7 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_step):
     uncut = jax.device_get(gae(timeline, zeros, zeros > 0, by_step))
     closed = np.asarray(uncut.closed) & decisions.acted
     params = CreditParams(gamma=jnp.full(3, 0.9), gae_lambda=jnp.zeros(3), reward_scale=jnp.ones(3))
-    bank = SimpleNamespace(
+    group = SimpleNamespace(
         interface=SimpleNamespace(own=lambda x: x), members=lambda player: (player, player >= 0)
     )
 
@@ -294,7 +294,7 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_step):
     def one_rollout(pending, part, part_outcomes, value, acts_next):
         table = tabulate(pending.decisions, part)
         end = rollout_end(value, acts_next)
-        credit, opened = estimate_credit(bank, pending, part, part_outcomes, params, end, by_step)
+        credit, opened = estimate_credit(group, pending, part, part_outcomes, params, end, by_step)
         every = jnp.arange(closed[0].size * (1 + len(part.acted))).reshape(table.grid_shape)
         rows = table.take(every).replace(hidden=table.take_hidden(every))
         by_row = jax.tree.map(lambda x: x[every], credit)

@@ -50,8 +50,8 @@ def alone(learner):
         state, metrics = run.init(key)
         if hyperparams is not None:
             training = [
-                bank.replace(hyperparams=jax.tree.map(jax.numpy.copy, own))
-                for bank, own in zip(state.training, hyperparams, strict=True)
+                group.replace(hyperparams=jax.tree.map(jax.numpy.copy, own))
+                for group, own in zip(state.training, hyperparams, strict=True)
             ]
             state = state.replace(training=tuple(training))
         return to_arrays(run.train(state, np.int32(count), metrics))

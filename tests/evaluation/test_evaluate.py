@@ -77,8 +77,8 @@ def with_head(player, factor):
         scaled = jax.tree.map(lambda x: factor * x, stack.params["policy_head"])
         return stack.replace(params={**stack.params, "policy_head": scaled})
 
-    banks = tuple(scale(stack) for stack in player.population.banks)
-    return changed(player, population=player.population.replace(banks=banks))
+    groups = tuple(scale(stack) for stack in player.population.policy_groups)
+    return changed(player, population=player.population.replace(policy_groups=groups))
 
 
 def changed(player, **changes):
@@ -146,24 +146,24 @@ def seats(board):
     player = make_player(
         *board, mapping="per_agent", append_agent_id=True, normalise_observations=True
     )
-    shape = (2, *player.learner.players.banks[0].network.input_shape)
+    shape = (2, *player.learner.players.policy_groups[0].network.input_shape)
     key_mean, key_var = jax.random.split(jax.random.key(1))
     moments = Moments(
         count=jnp.full(2, 100.0),
         mean=jax.random.uniform(key_mean, shape),
         var=jax.random.uniform(key_var, shape, minval=0.5, maxval=2.0),
     )
-    (stack,) = player.population.banks
+    (stack,) = player.population.policy_groups
     stack = stack.replace(obs_moments=moments)
-    return changed(player, population=player.population.replace(banks=(stack,)))
+    return changed(player, population=player.population.replace(policy_groups=(stack,)))
 
 
 @pytest.fixture(scope="module")
 def unequal(board):
-    """A network of its own shape for each seat, so that there are two banks."""
+    """A network of its own shape for each seat, so that there are two policy groups."""
     policies = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
     player = make_player(*board, mapping="per_agent", policies=policies)
-    assert [bank.interface.slots for bank in player.learner.players.banks] == [(0,), (1,)]
+    assert [group.interface.slots for group in player.learner.players.policy_groups] == [(0,), (1,)]
     return player
 
 
@@ -197,16 +197,16 @@ def by_hand(player, table, decision):
     features, action_mask = map(np.asarray, table.observations())
     seat, players = int(table.mover[decision]), player.learner.players
     name = players.policies[players.mapping.candidates[seat][0]]
-    banks = zip(players.banks, player.population.banks, strict=True)
-    bank, stack = next((bank, stack) for bank, stack in banks if seat in bank.interface.slots)
-    policy = jax.tree.map(lambda x: x[number_of(player, name) - bank.first_player], stack)
+    groups = zip(players.policy_groups, player.population.policy_groups, strict=True)
+    group, stack = next((group, stack) for group, stack in groups if seat in group.interface.slots)
+    policy = jax.tree.map(lambda x: x[number_of(player, name) - group.first_player], stack)
     inputs = features[decision]
-    if bank.interface.agent_id:
+    if group.interface.agent_id:
         inputs = np.concatenate([inputs, np.eye(2)[seat]])
     if policy.obs_moments is not None:
         moments = policy.obs_moments
         inputs = (inputs - moments.mean) / np.sqrt(moments.var)
-    logits = np.asarray(bank.network.module.apply({"params": policy.params}, (), inputs)[1])
+    logits = np.asarray(group.network.module.apply({"params": policy.params}, (), inputs)[1])
     exp = np.where(action_mask[decision], np.exp(logits - logits.max()), 0.0)
     return name, exp / exp.sum()
 
@@ -509,11 +509,11 @@ class Attentive(RandomLives):
 def play_in_steps(player, reset_key, step_keys, functions):
     """One greedy episode in plain Python, one agent at a time through `forward`."""
     reset, step, forward = functions
-    (bank,), (stack,) = player.learner.players.banks, player.population.banks
-    num_agents, width = player.env.num_agents, bank.interface.action_width
+    (group,), (stack,) = player.learner.players.policy_groups, player.population.policy_groups
+    num_agents, width = player.env.num_agents, group.interface.action_width
     only = np.zeros((1, 1), np.int32)
     obs, state = jax.device_get(reset(reset_key, player.params))
-    hidden = [jax.device_get(bank.network.initial_hidden((1, 1)))] * num_agents
+    hidden = [jax.device_get(group.network.initial_hidden((1, 1)))] * num_agents
     extras = np.zeros((num_agents, width + 1), np.float32)  # previous action, then reward since
     decided = np.zeros(num_agents, bool)
     returns, lengths = np.zeros(num_agents), np.zeros(num_agents)
@@ -550,8 +550,8 @@ def test_memory_and_extra_inputs_are_those_of_plain_play():
         jax.random.split(jax.random.split(jax.random.fold_in(key_steps, t), 4)[0], num_episodes)
         for t in range(env.max_steps)
     ]
-    (bank,) = player.learner.players.banks
-    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(bank.network.forward)
+    (group,) = player.learner.players.policy_groups
+    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(group.network.forward)
     for episode, reset_key in enumerate(reset_keys):
         keys = [keys[episode] for keys in step_keys]
         returns, lengths = play_in_steps(player, reset_key, keys, functions)
@@ -705,7 +705,7 @@ def test_given_players_are_kept_for_the_whole_episode(scripted):
     assert (acted[:, 0] == 0).all()
     np.testing.assert_array_equal(acted[:, 1:], totals.lengths[:, 1:])
     assert (totals.lives[:, 1] == 2).all()
-    # A network may sit on any slot that its bank covers.
+    # A network may sit on any slot that its policy group covers.
     assert scripted.learner.players.able(0) == [main, one, zero]
     assert scripted.learner.players.able(1) == [one, zero]
 

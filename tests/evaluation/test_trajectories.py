@@ -41,7 +41,7 @@ def make_player(env, params, **config):
 
 @pytest.fixture(scope="module")
 def player():
-    """Two banks, one of which has a lane less than slots, and a script."""
+    """Two policy groups, one of which has a lane less than slots, and a script."""
     env = FewAct()
     other = PolicySpec(network=MLP(hidden_sizes=(4, 4)))
     return make_player(
@@ -135,10 +135,12 @@ def test_what_networks_say_is_recorded_where_they_decide(player, recorded):
     for name in ("main", "other"):
         number = games.players.index(name)
         assert games.policies[games.policy_of[number]] == name
-        bank = next(b for b, bank in enumerate(players.banks) if number in bank.players)
-        network = players.banks[bank].network
-        member = number - players.banks[bank].first_player
-        params = jax.tree.map(lambda x, m=member: x[m], player.population.banks[bank].params)
+        group = next(b for b, group in enumerate(players.policy_groups) if number in group.players)
+        network = players.policy_groups[group].network
+        member = number - players.policy_groups[group].first_player
+        params = jax.tree.map(
+            lambda x, m=member: x[m], player.population.policy_groups[group].params
+        )
         rows = by_network & (games.player == number)
         _, outputs, value = network.module.apply({"params": params}, (), games.features[rows])
         mask = games.action_mask[rows][:, : outputs.shape[-1]]

@@ -30,7 +30,7 @@ SHORT_PARAMS = {
 }
 
 
-def no_update(bank, shape, policies, opt_state, blocks, coefs, key, axis_name):
+def no_update(policy_group, shape, policies, opt_state, blocks, coefs, key, axis_name):
     """In place of the optimiser: takes its rows and learns nothing, so that tests compile fast."""
     stats = ppo.no_stats(blocks.num_blocks.shape[0])
     return policies, opt_state, stats.replace(num_steps=blocks.num_blocks * 1.0)
@@ -114,7 +114,9 @@ def compare(learner, state, metrics, done):
         close(sums.reward[a], paid)
         close(sums.reward_trained[a], trained)
         close(sums.reward_uncredited[a], before)
-        pending = of_slot(learner, [bank.pending for bank in state.per_env.banks], a, 1)
+        pending = of_slot(
+            learner, [policy_group.pending for policy_group in state.per_env.policy_groups], a, 1
+        )
         close(pending.reward_sum.sum(), waiting)
         np.testing.assert_array_equal(
             pending.decisions.acted, [row is not None for row in open_rows]

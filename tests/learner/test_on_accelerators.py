@@ -93,13 +93,15 @@ def assert_same_training(monkeypatch, choices, workload, num_minibatches):
     jax.clear_caches()
     learner, found, metrics = train(*workload, num_minibatches)
     jax.clear_caches()
-    for bank in learner.bank_learners:
-        assert bank.update_shape.num_micro_batches is not None
+    for group in learner.group_learners:
+        assert group.update_shape.num_micro_batches is not None
     # No row is lost where there is room for so many only.
     np.testing.assert_array_equal(metrics.sums.trained, reported.sums.trained)
     np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)
-    for bank, own in zip(found.population.banks, wanted.population.banks, strict=True):
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), bank, own)
+    for group, own in zip(
+        found.population.policy_groups, wanted.population.policy_groups, strict=True
+    ):
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), group, own)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4),
         found.per_env.running,

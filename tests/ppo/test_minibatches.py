@@ -215,7 +215,9 @@ def test_draws_spread_by_the_lives_that_draw():
             num_envs=num_envs, num_steps=25, mapping=mapping, default_policy=policy, num_devices=1
         )
         players = make_learner(env, env_params, config).players
-        return sizes.spread_of_draws(players, players.banks[0], len(players.policies), num_envs)
+        return sizes.spread_of_draws(
+            players, players.policy_groups[0], len(players.policies), num_envs
+        )
 
     assert spread(8, "per_agent") == 0.0
     # Of nine policies each is drawn for a ninth of 3 x 8 lives: binomial counts.

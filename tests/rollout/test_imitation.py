@@ -52,10 +52,10 @@ def imitator(script, coef=1.0):
 
 @pytest.fixture(scope="module")
 def pair():
-    """Two policies in one bank, each with a script of its own, and three slots in two lanes."""
+    """Two policies in one group, each with a script of its own, and three slots in two lanes."""
     policies = {"one": imitator(by_sign), "two": imitator(against_sign, Linear(2.0, 1.0))}
     learner = learner_of(FewAct(), policies, num_envs=16)
-    assert len(learner.players.banks) == 1
+    assert len(learner.players.policy_groups) == 1
     return learner
 
 
@@ -108,7 +108,7 @@ def test_policies_learn_what_their_scripts_do(pair):
         policies = summarise(pair, metrics)["policies"]
         losses.append([policies[name]["imitation_loss"] for name in ("one", "two")])
         # An open decision keeps its own, too.
-        (carry,) = jax.device_get(state.per_env.banks)
+        (carry,) = jax.device_get(state.per_env.policy_groups)
         held = carry.pending.decisions
         assert held.acted.any()
         np.testing.assert_array_equal(held.imitated[held.acted], expected(held)[held.acted])

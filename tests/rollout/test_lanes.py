@@ -142,7 +142,7 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
         options["mapping"] = Matchups(({"*": "near"}, {"*": "far"}))
         options["config"] = {"policies": {"near": discounts(0.4), "far": discounts(0.9)}}
     few, many = (tiny_learner(e, e.default_params, **options) for e in (env, twin))
-    assert [learner.players.banks[0].num_lanes for learner in (few, many)] == [2, 3]
+    assert [learner.players.policy_groups[0].num_lanes for learner in (few, many)] == [2, 3]
     state = quick_jit(many.init)(jax.random.key(0))
     play = quick_jit(many.play)
 
@@ -189,15 +189,15 @@ def test_more_actors_than_declared_are_a_fault_and_not_lost():
 
 
 def carried(state):
-    return state.per_env.banks[0].pending.decisions
+    return state.per_env.policy_groups[0].pending.decisions
 
 
 def learnt(state, reports):
     """All that is learnt, with what is carried over where something is."""
-    (bank,), decisions = state.per_env.banks, carried(state)
+    (group,), decisions = state.per_env.policy_groups, carried(state)
     rows = jax.tree.map(lambda x: x[decisions.acted], decisions)
-    bank = bank.replace(pending=bank.pending.replace(decisions=rows))
-    return state.population, state.training, bank, reports
+    group = group.replace(pending=group.pending.replace(decisions=rows))
+    return state.population, state.training, group, reports
 
 
 def test_a_table_of_rows_is_zero_where_nobody_could_act():

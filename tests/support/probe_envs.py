@@ -18,7 +18,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.actor_critic import GRU, LSTM, MLP, MinGRU
-from jaxmarl_ppo.ppo.bank_learner import BankLearner
+from jaxmarl_ppo.ppo.group_learner import PolicyGroupLearner
 
 # Tests compile many small functions and run each a few times.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -45,7 +45,7 @@ class LivesState:
 class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
     """Everything that masks can do: waits, deaths, rebirths, late joins, steps for nobody.
 
-    Agent `c` has an action more than the others, so policies of single agents make two banks.
+    Agent `c` has an action more than the others, so policies of single agents make two groups.
     """
 
     name = "random_lives"
@@ -525,37 +525,39 @@ def tiny_learner(
     )
 
 
-def bank_of(learner: Learner, slot: int) -> tuple[int, int]:
-    """The first bank that can play a slot, and the slot's place among those of the bank."""
-    for index, bank in enumerate(learner.players.banks):
-        if slot in bank.interface.slots:
-            return index, bank.interface.slots.index(slot)
-    raise ValueError(f"no bank plays slot {slot}")
+def group_of(learner: Learner, slot: int) -> tuple[int, int]:
+    """The first group that can play a slot, and the slot's place among those of the group."""
+    for index, group in enumerate(learner.players.policy_groups):
+        if slot in group.interface.slots:
+            return index, group.interface.slots.index(slot)
+    raise ValueError(f"no policy group plays slot {slot}")
 
 
-def of_slot(learner: Learner, per_bank: Any, slot: int, axis: int) -> Any:
-    """What its bank keeps of a slot; `axis` of the leaves of `per_bank` is that of slots."""
-    index, place = bank_of(learner, slot)
-    return jax.tree.map(lambda x: np.take(x, place, axis=axis), per_bank[index])
+def of_slot(learner: Learner, per_group: Any, slot: int, axis: int) -> Any:
+    """What its group keeps of a slot; `axis` of the leaves of `per_group` is that of slots."""
+    index, place = group_of(learner, slot)
+    return jax.tree.map(lambda x: np.take(x, place, axis=axis), per_group[index])
 
 
 def params_of(learner: Learner, stacks: Any, slot: int) -> Any:
     """Parameters of the policy that alone plays a slot."""
-    index, _ = bank_of(learner, slot)
+    index, _ = group_of(learner, slot)
     player = learner.players.first_player_of[learner.players.mapping.candidates[slot][0]]
-    member = player - learner.players.banks[index].first_player
+    member = player - learner.players.policy_groups[index].first_player
     return jax.tree.map(lambda x: x[member], stacks[index].params)
 
 
 def with_spy(learner: Learner, on_pack: Callable[..., None]) -> Learner:
-    """The same learner, which calls `on_pack(pack_fn, *args)` before every bank's `_pack`."""
+    """The same learner, which calls `on_pack(pack_fn, *args)` before every group's `_pack`."""
 
-    class Spy(BankLearner):
+    class Spy(PolicyGroupLearner):
         def _pack(self, *args: Any) -> Any:
             on_pack(super()._pack, *args)
             return super()._pack(*args)
 
-    def spy_on(bank: Any) -> BankLearner:
-        return Spy(**{field.name: getattr(bank, field.name) for field in dataclasses.fields(bank)})
+    def spy_on(group: Any) -> PolicyGroupLearner:
+        return Spy(
+            **{field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+        )
 
-    return dataclasses.replace(learner, bank_learners=tuple(map(spy_on, learner.bank_learners)))
+    return dataclasses.replace(learner, group_learners=tuple(map(spy_on, learner.group_learners)))

@@ -85,7 +85,9 @@ def test_other_numbers_go_on_from_a_run_and_other_shapes_are_refused(candidates,
     worker.begin(RUN, other, FOLDER, looks[0].saved)
     (rest, *_) = train(worker)
     assert rest.env_steps == looks[1].env_steps
-    parameters = [jax.tree.leaves(look.population.banks[0].params) for look in (looks[0], rest)]
+    parameters = [
+        jax.tree.leaves(look.population.policy_groups[0].params) for look in (looks[0], rest)
+    ]
     moved = max(np.abs(x - y).max() for x, y in zip(*parameters, strict=True))
     assert 0 < moved < 4 * 2 * 1e-3  # so far Adam goes in as many steps at that rate
     narrow = {name: array.reshape(-1)[:1] for name, array in looks[0].saved.arrays.items()}

@@ -272,8 +272,8 @@ def test_steps_that_are_not_finite_are_left_out_if_that_is_asked_for(tmp_path):
 def test_saved_policies_are_the_final_ones(result):
     loaded = load(result.run_dir)
     assert_same(loaded.population, result.population)
-    (bank,) = loaded.population.banks
-    assert (bank.obs_moments.count > 0).all()
+    (group,) = loaded.population.policy_groups
+    assert (group.obs_moments.count > 0).all()
     assert loaded.config == dataclasses.replace(CONFIG, num_devices=1)
     assert loaded.env_params == LampParams()
 
@@ -375,8 +375,8 @@ def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
     assert pool.count == 3
     assert len(set(pool.added_at.tolist())) == 3
     assert max(pool.added_at) >= 8
-    (bank,) = loaded.population.banks
-    kernels = bank.params["policy_head"]["kernel"]
+    (group,) = loaded.population.policy_groups
+    kernels = group.params["policy_head"]["kernel"]
     assert all((kernels[i] != kernels[j]).any() for i in (1, 2, 3) for j in range(1, i))
     assert results.games[0, 1:].sum() > 10
     assert league.history[-1]["league"]["pools"] == {
@@ -411,7 +411,7 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
     entry = int(np.argmin(pool.added_at))
     made = make(bob_0=f"past@{entry}")
     population = made.learner.init_population(jax.random.key(1))
-    (new,), (old,) = population.banks, league.population.banks
+    (new,), (old,) = population.policy_groups, league.population.policy_groups
     assert_same(jax.tree.map(lambda x: x[1], new), jax.tree.map(lambda x: x[1 + entry], old))
     assert not (new.params["value_head"]["kernel"][0] == old.params["value_head"]["kernel"]).any()
     with pytest.raises(
@@ -522,6 +522,18 @@ def test_a_flipped_bit_among_the_parameters_is_found(result, tmp_path):
         path.write_bytes(flipped)
         with pytest.raises(ValueError, match=r"damaged or not a file of policies|is of format"):
             load(tmp_path / "run")
+
+
+def test_policies_with_the_former_name_of_their_groups_are_read(result, tmp_path):
+    shutil.copytree(result.run_dir, tmp_path / "run")
+    path = tmp_path / "run" / POLICIES_FILE
+    players = serialization.msgpack_restore(
+        serialization.msgpack_restore(path.read_bytes())["players"]
+    )
+    population = players["population"]
+    population["banks"] = population.pop("policy_groups")
+    path.write_bytes(serialization.msgpack_serialize({"format": 1, **players}))
+    assert_same(load(tmp_path / "run").population, result.population)
 
 
 def test_policies_of_the_first_format_are_read(result, tmp_path):

@@ -28,7 +28,7 @@ def test_policies_are_made_as_the_document_says():
     assert config.policies["past"].of == "thinker"
     own = TrainConfig(num_envs=2, num_steps=4, default_policy=specs["fading"])
     learner = make_learner(*jaxmarl_envs.make("crypto"), own)
-    assert learner.players.banks[0].network.is_linear
+    assert learner.players.policy_groups[0].network.is_linear
 
 
 def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):

@@ -33,14 +33,14 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies import ask
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
-from jaxmarl_ppo.ppo import bank_learner, loss, minibatches, update
+from jaxmarl_ppo.ppo import group_learner, loss, minibatches, update
 from jaxmarl_ppo.rollout import act, bootstrap, faults, lives, rollout, step
-from jaxmarl_ppo.types import BankTraining, Decisions, Hyperparams, Schedule
+from jaxmarl_ppo.types import Decisions, Hyperparams, PolicyGroupTraining, Schedule
 
 T, E = 7, 8
 # Of what is trained `K` counts the trained members alone.
 OF_THE_TRAINED = (
-    Hyperparams, Schedule, BankTraining, bank_learner.UpdateReport, update.UpdateStats,
+    Hyperparams, Schedule, PolicyGroupTraining, group_learner.UpdateReport, update.UpdateStats,
     loss.LossSums, advantages.CreditParams, minibatches.Blocks, minibatches.Selection,
 )  # fmt: skip
 DOORS = (
@@ -48,11 +48,12 @@ DOORS = (
     rollout.rollout, faults.check, faults.check_last, faults.find_fault, decision_table.tabulate,
     advantages.rollout_end, advantages.own_timeline_gae, advantages.estimate_credit,
     pending.nothing_pending, pending.open_decisions, minibatches.pack_rows, minibatches.pack_chunks,
-    minibatches.shuffle, minibatches.select_minibatch, update.update, bank_learner.BankLearner.init,
-    bank_learner.BankLearner.learn, league_results.record_results, metrics.measure, Learner.init,
+    minibatches.shuffle, minibatches.select_minibatch, update.update,
+    group_learner.PolicyGroupLearner.init, group_learner.PolicyGroupLearner.learn,
+    league_results.record_results, metrics.measure, Learner.init,
     Learner.learn, Learner.train_step, StackedNetwork.forward,
 )  # fmt: skip
-# What can be asked for all slots of a bank instead of its lanes.
+# What can be asked for all slots of a policy group instead of its lanes.
 OF_ALL_SLOTS = ("ask", "own_timeline_gae", "StackedNetwork.forward")
 
 # Which of them a case does not go through.
@@ -120,7 +121,7 @@ def rest(state, obs, params, key):
 
 
 def crowd() -> Case:
-    """A recurrent bank of two policies and a pool, beside a script; all axes of other lengths."""
+    """A recurrent group of two policies and a pool, beside a script; all axes of other lengths."""
     everything = {
         "prev_action": True, "prev_reward": True, "append_agent_id": True,
         "normalise_observations": True, "normalise_rewards": True,
@@ -180,7 +181,7 @@ def put_watches(monkeypatch) -> list[tuple[str, Any, Promise | None]]:
     owners = [module for name, module in sys.modules.items() if name.startswith("jaxmarl_ppo")]
     for door in DOORS:
         watched = watch(door, seen)
-        for owner in (*owners, bank_learner.BankLearner, Learner, StackedNetwork):
+        for owner in (*owners, group_learner.PolicyGroupLearner, Learner, StackedNetwork):
             if vars(owner).get(door.__name__) is door:
                 monkeypatch.setattr(owner, door.__name__, watched)
     return seen

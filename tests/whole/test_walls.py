@@ -36,7 +36,7 @@ def test_memory_agents_that_skip_steps_and_rollouts_that_cut_games():
         decided += float(metrics.sums.decisions.sum())
         assert not metrics.fault.found
         assert metrics.sums.update.num_steps.min() > 0
-    still_open = state.per_env.banks[0].pending.decisions.acted.sum()
+    still_open = state.per_env.policy_groups[0].pending.decisions.acted.sum()
     assert trained == decided - still_open
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.population))
 
@@ -108,12 +108,12 @@ def test_every_policy_has_its_own_gamma_lambda_and_learning_rate():
         Pair(), ConstantParams(length=5, truncate=True), mapping="per_agent", num_envs=8,
         num_steps=10, config={"policies": specs},
     )  # fmt: skip
-    assert len(learner.players.banks) == 1
+    assert len(learner.players.policy_groups) == 1
     state = quick_jit(learner.init)(jax.random.key(0))
     state, _ = quick_jit(learner.train_steps)(state, 200)
-    network = learner.players.banks[0].network
+    network = learner.players.policy_groups[0].network
     for row, value in enumerate((2.0, 10.0)):
-        policy = network.select(state.population.banks[0], row)
+        policy = network.select(state.population.policy_groups[0], row)
         found = network.module.apply({"params": policy.params}, (), jnp.ones((1, 1)))[2]
         assert float(found[0]) == pytest.approx(value, rel=0.03)
 
@@ -166,7 +166,11 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
     state, metrics = step(state)
     assert metrics.sums.decisions[0] == 0
     assert metrics.sums.decisions[1] == 36
-    jax.tree.map(np.testing.assert_array_equal, state.population.banks, before.population.banks)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        state.population.policy_groups,
+        before.population.policy_groups,
+    )
     unchanged = (state.training[0].opt_state, before.training[0].opt_state)
     jax.tree.map(np.testing.assert_array_equal, *unchanged)
     for _ in range(3):
@@ -178,7 +182,7 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
 def test_random_ensembles_of_agents_of_unequal_spaces_train():
     env, params = jaxmarl_envs.make("multi_spaces")
     learner, state, step = start(env, params, mapping="ensemble:2", num_envs=16, num_steps=4)
-    widths = [bank.network.input_shape for bank in learner.players.banks]
+    widths = [group.network.input_shape for group in learner.players.policy_groups]
     assert widths == [(10,), (20,)]
     for _ in range(3):
         state, metrics = step(state)

@@ -483,7 +483,7 @@ def test_every_reward_is_accounted_for():
     assert len(book) == 27
     paid = [sum(time_step.get(agent, 0.0) for time_step in book) for agent in "abc"]
     np.testing.assert_allclose(counted, paid, rtol=1e-5)
-    waiting = np.asarray(state.per_env.banks[0].pending.reward_sum).sum(0)
+    waiting = np.asarray(state.per_env.policy_groups[0].pending.reward_sum).sum(0)
     np.testing.assert_allclose(trained + uncredited + waiting, paid, rtol=1e-5)
 
 

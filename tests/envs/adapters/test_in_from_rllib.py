@@ -207,7 +207,7 @@ def test_six_shuttles_train_an_lstm_and_no_reward_is_lost():
         state, metrics = step(state)
         counted += float(np.sum(metrics.sums.reward))
         waiting -= float(np.sum(metrics.sums.reward_trained + metrics.sums.reward_uncredited))
-    pending = float(np.sum(state.per_env.banks[0].pending.reward_sum))
+    pending = float(np.sum(state.per_env.policy_groups[0].pending.reward_sum))
     # Two episodes and a step, in each of two environments, for six shuttles.
     assert counted == 2 * 6 * (2 * sum(range(1, 13)) + 1)
     assert counted + waiting == pytest.approx(pending)

@@ -1,6 +1,6 @@
 """Policies of one architecture, which are computed together.
 
-Policies whose networks, inputs and updates have the same form are members of one bank: their
+Policies whose networks, inputs and updates have the same form are members of one group: their
 parameters are stacked, and one compiled program plays and trains them all.
 """
 
@@ -17,7 +17,7 @@ from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 
 
 @dataclass(frozen=True, eq=False)
-class Bank:
+class PolicyGroup:
     """Policies of one architecture: how they compute, what they see, and which players they are."""
 
     network: StackedNetwork
@@ -87,11 +87,11 @@ class Bank:
 
     @property
     def players(self) -> range:
-        """Numbers of the players that the members of the bank are."""
+        """Numbers of the players that the members of the policy group are."""
         return range(self.first_player, self.first_player + self.network.num_members)
 
     def members(self, player: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Tell which member plays each of the bank's slots.
+        """Tell which member plays each of the policy group's slots.
 
         Args:
             player: `[..., A]` int, who holds the slots.
