@@ -11,7 +11,7 @@
 | `Q` | players: what can hold a slot, which is a policy's network, one snapshot, or a script |
 | `K` | members of a policy group: stacked policies of one architecture, the trainable ones first |
 | `S` | slots that a policy group can play |
-| `M` | lanes of a policy group: how many of its slots can act at once, see `ops.lanes` |
+| `M` | active rows of a policy group: as many as slots can act at once, see `ops.active_rows` |
 | `R` | rows of a `DecisionTable`: the open decisions `[E, S]`, then the rollout's `[T, E, M]` |
 | `C`, `B` | blocks of an update, and rows of a block |
 | `W` | weights of a policy |
@@ -46,7 +46,7 @@ class Decisions(struct.PyTreeNode):
     is_first: jax.Array  # [...] bool: the first decision of a life
     acted: jax.Array  # [...] bool: decided, by a member of this policy group
     member: jax.Array  # [...] int: which member of the policy group held the slot
-    # [...] int: the slot that decided; None where every slot has a lane of its own.
+    # [...] int: the slot that decided; None where every slot has an active row of its own.
     slot: jax.Array | None = None
     # [...] int, or [..., N] float before squashing: what the script that the policy imitates would
     # have done, -1 for nothing that is legal; None where nobody imitates.

@@ -204,7 +204,7 @@ def _floor(learner: Learner, body: Body, target: Target) -> dict[str, float]:
     env_steps = learner.num_envs * learner.num_steps
     for group in learner.players.policy_groups:
         ids = np.unique(np.array(learner.players.policy_of)[np.array(group.players)])
-        decisions[ids] += env_steps * group.num_lanes / len(ids)
+        decisions[ids] += env_steps * group.num_active_rows / len(ids)
     flops = step_flops(learner, decisions, decisions) / len(target.devices)
     network = learner.players.policy_groups[0].network  # a workload's are all of one kind
     # Layers that compute in bfloat16 multiply in nothing else.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxmarl_ppo.credit.reward_scaling import scale_rewards
-from jaxmarl_ppo.ops.lanes import put, take
+from jaxmarl_ppo.ops.active_rows import put, take
 from jaxmarl_ppo.ops.rows import from_rows, look_up, to_rows
 from jaxmarl_ppo.ops.steps import scan_steps
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
@@ -25,8 +25,8 @@ class TimelineEntry(struct.PyTreeNode):
 
     An entry is one step, or the several that an open decision of an earlier rollout has waited. A
     life that ended in an entry began before it; whatever stands later belongs to another life.
-    Slots and the lanes of decisions may be any leading axes; where they differ, `slot` connects
-    them (see `ops.lanes`).
+    Slots and the active rows of decisions may be any leading axes; where they differ, `slot`
+    connects them (see `ops.active_rows`).
     """
 
     reward: jax.Array  # [..., S]
@@ -43,7 +43,9 @@ class TimelineEntry(struct.PyTreeNode):
     reward_scale: jax.Array | None
     gamma: jax.Array  # [..., M]
     gae_lambda: jax.Array  # [..., M]
-    slot: jax.Array | None = None  # [..., M] int; None where every slot has a lane of its own
+    slot: jax.Array | None = (
+        None  # [..., M] int; None where every slot has an active row of its own
+    )
 
 
 class Successor(NamedTuple):
@@ -157,7 +159,7 @@ def estimate_credit(
 ) -> tuple[Credit, jax.Array]:
     """Estimate advantages of a rollout's decisions and of those that the one before left open.
 
-    Of a step nothing is kept but its lanes, so slots that wait cost next to nothing.
+    Of a step nothing is kept but its active rows, so slots that wait cost next to nothing.
 
     Args:
         group: whose decisions they are.

@@ -24,7 +24,7 @@ class DecisionTable:
 
     open: Decisions  # [E * S]
     new: Decisions  # [T * E * M]
-    slot: jax.Array | None  # [T, E, M] int, from `assign_lanes`
+    slot: jax.Array | None  # [T, E, M] int, from `assign_rows`
     grid_shape: tuple[int, int, int]
 
     def column(self, name: str) -> jax.Array:

@@ -116,7 +116,7 @@ def _make_step(
     state, obs = before.state, before.state.obs
     log_prob = value = jnp.full(obs.alive.shape, jnp.nan)
     for group, own in zip(play.players.policy_groups, act_output.decisions, strict=True):
-        spread = functools.partial(group.interface.spread, where=own.acted, lanes=own.slot)
+        spread = functools.partial(group.interface.spread, where=own.acted, active_rows=own.slot)
         log_prob, value = spread(own.log_prob, log_prob), spread(own.value, value)
     terminated, acts = step_output.terminated, obs.agent_mask
     time_step = {

@@ -180,7 +180,7 @@ def _make_group_learner(
     trained = [member for member in plan.members if member.spec.trainable]
     configs = [member.spec.ppo or config.default_ppo for member in trained]
     first = configs[0]  # what shapes the update is the same for all members of a policy group
-    num_rows = envs_per_device * config.num_steps * group.num_lanes
+    num_rows = envs_per_device * config.num_steps * group.num_active_rows
     # All members walk the same loop, in which those with fewer minibatches have empty ones.
     num_minibatches = max(ppo.num_minibatches for ppo in configs)
     for member, ppo in zip(trained, configs, strict=True):

@@ -57,7 +57,7 @@ def spread_of_draws(
     if players.is_fixed:
         return 0.0
     # A binomial count of n lives, each drawn with p: sqrt(n p (1 - p)) relative to n p.
-    lives_of_each = episodes_per_rollout * policy_group.num_lanes / num_policies
+    lives_of_each = episodes_per_rollout * policy_group.num_active_rows / num_policies
     return math.sqrt((1.0 - 1.0 / num_policies) / lives_of_each)
 
 
@@ -123,14 +123,14 @@ def fixed_micro_batches(
         len(policy_group.interface.slots),
         policy_group.num_trainable,
     )
-    if policy_group.num_lanes == num_slots and policy_group.own_lanes:
+    if policy_group.num_active_rows == num_slots and policy_group.own_rows:
         # A slot trains on no more decisions than steps: the rollout before left one open only where
         # it does not act at the first of them. So a member's share is the same as any other's.
-        each, streams = members, num_envs * len(policy_group.own_lanes[0])
+        each, streams = members, num_envs * len(policy_group.own_rows[0])
         rows, chunks = streams * num_steps, streams * -(-num_steps // block_size)
     else:
         # Of all together. Each slot's last chunk, and one for each member, is partly empty.
-        each, rows = 1, num_envs * (num_steps * policy_group.num_lanes + num_slots)
+        each, rows = 1, num_envs * (num_steps * policy_group.num_active_rows + num_slots)
         chunks = rows // block_size + num_envs * num_slots * members
     blocks = chunks if recurrent else -(-rows // block_size)
     if packs_in_groups(policy_group):
@@ -152,11 +152,11 @@ def _grouped_blocks(
     policy_group: PolicyGroup, block_size: int, num_envs: int, num_steps: int
 ) -> int:
     """Count the blocks that `pack_in_groups` has room for."""
-    lanes, rows = policy_group.num_lanes, num_envs * num_steps
-    if lanes < len(policy_group.interface.slots):
-        lanes, rows = 1, rows * lanes + num_envs * len(policy_group.interface.slots)
-    shape = group_shape(rows, block_size, policy_group.most_trained_in_lane)
-    return lanes * shape.num_groups * shape.capacity
+    active_rows, rows = policy_group.num_active_rows, num_envs * num_steps
+    if active_rows < len(policy_group.interface.slots):
+        active_rows, rows = 1, rows * active_rows + num_envs * len(policy_group.interface.slots)
+    shape = group_shape(rows, block_size, policy_group.most_trained_in_row)
+    return active_rows * shape.num_groups * shape.capacity
 
 
 def _parts(num_blocks: int, block_size: int, policy_group: PolicyGroup) -> tuple[int, int]:

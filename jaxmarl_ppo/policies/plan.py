@@ -105,7 +105,7 @@ def plan_players(
                 interface=interface,
                 first_player=first_player,
                 num_trainable=plan.num_trainable,
-                num_lanes=_num_lanes(env, interface),
+                num_active_rows=_num_active_rows(env, interface),
                 fixed_members=_fixed_members(plan, interface.slots) if is_fixed else None,
                 candidates=_candidates(plan, own_pools, interface.slots, mapping),
                 **_imitation(env, env_params, plan),
@@ -195,7 +195,7 @@ def _stack_network(
 ) -> StackedNetwork:
     """Build the network of a plan's policy group, snapshots included among its members."""
     spec = plan.members[0].spec  # in what is read here all members are alike, see `_group_key`
-    num_rows = envs_per_device * _num_lanes(env, interface)
+    num_rows = envs_per_device * _num_active_rows(env, interface)
     valued_rows = envs_valued_at_once(envs_per_device) * len(interface.slots)
     tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_members)
     network = StackedNetwork(
@@ -219,7 +219,7 @@ def _stack_network(
     return network
 
 
-def _num_lanes(env: MultiAgentEnv, interface: AgentInterface) -> int:
+def _num_active_rows(env: MultiAgentEnv, interface: AgentInterface) -> int:
     """Return how many of the slots of a policy group can act at once."""
     return min(len(interface.slots), env.max_actors)
 

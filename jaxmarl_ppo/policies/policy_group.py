@@ -24,7 +24,7 @@ class PolicyGroup:
     interface: AgentInterface
     first_player: int  # members are numbered from here on among the players
     num_trainable: int  # of the members, which stand first
-    num_lanes: int  # M: how many of the slots can act at once
+    num_active_rows: int  # M: how many of the slots can act at once
     # [S]: the member that plays each slot in every life, where there is one.
     fixed_members: tuple[int, ...] | None = None
     # [S]: the members that may play each slot, maybe none; None where any may.
@@ -33,56 +33,66 @@ class PolicyGroup:
     imitated_by: tuple[int, ...] = ()  # [K]: which of these each trained member imitates
 
     @property
-    def fixed_lanes(self) -> tuple[int, ...] | None:
-        """Member that plays whatever slot is in each lane, `[M]`; None where that is not fixed."""
-        if self.fixed_members is None or self.num_lanes == len(self.fixed_members):
+    def fixed_rows(self) -> tuple[int, ...] | None:
+        """Member that plays whatever slot is in each active row, `[M]`; None where not fixed."""
+        if self.fixed_members is None or self.num_active_rows == len(self.fixed_members):
             return self.fixed_members
-        # A lane holds now one slot and now another, so only a single member is fixed for all.
-        return self.fixed_members[: self.num_lanes] if len(set(self.fixed_members)) == 1 else None
+        # A row holds now one slot and now another, so only a single member is fixed for all.
+        return (
+            self.fixed_members[: self.num_active_rows]
+            if len(set(self.fixed_members)) == 1
+            else None
+        )
 
     @property
-    def lane_candidates(self) -> tuple[tuple[int, ...], ...] | None:
-        """Members that may play whatever slot is in each lane, `[M]`; None where any may."""
-        if self.candidates is None or self.num_lanes == len(self.candidates):
+    def row_candidates(self) -> tuple[tuple[int, ...], ...] | None:
+        """Members that may play whatever slot is in each active row, `[M]`; None where any may."""
+        if self.candidates is None or self.num_active_rows == len(self.candidates):
             return self.candidates
         every = tuple(sorted({member for slot in self.candidates for member in slot}))
-        return (every,) * self.num_lanes
+        return (every,) * self.num_active_rows
 
-    def computed_members(self, in_lanes: bool) -> tuple[tuple[int, ...], ...] | None:
+    def computed_members(self, in_active_rows: bool) -> tuple[tuple[int, ...], ...] | None:
         """Members that each compute a row, whoever of them plays it; None where rows are sorted.
 
         Args:
-            in_lanes: whether rows are those of lanes, `[M]`, or of all slots, `[S]`.
+            in_active_rows: whether rows are the active rows, `[M]`, or those of all slots, `[S]`.
         """
         # Where not all can act hardly any slot is asked, and sorting is cheaper than computing all;
         # but not where sorted rows have a place for every row, too.
-        all_at_once = self.num_lanes == len(self.interface.slots) or tuning().fixed_trip_counts
-        fixed = self.fixed_lanes if in_lanes else self.fixed_members if all_at_once else None
+        all_at_once = (
+            self.num_active_rows == len(self.interface.slots) or tuning().fixed_trip_counts
+        )
+        fixed = self.fixed_rows if in_active_rows else self.fixed_members if all_at_once else None
         if fixed is not None:
             return tuple((member,) for member in fixed)
-        if not in_lanes and not tuning().rows_last:
+        if not in_active_rows and not tuning().rows_last:
             # Values of many steps at once: a few launches more to sort, for much less to compute.
             return None
-        found = self.lane_candidates if in_lanes else self.candidates
+        found = self.row_candidates if in_active_rows else self.candidates
         few = found is not None and max(map(len, found)) <= tuning().max_candidates
         return found if few else None
 
     @property
-    def own_lanes(self) -> tuple[tuple[int, ...], ...] | None:
-        """Lanes of each trained member, `[K, n]`; None where they are not fixed, or not as many."""
-        fixed = self.fixed_lanes
+    def own_rows(self) -> tuple[tuple[int, ...], ...] | None:
+        """Active rows of each trained member, `[K, n]`; None where not fixed, or not as many."""
+        fixed = self.fixed_rows
         if fixed is None:
             return None
         members = range(self.num_trainable)
-        lanes = tuple(tuple(i for i, k in enumerate(fixed) if k == member) for member in members)
-        return lanes if len(set(map(len, lanes))) == 1 else None
+        active_rows = tuple(
+            tuple(i for i, k in enumerate(fixed) if k == member) for member in members
+        )
+        return active_rows if len(set(map(len, active_rows))) == 1 else None
 
     @property
-    def most_trained_in_lane(self) -> int:
-        """Return the maximum number of trained members with decisions in one and the same lane."""
-        if self.lane_candidates is None:
+    def most_trained_in_row(self) -> int:
+        """Return how many trained members at most have decisions in one and the same active row."""
+        if self.row_candidates is None:
             return self.num_trainable
-        trained = [sum(k < self.num_trainable for k in lane) for lane in self.lane_candidates]
+        trained = [
+            sum(k < self.num_trainable for k in active_row) for active_row in self.row_candidates
+        ]
         return max(1, *trained)
 
     @property

@@ -84,10 +84,11 @@ class StackedNetwork:
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
         """Compute one decision of every wanted row by the policy that plays it.
 
-        Rows are a policy group's lanes `[E, M]`, or all slots, where `M` is `S`. Wanted rows are
-        sorted by policy into tiles, and the tiles computed one after the other: the cost is that of
-        the wanted rows, whoever plays them, and not of `K` times all rows. With `candidates`
-        nothing is sorted: each of them computes all rows of a slot, and the cost is that.
+        Rows are a policy group's active rows `[E, M]`, or all slots, where `M` is `S`. Wanted rows
+        are sorted by policy into tiles, and the tiles computed one after the other: the cost is
+        that of the wanted rows, whoever plays them, and not of `K` times all rows. With
+        `candidates` nothing is sorted: each of them computes all rows of a slot, and the cost is
+        that.
 
         Args:
             stack: `[K, ...]`.

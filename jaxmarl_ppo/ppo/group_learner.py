@@ -222,11 +222,11 @@ class PolicyGroupLearner:
 
     def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
         """Pack the trainable rows into blocks, of a recurrent network into chunks of streams."""
-        recurrent, own_lanes = self.policy_group.network.is_recurrent, self.policy_group.own_lanes
-        if tuning().packs_in_place and own_lanes and not recurrent:
-            return minibatches.pack_in_place(table, own_lanes, self.block_size)
+        recurrent, own_rows = self.policy_group.network.is_recurrent, self.policy_group.own_rows
+        if tuning().packs_in_place and own_rows and not recurrent:
+            return minibatches.pack_in_place(table, own_rows, self.block_size)
         if packs_in_groups(self.policy_group):
-            most = self.policy_group.most_trained_in_lane
+            most = self.policy_group.most_trained_in_row
             return pack_in_groups(table, self.num_trainable, most, self.block_size)
         if not recurrent:
             return minibatches.pack_rows(

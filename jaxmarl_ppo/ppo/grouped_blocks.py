@@ -15,7 +15,7 @@ from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.grouping import group_at
 from jaxmarl_ppo.ops.packing import pack, repack, unpack
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
-from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_of_lanes
+from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_by_active_row
 
 # Of a group, for each of its members: each leaves one partly empty.
 BLOCKS_OF_MEMBER, MAX_BLOCKS = 5, 64
@@ -26,7 +26,7 @@ MAX_WIDTH = 256  # of an input, in numbers: rows that are wider are worth being 
 class GroupShape(NamedTuple):
     """Shape of the groups of rows."""
 
-    num_groups: int  # of each lane; its last rows may be missing
+    num_groups: int  # of each active row; its last rows may be missing
     num_blocks: int  # that the rows of a group fill
     capacity: int  # blocks of a group, whoever its rows belong to
 
@@ -35,7 +35,7 @@ def packs_in_groups(policy_group: PolicyGroup) -> bool:
     """Tell whether the rows of a policy group are packed this way."""
     narrow = math.prod(policy_group.network.input_shape) <= MAX_WIDTH
     known = (
-        policy_group.own_lanes is not None
+        policy_group.own_rows is not None
     )  # whose the rows are, so that they stay where they lie
     return (
         tuning().packs_in_place and narrow and not known and not policy_group.network.is_recurrent
@@ -46,9 +46,9 @@ def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape
     """Choose how many rows are put in order together.
 
     Args:
-        num_rows: of a lane.
+        num_rows: of an active row.
         block_size: `B`.
-        most_members: that may have rows in one lane.
+        most_members: that may have rows in one active row.
     """
     blocks = -(-num_rows // block_size)
     # A power of two, as environments and steps mostly are, so that all groups are full.
@@ -65,16 +65,16 @@ def pack_in_groups(
     Args:
         table: `R` rows.
         num_members: `K`.
-        most_members: how many of them may have rows in one lane.
+        most_members: how many of them may have rows in one active row.
         block_size: `B`.
     """
-    rows, trained = rows_of_lanes(table)  # [L, T * E, ...]
+    rows, trained = rows_by_active_row(table)  # [L, T * E, ...]
     shape = group_shape(trained.shape[1], block_size, most_members)
     length = shape.num_blocks * block_size
     missing = shape.num_groups * length - trained.shape[1]
 
     def grouped(x: jax.Array) -> jax.Array:
-        x = jax.vmap(lambda lane: _pad(lane, missing))(x)
+        x = jax.vmap(lambda active_row: _pad(active_row, missing))(x)
         return x.reshape(-1, length, *x.shape[2:])
 
     rows, trained = jax.tree.map(grouped, (rows, trained))

@@ -92,7 +92,7 @@ def pack_rows(
 
 
 def pack_in_place(
-    table: TrainingTable, own_lanes: tuple[tuple[int, ...], ...], block_size: int
+    table: TrainingTable, own_rows: tuple[tuple[int, ...], ...], block_size: int
 ) -> Blocks:
     """Cut the rows of each member into blocks as they lie; what trains nothing stays, masked.
 
@@ -100,15 +100,15 @@ def pack_in_place(
 
     Args:
         table: `R` rows.
-        own_lanes: `[K, n]`, the lanes of each member; where there are fewer lanes than slots, of a
+        own_rows: `[K, n]`, the active rows of each member; where there are fewer than slots, of a
             single one.
         block_size: `B`.
     """
-    lanes = np.concatenate(own_lanes)
-    rows, trained = rows_of_lanes(table, lanes)
+    active_rows = np.concatenate(own_rows)
+    rows, trained = rows_by_active_row(table, active_rows)
 
     def in_blocks(x: jax.Array) -> jax.Array:
-        x = x.reshape(len(own_lanes), -1, *x.shape[2:])
+        x = x.reshape(len(own_rows), -1, *x.shape[2:])
         missing = -x.shape[1] % block_size
         x = jnp.pad(x, [(0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2)])
         return x.reshape(-1, block_size, *x.shape[2:])
@@ -124,18 +124,18 @@ def pack_in_place(
         target,
         resume=jnp.zeros(trained.shape[0], bool),
         resume_hidden=(),
-        num_blocks=jnp.full(len(own_lanes), trained.shape[0] // len(own_lanes), jnp.int32),
+        num_blocks=jnp.full(len(own_rows), trained.shape[0] // len(own_rows), jnp.int32),
     )
 
 
-def rows_of_lanes(
-    table: TrainingTable, lanes: np.ndarray | None = None
+def rows_by_active_row(
+    table: TrainingTable, active_rows: np.ndarray | None = None
 ) -> tuple[tuple[Decisions, jax.Array, jax.Array], jax.Array]:
-    """Lay the rows out lane by lane, as they are.
+    """Lay the rows out by active row, as they are.
 
     Args:
         table: `R` rows.
-        lanes: `[L]`, which, in which order; None for all. Where there are fewer lanes than slots
+        active_rows: `[L]`, which, in which order; None for all. Where there are fewer than slots
             they are one.
 
     Returns:
@@ -144,8 +144,8 @@ def rows_of_lanes(
     """
     decisions = table.decisions
     acted, _ = both = decisions.split(table.trainable)
-    num_lanes = both[1].shape[2]
-    in_order = lanes is None or np.array_equal(lanes, range(num_lanes))
+    num_active_rows = both[1].shape[2]
+    in_order = active_rows is None or np.array_equal(active_rows, range(num_active_rows))
 
     def own(first: jax.Array, rest: jax.Array) -> jax.Array:
         if decisions.slot is not None:
@@ -153,7 +153,7 @@ def rows_of_lanes(
         # A slot that had a decision open waits at the first step, so its row there is free.
         rest = rest.at[0].set(where_rows(acted, first, rest[0]))
         rest = jnp.moveaxis(rest, 2, 0)  # [M, T, E, ...]
-        rest = rest if in_order else rest[lanes]
+        rest = rest if in_order else rest[active_rows]
         return rest.reshape(rest.shape[0], -1, *rest.shape[3:])
 
     every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())

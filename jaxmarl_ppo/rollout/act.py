@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.threefry import fold_in, split
-from jaxmarl_ppo.ops.lanes import put
+from jaxmarl_ppo.ops.active_rows import put
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.policies.players import Players
@@ -75,7 +75,9 @@ def _act_group(
         The memory to hold, `[E, S, H]` leaves, and the decisions `[E, M]`.
     """
     distribution = group.network.distribution
-    response = ask(group, stack, hidden, state, state.obs, state.obs.agent_mask, in_lanes=True)
+    response = ask(
+        group, stack, hidden, state, state.obs, state.obs.agent_mask, in_active_rows=True
+    )
     outputs, mask = response.outputs, response.action_mask
     if greedy:
         action = distribution.mode(outputs, mask)

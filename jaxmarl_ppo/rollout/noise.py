@@ -27,7 +27,7 @@ def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Nois
     key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.policy_groups))
     return Noise(
         actions=tuple(
-            group.network.distribution.noise(key, (*shape, group.num_lanes))
+            group.network.distribution.noise(key, (*shape, group.num_active_rows))
             for group, key in zip(players.policy_groups, keys, strict=True)
         ),
         env=split(key_env, shape),

@@ -41,7 +41,7 @@ def make_player(env, params, **config):
 
 @pytest.fixture(scope="module")
 def player():
-    """Two policy groups, one of which has a lane less than slots, and a script."""
+    """Two policy groups, one of which has one active row less than slots, and a script."""
     env = FewAct()
     other = PolicySpec(network=MLP(hidden_sizes=(4, 4)))
     return make_player(

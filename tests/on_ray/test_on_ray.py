@@ -124,7 +124,7 @@ def test_trials_of_the_dead_go_on_from_where_they_were_looked_at(searched, tmp_p
     recorded = read_run(trial.run_dir)
     run = (recorded.env, recorded.env_params, recorded.config, tmp_path / "alone")
     trained = Trainer(*run, progress=False, check_env=False).train()
-    # Without the compiler's optimisations programs of one lane and of two round otherwise.
+    # Without the compiler's optimisations programs of one replica and of two round otherwise.
     policy_groups = [
         trained.population.policy_groups,
         load_run(trial.run_dir).population.policy_groups,

@@ -224,16 +224,16 @@ def test_draws_spread_by_the_lives_that_draw():
     np.testing.assert_allclose(spread(8, "ensemble:3"), np.sqrt(24 * 8 / 81) / (24 / 9))
 
 
-@pytest.mark.parametrize("own_lanes", [((2, 4), (0, 3)), ((0,), (1,)), ((1, 0, 2),)])
+@pytest.mark.parametrize("own_rows", [((2, 4), (0, 3)), ((0,), (1,)), ((1, 0, 2),)])
 @pytest.mark.parametrize("block_size", [1, 4, 128])
-def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_lanes, block_size):
+def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_rows, block_size):
     rng = np.random.default_rng(block_size)
     num_steps, num_envs, num_slots = 6, 7, 5
     member = np.full(num_slots, 2)
-    for k, lanes in enumerate(own_lanes):
-        member[list(lanes)] = k
+    for k, active_rows in enumerate(own_rows):
+        member[list(active_rows)] = k
     shape = (1 + num_steps, num_envs, num_slots)
-    trainable = (rng.random(shape) < 0.6) & (member < len(own_lanes))
+    trainable = (rng.random(shape) < 0.6) & (member < len(own_rows))
     # A decision was left open where nobody acts at the first step.
     trainable[0] &= ~trainable[1]
     rows = make_rows(shape, np.broadcast_to(member, shape).astype(np.int32))
@@ -256,13 +256,13 @@ def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_lanes, blo
         )
         both = map(flat, (rows.advantage, rows.target, jnp.asarray(trainable)))
         table = TrainingTable(tabulate(opened, new), *both)
-        return minibatches.pack_in_place(table, own_lanes, block_size)
+        return minibatches.pack_in_place(table, own_rows, block_size)
 
     blocks = pack(rows)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(blocks))
     acted, target = jax.device_get((blocks.decisions.acted, blocks.target))
     end = np.cumsum(blocks.num_blocks)
-    for k in range(len(own_lanes)):
+    for k in range(len(own_rows)):
         mine = slice(end[k] - blocks.num_blocks[k], end[k])
         np.testing.assert_array_equal(
             np.sort(target[mine][acted[mine]]), np.nonzero((trainable & (member == k)).ravel())[0]

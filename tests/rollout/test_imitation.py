@@ -52,7 +52,7 @@ def imitator(script, coef=1.0):
 
 @pytest.fixture(scope="module")
 def pair():
-    """Two policies in one group, each with a script of its own, and three slots in two lanes."""
+    """Two policies in a group, each with a script of its own; three slots in two active rows."""
     policies = {"one": imitator(by_sign), "two": imitator(against_sign, Linear(2.0, 1.0))}
     learner = learner_of(FewAct(), policies, num_envs=16)
     assert len(learner.players.policy_groups) == 1

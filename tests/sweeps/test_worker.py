@@ -60,7 +60,7 @@ def looks(candidates, worker):
 
 def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(candidates, worker, looks):
     candidate = candidates.make({"default_ppo.learning_rate": 3e-2})
-    # Beside another one, in the other lane.
+    # Beside another one, in the other replica.
     worker.begin(RunName(1, 0), candidates.make({"default_ppo.learning_rate": 1e-3}), FOLDER)
     worker.begin(RUN, candidate, FOLDER, looks[0].saved)
     rest = [look for look in train(worker) if look.name == RUN]
@@ -74,7 +74,7 @@ def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(candidates, worker,
         assert all(jax.tree.leaves(same))
 
 
-def test_a_run_that_is_over_leaves_its_lane(worker, looks):
+def test_a_run_that_is_over_leaves_its_replica(worker, looks):
     assert [look.is_over for look in looks] == [False, False, True]
     assert [look.saved.iteration for look in looks] == [2, 4, 6]
     assert worker.room == 2

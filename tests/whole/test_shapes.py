@@ -53,7 +53,7 @@ DOORS = (
     league_results.record_results, metrics.measure, Learner.init,
     Learner.learn, Learner.train_step, StackedNetwork.forward,
 )  # fmt: skip
-# What can be asked for all slots of a policy group instead of its lanes.
+# What can be asked for all slots of a policy group instead of its active rows.
 OF_ALL_SLOTS = ("ask", "own_timeline_gae", "StackedNetwork.forward")
 
 # Which of them a case does not go through.
@@ -144,7 +144,7 @@ def crowd() -> Case:
 
 
 def reach() -> Case:
-    """Feed-forward policies with continuous actions, every agent in a lane of its own."""
+    """Feed-forward policies with continuous actions, every agent in an active row of its own."""
     config = TrainConfig(
         default_policy=PolicySpec(network=MLP((9,)), imitate=rest, imitate_coef=Linear(1.0, 0.0)),
         num_envs=E, num_steps=T,
