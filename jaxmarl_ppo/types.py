@@ -45,7 +45,7 @@ class Decisions(struct.PyTreeNode):
     hidden: PyTree  # [..., H] leaves: the state that the network started from; () without memory
     is_first: jax.Array  # [...] bool: the first decision of a life
     acted: jax.Array  # [...] bool: decided, by a member of this policy group
-    member: jax.Array  # [...] int: which member of the policy group held the slot
+    policy_index: jax.Array  # [...] int: of the policy in its group that held the slot
     # [...] int: the slot that decided; None where every slot has an active row of its own.
     slot: jax.Array | None = None
     # [...] int, or [..., N] float before squashing: what the script that the policy imitates would

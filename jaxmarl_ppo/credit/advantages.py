@@ -78,9 +78,9 @@ class CreditParams(NamedTuple):
     gae_lambda: jax.Array  # [K]
     reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
-    def of(self, member: jax.Array) -> "CreditParams":
-        """Look up the numbers of each `member [...]`; arbitrary ones where it is not trained."""
-        return jax.tree.map(lambda x: _look_up(x, member), self)
+    def of(self, policy_index: jax.Array) -> "CreditParams":
+        """Look up the numbers of each `policy_index [...]`; arbitrary ones where not trained."""
+        return jax.tree.map(lambda x: _look_up(x, policy_index), self)
 
 
 def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
@@ -174,7 +174,7 @@ def estimate_credit(
         Credit of the rows `[R]` of a `DecisionTable`, and the row that each slot leaves open,
         `[E, S]` int; -1 where there is none.
     """
-    chex.assert_equal_shape([decisions.acted, decisions.value, decisions.member])
+    chex.assert_equal_shape([decisions.acted, decisions.value, decisions.policy_index])
     chex.assert_equal_shape([outcomes.reward, outcomes.terminated, outcomes.truncated])
     chex.assert_equal_shape_prefix([decisions.acted, outcomes.reward], 2)
     chex.assert_equal_shape([pending.reward, pending.decisions.value, end.value])
@@ -182,7 +182,7 @@ def estimate_credit(
     row = num_pending + from_rows(jnp.arange(size, dtype=jnp.int32), decisions.acted.shape)
 
     def decided(decisions: Decisions) -> dict[str, jax.Array]:
-        of = params.of(decisions.member)
+        of = params.of(decisions.policy_index)
         return {"acted": decisions.acted, "value": decisions.value, **of._asdict()}
 
     def go_back(carry: tuple[Successor, jax.Array], entry: TimelineEntry, row: jax.Array):
@@ -218,7 +218,7 @@ def estimate_credit(
         terminated=no_edge,
         truncated=no_edge,
         final_value=jnp.zeros_like(end.value),
-        gamma_held=_look_up(params.gamma, pending.decisions.member),
+        gamma_held=_look_up(params.gamma, pending.decisions.policy_index),
         **decided(pending.decisions),
     )
     own_row = from_rows(jnp.arange(num_pending, dtype=jnp.int32), none.shape)
@@ -238,8 +238,8 @@ def _next_decision(value: jax.Array, advantage: jax.Array, closed: jax.Array) ->
     return Successor(zero, zero, jnp.zeros_like(value, dtype=jnp.int32), value, advantage, closed)
 
 
-def _look_up(x: jax.Array, member: jax.Array) -> jax.Array:
-    """Look `x [K]` up at `member [...]`, which may be beyond the last."""
+def _look_up(x: jax.Array, policy_index: jax.Array) -> jax.Array:
+    """Look `x [K]` up at `policy_index [...]`, which may be beyond the last."""
     if x.size == 1:
-        return jnp.broadcast_to(x[0], member.shape)
-    return look_up(x, jnp.minimum(member, x.size - 1))
+        return jnp.broadcast_to(x[0], policy_index.shape)
+    return look_up(x, jnp.minimum(policy_index, x.size - 1))

@@ -31,7 +31,7 @@ def nothing_pending(group: PolicyGroup, state: RolloutState) -> Pending:
         hidden=group.network.initial_hidden(shape),
         is_first=jnp.zeros(shape, bool),
         acted=jnp.zeros(shape, bool),
-        member=jnp.zeros(shape, jnp.int32),
+        policy_index=jnp.zeros(shape, jnp.int32),
         imitated=jnp.zeros_like(own_action) if group.imitated else None,
     )
     return Pending(decisions, jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))

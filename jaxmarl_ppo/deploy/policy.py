@@ -118,7 +118,7 @@ class Policy(Actor):
             for index, group in enumerate(players.policy_groups)
             if player in group.players
         )
-        member = player - group.first_player
+        policy_index = player - group.first_player
         # Out of its run it may act, or be exported for, where there is no TF32: in float32 then.
         trained_in = group.network.matmul_precision
         acts_in = "float32" if trained_in == "tf32" else trained_in
@@ -141,7 +141,7 @@ class Policy(Actor):
             prev_reward=interface.prev_reward,
             hidden=tuple(jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in hidden),
         )
-        own = slice(member, member + 1)
+        own = slice(policy_index, policy_index + 1)
         stack = jax.tree.map(lambda x: jnp.asarray(x[own]), population.policy_groups[index])
         return cls(signature, network, interface, bounds, stack)
 

@@ -15,7 +15,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import ScheduleSpec
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.env_schedules import make_env_schedules
-from jaxmarl_ppo.learner.learner import Learner, LoadedMember
+from jaxmarl_ppo.learner.learner import Learner, LoadedPolicy
 from jaxmarl_ppo.learner.schedules import make_schedule
 from jaxmarl_ppo.learner.sizes import (
     DEFAULT_BPTT_LENGTH,
@@ -146,7 +146,7 @@ def to_evaluate(config: TrainConfig) -> TrainConfig:
     return config
 
 
-def _load_players(players: Players, plans: list[PolicyGroupPlan]) -> tuple[LoadedMember, ...]:
+def _load_players(players: Players, plans: list[PolicyGroupPlan]) -> tuple[LoadedPolicy, ...]:
     """Load the policies that start from a finished run instead of fresh parameters."""
     loaded = []
     for index, (group, plan) in enumerate(zip(players.policy_groups, plans, strict=True)):
@@ -163,7 +163,7 @@ def _load_players(players: Players, plans: list[PolicyGroupPlan]) -> tuple[Loade
                 lambda network=network: network.select(network.init(jax.random.key(0)), 0)
             )
             path = path_of_player(Path(run_dir), name)
-            loaded.append(LoadedMember(index, place, load_player(path, name, expected)))
+            loaded.append(LoadedPolicy(index, place, load_player(path, name, expected)))
     return tuple(loaded)
 
 

@@ -175,8 +175,8 @@ def add_snapshots(
         # Whoever plays it began with its parameters, and is to end its life with them.
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
-        stack, target = new_stacks[place.policy_group], place.first_member + entry
-        new_stacks[place.policy_group] = _copy_member(stack, place.origin_member, target, adds)
+        stack, target = new_stacks[place.policy_group], place.first_index + entry
+        new_stacks[place.policy_group] = _copy_snapshot(stack, place.origin_index, target, adds)
         # The entry is another player from here on, to whom its old results do not belong.
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(
@@ -199,7 +199,7 @@ def add_snapshots(
     return league.replace(pools=tuple(states)), tuple(new_stacks)
 
 
-def _copy_member(
+def _copy_snapshot(
     stack: PolicyStack, source: int, target: jax.Array, wanted: jax.Array
 ) -> PolicyStack:
     return jax.tree.map(lambda x: x.at[target].set(jnp.where(wanted, x[source], x[target])), stack)

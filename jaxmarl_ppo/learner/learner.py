@@ -33,12 +33,12 @@ from jaxmarl_ppo.types import (
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedMember:
-    """A policy of a finished run that a member of a policy group starts from."""
+class LoadedPolicy:
+    """A policy of a finished run that another one starts from."""
 
     policy_group: int
-    member: int
-    policy: PolicyStack  # of that member alone
+    policy_index: int
+    policy: PolicyStack  # of that index alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Learner:
     num_steps: int
     stagger_starts: bool
     rated: bool
-    loaded: tuple[LoadedMember, ...] = ()
+    loaded: tuple[LoadedPolicy, ...] = ()
     env_schedules: EnvSchedules | None = None
 
     def init(self, key: jax.Array) -> TrainState:
@@ -116,16 +116,16 @@ class Learner:
         ]
         for loaded in self.loaded:
             stacks[loaded.policy_group] = jax.tree.map(
-                lambda x, y, member=loaded.member: x.at[member].set(y),
+                lambda x, y, policy_index=loaded.policy_index: x.at[policy_index].set(y),
                 stacks[loaded.policy_group],
                 loaded.policy,
             )
         # Entries that are not in use yet are never drawn; they hold something of the right shape.
         # After loading, so that the first snapshot is of what its origin really starts from.
         for pool in self.players.pools:
-            entries = slice(pool.first_member, pool.first_member + pool.spec.num_places)
+            entries = slice(pool.first_index, pool.first_index + pool.spec.num_places)
             stacks[pool.policy_group] = jax.tree.map(
-                lambda x, entries=entries, origin=pool.origin_member: x.at[entries].set(x[origin]),
+                lambda x, entries=entries, origin=pool.origin_index: x.at[entries].set(x[origin]),
                 stacks[pool.policy_group],
             )
         league = league_results.init_league(self.players.num_players, self.players.pools)

@@ -119,7 +119,7 @@ def _count_decisions(players: Players, played: Rollout) -> jax.Array:
 
     for policy_group, decisions in zip(players.policy_groups, played.decisions, strict=True):
         members = jnp.arange(policy_group.network.num_members)
-        mine = decisions.acted[..., None] & (decisions.member[..., None] == members)
+        mine = decisions.acted[..., None] & (decisions.policy_index[..., None] == members)
         made = mine.sum((0, 1, 2), dtype=jnp.float32)
         count = add(count, made, policy_group.first_player, members.size)
     for player in range(players.first_script, players.num_players):

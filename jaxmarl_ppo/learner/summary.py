@@ -119,13 +119,13 @@ def find_divergence(
             "observation normaliser": stack.obs_moments,
             "reward normaliser": stack.return_moments,
         }
-        for member in range(policy_group.network.num_members):
-            player = policy_group.first_player + member
+        for policy_index in range(policy_group.network.num_members):
+            player = policy_group.first_player + policy_index
             policy = players.policy_of[player]
             odd = [
                 part
                 for part, tree in parts.items()
-                if not all(np.isfinite(leaf[member]).all() for leaf in jax.tree.leaves(tree))
+                if not all(np.isfinite(leaf[policy_index]).all() for leaf in jax.tree.leaves(tree))
             ]
             odd += [name for name, x in measures.items() if not np.isfinite(x[policy])]
             if set(odd) - {"kl"}:

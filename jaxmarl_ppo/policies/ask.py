@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import PolicyStack, PyTree, RolloutState
 class Response(NamedTuple):
     """A group's answer to an observation, in active rows `[E, M]` or for all slots `[E, S]`."""
 
-    member: jax.Array  # [E, M] int: who answers
+    policy_index: jax.Array  # [E, M] int: who answers
     asked: jax.Array  # [E, M] bool: where it is False the other fields mean nothing
     is_first: jax.Array  # [E, M] bool
     inputs: jax.Array  # [E, M, D]: what the network was given
@@ -47,14 +47,14 @@ def ask(
             slots; no more than `group.num_active_rows` may be wanted then.
     """
     interface = group.interface
-    member, plays = group.members(state.player)
+    policy_index, plays = group.members(state.player)
     asked = plays & interface.own(wanted)
     slot = assign_rows(asked, group.num_active_rows) if in_active_rows else None
-    rows = (member, asked, interface.own(state.is_first), hidden)
-    member, asked, is_first, held = take(rows, slot)
+    rows = (policy_index, asked, interface.own(state.is_first), hidden)
+    policy_index, asked, is_first, held = take(rows, slot)
     inputs = interface(obs, state, slot)
     moved, start, outputs, value = group.network.forward(
-        stack, member, held, inputs, is_first, asked, group.computed_members(in_active_rows)
+        stack, policy_index, held, inputs, is_first, asked, group.computed_members(in_active_rows)
     )
     mask = interface.action_mask(obs, slot)
-    return Response(member, asked, is_first, inputs, mask, moved, start, outputs, value, slot)
+    return Response(policy_index, asked, is_first, inputs, mask, moved, start, outputs, value, slot)

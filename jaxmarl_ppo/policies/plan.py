@@ -150,7 +150,7 @@ def _place_pools(
     They are alike to the policies they are taken of, and so members of the same policy group.
     """
     pools: list[SnapshotPool] = []
-    first_member = len(plan.members)
+    first_index = len(plan.members)
     for origin, member in enumerate(plan.members):
         for name in member.pools:
             spec = specs[name]
@@ -161,12 +161,12 @@ def _place_pools(
                     policy=mapping.names.index(name),
                     origin=first_player + origin,
                     policy_group=group,
-                    origin_member=origin,
-                    first_member=first_member,
-                    first_player=first_player + first_member,
+                    origin_index=origin,
+                    first_index=first_index,
+                    first_player=first_player + first_index,
                 )
             )
-            first_member += spec.num_places
+            first_index += spec.num_places
     return pools
 
 
@@ -226,8 +226,8 @@ def _num_active_rows(env: MultiAgentEnv, interface: AgentInterface) -> int:
 
 def _fixed_members(plan: PolicyGroupPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
     """Return `PolicyGroup.fixed_members`: every slot has the same policy in every life."""
-    member_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
-    return tuple(member_of[slot] for slot in slots)
+    index_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
+    return tuple(index_of[slot] for slot in slots)
 
 
 def _candidates(
@@ -236,7 +236,7 @@ def _candidates(
     """Return `PolicyGroup.candidates`: policies and snapshots that each slot may be given."""
     places = {mapping.names.index(own.name): range(i, i + 1) for i, own in enumerate(plan.members)}
     for pool in pools:
-        places[pool.policy] = range(pool.first_member, pool.first_member + pool.spec.num_places)
+        places[pool.policy] = range(pool.first_index, pool.first_index + pool.spec.num_places)
     return tuple(
         tuple(sorted(k for policy in mapping.candidates[slot] for k in places.get(policy, ())))
         for slot in slots

@@ -49,7 +49,7 @@ class PolicyGroup:
         """Members that may play whatever slot is in each active row, `[M]`; None where any may."""
         if self.candidates is None or self.num_active_rows == len(self.candidates):
             return self.candidates
-        every = tuple(sorted({member for slot in self.candidates for member in slot}))
+        every = tuple(sorted({policy_index for slot in self.candidates for policy_index in slot}))
         return (every,) * self.num_active_rows
 
     def computed_members(self, in_active_rows: bool) -> tuple[tuple[int, ...], ...] | None:
@@ -65,7 +65,7 @@ class PolicyGroup:
         )
         fixed = self.fixed_rows if in_active_rows else self.fixed_members if all_at_once else None
         if fixed is not None:
-            return tuple((member,) for member in fixed)
+            return tuple((policy_index,) for policy_index in fixed)
         if not in_active_rows and not tuning().rows_last:
             # Values of many steps at once: a few launches more to sort, for much less to compute.
             return None
@@ -81,7 +81,7 @@ class PolicyGroup:
             return None
         members = range(self.num_trainable)
         active_rows = tuple(
-            tuple(i for i, k in enumerate(fixed) if k == member) for member in members
+            tuple(i for i, k in enumerate(fixed) if k == policy_index) for policy_index in members
         )
         return active_rows if len(set(map(len, active_rows))) == 1 else None
 
@@ -110,6 +110,6 @@ class PolicyGroup:
             Members `[..., S]` int, 0 where somebody else plays, and whether one plays, bool.
         """
         own = player[..., np.array(self.interface.slots)]
-        member = own - self.first_player
-        plays = (member >= 0) & (member < self.network.num_members)
-        return jnp.where(plays, member, 0), plays
+        policy_index = own - self.first_player
+        plays = (policy_index >= 0) & (policy_index < self.network.num_members)
+        return jnp.where(plays, policy_index, 0), plays

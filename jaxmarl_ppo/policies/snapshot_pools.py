@@ -22,8 +22,8 @@ class SnapshotPool:
     policy: int  # its index among the policies
     origin: int  # the player whose snapshots it holds
     policy_group: int
-    origin_member: int  # of the policy group
-    first_member: int  # of the policy group
+    origin_index: int  # of the policy group
+    first_index: int  # of the policy group
     first_player: int
 
     @property

@@ -141,9 +141,12 @@ class PolicyGroupLearner:
         table = tabulate(carry.pending.decisions, decisions)
         params = self._credit_params(stack, hyperparams)
         credit, opened = self._estimate(carry, played, after, params)
-        member = table.column("member")
-        trainable = table.column("acted") & credit.closed & usable & (member < self.num_trainable)
-        mine = trainable[:, None] & (member[:, None] == jnp.arange(self.num_trainable))  # [R, K]
+        policy_index = table.column("policy_index")
+        trainable = (
+            table.column("acted") & credit.closed & usable & (policy_index < self.num_trainable)
+        )
+        is_own = policy_index[:, None] == jnp.arange(self.num_trainable)
+        mine = trainable[:, None] & is_own  # [R, K]
         blocks = self._pack(
             self._training_table(table, credit, trainable, axis_name),
             played.start_hidden[self.index],
@@ -216,7 +219,7 @@ class PolicyGroupLearner:
         target = table.column("value") + advantage
         if self.normalise_advantages:
             advantage = standardise_own(
-                advantage, trainable, table.column("member"), self.num_trainable, axis_name
+                advantage, trainable, table.column("policy_index"), self.num_trainable, axis_name
             )
         return TrainingTable(table, advantage, target, trainable)
 
@@ -256,7 +259,7 @@ class PolicyGroupLearner:
             moments = running_moments.update_moments(own.obs_moments, inputs, weight, axis_name)
             own = own.replace(obs_moments=moments)
         if own.return_moments is not None:
-            discount = params.of(table.column("member")).gamma
+            discount = params.of(table.column("policy_index")).gamma
             if self.discount_by_step:
                 discount **= credit.steps
             decided = (table.column("is_first"), mine.any(-1), credit.reward, discount)

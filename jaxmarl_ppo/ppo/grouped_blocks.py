@@ -81,18 +81,18 @@ def pack_in_groups(
     # As many as are put in order at once, or a multiple: a rest would be a program of its own.
     at_once = min(max(1, ROWS_AT_ONCE // length), trained.shape[0])
     rows, trained = jax.tree.map(lambda x: _pad(x, -x.shape[0] % at_once), (rows, trained))
-    member = rows[0].member
+    policy_index = rows[0].policy_index
     packed = pack((rows, trained), moved=True)
     assert not packed.others, "every field of a decision has numbers of one or four bytes"
 
     def sort(group: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        *bits, member, trained = group
-        position, owner, counts = _positions(member, trained, num_members, block_size, shape)
+        *bits, policy_index, trained = group
+        position, owner, counts = _positions(policy_index, trained, num_members, block_size, shape)
         return *_put(bits, position, shape.capacity, block_size), owner, counts
 
     features = (x.reshape(x.shape[0], -1, length) for x in (packed.words, packed.bytes))
     words, small, owner, counts = jax.lax.map(
-        sort, (*features, member, trained), batch_size=at_once
+        sort, (*features, policy_index, trained), batch_size=at_once
     )
     words, small = (x.reshape(owner.size, -1) for x in (words, small))
     (decisions, advantage, target), acted = unpack(repack(packed, words, small, block_size))
@@ -103,7 +103,7 @@ def pack_in_groups(
         resume=jnp.zeros(owner.size, bool),
         resume_hidden=(),
         num_blocks=counts.sum(0),
-        member=owner.ravel(),
+        policy_index=owner.ravel(),
     )
 
 
@@ -113,7 +113,11 @@ def _pad(x: jax.Array, number: int) -> jax.Array:
 
 
 def _positions(
-    member: jax.Array, trained: jax.Array, num_members: int, block_size: int, shape: GroupShape
+    policy_index: jax.Array,
+    trained: jax.Array,
+    num_members: int,
+    block_size: int,
+    shape: GroupShape,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Find where the rows `[G]` of a group go.
 
@@ -121,7 +125,7 @@ def _positions(
         The position of each, `[G]` int, -1 for none; of each block its member, `K` for none; and
         the blocks of each member, `[K]`.
     """
-    mine = trained & (member == jnp.arange(num_members)[:, None])  # [K, G]
+    mine = trained & (policy_index == jnp.arange(num_members)[:, None])  # [K, G]
     count = jnp.cumsum(mine, axis=1)
     num_blocks = -(-count[:, -1] // block_size)
     last = jnp.cumsum(num_blocks)

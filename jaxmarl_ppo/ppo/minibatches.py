@@ -38,12 +38,13 @@ class Blocks(struct.PyTreeNode):
     resume: jax.Array  # [C] bool: see recurrence.unroll
     resume_hidden: PyTree  # [C, H] leaves
     num_blocks: jax.Array  # [K] int: blocks of each member; the rest of C is empty
-    member: jax.Array | None = None  # [C] int: whose they are, K if empty; None where in order
+    # [C] int: whose they are, K if empty; None where in order.
+    policy_index: jax.Array | None = None
 
     @property
     def contents(self) -> "Blocks":
         """Return the data of each block, which can be gathered along `C`."""
-        return self.replace(num_blocks=(), member=None)
+        return self.replace(num_blocks=(), policy_index=None)
 
 
 class Selection(NamedTuple):
@@ -73,13 +74,16 @@ def pack_rows(
     """
     trainable = table.trainable
     num_rows = trainable.shape[0]
-    member = table.decisions.column("member")
-    rank, counts = rank_in_group(member, trainable, num_members)
+    policy_index = table.decisions.column("policy_index")
+    rank, counts = rank_in_group(policy_index, trainable, num_members)
     fill = jnp.clip(counts // num_minibatches, 1, block_size)  # [K]: rows per block
     num_blocks = -(-counts // fill)
     first_block = jnp.cumsum(num_blocks) - num_blocks
-    filled = jax.lax.div(rank, fill[member])  # cheaper than `//`; a negative rank is not wanted
-    position = (first_block[member] + filled) * block_size + rank - filled * fill[member]
+    # Cheaper than `//`; a negative rank is not wanted.
+    filled = jax.lax.div(rank, fill[policy_index])
+    position = (
+        (first_block[policy_index] + filled) * block_size + rank - filled * fill[policy_index]
+    )
     # A member that does not fill its blocks has fewer than 2 num_minibatches of them.
     capacity = -(-num_rows // block_size) + 2 * num_members * max_minibatches
     order = invert(position, trainable, capacity * block_size)
@@ -176,14 +180,14 @@ def pack_chunks(
     decisions = table.decisions
     num_entries = decisions.grid_shape[0]
     trainable = decisions.to_grid(table.trainable).reshape(num_entries, -1)  # [1 + T, E * S]
-    member = decisions.to_grid(decisions.column("member")).reshape(num_entries, -1)
+    policy_index = decisions.to_grid(decisions.column("policy_index")).reshape(num_entries, -1)
     num_slots = trainable.shape[1]  # of all environments
-    rank, counts = rank_in_group(member, trainable, num_members)
+    rank, counts = rank_in_group(policy_index, trainable, num_members)
     stream_chunks = -(-counts // chunk_length)  # [E * S, K]
     # Member by member, so that a minibatch is a range of each member's chunks.
-    by_member = stream_chunks.T.ravel()
-    first_chunk = (jnp.cumsum(by_member) - by_member).reshape(num_members, num_slots)
-    chunk = first_chunk[member, jnp.arange(num_slots)] + rank // chunk_length
+    by_policy = stream_chunks.T.ravel()
+    first_chunk = (jnp.cumsum(by_policy) - by_policy).reshape(num_members, num_slots)
+    chunk = first_chunk[policy_index, jnp.arange(num_slots)] + rank // chunk_length
     position = chunk * chunk_length + rank % chunk_length
     # A slot with decisions of several members pads one chunk for each.
     capacity = num_slots * (-(-num_entries // chunk_length) + num_members - 1)
@@ -211,10 +215,10 @@ def shuffle(noise: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
         The order, `[C]` int, and each member's first position in it, `[K]` int.
     """
     stop = jnp.cumsum(blocks.num_blocks)
-    block_member = blocks.member
-    if block_member is None:
-        block_member = group_at(jnp.arange(noise.size), stop)
-    return jnp.argsort(block_member + noise), stop - blocks.num_blocks
+    policy_of_block = blocks.policy_index
+    if policy_of_block is None:
+        policy_of_block = group_at(jnp.arange(noise.size), stop)
+    return jnp.argsort(policy_of_block + noise), stop - blocks.num_blocks
 
 
 def select_minibatch(
@@ -236,16 +240,20 @@ def select_minibatch(
 
 
 def take_micro_batch(
-    blocks: Blocks | Packed, selection: Selection, member: jax.Array, index: jax.Array, size: int
+    blocks: Blocks | Packed,
+    selection: Selection,
+    policy_index: jax.Array,
+    index: jax.Array,
+    size: int,
 ) -> Blocks:
     """Take `size` blocks of one member's share, micro-batch `index`; padding has not `acted`."""
-    position = selection.start[member] + index * size + jnp.arange(size)
+    position = selection.start[policy_index] + index * size + jnp.arange(size)
     ids = selection.order[jnp.minimum(position, selection.order.shape[0] - 1)]
     if isinstance(blocks, Packed):
         taken = unpack(jax.tree.map(lambda x: x[ids], blocks))
     else:
         taken = jax.tree.map(lambda x: x[ids], blocks.contents)
-    acted = taken.decisions.acted & (position < selection.stop[member])[:, None]
+    acted = taken.decisions.acted & (position < selection.stop[policy_index])[:, None]
     return taken.replace(decisions=taken.decisions.replace(acted=acted))
 
 

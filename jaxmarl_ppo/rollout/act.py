@@ -92,7 +92,7 @@ def _act_group(
         hidden=response.start,
         is_first=response.is_first,
         acted=response.asked,
-        member=response.member,
+        policy_index=response.policy_index,
         slot=response.slot,
     )
     return put(response.hidden, response.slot, hidden), decisions
@@ -108,7 +108,9 @@ def _imitated(
     """Ask the scripts that members imitate what they would do, as `Decisions.imitated`."""
     num_envs = state.player.shape[0]
     # Of members that are not trained nobody reads it.
-    script = jnp.array(group.imitated_by)[jnp.minimum(decisions.member, group.num_trainable - 1)]
+    script = jnp.array(group.imitated_by)[
+        jnp.minimum(decisions.policy_index, group.num_trainable - 1)
+    ]
     result = jnp.zeros_like(decisions.action)
     for index, fn in enumerate(group.imitated):
         keys = split(fold_in(key, index), num_envs)

@@ -16,6 +16,7 @@ from jaxmarl_ppo.types import PyTree
 _FORMER_NAMES = {
     re.compile("state/(population|per_env)/banks/(.*)"): r"state/\1/policy_groups/\2",
     re.compile(r"(state/per_env/policy_groups/\d+/pending)/ticks"): r"\1/steps",
+    re.compile(r"(state/per_env/policy_groups/\d+/pending/decisions)/member"): r"\1/policy_index",
     re.compile("metrics/sums/ticks"): "metrics/sums/env_steps",
     re.compile("metrics/fault/tick"): "metrics/fault/step",
 }

@@ -252,7 +252,7 @@ def long_run(seed):
         hidden=(rng.normal(size=(*shape, 2)).astype(np.float32),),
         is_first=rng.random(shape) < 0.2,
         acted=rng.random(shape) < 0.3,
-        member=rng.integers(0, 3, shape),
+        policy_index=rng.integers(0, 3, shape),
     )
     terminated = rng.random(shape) < 0.08
     outcomes = Outcomes(
@@ -323,7 +323,7 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_step):
                 for name in ("reward", "reward_sum", "steps", "advantage"):
                     expected = getattr(uncut, name)[at]
                     assert getattr(credit, name)[t, e, a] == pytest.approx(expected, abs=1e-4)
-                for name in ("log_prob", "value", "action", "member", "is_first"):
+                for name in ("log_prob", "value", "action", "policy_index", "is_first"):
                     assert getattr(rows, name)[t, e, a] == getattr(decisions, name)[at]
                 np.testing.assert_array_equal(rows.hidden[0][t, e, a], decisions.hidden[0][at])
         np.testing.assert_array_equal(count.reshape(TOTAL, E, A), closed.astype(int))

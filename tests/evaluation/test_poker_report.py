@@ -21,12 +21,12 @@ def prepare(name, **changes):
     return learner, population
 
 
-def played_by_hand(learner, population, group, member):
+def played_by_hand(learner, population, group, policy_index):
     """Action probabilities of one network at every information state, by flax alone."""
     table = InformationTable(learner.env)
     obs = jax.vmap(learner.env.observe)(table.states())
     rows = np.arange(table.num_info_states)
-    params = jax.tree.map(lambda x: x[member], population.policy_groups[group].params)
+    params = jax.tree.map(lambda x: x[policy_index], population.policy_groups[group].params)
     module = learner.players.policy_groups[group].network.module
     inputs = obs.features[rows, table.mover]
     _, logits, _ = module.apply({"params": params}, (), inputs)
@@ -55,7 +55,9 @@ def test_the_report_is_of_the_shared_network(name):
 def test_each_seat_has_a_policy_of_its_own():
     learner, population = prepare("kuhn_poker", mapping="per_agent")
     table = InformationTable(learner.env)
-    first, second = (played_by_hand(learner, population, 0, member) for member in range(2))
+    first, second = (
+        played_by_hand(learner, population, 0, policy_index) for policy_index in range(2)
+    )
     report = evaluate_policies(learner, population, 64)
     policy = np.where(table.mover[:, None] == 0, first, second)
     assert report["exploitability"]["stochastic"] == pytest.approx(

@@ -137,9 +137,9 @@ def test_what_networks_say_is_recorded_where_they_decide(player, recorded):
         assert games.policies[games.policy_of[number]] == name
         group = next(b for b, group in enumerate(players.policy_groups) if number in group.players)
         network = players.policy_groups[group].network
-        member = number - players.policy_groups[group].first_player
+        policy_index = number - players.policy_groups[group].first_player
         params = jax.tree.map(
-            lambda x, m=member: x[m], player.population.policy_groups[group].params
+            lambda x, m=policy_index: x[m], player.population.policy_groups[group].params
         )
         rows = by_network & (games.player == number)
         _, outputs, value = network.module.apply({"params": params}, (), games.features[rows])

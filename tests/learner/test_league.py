@@ -22,7 +22,7 @@ SPEC = Snapshots("main", size=SIZE, add_every=4)
 
 def pool_of(spec=SPEC):
     return SnapshotPool(
-        spec, policy=2, origin=0, policy_group=0, origin_member=0, first_member=2, first_player=2
+        spec, policy=2, origin=0, policy_group=0, origin_index=0, first_index=2, first_player=2
     )
 
 

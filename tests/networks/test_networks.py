@@ -420,8 +420,8 @@ def central(network, env):
 
     @quick_jit
     def outputs(slots):
-        inputs, member = group.interface(slots.obs, slots), group.members(slots.player)[0]
-        args = (member, slots.hidden[0], inputs, slots.is_first, everyone)
+        inputs, policy_index = group.interface(slots.obs, slots), group.members(slots.player)[0]
+        args = (policy_index, slots.hidden[0], inputs, slots.is_first, everyone)
         _, _, outputs, value = group.network.forward(stack, *args)
         return outputs[0], value[0]
 

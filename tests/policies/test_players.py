@@ -101,7 +101,7 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
     ]
     assert players.first_player_of == (4, 2, 1, 0)
     (pool,) = players.pools
-    assert (pool.origin, pool.origin_member, pool.first_member, pool.first_player) == (0, 0, 2, 2)
+    assert (pool.origin, pool.origin_index, pool.first_index, pool.first_player) == (0, 0, 2, 2)
     assert players.policy_groups[0].network.num_members == 4
     assert players.policy_groups[0].num_trainable == 1
     assert players.able(0) == [0, 1, 2, 3, 4]
@@ -386,11 +386,11 @@ def test_matchups_with_snapshots_make_the_next_rollout_play_them():
         rows, old_rows = (x.population.policy_groups[pool.policy_group] for x in (state, before))
         for entry in range(3):
             # The newest is what the policy has just become, the others are what they were.
-            source, row = (old_rows, pool.first_member + entry)
+            source, row = (old_rows, pool.first_index + entry)
             if entry == newest:
-                source, row = rows, pool.origin_member
+                source, row = rows, pool.origin_index
             jax.tree.map(
-                lambda x, y, at=pool.first_member + entry, row=row: np.testing.assert_array_equal(
+                lambda x, y, at=pool.first_index + entry, row=row: np.testing.assert_array_equal(
                     x[at], y[row]
                 ),
                 rows,

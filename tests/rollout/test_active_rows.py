@@ -72,7 +72,7 @@ def numbered(shape, first):
     return Decisions(
         inputs=number[..., None], action_mask=no[..., None], action=number.astype(int),
         log_prob=number, value=number, hidden=(), is_first=number % 3 == 0, acted=no,
-        member=number.astype(int),
+        policy_index=number.astype(int),
     )  # fmt: skip
 
 

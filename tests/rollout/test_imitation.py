@@ -74,7 +74,7 @@ def play(learner):
 def expected(decisions):
     """What the scripts say to the features that a decision was made by."""
     positive = decisions.inputs[..., 0] > 0
-    action = np.where(decisions.member == 0, positive, ~positive).astype(int)
+    action = np.where(decisions.policy_index == 0, positive, ~positive).astype(int)
     legal = np.take_along_axis(decisions.action_mask, action[..., None], -1)[..., 0]
     return np.where(legal, action, -1)
 
@@ -84,8 +84,8 @@ def test_each_decision_keeps_what_its_script_would_have_done(pair):
     made = decisions.acted
     assert decisions.imitated.dtype == np.int32
     np.testing.assert_array_equal(decisions.imitated[made], expected(decisions)[made])
-    for member in (0, 1):
-        seen = decisions.imitated[made & (decisions.member == member)]
+    for policy_index in (0, 1):
+        seen = decisions.imitated[made & (decisions.policy_index == policy_index)]
         assert set(seen) == {-1, 0, 1}
 
 

@@ -543,8 +543,8 @@ def params_of(learner: Learner, stacks: Any, slot: int) -> Any:
     """Parameters of the policy that alone plays a slot."""
     index, _ = group_of(learner, slot)
     player = learner.players.first_player_of[learner.players.mapping.candidates[slot][0]]
-    member = player - learner.players.policy_groups[index].first_player
-    return jax.tree.map(lambda x: x[member], stacks[index].params)
+    policy_index = player - learner.players.policy_groups[index].first_player
+    return jax.tree.map(lambda x: x[policy_index], stacks[index].params)
 
 
 def with_spy(learner: Learner, on_pack: Callable[..., None]) -> Learner:

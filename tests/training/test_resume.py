@@ -77,6 +77,9 @@ def test_a_checkpoint_with_the_former_names_of_its_arrays_goes_on_to_the_bit(
 ):
     former = {
         "state/per_env/banks/0/pending/steps": "state/per_env/banks/0/pending/ticks",
+        "state/per_env/banks/0/pending/decisions/policy_index": (
+            "state/per_env/banks/0/pending/decisions/member"
+        ),
         "metrics/sums/env_steps": "metrics/sums/ticks",
         "metrics/fault/step": "metrics/fault/tick",
     }
@@ -186,7 +189,7 @@ def test_a_killed_run_is_evaluated_and_loaded_from_its_newest_checkpoint(whole, 
             assert np.isfinite(array).all(), name
     policy = dataclasses.replace(CONFIG.default_policy, load=str(newest))
     warm = make_trainer(tmp_path / "warm", default_policy=policy)
-    assert {member.member for member in warm.learner.loaded} == {0, 1}
+    assert {loaded.policy_index for loaded in warm.learner.loaded} == {0, 1}
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path):

@@ -218,7 +218,7 @@ def test_a_record_of_other_shapes_is_found():
         inputs=np.zeros((3, 4, 6)), action_mask=np.zeros((3, 4, 5), bool),
         action=number.astype(int), log_prob=number, value=number,
         hidden=(np.zeros((3, 4, 2)), np.zeros((3, 4, 2))), is_first=flag, acted=flag,
-        member=number.astype(int),
+        policy_index=number.astype(int),
     )  # fmt: skip
     sizes = {"E": 3, "S": 4, "N": 5, "D": 6, "H": 2}
     held = Promise("[E, S]: open")
@@ -231,7 +231,7 @@ def test_a_record_of_other_shapes_is_found():
     assert faults_of(inputs=np.zeros((4, 3, 6))) == ["d.inputs"]
     assert faults_of(value=np.zeros(3)) == ["d.value"]
     assert faults_of(acted=number) == ["d.acted"]
-    assert faults_of(member=number) == ["d.member"]
+    assert faults_of(policy_index=number) == ["d.policy_index"]
     assert faults_of(hidden=(np.zeros((3, 4, 2)), np.zeros((3, 4)))) == ["d.hidden"]
     assert faults_of(action_mask=np.zeros((3, 4, 6), bool)) == ["d.action_mask"]
 

@@ -136,8 +136,10 @@ def test_advantages_are_standardised_over_ones_own_trained_rows_alone():
         state, packed = iterate(state)
     count = 0
     for decisions, advantage in packed:
-        for row in np.unique(decisions.member):
-            own = np.asarray(advantage)[np.asarray(decisions.acted & (decisions.member == row))]
+        for row in np.unique(decisions.policy_index):
+            own = np.asarray(advantage)[
+                np.asarray(decisions.acted & (decisions.policy_index == row))
+            ]
             assert own.mean() == pytest.approx(0.0, abs=1e-5)
             assert own.std() == pytest.approx(1.0, abs=1e-4)
             count += 1
