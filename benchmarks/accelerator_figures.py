@@ -51,7 +51,7 @@ WORKLOADS = (
     *("shuttle-lstm-4096", "shuttle-min_gru-4096", "spread-8192"),
 )
 WHAT = (
-    "Iterations of training on one device, 128 ticks, 4 epochs, 4 minibatches: the median of "
+    "Iterations of training on one device, 128 steps, 4 epochs, 4 minibatches: the median of "
     "several and, in `trace`, what one more launched. Where there are `trials`, they are "
     "iterations timed in the same way by hand, with what `changed` says."
 )
@@ -83,11 +83,11 @@ def measure(workload: Workload, repeats: int) -> dict[str, Any]:
     compile_s = time.perf_counter() - began
     timing = time_calls(steps, repeats, WARM_UP_STEPS)
     decisions, flops = steps.work(repeats)
-    ticks = config.num_envs * config.num_steps
+    env_steps = config.num_envs * config.num_steps
     return {
         "iteration_ms": 1e3 * timing.median,
         "iteration_ms_range": [1e3 * timing.min, 1e3 * timing.max],
-        "env_steps_per_s": ticks / timing.median,
+        "env_steps_per_s": env_steps / timing.median,
         "decisions_per_s": decisions / timing.median,
         "tflops": flops / timing.median / 1e12,
         "compile_s": compile_s,
@@ -139,14 +139,14 @@ def measure_jaxmarl(checkout: Path, num_envs: int, repeats: int) -> dict[str, An
     """
     module, config = jaxmarl_baseline.load_baseline(checkout, "ippo_ff_mpe")
     ours = Workload()
-    ticks = num_envs * ours.num_steps
+    env_steps = num_envs * ours.num_steps
     config |= {
         "ENV_NAME": SPREAD,
         "NUM_ENVS": num_envs,
         "NUM_STEPS": ours.num_steps,
         "UPDATE_EPOCHS": ours.num_epochs,
         "NUM_MINIBATCHES": ours.num_minibatches,
-        "TOTAL_TIMESTEPS": repeats * ticks,
+        "TOTAL_TIMESTEPS": repeats * env_steps,
     }
     key = jax.random.PRNGKey(0)
     began = time.perf_counter()
@@ -156,7 +156,7 @@ def measure_jaxmarl(checkout: Path, num_envs: int, repeats: int) -> dict[str, An
     return {
         "iteration_ms": 1e3 * timing.median / repeats,
         "iteration_ms_range": [1e3 * seconds / repeats for seconds in (timing.min, timing.max)],
-        "env_steps_per_s": repeats * ticks / timing.median,
+        "env_steps_per_s": repeats * env_steps / timing.median,
         "compile_s": compile_s,
     }
 

@@ -48,7 +48,7 @@ class TheirNetwork(nn.Module):
         hidden_dim: width of its memory; 0 for none.
         takes_mask: whether it takes which actions are legal; all are here, since the evaluation
             masks them itself, as the baseline does, after the network.
-        num_outputs: how many actions there are; filled in by the policy bank.
+        num_outputs: how many actions there are; filled in by the policy group.
     """
 
     inner: nn.Module
@@ -67,7 +67,7 @@ class TheirNetwork(nn.Module):
         batch = inputs.shape[:-1]
         rows = inputs.reshape(1, -1, inputs.shape[-1])
         rows = jnp.pad(rows, [(0, 0), (0, 0), (0, self.width - inputs.shape[-1])])
-        # A life begins with empty memory, which is what its `done` of the tick before is for.
+        # A life begins with empty memory, which is what its `done` of the step before is for.
         done = jnp.zeros(rows.shape[:2], bool)
         legal = jnp.ones((*rows.shape[:2], self.num_outputs))
         if self.hidden_dim:
@@ -232,9 +232,9 @@ def as_players(trained: Trained, game: KnownGame) -> tuple[Learner, Population]:
 
 
 def take_policy(learner: Learner, population: Population, name: str) -> PolicyStack:
-    """Take a policy out of a population, without the axis of its bank."""
+    """Take a policy out of a population, without the axis of its policy group."""
     place, row = _place(learner, name)
-    return jax.tree.map(lambda x: x[row], population.banks[place])
+    return jax.tree.map(lambda x: x[row], population.policy_groups[place])
 
 
 def put_policy(
@@ -246,18 +246,18 @@ def put_policy(
         ValueError: it has other shapes than that.
     """
     place, row = _place(learner, name)
-    bank = population.banks[place]
-    shapes, expected = jax.tree.map(jnp.shape, policy), jax.tree.map(lambda x: x.shape[1:], bank)
+    group = population.policy_groups[place]
+    shapes, expected = jax.tree.map(jnp.shape, policy), jax.tree.map(lambda x: x.shape[1:], group)
     if shapes != expected:
         raise ValueError(f"policy {name!r} has the shapes {shapes}; expected are {expected}")
-    banks = list(population.banks)
-    banks[place] = jax.tree.map(lambda every, one: every.at[row].set(one), bank, policy)
-    return population.replace(banks=tuple(banks))
+    groups = list(population.policy_groups)
+    groups[place] = jax.tree.map(lambda every, one: every.at[row].set(one), group, policy)
+    return population.replace(policy_groups=tuple(groups))
 
 
 def _place(learner: Learner, name: str) -> tuple[int, int]:
-    """Find the bank of a policy and its row there."""
+    """Find the policy group of a policy and its row there."""
     player = learner.players.names.index(name)
-    firsts = [bank.first_player for bank in learner.players.banks]
+    firsts = [group.first_player for group in learner.players.policy_groups]
     place = max(index for index, first in enumerate(firsts) if first <= player)
     return place, player - firsts[place]

@@ -42,7 +42,7 @@ CURVES = {
 UNITS = {
     "games drawn": "share of games",
     "bob's success": "share of tasks solved",
-    "alice's ticks": "ticks",
+    "alice's ticks": "steps",
     "deliveries per shift": "deliveries in 256 ticks",
 }
 SHARES = {"games drawn", "bob's success"}

@@ -73,7 +73,7 @@ def work(setup: dict[str, Any]) -> None:
         began = time.perf_counter()
         if what == "train":
             state, metrics = compiled.train(state, np.int32(amount), empty)
-            metrics.sums.ticks.block_until_ready()
+            metrics.sums.env_steps.block_until_ready()
         else:
             reduce(arguments).block_until_ready()
         say({"seconds": time.perf_counter() - began})

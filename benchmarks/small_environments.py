@@ -93,7 +93,7 @@ CASES = {
     "basic": Case("basic", "25 each", small()),
     "early_done": Case("early_done", "3 and 5", small("per_agent")),
     "round_robin": Case("round_robin", "5 each", small()),
-    "flex_agents": Case("flex_agents", "its length in ticks", small()),
+    "flex_agents": Case("flex_agents", "its length in steps", small()),
     "relay": Case("relay", "-3 and 0", small("per_agent")),
     "multi_spaces": Case("multi_spaces", "25 each", small("per_agent", steps=1_000_000)),
     "press_your_luck": Case("press_your_luck", "+-0.113", small("per_agent")),

@@ -101,12 +101,12 @@ def speed(history: Sequence[Mapping[str, Any]], agent: str) -> dict[str, Any]:
     """Games per second of training, at the median rate and the length that games had last."""
     entries = [entry["agents"][agent] for entry in history]
     lengths = [entry["length_mean"] for entry in entries if "length_mean" in entry]
-    ticks = sum(lengths[-NUM_LAST_ENTRIES:]) / len(lengths[-NUM_LAST_ENTRIES:])
+    steps = sum(lengths[-NUM_LAST_ENTRIES:]) / len(lengths[-NUM_LAST_ENTRIES:])
     rates = sorted(entry["env_steps_per_s"] for entry in history)
     return {
         "wall_s": round(history[-1]["wall_s"], 1),
-        "ticks_per_game": round(ticks, 2),
-        "games_per_s": round(rates[len(rates) // 2] / ticks),
+        "ticks_per_game": round(steps, 2),
+        "games_per_s": round(rates[len(rates) // 2] / steps),
     }
 
 

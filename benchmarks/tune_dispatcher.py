@@ -23,8 +23,8 @@ from jaxmarl_envs.shuttle_grid.tuned import Costs, choose, ways
 from jaxmarl_ppo import use_cpu_cores
 
 WEIGHTS = Path(jaxmarl_envs.__file__).parent / "shuttle_grid" / "tuned.json"
-HELD = 12.0  # ticks, where the search begins: as `blocked_penalty`
-SPREAD = Costs(edge=1.0, held=4.0, per_tick=1.0)  # of the first generation, in ticks
+HELD = 12.0  # steps, where the search begins: as `blocked_penalty`
+SPREAD = Costs(edge=1.0, held=4.0, per_step=1.0)  # of the first generation, in steps
 HELD_OUT = 10_000  # seed of the shifts that the result is measured on
 
 
@@ -52,13 +52,13 @@ def main() -> None:
         """Mean progress of a shift, `[candidates]`."""
 
         def shift(costs: Costs, table: jax.Array, key: jax.Array) -> jax.Array:
-            def tick(state, _):
+            def step(state, _):
                 action = choose(costs, table, state, path)
                 _, state, reward = env.step_env(key, state, action, params)[:3]
                 return state, reward[0]
 
             state = env.reset_env(key, params)[1]
-            return jax.lax.scan(tick, state, None, length=env.max_steps)[1].sum()
+            return jax.lax.scan(step, state, None, length=env.max_steps)[1].sum()
 
         def candidate(vector: jax.Array) -> jax.Array:
             costs = of(vector)
@@ -96,10 +96,10 @@ def measure(env: ShuttleGrid, costs: Costs, seed: int, num_shifts: int) -> str:
 
 
 def rounded(costs: Costs) -> dict[str, list]:
-    """The costs as lists, in hundredths of a tick."""
+    """The costs as lists, in hundredths of a step."""
     return {
         name: np.round(np.asarray(getattr(costs, name)), 2).tolist()
-        for name in ("edge", "held", "per_tick")
+        for name in ("edge", "held", "per_step")
     }
 
 

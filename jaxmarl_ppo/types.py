@@ -2,22 +2,22 @@
 
 | letter | axis |
 | --- | --- |
-| `T` | ticks in a rollout |
+| `T` | steps in a rollout |
 | `E` | parallel environments (on one device) |
 | `A` | agent slots of an environment |
 | `D` | width of a network's input |
 | `N` | actions, or dimensions of a continuous action |
 | `P` | policies by name |
 | `Q` | players: what can hold a slot, which is a policy's network, one snapshot, or a script |
-| `K` | members of a bank: stacked policies of one architecture, the trainable ones first |
-| `S` | slots that a bank can play |
-| `M` | lanes of a bank: how many of its slots can act at once, see `ops.lanes` |
+| `K` | members of a policy group: stacked policies of one architecture, the trainable ones first |
+| `S` | slots that a policy group can play |
+| `M` | active rows of a policy group: as many as slots can act at once, see `ops.active_rows` |
 | `R` | rows of a `DecisionTable`: the open decisions `[E, S]`, then the rollout's `[T, E, M]` |
 | `C`, `B` | blocks of an update, and rows of a block |
 | `W` | weights of a policy |
 | `H` | width of memory |
 
-A bank keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
+A group keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
 are packed into blocks. `K` of what is trained counts the trainable members alone. `[...]` stands
 for the axes that the holder names: in `pending.decisions`, `[E, S]`, a field `[..., N]` is
 `[E, S, N]`. `tests/whole/test_shapes.py` holds what crosses folders to these comments.
@@ -35,7 +35,7 @@ PyTree = Any
 
 
 class Decisions(struct.PyTreeNode):
-    """Decisions of one bank: what its agents saw and did; meaningful only where `acted`."""
+    """Decisions of one policy group: what its agents saw and did; meaningful only where `acted`."""
 
     inputs: jax.Array  # [..., D] or [..., rows, cols, channels]: what the network was given
     action_mask: jax.Array  # [..., N] bool
@@ -44,9 +44,9 @@ class Decisions(struct.PyTreeNode):
     value: jax.Array  # [...]
     hidden: PyTree  # [..., H] leaves: the state that the network started from; () without memory
     is_first: jax.Array  # [...] bool: the first decision of a life
-    acted: jax.Array  # [...] bool: decided, by a member of this bank
-    member: jax.Array  # [...] int: which member of the bank held the slot
-    # [...] int: the slot that decided; None where every slot has a lane of its own.
+    acted: jax.Array  # [...] bool: decided, by a member of this policy group
+    policy_index: jax.Array  # [...] int: of the policy in its group that held the slot
+    # [...] int: the slot that decided; None where every slot has an active row of its own.
     slot: jax.Array | None = None
     # [...] int, or [..., N] float before squashing: what the script that the policy imitates would
     # have done, -1 for nothing that is legal; None where nobody imitates.
@@ -54,35 +54,35 @@ class Decisions(struct.PyTreeNode):
 
 
 class Outcomes(struct.PyTreeNode):
-    """Answers of the environments on each tick, and who held the slots during it."""
+    """Answers of the environments at each step, and who held the slots during it."""
 
     reward: jax.Array  # [T, E, A]
     terminated: jax.Array  # [T, E, A] bool: edge
     truncated: jax.Array  # [T, E, A] bool: edge
     final_value: jax.Array  # [T, E, A]: V(final observation) where truncated, else 0
-    alive: jax.Array  # [T, E, A] bool: before the tick
+    alive: jax.Array  # [T, E, A] bool: before the step
     acted: jax.Array  # [T, E, A] bool
-    player: jax.Array  # [T, E, A] int: who held the slot during the tick
+    player: jax.Array  # [T, E, A] int: who held the slot during the step
     has_decided: jax.Array  # [T, E, A] bool: the slot has decided in this life
     episode_over: jax.Array  # [T, E] bool
     metrics: dict[str, jax.Array]  # [T, E, A] each: the environment's own
 
 
 class Pending(struct.PyTreeNode):
-    """Decisions of one bank whose outcome was still open when a rollout ended."""
+    """Decisions of one policy group whose outcome was still open when a rollout ended."""
 
     decisions: Decisions  # [E, S]; `acted` tells where one is pending
     reward: jax.Array  # [E, S]: earned since the decision, discounted as the policy discounts
     reward_sum: jax.Array  # [E, S]: earned since the decision, undiscounted
-    ticks: jax.Array  # [E, S] int: ticks since the decision
+    steps: jax.Array  # [E, S] int: steps since the decision
 
 
 class RolloutState(struct.PyTreeNode):
-    """State between two ticks: environments, who plays, and what they remember."""
+    """State between two steps: environments, who plays, and what they remember."""
 
     env_state: PyTree  # [E, ...]
     obs: Observation  # [E, A, ...]
-    hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves, or ()
+    hidden: tuple[PyTree, ...]  # per policy group [E, S, H] leaves, or ()
     is_first: jax.Array  # [E, A] bool: the next decision is the first of a life
     player: jax.Array  # [E, A] int: who holds the slot, for the whole of a life
     # [E, A] int or [E, A, N] float: the latest of this life, meaningful unless `is_first`.
@@ -92,7 +92,7 @@ class RolloutState(struct.PyTreeNode):
 
 
 class Moments(struct.PyTreeNode):
-    """Running mean and variance of every policy of a bank."""
+    """Running mean and variance of every policy of a policy group."""
 
     count: jax.Array  # [K]
     mean: jax.Array  # [K, ...]
@@ -100,7 +100,7 @@ class Moments(struct.PyTreeNode):
 
 
 class PolicyStack(struct.PyTreeNode):
-    """Parameters and normalisers of a bank's members: saved, snapshotted and frozen together."""
+    """Parameters and normalisers of a group's members: saved, snapshotted and frozen together."""
 
     params: PyTree  # [K, ...] leaves
     obs_moments: Moments | None  # [K, D...]
@@ -108,7 +108,7 @@ class PolicyStack(struct.PyTreeNode):
 
 
 class Hyperparams(struct.PyTreeNode):
-    """Numeric hyper-parameters of the trained members of a bank; changing them never recompiles.
+    """Numeric hyper-parameters of the trained members of a group; changing them never recompiles.
 
     They are called as in `PPOConfig`, but for `kl_coef`, which begins as its `initial_kl_coef` and
     is adapted by training.
@@ -153,13 +153,13 @@ class Schedule(struct.PyTreeNode):
 
 
 class EpisodeSums(struct.PyTreeNode):
-    """Sums that grow tick by tick until a life or an episode is over.
+    """Sums that grow step by step until a life or an episode is over.
 
     `rollout.episode_stats` adds to them.
     """
 
     returns: jax.Array  # [...]: undiscounted
-    lengths: jax.Array  # [...]: ticks alive
+    lengths: jax.Array  # [...]: steps alive
     lives: jax.Array  # [...]: that have ended
     metrics: dict[str, jax.Array]  # [...] each: the environment's own
 
@@ -174,7 +174,7 @@ class Running(struct.PyTreeNode):
     """Sums over the lives and episodes that have not ended yet."""
 
     lives: RunningSums  # [E, A]
-    episodes: RunningSums  # [E]: what all agents earn together, and ticks
+    episodes: RunningSums  # [E]: what all agents earn together, and steps
 
 
 class RunningGames(struct.PyTreeNode):
@@ -186,7 +186,7 @@ class RunningGames(struct.PyTreeNode):
 
 
 class Pool(struct.PyTreeNode):
-    """The snapshots of a policy that a pool holds; their parameters are rows of its bank."""
+    """The snapshots of a policy that a pool holds; their parameters are rows of its group."""
 
     count: jax.Array  # () int: entries in use, from the first on
     oldest: jax.Array  # () int: the entry that the next snapshot replaces once all are in use
@@ -209,12 +209,12 @@ class League(struct.PyTreeNode):
 class Population(struct.PyTreeNode):
     """All that a run has learnt and that play depends on; this is what is saved."""
 
-    banks: tuple[PolicyStack, ...]  # per bank
+    policy_groups: tuple[PolicyStack, ...]  # per policy group
     league: League
 
 
-class BankTraining(struct.PyTreeNode):
-    """State of a bank's training beside its policies."""
+class PolicyGroupTraining(struct.PyTreeNode):
+    """State of a policy group's training beside its policies."""
 
     opt_state: PyTree  # [K] or [K, W] leaves
     hyperparams: Hyperparams  # [K]
@@ -223,8 +223,8 @@ class BankTraining(struct.PyTreeNode):
     )
 
 
-class BankCarry(struct.PyTreeNode):
-    """State per slot that a bank which is trained hands from one rollout to the next."""
+class PolicyGroupCarry(struct.PyTreeNode):
+    """State per slot that a policy group which is trained hands from one rollout to the next."""
 
     pending: Pending  # [E, S]
     return_trace: jax.Array  # [E, S]: discounted rewards of decisions, for scaling
@@ -236,14 +236,14 @@ class PerEnv(struct.PyTreeNode):
     rollout: RolloutState
     running: Running
     games: RunningGames  # [E, A]
-    banks: tuple[BankCarry, ...]  # per bank that is trained
+    policy_groups: tuple[PolicyGroupCarry, ...]  # per policy group that is trained
 
 
 class TrainState(struct.PyTreeNode):
     """The whole of a training run: what is not in here does not influence it."""
 
     population: Population
-    training: tuple[BankTraining, ...]  # per bank that is trained
+    training: tuple[PolicyGroupTraining, ...]  # per policy group that is trained
     per_env: PerEnv
     env_params: PyTree
     key: jax.Array

@@ -38,6 +38,12 @@ from jaxmarl_ppo.evaluation import evaluate_policies
 from jaxmarl_ppo.evaluation.cross_play import cross_play
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
 
+# Logs and reports are hashed with the words that they had first, so that hashes can be compared.
+FIRST_WORDS = {
+    "decisions_per_step": "decisions_per_tick",
+    "% of the steps": "% of the ticks",
+    "steps; best scripted": "ticks; best scripted",
+}
 SMALL_MLP = PolicySpec(network=MLP(hidden_sizes=(16, 16)))
 SMALL_LSTM = LSTM(hidden_sizes=(16,), lstm_size=16)
 SHORT = PPOConfig(num_epochs=2, num_minibatches=2)
@@ -64,7 +70,7 @@ def self_play_runs() -> dict[str, Run]:
             {},
             config(4, 16, 16, mapping=Ensemble(2, weights=(0.7, 0.3), joint=True)),
         ),
-        "two_banks": ("multi_spaces", {}, config(3, 16, 8, mapping="ensemble:2")),
+        "two_groups": ("multi_spaces", {}, config(3, 16, 8, mapping="ensemble:2")),
         "league": (
             "tic_tac_toe",
             {},
@@ -95,7 +101,7 @@ def self_play_runs() -> dict[str, Run]:
 def memory_runs() -> dict[str, Run]:
     """List runs with policies with memory, and what a policy sees."""
     return {
-        "one_tick": (
+        "one_step": (
             "tic_tac_toe",
             {},
             config(
@@ -119,7 +125,7 @@ def memory_runs() -> dict[str, Run]:
                     num_epochs=2,
                     num_minibatches=2,
                     bptt_length=6,
-                    discount_by="tick",
+                    discount_by="step",
                     learning_rate=Linear(2e-3, 1e-4),
                 ),
                 num_devices=2,
@@ -225,7 +231,7 @@ def fingerprint(run: Run, folder: Path) -> dict[str, str]:
     result = trainer.train()
     history = [{k: v for k, v in e.items() if k not in WALL_CLOCK_FIELDS} for e in result.history]
     hashes = {
-        "parameters": hash_leaves(jax.tree.leaves(result.population.banks)),
+        "parameters": hash_leaves(jax.tree.leaves(result.population.policy_groups)),
         "state": hash_leaves(sorted(jax.tree.leaves(result.state), key=sort_key)),
         "log": hash_text(history),
     }
@@ -264,7 +270,10 @@ def as_numpy(leaf: Any) -> np.ndarray:
 
 def hash_text(data: Any) -> str:
     """Hash plain data; Python writes floats so that no bit is lost."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+    text = json.dumps(data, sort_keys=True)
+    for word, first in FIRST_WORDS.items():
+        text = text.replace(word, first)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def main() -> int:

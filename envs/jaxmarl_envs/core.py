@@ -46,9 +46,9 @@ class MultiAgentEnv(Generic[State, Params]):
     on and what it must guarantee:
 
     * `action` always has every slot. Slots whose `agent_mask` was False are to be ignored.
-    * `reward [A]` is what each agent earned at this tick, whether it acted or not; a slot that held
-      nobody before the tick earns exactly 0.
-    * `terminated [A]` and `truncated [A]` are edges, True only on the tick on which that agent's
+    * `reward [A]` is what each agent earned at this step, whether it acted or not; a slot that held
+      nobody before the step earns exactly 0.
+    * `terminated [A]` and `truncated [A]` are edges, True only at the step at which that agent's
       life ends. Both True counts as terminated.
     * The episode is over exactly when nobody is alive after the step.
     * An agent that may still earn something stays alive, waiting.
@@ -62,7 +62,7 @@ class MultiAgentEnv(Generic[State, Params]):
     made_as: tuple[str, dict[str, Any]] | None = None
     # By which names `make` imported code that the user has to name again where a file names it.
     imports: tuple[str, ...] = ()
-    # Whether ticks are played in Python, by calls out of the compiled program, on one device.
+    # Whether steps are played in Python, by calls out of the compiled program, on one device.
     steps_on_host: bool = False
 
     # How many stones in a row win, where `cells` is the board of such a game; pages draw the line.
@@ -75,7 +75,7 @@ class MultiAgentEnv(Generic[State, Params]):
 
     @property
     def max_actors(self) -> int:
-        """Bound the slots with `agent_mask` True at one tick; override where it is below `A`."""
+        """Bound the slots with `agent_mask` True at one step; override where it is below `A`."""
         return self.num_agents
 
     @property
@@ -105,14 +105,14 @@ class MultiAgentEnv(Generic[State, Params]):
     def step_env(
         self, key: jax.Array, state: State, action: jax.Array, params: Params
     ) -> StepResult[State]:
-        """Advance one tick without auto-reset.
+        """Advance one step without auto-reset.
 
         `action` is `[A]` int for discrete and `[A, N]` float for continuous environments. Returns
         `(obs, state, reward [A], terminated [A], truncated [A], info)`. Optional entries of `info`:
 
         * `"metrics"`: a dict of `[A]` float arrays that a trainer sums over each life and reports
           beside the return (for example `{"win": ..., "loss": ...}`).
-        * `"final_observation"`: needed only where a slot can be reborn on the tick on which its
+        * `"final_observation"`: needed only where a slot can be reborn at the step at which its
           agent's life ends; the observation in which the ended agent's row is still its own.
         """
         raise NotImplementedError
@@ -126,7 +126,7 @@ class MultiAgentEnv(Generic[State, Params]):
         raise NotImplementedError
 
     def horizon(self, params: Params) -> int | jax.Array | None:
-        """Give the most ticks that an episode can last, or None where there is no bound."""
+        """Give the most steps that an episode can last, or None where there is no bound."""
         return None
 
     def render(
@@ -140,7 +140,7 @@ class MultiAgentEnv(Generic[State, Params]):
         Args:
             state: of which every array is, or can be made, NumPy's.
             params: None for `default_params`.
-            last_action: every slot's action on the tick before; None at the start.
+            last_action: every slot's action at the step before; None at the start.
         """
         del state, params, last_action
         return None
@@ -176,11 +176,11 @@ class MultiAgentEnv(Generic[State, Params]):
     def step(
         self, key: jax.Array, state: State, action: jax.Array, params: Params | None = None
     ) -> StepResult[State]:
-        """Advance one tick and begin a new episode when this one is over.
+        """Advance one step and begin a new episode when this one is over.
 
         `obs` and `state` are then those of the new episode. `info["episode_over"]` (scalar bool)
-        tells so. `info["final_observation"]` is, on every tick, the observation before the reset,
-        in which an agent whose life ended on this tick still has its own row. The key is split in
+        tells so. `info["final_observation"]` is, at every step, the observation before the reset,
+        in which an agent whose life ended at this step still has its own row. The key is split in
         two: the first steps, the second resets.
         """
         params = self.default_params if params is None else params
@@ -197,7 +197,7 @@ class MultiAgentEnv(Generic[State, Params]):
     ) -> StepResult[State]:
         """Step as `vmap(step)` over a leading axis `E` of keys, states and actions, to the bit.
 
-        Resets are computed only on the ticks on which at least one episode is over.
+        Resets are computed only at the steps at which at least one episode is over.
         """
         split_all = jax.vmap(split)
         step = jax.vmap(self._step, in_axes=(0, 0, 0, None))
@@ -206,7 +206,7 @@ class MultiAgentEnv(Generic[State, Params]):
         over = info["episode_over"]
 
         def reset_some() -> tuple[Observation, State]:
-            # Split again: where steps need no keys, ticks without a reset then split nothing.
+            # Split again: where steps need no keys, steps without a reset then split nothing.
             fresh = jax.vmap(self.reset_env, in_axes=(0, None))(split_all(keys)[:, 1], params)
             return jax.vmap(_select)(over, fresh, (obs, state))
 

@@ -39,7 +39,7 @@ class PhantomTicTacToe(MultiAgentEnv[State, Params]):
     A move on a cell that the other holds is refused: the mover learns that it is taken and moves
     again, and the other is told nothing (`obstype=reveal-nothing` in OpenSpiel). Slots are `x`, who
     moves first, and `o`; an action is the row-major index of a cell, of which those are legal that
-    the player has not tried. One that is not loses at once. On the tick that ends the game both
+    the player has not tried. One that is not loses at once. At the step that ends the game both
     lives terminate, the winner earns 1 and the loser -1, or both 0 in a draw; `info["metrics"]`
     then has a 1 in `win`, `draw` or `loss` of each slot, and counts in `refused` the moves that
     were.
@@ -55,7 +55,7 @@ class PhantomTicTacToe(MultiAgentEnv[State, Params]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can move at one tick: one player."""
+        """Count who can move at one step: one player."""
         return 1
 
     @property

@@ -38,7 +38,7 @@ def compile_ahead(
         num_devices: likewise.
 
     Returns:
-        `kernels` of a tick, of a gradient and of a whole iteration; `round_trips` to the host of
+        `kernels` of a step, of a gradient and of a whole iteration; `round_trips` to the host of
         each; `loops` whose length shows only as they run; `memory_mb` of one device and whether it
         `fits`; `collectives` of an iteration and their bytes; `floor_ms`, below which no iteration
         comes, by arithmetic, memory and launches; seconds of tracing and compiling.
@@ -97,7 +97,7 @@ def count(body: Body, chip: Chip) -> dict[str, Any]:
     """
     runs = _runs(body)
     asks = chip.platform == "gpu"
-    ticks = _bodies(body, "tick")
+    env_steps = _bodies(body, "env_step")
     collectives: dict[str, dict[str, float]] = {}
     for own, times in runs:
         for kind, (calls, size) in own.collectives.items():
@@ -106,12 +106,12 @@ def count(body: Body, chip: Chip) -> dict[str, Any]:
             before["bytes"] += size * times
     return {
         "kernels": {
-            "tick": max(map(_total, ticks), default=0),
+            "env_step": max(map(_total, env_steps), default=0),
             "gradient": _of_gradients(body),
             "iteration": sum(own.kernels * times for own, times in runs),
         },
         "round_trips": {
-            "tick": asks * max(map(_waits, ticks), default=0),
+            "env_step": asks * max(map(_waits, env_steps), default=0),
             "iteration": asks * _waits(body),
         },
         "loops": [
@@ -135,7 +135,7 @@ def _runs(body: Body, times: float = 1.0) -> list[tuple[Body, float]]:
 
 
 def _of_gradients(body: Body) -> list[int]:
-    """Count the kernels of a gradient of each bank, loops within it by one pass."""
+    """Count the kernels of a gradient of each policy group, loops within it by one pass."""
     # Loops over time have further names behind.
     loops = [loop for own, _ in _runs(body) for loop in own.loops]
     walks = [loop.body.kernels for loop in loops if loop.scope.endswith("gradients/while")]
@@ -143,8 +143,12 @@ def _of_gradients(body: Body) -> list[int]:
         return walks
     # A single one needs no loop, and is a part of its minibatch.
     scopes = [scope for own, _ in _runs(body) for scope in own.launched]
-    found = [re.findall(r"bank\d+", scope)[-1:] for scope in scopes if _within(scope, "gradients")]
-    return list(Counter(bank for banks in found for bank in banks).values())
+    found = [
+        re.findall(r"policy_group\d+", scope)[-1:]
+        for scope in scopes
+        if _within(scope, "gradients")
+    ]
+    return list(Counter(group for groups in found for group in groups).values())
 
 
 def _bodies(body: Body, scope: str) -> list[Body]:
@@ -197,12 +201,12 @@ def _floor(learner: Learner, body: Body, target: Target) -> dict[str, float]:
     All that can act act.
     """
     decisions = np.zeros(len(learner.players.policies))
-    ticks = learner.num_envs * learner.num_steps
-    for bank in learner.players.banks:
-        ids = np.unique(np.array(learner.players.policy_of)[np.array(bank.players)])
-        decisions[ids] += ticks * bank.num_lanes / len(ids)
+    env_steps = learner.num_envs * learner.num_steps
+    for group in learner.players.policy_groups:
+        ids = np.unique(np.array(learner.players.policy_of)[np.array(group.players)])
+        decisions[ids] += env_steps * group.num_active_rows / len(ids)
     flops = step_flops(learner, decisions, decisions) / len(target.devices)
-    network = learner.players.banks[0].network  # a workload's are all of one kind
+    network = learner.players.policy_groups[0].network  # a workload's are all of one kind
     # Layers that compute in bfloat16 multiply in nothing else.
     is_coarse = getattr(network.module, "dtype", "float32") == "bfloat16"
     rate = target.chip.tflops["bfloat16" if is_coarse else network.matmul_precision]

@@ -12,8 +12,8 @@ from jaxmarl_ppo.bench.timing import time_calls
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.precision import at_precision
 from jaxmarl_ppo.policies.agent_interface import make_agent_interface
-from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.network_check import make_network
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
 
@@ -34,23 +34,23 @@ def step_flops(
         trained: `[P]`, of them, that entered the update.
     """
     passes = np.asarray(decisions, np.float64).copy()
-    for bank_learner in learner.bank_learners:
-        ids = np.array(bank_learner.policy_ids)
-        epochs = np.asarray(bank_learner.hyperparams.num_epochs)
+    for group_learner in learner.group_learners:
+        ids = np.array(group_learner.policy_ids)
+        epochs = np.asarray(group_learner.hyperparams.num_epochs)
         # A magnet is asked as well, though not differentiated.
-        per_epoch = GRADIENT_PASSES + (bank_learner.update_shape.magnet != "off")
+        per_epoch = GRADIENT_PASSES + (group_learner.update_shape.magnet != "off")
         passes[ids] += per_epoch * epochs * np.asarray(trained)[ids]
     total, policy_of = 0.0, np.array(learner.players.policy_of)
-    for bank in learner.players.banks:
-        for policy in np.unique(policy_of[np.array(bank.players)]):
-            shapes = matmul_shapes(_unpadded(learner, bank, policy))
+    for group in learner.players.policy_groups:
+        for policy in np.unique(policy_of[np.array(group.players)]):
+            shapes = matmul_shapes(_unpadded(learner, group, policy))
             total += passes[policy] * sum(2.0 * m * k * n for m, k, n in shapes)
     return float(total)
 
 
-def _unpadded(learner: Learner, bank: Bank, policy: int) -> StackedNetwork:
+def _unpadded(learner: Learner, group: PolicyGroup, policy: int) -> StackedNetwork:
     """Make the network as wide as what one of its policies is shown, since padding is no work."""
-    interface, candidates = bank.interface, enumerate(learner.players.mapping.candidates)
+    interface, candidates = group.interface, enumerate(learner.players.mapping.candidates)
     slots = tuple(slot for slot, policies in candidates if policy in policies) or interface.slots
     own = make_agent_interface(
         learner.env,
@@ -62,9 +62,9 @@ def _unpadded(learner: Learner, bank: Bank, policy: int) -> StackedNetwork:
         interface.joint_width > 0,
     )
     module = make_network(
-        bank.network.module, own, interface.joint_width > 0, bank.network.matmul_precision
+        group.network.module, own, interface.joint_width > 0, group.network.matmul_precision
     )
-    return replace(bank.network, module=module, input_shape=own.input_shape)
+    return replace(group.network, module=module, input_shape=own.input_shape)
 
 
 def matmul_shapes(network: StackedNetwork) -> list[tuple[int, int, int]]:
@@ -108,9 +108,9 @@ def matmul_gflops(learner: Learner) -> float:
     memory at so many rows, which no training step is, and would make the limit too low.
     """
     products = [
-        (m * k * n, k, bank.network)
-        for bank in learner.players.banks
-        for m, k, n in matmul_shapes(bank.network)
+        (m * k * n, k, group.network)
+        for group in learner.players.policy_groups
+        for m, k, n in matmul_shapes(group.network)
     ]
     _, width, network = max(products, key=lambda product: product[:2])
     dtype = getattr(network.module, "dtype", "float32")

@@ -20,7 +20,7 @@ import numpy as np
 
 import jaxmarl_envs
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_ticks, random_play
+from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_steps, random_play
 from jaxmarl_ppo.bench.timing import Call, Timing, time_in_turn
 
 NUM_ENVS = 8192
@@ -53,7 +53,7 @@ def compare(
     Args:
         names: packages, of `PEERS`; one entry may hold several with commas between them.
         num_envs: parallel environments on either side.
-        num_steps: ticks of a call.
+        num_steps: steps of a call.
         repeats: rounds that medians are taken over, after one that is not timed.
 
     Returns:
@@ -138,13 +138,13 @@ def _play_pgx(module: ModuleType, game: str, share: Share, num_steps: int) -> Ca
     env = module.make(game)
     step = jax.vmap(auto_reset(env.step, env.init))
 
-    def tick(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+    def env_step(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
         action = draw_legal(key_act, state.legal_action_mask)
         state = step(state, action, jax.random.split(key_env, share.num_envs))
         return state, state.rewards.sum()
 
-    return play_ticks(jax.vmap(env.init), tick, share, num_steps)
+    return play_steps(jax.vmap(env.init), env_step, share, num_steps)
 
 
 def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
@@ -153,7 +153,7 @@ def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -
     width = env.action_space(env.agents[0]).n
     legal = jnp.ones((share.num_envs, env.num_agents, width), bool)
 
-    def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
+    def env_step(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
         drawn = draw_legal(key_act, legal)
         action = {agent: drawn[:, i] for i, agent in enumerate(env.agents)}
@@ -161,7 +161,7 @@ def _play_jaxmarl(module: ModuleType, game: str, share: Share, num_steps: int) -
         obs, state, reward, *_ = jax.vmap(env.step)(keys, carry[1], action)
         return (obs, state), jnp.stack(list(reward.values())).sum()
 
-    return play_ticks(jax.vmap(env.reset), tick, share, num_steps)
+    return play_steps(jax.vmap(env.reset), env_step, share, num_steps)
 
 
 def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) -> Call:
@@ -170,7 +170,7 @@ def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) ->
     legal = jnp.ones((share.num_envs, env.action_space(env_params).n), bool)
     step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
 
-    def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
+    def env_step(carry: tuple[Any, Any], key: jax.Array) -> tuple[Any, jax.Array]:
         key_act, key_env = jax.random.split(key)
         action = draw_legal(key_act, legal)
         keys = jax.random.split(key_env, share.num_envs)
@@ -182,7 +182,7 @@ def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) ->
         # The clock begins as a Python number, and the type of what is carried on may not change.
         return jax.tree.map(lambda x: x.astype(x.dtype), begun)
 
-    return play_ticks(begin, tick, share, num_steps)
+    return play_steps(begin, env_step, share, num_steps)
 
 
 PEERS: dict[str, Peer] = {

@@ -49,8 +49,8 @@ def _dense(width: int = 64) -> dict[str, Any]:
 
 
 def _with_envs(num_envs: int) -> Workload:
-    ticks = 32768 // num_envs
-    return Workload("crypto", {}, "mlp", _dense(), "per_agent", num_envs, num_steps=ticks)
+    num_steps = 32768 // num_envs
+    return Workload("crypto", {}, "mlp", _dense(), "per_agent", num_envs, num_steps=num_steps)
 
 
 def _with_actors(num_agents: int) -> Workload:
@@ -75,10 +75,10 @@ def _with_width(width: int) -> Workload:
 SWEEPS = (
     WorkloadSeries("envs", "parallel environments", (16, 64, 256, 1024, 4096), _with_envs),
     WorkloadSeries(
-        "agents_all_act", "agents, all act on every tick", (2, 4, 8, 16, 32, 64), _with_actors
+        "agents_all_act", "agents, all act at every step", (2, 4, 8, 16, 32, 64), _with_actors
     ),
     WorkloadSeries(
-        "agents_one_acts", "agents, one acts on a tick", (2, 4, 8, 16, 32, 64), _with_waiting
+        "agents_one_acts", "agents, one acts at a step", (2, 4, 8, 16, 32, 64), _with_waiting
     ),
     WorkloadSeries("policies", "policies", (1, 2, 4, 8, 16), _with_policies),
     WorkloadSeries("width", "network width", (32, 64, 128, 256), _with_width, per_flop=True),

@@ -31,7 +31,7 @@ class Share(NamedTuple):
 def time_env(
     env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int, repeats: int
 ) -> Timing:
-    """Time `num_steps` ticks of random legal actions, with observation and reset."""
+    """Time `num_steps` steps of random legal actions, with observation and reset."""
     return time_calls(random_play(env, env_params, share, num_steps), repeats)
 
 
@@ -40,7 +40,7 @@ def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps:
     script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
     continuous = env.is_continuous(env_params)
 
-    def tick(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+    def env_step(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
         obs, state = carry
         key_act, key_env = jax.random.split(key)
         if continuous:
@@ -54,28 +54,29 @@ def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps:
     def begin(keys: jax.Array) -> tuple[Any, Any]:
         return jax.vmap(env.reset_env, in_axes=(0, None))(keys, env_params)
 
-    return play_ticks(begin, tick, share, num_steps)
+    return play_steps(begin, env_step, share, num_steps)
 
 
-def play_ticks(
+def play_steps(
     begin: Callable[[jax.Array], Any],
-    tick: Callable[[Any, jax.Array], tuple[Any, jax.Array]],
+    env_step: Callable[[Any, jax.Array], tuple[Any, jax.Array]],
     share: Share,
     num_steps: int,
 ) -> Call:
-    """Compile `num_steps` ticks and return a call that runs them.
+    """Compile `num_steps` steps and return a call that runs them.
 
     Args:
-        begin: from a key for each of a device's environments to what the first tick begins with, of
+        begin: from a key for each of a device's environments to what the first step begins with, of
             which every leaf has their axis; at the calls episodes are under way.
-        tick: from what is carried along and a key to what is carried on and the sum of all rewards.
+        env_step: from what is carried along and a key to what is carried on and the sum of all
+            rewards.
         share: how environments are spread.
         num_steps: how many.
     """
 
     def play_own(carry: Any, keys: jax.Array, axis_name: str | None) -> tuple[Any, jax.Array]:
         del axis_name  # devices have nothing to tell each other
-        carry, rewards = jax.lax.scan(tick, carry, jax.random.split(keys[0], num_steps))
+        carry, rewards = jax.lax.scan(env_step, carry, jax.random.split(keys[0], num_steps))
         return carry, rewards.sum()[None]
 
     def begin_own(keys: jax.Array, axis_name: str | None) -> Any:

@@ -37,7 +37,7 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
-from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
+from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
 
 # Training steps before the timing: the second one is still slow, for it touches new memory.
 WARM_UP_STEPS = 2
@@ -95,18 +95,18 @@ def _measure_here(
     machine.append(matmul_gflops(learner))
     share = Share(learner.num_devices, config.num_envs // learner.num_devices)
     env_only = time_env(env, env_params, share, config.num_steps, repeats)
-    ticks = config.num_envs * config.num_steps
+    env_steps = config.num_envs * config.num_steps
     gflops = float(np.median(machine))
     rollout, learn = parts["rollout"].median, parts["learn"].median
     # A part cannot take longer than the whole; beside much else it can seem to.
     advantages = min(parts["advantages"].median, learn)
     update, whole = learn - advantages, rollout + learn
     return {
-        "env_steps_per_s": step.rate(ticks)["median"],
-        "env_steps_per_s_range": step.rate(ticks),
+        "env_steps_per_s": step.rate(env_steps)["median"],
+        "env_steps_per_s_range": step.rate(env_steps),
         "decisions_per_s": step.rate(decisions)["median"],
-        "env_only_steps_per_s": env_only.rate(ticks)["median"],
-        "rollout_steps_per_s": parts["rollout"].rate(ticks)["median"],
+        "env_only_steps_per_s": env_only.rate(env_steps)["median"],
+        "rollout_steps_per_s": parts["rollout"].rate(env_steps)["median"],
         "update_ns_per_decision": 1e9 * update / max(decisions, 1.0),
         "time_shares": {
             "rollout": rollout / whole,
@@ -132,7 +132,7 @@ def training_parts(
     after, played = play(state, key)
     learn = devices.jit(learner.learn, (specs, *played_specs, SAME, SAME), (specs, SAME))
     idle = _without_epochs(state)
-    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.players.banks))
+    usable, keys = jnp.ones((), bool), jax.random.split(key, len(learner.players.policy_groups))
     return {
         "rollout": lambda: play(state, key),
         "learn": lambda: learn(state, after, played, usable, keys),
@@ -143,9 +143,9 @@ def training_parts(
 def _without_epochs(state: TrainState) -> TrainState:
     """Copy a state so that nothing is updated: acting, credit, packing, bookkeeping are left."""
 
-    def idle(bank: BankTraining) -> BankTraining:
-        none = jnp.zeros_like(bank.hyperparams.num_epochs)
-        return bank.replace(hyperparams=bank.hyperparams.replace(num_epochs=none))
+    def idle(group: PolicyGroupTraining) -> PolicyGroupTraining:
+        none = jnp.zeros_like(group.hyperparams.num_epochs)
+        return group.replace(hyperparams=group.hyperparams.replace(num_epochs=none))
 
     return state.replace(training=tuple(map(idle, state.training)))
 

@@ -25,7 +25,7 @@ class Workload:
         network_kwargs: fields of the network other than its defaults.
         mapping: which policy plays which agent, as `TrainConfig.mapping`.
         num_envs: parallel environments.
-        num_steps: ticks per rollout.
+        num_steps: steps per rollout.
         num_epochs: passes over a rollout.
         num_minibatches: optimiser steps per pass.
         micro_batch_rows: as `TrainConfig.micro_batch_rows`.

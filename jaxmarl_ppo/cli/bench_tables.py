@@ -9,7 +9,7 @@ from jaxmarl_ppo.bench.scaling import STEP, UPDATE
 
 def format_comparison(result: dict[str, Any]) -> Table:
     """Draw what `compare` found as a table."""
-    size = f"{result['num_envs']:,} environments x {result['num_steps']} ticks"
+    size = f"{result['num_envs']:,} environments x {result['num_steps']} steps"
     table = Table(title=f"environment steps, {size}\n{_machine(result['hardware'])}")
     for heading in ("pair", "ours/s", "theirs/s", "ratio"):
         table.add_column(heading, justify="left" if heading == "pair" else "right")
@@ -57,7 +57,7 @@ def format_ahead(result: dict[str, Any]) -> Table:
     devices = f"{result['num_devices']} x {result['device']}"
     table = Table(
         title=f"{workload['env']}, {workload['network']}, {workload['mapping']}, "
-        f"{workload['num_envs']:,} environments x {workload['num_steps']} ticks\n"
+        f"{workload['num_envs']:,} environments x {workload['num_steps']} steps\n"
         f"compiled for {devices}, run nowhere (JAX {result['jax']})",
         show_header=False,
     )
@@ -68,12 +68,12 @@ def format_ahead(result: dict[str, Any]) -> Table:
     rows = [
         (
             "kernels",
-            f"{kernels['tick']} a tick, {', '.join(map(str, kernels['gradient']))} a gradient, "
+            f"{kernels['env_step']} a step, {', '.join(map(str, kernels['gradient']))} a gradient, "
             f"{kernels['iteration']:,.0f} an iteration",
         ),
         (
             "round trips to the host",
-            f"{trips['tick']} a tick, {trips['iteration']:,.0f} an iteration",
+            f"{trips['env_step']} a step, {trips['iteration']:,.0f} an iteration",
         ),
         (
             "loops of a length known as they run",
@@ -125,7 +125,7 @@ def format_result(result: dict[str, Any]) -> Table:
     workload, hardware = result["workload"], result["hardware"]
     title = (
         f"{workload['env']}, {workload['network']}, {workload['mapping']}, "
-        f"{workload['num_envs']} environments x {workload['num_steps']} ticks\n"
+        f"{workload['num_envs']} environments x {workload['num_steps']} steps\n"
         f"{_machine(hardware)}"
     )
     table = Table(title=title, show_header=False)

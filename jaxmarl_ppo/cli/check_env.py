@@ -16,7 +16,7 @@ from jaxmarl_ppo.config.presets import preset
 CHECKED = """\
 checked
   what it declares, and the shapes and types of what reset_env and step_env return
-  every observation, reward and end of a life on these ticks, under random legal actions
+  every observation, reward and end of a life at these steps, under random legal actions
   the same results from the same key, traced again, and whatever waiting agents are given"""
 
 
@@ -29,7 +29,7 @@ class CheckEnvOptions:
     Attributes:
         env: name of the environment, or `package.module:Class` or `path/to/file.py:Class`.
         env_kwargs: KEY=VALUE, what it is made with, beside what the preset says of other keys.
-        num_steps: ticks for each seed; None for the horizon and 8 more, at most 1,024, or 128 where
+        num_steps: steps for each seed; None for the horizon and 8 more, at most 1,024, or 128 where
             there is no horizon.
         num_envs: number of seeds, played in parallel.
         seed: of everything random.
@@ -79,7 +79,7 @@ def format_report(env: MultiAgentEnv, params: Any, report: EnvReport, num_envs: 
         for agent in env.agents
     ]
     lines += [
-        f"  {report.num_ticks:,} ticks over {num_envs} seeds, {report.num_episodes:,} episodes "
+        f"  {report.num_steps:,} steps over {num_envs} seeds, {report.num_episodes:,} episodes "
         f"ended",
         CHECKED,
     ]

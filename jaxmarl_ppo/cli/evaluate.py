@@ -25,7 +25,7 @@ class EvaluateOptions:
             `package.module:Class` or `path/to/file.py:Class`.
         allow_import: further code of your own that the run's environment imports by name; may be
             given more than once.
-        record: a new `.npz` file for the episodes, tick by tick: what agents saw, did and earned.
+        record: a new `.npz` file for the episodes, step by step: what agents saw, did and earned.
         json: print one JSON object instead of a table.
     """
 

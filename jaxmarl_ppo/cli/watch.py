@@ -9,7 +9,7 @@ from jaxmarl_ppo.cli import session
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Write a page on which what a run has learnt is watched, tick by tick.
+    """Write a page on which what a run has learnt is watched, step by step.
 
     Attributes:
         run_dir: the run's folder.

@@ -11,6 +11,7 @@ from jaxmarl_ppo.config.checks import (
     NotNegative,
     Positive,
     check_fields,
+    choice,
     show,
 )
 from jaxmarl_ppo.config.schedules import (
@@ -23,10 +24,17 @@ from jaxmarl_ppo.config.schedules import (
 ValueClip = Literal["off", "ppo2", "squared_error"]
 KLControl = Literal["off", "early_stop", "penalty"]
 Magnet = Literal["off", "average"]
-DiscountBy = Literal["decision", "tick"]
 ADAM_EPS = 1e-5
 # Of optax, as they are called there: what makes a transformation of a learning rate alone.
 OPTIMISERS = ("adam", "adabelief", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd")
+
+
+def _check_discount_by(name: str, value: Any) -> str:
+    # Environment steps had another name when older configurations were written.
+    return choice("decision", "step")(name, "step" if value == "tick" else value)
+
+
+DiscountBy = Annotated[Literal["decision", "step"], _check_discount_by]
 
 
 def _check_optimiser(name: str, value: Any) -> str | Callable[..., Any]:
@@ -47,7 +55,7 @@ class PPOConfig:
             `((step, value), ...)`.
         num_epochs: passes over a rollout's decisions.
         num_minibatches: optimiser steps per pass.
-        gamma: discount factor, per decision or per tick (`discount_by`); or a schedule.
+        gamma: discount factor, per decision or per environment step (`discount_by`); or a schedule.
         gae_lambda: decay of the advantage trace per decision; or a schedule.
         clip_eps: the ratio is clipped to `1 +- clip_eps`; or a schedule.
         value_clip: `"off"`; `"ppo2"`, keep the value within `value_clip_eps` of the old one;
@@ -72,7 +80,7 @@ class PPOConfig:
             began with) to 1 (that of the iteration before); likewise.
         normalise_advantages: to zero mean and unit variance over the policy's decisions.
         discount_by: `"decision"`: one factor gamma from one decision of an agent to its next;
-            `"tick"`: one per tick that passed (semi-Markov).
+            `"step"`: one per environment step that passed (semi-Markov).
         bptt_length: decisions per chunk of backpropagation through time; None for 16, or for a
             network without memory.
         optimiser: `"adam"`, another one of optax by its name, or a function from a learning rate to

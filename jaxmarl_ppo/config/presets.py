@@ -69,8 +69,8 @@ PRESETS: dict[str, Preset] = {
     # Bob reads [key, message] and alice [goal, key]: one function can be both cipher and decipher,
     # so sharing it lets them agree on a code before eve has learnt to read along. Too little
     # entropy, and they settle on plain text, which gains nothing once eve reads it too. An
-    # utterance is answered one tick later and nothing reaches further, so the horizon is short:
-    # alice's signal has weight gamma lambda, and each further tick would add eve's coin flips.
+    # utterance is answered one step later and nothing reaches further, so the horizon is short:
+    # alice's signal has weight gamma lambda, and each further step would add eve's coin flips.
     "crypto": Preset(
         TrainConfig(
             total_env_steps=3_000_000,
@@ -93,8 +93,8 @@ PRESETS: dict[str, Preset] = {
             default_ppo=dataclasses.replace(_CRYPTO_PPO, entropy_coef=0.01, num_epochs=15),
         )
     ),
-    # Only idle shuttles decide, after 2 to 7 ticks or more: discounting goes by the clock. Progress
-    # as a reward tells within a few ticks what a choice was worth, so a short trace and little
+    # Only idle shuttles decide, after 2 to 7 steps or more: discounting goes by steps. Progress
+    # as a reward tells within a few steps what a choice was worth, so a short trace and little
     # entropy do.
     "shuttle_grid": Preset(
         TrainConfig(
@@ -110,10 +110,10 @@ PRESETS: dict[str, Preset] = {
                 num_minibatches=8,
                 gamma=0.97,
                 gae_lambda=0.8,
-                discount_by="tick",
+                discount_by="step",
                 bptt_length=16,
             ),
-            # Less than half of the slots act at a tick, so minibatches are small.
+            # Less than half of the slots act at a step, so minibatches are small.
             micro_batch_rows=2048,
         ),
         env_kwargs={"reward": "progress", "full_view": True, "half_turn": True},

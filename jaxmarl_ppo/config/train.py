@@ -73,11 +73,11 @@ class TrainConfig:
     """A training run.
 
     Attributes:
-        total_env_steps: ticks summed over environments; rounded up to whole iterations of
+        total_env_steps: steps summed over environments; rounded up to whole iterations of
             `num_envs * num_steps`. A number that is never reached, such as 1e15, leaves the end to
             `until`, `max_minutes` or a signal.
         num_envs: parallel environments.
-        num_steps: ticks per rollout.
+        num_steps: steps per rollout.
         seed: seed of all random numbers.
         num_seeds: number of runs to train side by side, of this seed and those that follow it, each
             to the bit as it would be alone on one device; see docs/scale.md. `num_devices` are then

@@ -1,7 +1,7 @@
 """Credit: generalised advantage estimation on each agent's own timeline (Schulman et al. 2016).
 
-A decision's successor is the same agent's next decision, or the end of its life, however many ticks
-later. Its reward is what the agent earned until then. With every agent acting on every tick this is
+A decision's successor is the same agent's next decision, or the end of its life, however many steps
+later. Its reward is what the agent earned until then. With every agent acting at every step this is
 textbook GAE.
 """
 
@@ -13,29 +13,29 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxmarl_ppo.credit.reward_scaling import scale_rewards
-from jaxmarl_ppo.ops.lanes import put, take
+from jaxmarl_ppo.ops.active_rows import put, take
 from jaxmarl_ppo.ops.rows import from_rows, look_up, to_rows
-from jaxmarl_ppo.ops.ticks import scan_ticks
-from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.ops.steps import scan_steps
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 
 class TimelineEntry(struct.PyTreeNode):
     """One entry of the slots' timelines, and the decisions that were made at its start.
 
-    An entry is one tick, or the several that an open decision of an earlier rollout has waited. A
+    An entry is one step, or the several that an open decision of an earlier rollout has waited. A
     life that ended in an entry began before it; whatever stands later belongs to another life.
-    Slots and the lanes of decisions may be any leading axes; where they differ, `slot` connects
-    them (see `ops.lanes`).
+    Slots and the active rows of decisions may be any leading axes; where they differ, `slot`
+    connects them (see `ops.active_rows`).
     """
 
     reward: jax.Array  # [..., S]
-    reward_sum: jax.Array  # [..., S]: undiscounted; differs from `reward` only where `ticks` > 1
-    ticks: jax.Array  # [..., S] int: how many the entry spans
+    reward_sum: jax.Array  # [..., S]: undiscounted; differs from `reward` only where `steps` > 1
+    steps: jax.Array  # [..., S] int: how many the entry spans
     terminated: jax.Array  # [..., S] bool: edge
     truncated: jax.Array  # [..., S] bool: edge
     final_value: jax.Array  # [..., S]: V(final observation) where truncated
-    gamma_held: jax.Array  # [..., S]: of the policy that holds the slot; read by tick only
+    gamma_held: jax.Array  # [..., S]: of the policy that holds the slot; read by step only
     acted: jax.Array  # [..., M] bool: the agent decided
     value: jax.Array  # [..., M]: V at the decision
     # [..., M]: multiplies rewards where they meet V, after which they are clipped to +-10; None for
@@ -43,7 +43,9 @@ class TimelineEntry(struct.PyTreeNode):
     reward_scale: jax.Array | None
     gamma: jax.Array  # [..., M]
     gae_lambda: jax.Array  # [..., M]
-    slot: jax.Array | None = None  # [..., M] int; None where every slot has a lane of its own
+    slot: jax.Array | None = (
+        None  # [..., M] int; None where every slot has an active row of its own
+    )
 
 
 class Successor(NamedTuple):
@@ -51,7 +53,7 @@ class Successor(NamedTuple):
 
     reward: jax.Array  # [..., S]: discounted to here
     reward_sum: jax.Array  # [..., S]: undiscounted
-    ticks: jax.Array  # [..., S] int
+    steps: jax.Array  # [..., S] int
     value: jax.Array  # [..., S]: V at what follows, discounted to here
     advantage: (
         jax.Array
@@ -65,27 +67,27 @@ class Credit(struct.PyTreeNode):
     advantage: jax.Array  # [...]
     reward: jax.Array  # [...]: earned until the next decision, discounted as configured, unscaled
     reward_sum: jax.Array  # [...]: the same, undiscounted
-    ticks: jax.Array  # [...] int: until the next decision
+    steps: jax.Array  # [...] int: until the next decision
     closed: jax.Array  # [...] bool: the outcome is known; an open decision awaits the next rollout
 
 
 class CreditParams(NamedTuple):
-    """Numbers by which the members of a bank weigh the outcomes of their decisions."""
+    """Numbers by which the members of a policy group weigh the outcomes of their decisions."""
 
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
     reward_scale: jax.Array | None  # [K]; None for rewards as they are
 
-    def of(self, member: jax.Array) -> "CreditParams":
-        """Look up the numbers of each `member [...]`; arbitrary ones where it is not trained."""
-        return jax.tree.map(lambda x: _look_up(x, member), self)
+    def of(self, policy_index: jax.Array) -> "CreditParams":
+        """Look up the numbers of each `policy_index [...]`; arbitrary ones where not trained."""
+        return jax.tree.map(lambda x: _look_up(x, policy_index), self)
 
 
 def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
     """Make the successor of every slot's last entry: what lies ahead when a rollout ends.
 
     Args:
-        bootstrap_value: `[..., S]`, V of the observation after the last tick.
+        bootstrap_value: `[..., S]`, V of the observation after the last step.
         acts_next: `[..., S]` bool, whether the agent is to decide on that observation. If it is
             not, its last decision stays open.
     """
@@ -93,13 +95,13 @@ def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
 
 
 def own_timeline_gae(
-    successor: Successor, entry: TimelineEntry, discount_by_tick: bool
+    successor: Successor, entry: TimelineEntry, discount_by_step: bool
 ) -> tuple[Successor, Credit]:
     """Estimate the credit of one entry of all timelines; the step of a scan from last to first.
 
     By decision (the default), with r the sum of what was earned until the next decision:
     `delta = r + gamma V(next) - V` and `A = delta + gamma lambda A(next)`.
-    By tick, for a decision whose successor is n ticks away (a semi-Markov decision process, Sutton,
+    By step, for a decision whose successor is n steps away (a semi-Markov decision process, Sutton,
     Precup & Singh 1999): `delta = sum_j gamma^{j-1} r_{t+j} + gamma^n V(next) - V` and
     `A = delta + gamma^n lambda A(next)`. V(next) is 0 where the life was terminated and
     V(final observation) where it was truncated.
@@ -107,26 +109,26 @@ def own_timeline_gae(
     Args:
         successor: what lies ahead of the entry.
         entry: of the timelines.
-        discount_by_tick: the second form.
+        discount_by_step: the second form.
 
     Returns:
         What lies ahead of the entry before, and the credit of this entry's decisions.
     """
-    # Backwards the edge comes before the decision: it ends the tick that the decision began.
+    # Backwards the edge comes before the decision: it ends the step that the decision began.
     ended = entry.terminated | entry.truncated
     successor = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(entry), successor)
-    discount = entry.gamma_held**entry.ticks if discount_by_tick else 1.0
+    discount = entry.gamma_held**entry.steps if discount_by_step else 1.0
     successor = Successor(
         reward=entry.reward + discount * successor.reward,
         reward_sum=entry.reward_sum + successor.reward_sum,
-        ticks=entry.ticks + successor.ticks,
+        steps=entry.steps + successor.steps,
         value=discount * successor.value,
         advantage=discount * successor.advantage,
         closed=successor.closed,
     )
     ahead = take(successor, entry.slot)
-    # By tick, what lies ahead has been discounted on the way.
-    gamma = 1.0 if discount_by_tick else entry.gamma
+    # By step, what lies ahead has been discounted on the way.
+    gamma = 1.0 if discount_by_step else entry.gamma
     reward = ahead.reward
     if entry.reward_scale is not None:
         reward = scale_rewards(reward, entry.reward_scale)
@@ -136,7 +138,7 @@ def own_timeline_gae(
         advantage=advantage,
         reward=ahead.reward,
         reward_sum=ahead.reward_sum,
-        ticks=ahead.ticks,
+        steps=ahead.steps,
         closed=ahead.closed,
     )
     # An open decision has no advantage yet: the trace of the one before it ends here.
@@ -147,32 +149,32 @@ def own_timeline_gae(
 
 
 def estimate_credit(
-    bank: Bank,
+    group: PolicyGroup,
     pending: Pending,
     decisions: Decisions,
     outcomes: Outcomes,
     params: CreditParams,
     end: Successor,
-    discount_by_tick: bool,
+    discount_by_step: bool,
 ) -> tuple[Credit, jax.Array]:
     """Estimate advantages of a rollout's decisions and of those that the one before left open.
 
-    Of a tick nothing is kept but its lanes, so slots that wait cost next to nothing.
+    Of a step nothing is kept but its active rows, so slots that wait cost next to nothing.
 
     Args:
-        bank: whose decisions they are.
+        group: whose decisions they are.
         pending: the decisions that the rollout before left open.
         decisions: `[T, E, M]`.
         outcomes: `[T, E, A]`.
         params: of every member.
-        end: `[E, S]`, what lies ahead of the last tick.
-        discount_by_tick: see `own_timeline_gae`.
+        end: `[E, S]`, what lies ahead of the last step.
+        discount_by_step: see `own_timeline_gae`.
 
     Returns:
         Credit of the rows `[R]` of a `DecisionTable`, and the row that each slot leaves open,
         `[E, S]` int; -1 where there is none.
     """
-    chex.assert_equal_shape([decisions.acted, decisions.value, decisions.member])
+    chex.assert_equal_shape([decisions.acted, decisions.value, decisions.policy_index])
     chex.assert_equal_shape([outcomes.reward, outcomes.terminated, outcomes.truncated])
     chex.assert_equal_shape_prefix([decisions.acted, outcomes.reward], 2)
     chex.assert_equal_shape([pending.reward, pending.decisions.value, end.value])
@@ -180,22 +182,22 @@ def estimate_credit(
     row = num_pending + from_rows(jnp.arange(size, dtype=jnp.int32), decisions.acted.shape)
 
     def decided(decisions: Decisions) -> dict[str, jax.Array]:
-        of = params.of(decisions.member)
+        of = params.of(decisions.policy_index)
         return {"acted": decisions.acted, "value": decisions.value, **of._asdict()}
 
     def go_back(carry: tuple[Successor, jax.Array], entry: TimelineEntry, row: jax.Array):
-        successor, credit = own_timeline_gae(carry[0], entry, discount_by_tick)
+        successor, credit = own_timeline_gae(carry[0], entry, discount_by_step)
         opened = put(row, entry.slot, carry[1], entry.acted & ~credit.closed)
         return (successor, opened), credit
 
-    def tick(carry: tuple[Successor, jax.Array], x: tuple[Any, ...]):
+    def step(carry: tuple[Successor, jax.Array], x: tuple[Any, ...]):
         decisions, outcome, row = x
-        own = bank.interface.own
-        reward, holder = own(outcome.reward), bank.members(outcome.player)[0]
+        own = group.interface.own
+        reward, holder = own(outcome.reward), group.members(outcome.player)[0]
         entry = TimelineEntry(
             reward=reward,
             reward_sum=reward,
-            ticks=jnp.ones_like(holder),
+            steps=jnp.ones_like(holder),
             terminated=own(outcome.terminated),
             truncated=own(outcome.truncated),
             final_value=own(outcome.final_value),
@@ -206,17 +208,17 @@ def estimate_credit(
         return go_back(carry, entry, row)
 
     none = jnp.full(end.closed.shape, -1, jnp.int32)
-    carry, credit = scan_ticks(tick, (end, none), (decisions, outcomes, row), reverse=True)
+    carry, credit = scan_steps(step, (end, none), (decisions, outcomes, row), reverse=True)
     # An edge would have closed these decisions in their own rollout.
     no_edge = jnp.zeros_like(end.closed)
     first = TimelineEntry(
         reward=pending.reward,
         reward_sum=pending.reward_sum,
-        ticks=pending.ticks,
+        steps=pending.steps,
         terminated=no_edge,
         truncated=no_edge,
         final_value=jnp.zeros_like(end.value),
-        gamma_held=_look_up(params.gamma, pending.decisions.member),
+        gamma_held=_look_up(params.gamma, pending.decisions.policy_index),
         **decided(pending.decisions),
     )
     own_row = from_rows(jnp.arange(num_pending, dtype=jnp.int32), none.shape)
@@ -236,8 +238,8 @@ def _next_decision(value: jax.Array, advantage: jax.Array, closed: jax.Array) ->
     return Successor(zero, zero, jnp.zeros_like(value, dtype=jnp.int32), value, advantage, closed)
 
 
-def _look_up(x: jax.Array, member: jax.Array) -> jax.Array:
-    """Look `x [K]` up at `member [...]`, which may be beyond the last."""
+def _look_up(x: jax.Array, policy_index: jax.Array) -> jax.Array:
+    """Look `x [K]` up at `policy_index [...]`, which may be beyond the last."""
     if x.size == 1:
-        return jnp.broadcast_to(x[0], member.shape)
-    return look_up(x, jnp.minimum(member, x.size - 1))
+        return jnp.broadcast_to(x[0], policy_index.shape)
+    return look_up(x, jnp.minimum(policy_index, x.size - 1))

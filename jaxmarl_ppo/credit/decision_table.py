@@ -1,4 +1,4 @@
-"""The decisions of a bank on one flat axis: those that were open, then the rollout's own."""
+"""The decisions of a group on one flat axis: those that were open, then the rollout's own."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from jaxmarl_ppo.types import Decisions, PyTree
 
 @dataclass(frozen=True, eq=False)
 class DecisionTable:
-    """Decisions in rows `[R]`, and where each stands in a grid of all slots on all ticks.
+    """Decisions in rows `[R]`, and where each stands in a grid of all slots at all steps.
 
     First come the `E * S` rows that the rollout before left open, then the rollout's own
-    `T * E * M`, both in the order of `ops.rows`. In the grid, `[1 + T, E, S]`, tick 0 belongs to
+    `T * E * M`, both in the order of `ops.rows`. In the grid, `[1 + T, E, S]`, step 0 belongs to
     the former.
 
     Wide columns are never copied into one array: their rows are read once, where they are packed.
@@ -24,7 +24,7 @@ class DecisionTable:
 
     open: Decisions  # [E * S]
     new: Decisions  # [T * E * M]
-    slot: jax.Array | None  # [T, E, M] int, from `assign_lanes`
+    slot: jax.Array | None  # [T, E, M] int, from `assign_rows`
     grid_shape: tuple[int, int, int]
 
     def column(self, name: str) -> jax.Array:
@@ -53,7 +53,7 @@ class DecisionTable:
         return self._pick(x[: row.size], x[row.size :], row) if tuning().rows_last else x[row]
 
     def _pick(self, first: jax.Array, rest: jax.Array, row: jax.Array) -> jax.Array:
-        # By comparing all ticks, as rows of a few features would be read one by one.
+        # By comparing all steps, as rows of a few features would be read one by one.
         _, number = self.split(jnp.arange(row.size + rest.shape[0]))  # [T, E, M]
         first, rest = self.give_axes(first, rest)
         if self.slot is None:
@@ -120,13 +120,13 @@ class DecisionTable:
 
 def tabulate(pending: Decisions, decisions: Decisions) -> DecisionTable:
     """Put the decisions that were open, `[E, S]`, before those of a rollout, `[T, E, M]`."""
-    num_ticks = decisions.acted.shape[0]
+    num_steps = decisions.acted.shape[0]
     num_envs, num_slots = pending.acted.shape
     return DecisionTable(
         open=jax.tree.map(lambda x: to_rows(x, 2), pending),
         new=jax.tree.map(lambda x: to_rows(x, 3), decisions.replace(slot=None)),
         slot=decisions.slot,
-        grid_shape=(1 + num_ticks, num_envs, num_slots),
+        grid_shape=(1 + num_steps, num_envs, num_slots),
     )
 
 

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from jaxmarl_ppo.credit.advantages import Credit
 from jaxmarl_ppo.credit.decision_table import DecisionTable
 from jaxmarl_ppo.ops.rows import from_rows
-from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.types import Decisions, Pending, RolloutState
 
 
-def nothing_pending(bank: Bank, state: RolloutState) -> Pending:
-    """Make a bank's open decisions as a run begins: none in any slot."""
-    interface = bank.interface
+def nothing_pending(group: PolicyGroup, state: RolloutState) -> Pending:
+    """Make a policy group's open decisions as a run begins: none in any slot."""
+    interface = group.interface
     mask = interface.action_mask(state.obs)
     shape = mask.shape[:2]
     action = interface.own(state.last_action)
@@ -28,11 +28,11 @@ def nothing_pending(bank: Bank, state: RolloutState) -> Pending:
         action=own_action,
         log_prob=jnp.zeros(shape),
         value=jnp.zeros(shape),
-        hidden=bank.network.initial_hidden(shape),
+        hidden=group.network.initial_hidden(shape),
         is_first=jnp.zeros(shape, bool),
         acted=jnp.zeros(shape, bool),
-        member=jnp.zeros(shape, jnp.int32),
-        imitated=jnp.zeros_like(own_action) if bank.imitated else None,
+        policy_index=jnp.zeros(shape, jnp.int32),
+        imitated=jnp.zeros_like(own_action) if group.imitated else None,
     )
     return Pending(decisions, jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
 
@@ -52,5 +52,5 @@ def open_decisions(table: DecisionTable, credit: Credit, opened: jax.Array) -> P
         decisions=table.decisions_of_slots(row).replace(acted=is_open),
         reward=held(credit.reward),
         reward_sum=held(credit.reward_sum),
-        ticks=held(credit.ticks),
+        steps=held(credit.steps),
     )

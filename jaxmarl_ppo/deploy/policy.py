@@ -113,15 +113,17 @@ class Policy(Actor):
         env, players = learner.env, learner.players
         slot = None if agent is None else env.agent_index(agent)
         player = _find_player(learner, population, policy, slot)
-        index, bank = next(
-            (index, bank) for index, bank in enumerate(players.banks) if player in bank.players
+        index, group = next(
+            (index, group)
+            for index, group in enumerate(players.policy_groups)
+            if player in group.players
         )
-        member = player - bank.first_player
+        policy_index = player - group.first_player
         # Out of its run it may act, or be exported for, where there is no TF32: in float32 then.
-        trained_in = bank.network.matmul_precision
+        trained_in = group.network.matmul_precision
         acts_in = "float32" if trained_in == "tf32" else trained_in
-        network = dataclasses.replace(bank.network, num_members=1, matmul_precision=acts_in)
-        interface = bank.interface
+        network = dataclasses.replace(group.network, num_members=1, matmul_precision=acts_in)
+        interface = group.interface
         slots = _slots(learner, player) if slot is None else (slot,)
         bounds = _bounds(interface)
         hidden = jax.tree.leaves(jax.eval_shape(lambda: network.initial_hidden((1,))))
@@ -139,8 +141,8 @@ class Policy(Actor):
             prev_reward=interface.prev_reward,
             hidden=tuple(jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in hidden),
         )
-        own = slice(member, member + 1)
-        stack = jax.tree.map(lambda x: jnp.asarray(x[own]), population.banks[index])
+        own = slice(policy_index, policy_index + 1)
+        stack = jax.tree.map(lambda x: jnp.asarray(x[own]), population.policy_groups[index])
         return cls(signature, network, interface, bounds, stack)
 
     def value(
@@ -340,7 +342,7 @@ def _agent_shape(learner: Learner, interface: AgentInterface, slot: int) -> Agen
 
 
 def _bounds(interface: AgentInterface) -> tuple[np.ndarray, np.ndarray]:
-    """Tabulate bounds of actions by slot, with zeros for slots outside the bank.
+    """Tabulate bounds of actions by slot, with zeros for slots outside the policy group.
 
     Discrete actions have zeros everywhere. Each table is `[slots, N]`.
     """

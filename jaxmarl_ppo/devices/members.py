@@ -1,7 +1,7 @@
 """Many runs of one compiled program, trained side by side.
 
 Members differ in their seeds and in numbers that are leaves of the training state: hyper-parameters
-and the environment's parameters. Each lies in a lane on one device, and devices exchange nothing.
+and the environment's parameters. Each is a replica on one device, and devices exchange nothing.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.machine.tuning import Layout, tuning
 from jaxmarl_ppo.types import Hyperparams, PyTree, TrainState
 
-# By the bank learners of a run: the numbers of the members of each.
+# By the group learners of a run: the numbers of the members of each.
 OwnHyperparams = tuple[Hyperparams, ...]
 # States of all members, `[L, ...]` leaves.
 MemberStates = TrainState
@@ -33,13 +33,13 @@ BY_MEMBER = BY_ENV
 
 def hyperparams_of(learner: Learner) -> OwnHyperparams:
     """Return the numeric hyper-parameters that a learner's runs begin with."""
-    return tuple(bank_learner.hyperparams for bank_learner in learner.bank_learners)
+    return tuple(group_learner.hyperparams for group_learner in learner.group_learners)
 
 
 class Members:
-    """Lanes on devices, each of which holds one run.
+    """Replicas on devices, each of which holds one run.
 
-    `L` lanes are `num_members`, rounded up so that all devices have as many; those that are left
+    `L` replicas are `num_members`, rounded up so that all devices have as many; those that are left
     over never train. A member that is trained `in_turn` is, to the bit, the run of its own that its
     key begins on one device.
 
@@ -69,9 +69,9 @@ class Members:
         self.num_devices = num_devices or min(jax.local_device_count(), num_members)
         self.layout = layout or tuning().layout
         self._per_device = -(-num_members // self.num_devices)
-        self.num_lanes = self.num_devices * self._per_device
+        self.num_replicas = self.num_devices * self._per_device
         self._devices = Devices(self.num_devices)
-        self._take = jax.jit(lambda tree, lane: jax.tree.map(lambda x: x[lane], tree))
+        self._take = jax.jit(lambda tree, replica: jax.tree.map(lambda x: x[replica], tree))
 
     def compile(self) -> None:
         """Compile what trains and what begins a run, which the first call would do otherwise."""
@@ -87,7 +87,7 @@ class Members:
         hyperparams: Sequence[OwnHyperparams] | None = None,
         env_params: Sequence[PyTree] | None = None,
     ) -> MemberStates:
-        """Begin a run in every lane.
+        """Begin a run as every replica.
 
         Args:
             keys: of the members, `[num_members]`.
@@ -109,14 +109,14 @@ class Members:
                     f"{len(given)}"
                 )
         states = None
-        for lane in range(self.num_members):
+        for replica in range(self.num_members):
             one = self.begin(
-                keys[lane],
-                None if hyperparams is None else hyperparams[lane],
-                None if env_params is None else env_params[lane],
+                keys[replica],
+                None if hyperparams is None else hyperparams[replica],
+                None if env_params is None else env_params[replica],
             )
-            # Lanes that are left over hold the first member too, which is of the right shape.
-            states = self.fill(one) if states is None else self.write(states, lane, one)
+            # Replicas that are left over hold the first member too, which is of the right shape.
+            states = self.fill(one) if states is None else self.write(states, replica, one)
         assert states is not None
         return states
 
@@ -146,16 +146,16 @@ class Members:
     def put(
         self,
         states: MemberStates,
-        lane: int,
+        replica: int,
         key: jax.Array,
         hyperparams: OwnHyperparams | None = None,
         env_params: PyTree | None = None,
     ) -> MemberStates:
-        """Begin a run in one lane, in the place of the one there; takes the memory of `states`.
+        """Begin a run as one replica, in the place of the one there; takes the memory of `states`.
 
-        Its metrics begin anew with `write(metrics, lane, no_metrics)`.
+        Its metrics begin anew with `write(metrics, replica, no_metrics)`.
         """
-        return self.write(states, lane, self.begin(key, hyperparams, env_params))
+        return self.write(states, replica, self.begin(key, hyperparams, env_params))
 
     @cached_property
     def no_metrics(self) -> Metrics:
@@ -169,7 +169,7 @@ class Members:
         return jax.tree.map(lambda x: np.array(x), none)
 
     def fill(self, value: PyTree) -> PyTree:
-        """Make a tree of `[L, ...]` leaves, spread over devices, with one value in every lane."""
+        """Make a tree of `[L, ...]` leaves, spread over devices, one value for all replicas."""
         return self._fill(value)
 
     def train(
@@ -183,17 +183,17 @@ class Members:
             metrics: `[L, ...]` leaves of earlier iterations, to which these are added, and whose
                 memory is taken.
         """
-        padded = np.zeros(self.num_lanes, np.int32)
+        padded = np.zeros(self.num_replicas, np.int32)
         padded[: len(counts)] = counts
         return self._compiled_train(states, padded, metrics)
 
-    def write(self, tree: PyTree, lane: int, value: PyTree) -> PyTree:
-        """Put what is of a single member into a lane of a tree, whose memory is taken."""
-        return self._write(tree, np.int32(lane), value)
+    def write(self, tree: PyTree, replica: int, value: PyTree) -> PyTree:
+        """Put what is of a single member in a replica's place in a tree, whose memory is taken."""
+        return self._write(tree, np.int32(replica), value)
 
-    def member(self, tree: PyTree, lane: int) -> Any:
+    def member(self, tree: PyTree, replica: int) -> Any:
         """Copy what is of one member out of states or metrics, onto its own device."""
-        device, own = divmod(lane, self._per_device)
+        device, own = divmod(replica, self._per_device)
 
         def part(x: jax.Array) -> jax.Array:
             shards = sorted(x.addressable_shards, key=lambda shard: shard.index[0].start or 0)
@@ -207,12 +207,12 @@ class Members:
         return jax.device_put(tree, sharding, may_alias=False)
 
     def _start(self, key: jax.Array, hyperparams: OwnHyperparams, env_params: PyTree) -> TrainState:
-        bank_learners = tuple(
-            dataclasses.replace(bank_learner, hyperparams=own)
-            for bank_learner, own in zip(self.learner.bank_learners, hyperparams, strict=True)
+        group_learners = tuple(
+            dataclasses.replace(group_learner, hyperparams=own)
+            for group_learner, own in zip(self.learner.group_learners, hyperparams, strict=True)
         )
         learner = dataclasses.replace(
-            self.learner, bank_learners=bank_learners, env_params=env_params
+            self.learner, group_learners=group_learners, env_params=env_params
         )
         return learner.init(key)
 
@@ -241,23 +241,23 @@ class Members:
         train = self._devices.jit(
             self._train, (BY_MEMBER,) * 3, (BY_MEMBER, BY_MEMBER), donate=(0, 2)
         )
-        lanes = jax.tree.map(self._of_lanes, (self._begun, self.no_metrics))
-        counts = jax.ShapeDtypeStruct((self.num_lanes,), np.int32)
-        return train.lower(lanes[0], counts, lanes[1]).compile()
+        replicas = jax.tree.map(self._of_replicas, (self._begun, self.no_metrics))
+        counts = jax.ShapeDtypeStruct((self.num_replicas,), np.int32)
+        return train.lower(replicas[0], counts, replicas[1]).compile()
 
     @cached_property
     def _fill(self) -> Any:
         def repeat(tree: PyTree) -> PyTree:
-            return jax.tree.map(lambda x: jnp.repeat(x[None], self.num_lanes, axis=0), tree)
+            return jax.tree.map(lambda x: jnp.repeat(x[None], self.num_replicas, axis=0), tree)
 
         return jax.jit(repeat, out_shardings=NamedSharding(self._devices.mesh, BY_MEMBER))
 
     @cached_property
     def _write(self) -> Any:
-        def write(tree: PyTree, lane: jax.Array, value: PyTree, axis_name: str | None) -> PyTree:
+        def write(tree: PyTree, replica: jax.Array, value: PyTree, axis_name: str | None) -> PyTree:
             first = 0 if axis_name is None else jax.lax.axis_index(AXIS) * self._per_device
-            own = lane - first
-            # Past the last lane on all devices but one, where the scatter drops it.
+            own = replica - first
+            # Past the last replica on all devices but one, where the scatter drops it.
             own = jnp.where((own >= 0) & (own < self._per_device), own, self._per_device)
             return jax.tree.map(lambda x, y: x.at[own].set(y, mode="drop"), tree, value)
 
@@ -267,9 +267,9 @@ class Members:
     def _own(self) -> tuple[OwnHyperparams, PyTree]:
         return hyperparams_of(self.learner), self.learner.env_params
 
-    def _of_lanes(self, x: Any) -> jax.ShapeDtypeStruct:
+    def _of_replicas(self, x: Any) -> jax.ShapeDtypeStruct:
         sharding = NamedSharding(self._devices.mesh, BY_MEMBER)
-        return jax.ShapeDtypeStruct((self.num_lanes, *x.shape), x.dtype, sharding=sharding)
+        return jax.ShapeDtypeStruct((self.num_replicas, *x.shape), x.dtype, sharding=sharding)
 
 
 def _check(

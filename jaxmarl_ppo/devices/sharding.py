@@ -23,7 +23,7 @@ AXIS = "devices"
 # Where arguments and results lie, for trees of any kind.
 SAME: Any = PartitionSpec()
 BY_ENV: Any = PartitionSpec(AXIS)
-BY_TICK_AND_ENV: Any = PartitionSpec(None, AXIS)
+BY_STEP_AND_ENV: Any = PartitionSpec(None, AXIS)
 
 
 class Devices:
@@ -138,9 +138,9 @@ def state_specs() -> TrainState:
 def rollout_specs() -> Rollout:
     """Tell which parts of what was played are spread over devices, and along which axis."""
     return Rollout(
-        decisions=BY_TICK_AND_ENV,
-        outcomes=BY_TICK_AND_ENV,
-        faults=BY_TICK_AND_ENV,
+        decisions=BY_STEP_AND_ENV,
+        outcomes=BY_STEP_AND_ENV,
+        faults=BY_STEP_AND_ENV,
         last_fault=BY_ENV,
         bootstrap_value=BY_ENV,
         start_hidden=BY_ENV,

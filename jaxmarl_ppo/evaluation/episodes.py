@@ -17,38 +17,38 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.act import ActOutput, act
-from jaxmarl_ppo.rollout.episode_stats import add_tick, no_sums
+from jaxmarl_ppo.rollout.episode_stats import add_step, no_sums
 from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.start import init_rollout_state
 from jaxmarl_ppo.rollout.step import StepOutput, step
 from jaxmarl_ppo.types import EpisodeSums, Population, PyTree, RolloutState
 
-MAX_TICKS = 10_000  # of an episode in an environment that names no horizon
+MAX_STEPS = 10_000  # of an episode in an environment that names no horizon
 
 
 class EpisodeTotals(EpisodeSums):
     """Holds what each slot gathered in each episode, `[episodes, A]`, one environment each."""
 
-    finished: jax.Array  # [episodes] bool: False where the tick limit cut the episode off
-    num_ticks: jax.Array  # () int: until the last episode was over
+    finished: jax.Array  # [episodes] bool: False where the step limit cut the episode off
+    num_steps: jax.Array  # () int: until the last episode was over
 
 
 class EpisodesState(struct.PyTreeNode):
-    """State between two ticks of episodes that are played in step with each other."""
+    """State between two steps of episodes that are played side by side."""
 
     state: RolloutState
     totals: EpisodeTotals
-    key: jax.Array  # of all ticks
+    key: jax.Array  # of all steps
 
 
 class Play(struct.PyTreeNode):
-    """Says how episodes are played, and plays them tick by tick."""
+    """Says how episodes are played, and plays them step by step."""
 
     env_params: PyTree
     population: Population
     key: jax.Array  # of everything random
-    limit: jax.Array  # () int: ticks after which episodes are cut off
+    limit: jax.Array  # () int: steps after which episodes are cut off
     chosen: jax.Array | None  # [episodes, A] int: who holds the slots; None to draw
     learner: Learner = struct.field(pytree_node=False)
     num_episodes: int = struct.field(pytree_node=False)
@@ -63,14 +63,14 @@ class Play(struct.PyTreeNode):
 
     def begin(self) -> EpisodesState:
         """Begin an episode in every environment."""
-        key_reset, key_ticks = split(self.key)
+        key_reset, key_steps = split(self.key)
         env, league = self.learner.env, self.population.league
         state = init_rollout_state(
             env, self.env_params, self.players, league, key_reset, self.num_episodes
         )
         if self.chosen is not None:
             state = state.replace(player=self.chosen)
-        _, _, step_output = jax.eval_shape(self._tick, state, key_ticks)
+        _, _, step_output = jax.eval_shape(self._step, state, key_steps)
         none = no_sums(state.is_first.shape, step_output.info.get("metrics", {}))
         totals = EpisodeTotals(
             none.returns,
@@ -78,22 +78,22 @@ class Play(struct.PyTreeNode):
             none.lives,
             none.metrics,
             finished=jnp.zeros(self.num_episodes, bool),
-            num_ticks=jnp.zeros((), jnp.int32),
+            num_steps=jnp.zeros((), jnp.int32),
         )
-        return EpisodesState(state, totals, key_ticks)
+        return EpisodesState(state, totals, key_steps)
 
     def goes_on(self, now: EpisodesState) -> jax.Array:
-        """Tell whether there is another tick, `()` bool."""
-        return ~now.totals.finished.all() & (now.totals.num_ticks < self.limit)
+        """Tell whether there is another step, `()` bool."""
+        return ~now.totals.finished.all() & (now.totals.num_steps < self.limit)
 
     def advance(self, now: EpisodesState) -> tuple[EpisodesState, ActOutput, StepOutput]:
-        """Play a tick, and count it in the episodes that are not over."""
-        key = fold_in(now.key, now.totals.num_ticks)
-        after, act_output, step_output = self._tick(now.state, key)
+        """Play a step, and count it in the episodes that are not over."""
+        key = fold_in(now.key, now.totals.num_steps)
+        after, act_output, step_output = self._step(now.state, key)
         totals = _count(now.totals, now.state.obs.alive, step_output)
         return EpisodesState(after, totals, now.key), act_output, step_output
 
-    def _tick(
+    def _step(
         self, state: RolloutState, key: jax.Array
     ) -> tuple[RolloutState, ActOutput, StepOutput]:
         players, env, env_params = self.players, self.learner.env, self.env_params
@@ -140,7 +140,7 @@ def play_episodes(
     *,
     env_params: PyTree | None = None,
     players: np.ndarray | None = None,
-    max_ticks: int = MAX_TICKS,
+    max_steps: int = MAX_STEPS,
 ) -> EpisodeTotals:
     """Play fresh episodes, in step with each other, until the last one is over.
 
@@ -156,13 +156,13 @@ def play_episodes(
         env_params: None for the learner's.
         players: `[A]` or `[episodes, A]` int, who holds each slot, as an index into
             `learner.players.names`; None to draw as in training.
-        max_ticks: where an environment without a horizon is cut off; an episode that goes on then
+        max_steps: where an environment without a horizon is cut off; an episode that goes on then
             is not `finished`, and its totals are those up to there.
 
     Raises:
         ValueError: no whole number of episodes, or a player that cannot hold its slot.
     """
-    play = make_play(learner, population, episodes, key, greedy, env_params, players, max_ticks)
+    play = make_play(learner, population, episodes, key, greedy, env_params, players, max_steps)
     return _play(play)
 
 
@@ -174,7 +174,7 @@ def make_play(
     greedy: bool = False,
     env_params: PyTree | None = None,
     players: np.ndarray | None = None,
-    max_ticks: int = MAX_TICKS,
+    max_steps: int = MAX_STEPS,
 ) -> Play:
     """Check and gather the arguments of `play_episodes`.
 
@@ -189,7 +189,7 @@ def make_play(
         _check_players(learner, players)
     env_params = learner.env_params if env_params is None else env_params
     horizon = learner.env.horizon(env_params)
-    limit = jnp.asarray(max_ticks if horizon is None else horizon, jnp.int32)
+    limit = jnp.asarray(max_steps if horizon is None else horizon, jnp.int32)
     return Play(
         env_params,
         population,
@@ -203,7 +203,7 @@ def make_play(
 
 
 def count_cut_off(end: EpisodesState) -> EpisodeTotals:
-    """Count the lives that the tick limit cut off."""
+    """Count the lives that the step limit cut off."""
     cut_off = end.state.obs.alive & ~end.totals.finished[:, None]
     return end.totals.replace(lives=end.totals.lives + cut_off)
 
@@ -228,10 +228,10 @@ def _play(play: Play) -> EpisodeTotals:
 
 
 def _count(totals: EpisodeTotals, alive: jax.Array, step_output: StepOutput) -> EpisodeTotals:
-    """Add a tick where the first episode is not over; `alive [E, A]` is from before the tick."""
+    """Add a step where the first episode is not over; `alive [E, A]` is from before the step."""
     ended = step_output.terminated | step_output.truncated
     sums = EpisodeSums(totals.returns, totals.lengths, totals.lives, totals.metrics)
-    added = add_tick(sums, step_output.reward, alive, ended, step_output.info.get("metrics", {}))
+    added = add_step(sums, step_output.reward, alive, ended, step_output.info.get("metrics", {}))
     sums = where_rows(totals.finished, sums, added)
     return EpisodeTotals(
         sums.returns,
@@ -239,5 +239,5 @@ def _count(totals: EpisodeTotals, alive: jax.Array, step_output: StepOutput) -> 
         sums.lives,
         sums.metrics,
         finished=totals.finished | step_output.info["episode_over"],
-        num_ticks=totals.num_ticks + 1,
+        num_steps=totals.num_steps + 1,
     )

@@ -97,13 +97,13 @@ def evaluate_policies(
         greedy: take the most likely actions instead of samples.
         env: what is played, None for the learner's own; else one with the same agents and sizes.
         env_params: its parameters; None for the learner's, or with an `env` for its default ones.
-        record: a new `.npz` file for the episodes, tick by tick; see `load_trajectories`.
+        record: a new `.npz` file for the episodes, step by step; see `load_trajectories`.
 
     Returns:
         `{"env", "episodes", "acting": "sample" or "greedy", "seed", "all": {...}, "agents": {name:
         {...}}}` and what `scenario_reports` adds. `all` has the returns of all agents together:
         `return_mean`, `return_se` (standard error; None for one episode), `return_min` and
-        `return_max`. An agent's entries are these, `length_mean` (ticks alive) and the means of the
+        `return_max`. An agent's entries are these, `length_mean` (steps alive) and the means of the
         environment's own metrics, all totals of an episode. They are over the
         episodes in which the slot held an agent: where there were others, `episodes` counts them,
         and there are no means if there were none. `lives_mean` is there if slots were reborn.
@@ -145,7 +145,7 @@ def evaluate_policies(
     if not totals.finished.all():
         report["unfinished"] = int((~totals.finished).sum())
         report["unfinished_note"] = (
-            f"were not over after {int(totals.num_ticks):,} ticks; their totals are up to there"
+            f"were not over after {int(totals.num_steps):,} steps; their totals are up to there"
         )
     if scenario:
         evaluation = Evaluation(learner, env_params, population, totals, greedy, key_scenario)

@@ -1,4 +1,4 @@
-"""Episodes recorded tick by tick, while they are played as `play_episodes` plays them."""
+"""Episodes recorded step by step, while they are played as `play_episodes` plays them."""
 
 import functools
 from typing import Any
@@ -25,7 +25,7 @@ from jaxmarl_ppo.types import Population
 MAX_BYTES = 4 * 10**9
 MAX_BYTES_AT_ONCE = 64 * 10**6
 
-Ticks = dict[str, jax.Array]  # by field of `Trajectories`, [..., E, A, ...] each
+Steps = dict[str, jax.Array]  # by field of `Trajectories`, [..., E, A, ...] each
 
 
 def record_episodes(
@@ -54,16 +54,16 @@ def record_episodes(
     """
     play = make_play(learner, population, episodes, key, greedy, **kwargs)
     now = jax.eval_shape(Play.begin, play)
-    bytes_per_tick = _num_bytes(jax.eval_shape(_advance, play, now)[1])
-    _check_size(play, bytes_per_tick)
-    at_once = max(1, min(int(play.limit), MAX_BYTES_AT_ONCE // bytes_per_tick))
+    bytes_per_step = _num_bytes(jax.eval_shape(_advance, play, now)[1])
+    _check_size(play, bytes_per_step)
+    at_once = max(1, min(int(play.limit), MAX_BYTES_AT_ONCE // bytes_per_step))
     now, parts = _begin(play), []
-    num_ticks, goes_on = 0, True
+    num_steps, goes_on = 0, True
     while goes_on:
-        now, ticks, count, goes_on = _record(play, now, at_once)
-        num_ticks += int(count)
-        _check_size(play, bytes_per_tick, num_ticks)
-        parts.append({name: np.asarray(x)[: int(count)] for name, x in ticks.items()})
+        now, steps, count, goes_on = _record(play, now, at_once)
+        num_steps += int(count)
+        _check_size(play, bytes_per_step, num_steps)
+        parts.append({name: np.asarray(x)[: int(count)] for name, x in steps.items()})
     trajectories = _join(play, parts, np.asarray(now.totals.finished))
     totals = jax.device_get(count_cut_off(now))
     # Added up here, since compiled sums may leave out a rounding that the record has.
@@ -79,47 +79,47 @@ _begin = jax.jit(Play.begin)
 @functools.partial(jax.jit, static_argnames="at_once")
 def _record(
     play: Play, now: EpisodesState, at_once: int
-) -> tuple[EpisodesState, Ticks, jax.Array, jax.Array]:
-    """Play up to so many ticks.
+) -> tuple[EpisodesState, Steps, jax.Array, jax.Array]:
+    """Play up to so many steps.
 
     Returns:
-        Where to go on, the ticks `[at_once, E, A, ...]`, how many there are, and whether there are
+        Where to go on, the steps `[at_once, E, A, ...]`, how many there are, and whether there are
         more to come.
     """
 
-    def goes_on(carry: tuple[jax.Array, EpisodesState, Ticks]) -> jax.Array:
+    def goes_on(carry: tuple[jax.Array, EpisodesState, Steps]) -> jax.Array:
         index, now, _ = carry
         return (index < at_once) & play.goes_on(now)
 
     def advance(
-        carry: tuple[jax.Array, EpisodesState, Ticks],
-    ) -> tuple[jax.Array, EpisodesState, Ticks]:
-        index, now, ticks = carry
-        now, tick = _advance(play, now)
-        return index + 1, now, {name: ticks[name].at[index].set(x) for name, x in tick.items()}
+        carry: tuple[jax.Array, EpisodesState, Steps],
+    ) -> tuple[jax.Array, EpisodesState, Steps]:
+        index, now, steps = carry
+        now, time_step = _advance(play, now)
+        return index + 1, now, {name: steps[name].at[index].set(x) for name, x in time_step.items()}
 
     shapes = jax.eval_shape(_advance, play, now)[1]
-    ticks = {name: jnp.zeros((at_once, *x.shape), x.dtype) for name, x in shapes.items()}
-    count, now, ticks = jax.lax.while_loop(goes_on, advance, (jnp.int32(0), now, ticks))
-    return now, ticks, count, play.goes_on(now)
+    steps = {name: jnp.zeros((at_once, *x.shape), x.dtype) for name, x in shapes.items()}
+    count, now, steps = jax.lax.while_loop(goes_on, advance, (jnp.int32(0), now, steps))
+    return now, steps, count, play.goes_on(now)
 
 
-def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, Ticks]:
+def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, Steps]:
     after, act_output, step_output = play.advance(now)
-    return after, _make_tick(play, now, act_output, step_output)
+    return after, _make_step(play, now, act_output, step_output)
 
 
-def _make_tick(
+def _make_step(
     play: Play, before: EpisodesState, act_output: ActOutput, step_output: StepOutput
-) -> Ticks:
-    """Gather what is recorded of a tick, `[E, A, ...]`."""
+) -> Steps:
+    """Gather what is recorded of a step, `[E, A, ...]`."""
     state, obs = before.state, before.state.obs
     log_prob = value = jnp.full(obs.alive.shape, jnp.nan)
-    for bank, own in zip(play.players.banks, act_output.decisions, strict=True):
-        spread = functools.partial(bank.interface.spread, where=own.acted, lanes=own.slot)
+    for group, own in zip(play.players.policy_groups, act_output.decisions, strict=True):
+        spread = functools.partial(group.interface.spread, where=own.acted, active_rows=own.slot)
         log_prob, value = spread(own.log_prob, log_prob), spread(own.value, value)
     terminated, acts = step_output.terminated, obs.agent_mask
-    tick = {
+    time_step = {
         "features": obs.features,
         "action_mask": obs.action_mask,
         "agent_mask": acts,
@@ -136,22 +136,24 @@ def _make_tick(
     if play.players.action_dims is not None:
         by_network = acts & ~jnp.isnan(log_prob)
         drawn = act_output.action
-        tick["unsquashed_action"] = where_rows(by_network, drawn, jnp.full_like(drawn, jnp.nan))
-    nothing = {name: jnp.full_like(x, _NOTHING.get(name, 0)) for name, x in tick.items()}
+        time_step["unsquashed_action"] = where_rows(
+            by_network, drawn, jnp.full_like(drawn, jnp.nan)
+        )
+    nothing = {name: jnp.full_like(x, _NOTHING.get(name, 0)) for name, x in time_step.items()}
     valid = ~before.totals.finished
-    return {"valid": valid, **where_rows(valid, tick, nothing)}
+    return {"valid": valid, **where_rows(valid, time_step, nothing)}
 
 
-# What stands in the ticks after an episode's end, where it is not 0 or False.
+# What stands in the steps after an episode's end, where it is not 0 or False.
 _NOTHING = {"player": -1, "log_prob": jnp.nan, "value": jnp.nan, "unsquashed_action": jnp.nan}
 
 
 def _join(play: Play, parts: list[dict[str, np.ndarray]], finished: np.ndarray) -> Trajectories:
-    """Put parts `[ticks, E, A, ...]` behind each other, field by field, as `[E, T, A, ...]`."""
+    """Put parts `[steps, E, A, ...]` behind each other, field by field, as `[E, T, A, ...]`."""
     joined = {}
     for name in list(parts[0]):
-        ticks = np.concatenate([part.pop(name) for part in parts])
-        joined[name] = np.moveaxis(ticks, 0, 1)
+        steps = np.concatenate([part.pop(name) for part in parts])
+        joined[name] = np.moveaxis(steps, 0, 1)
     learner, players = play.learner, play.learner.players
     return Trajectories(
         env=learner.env.name,
@@ -167,14 +169,14 @@ def _join(play: Play, parts: list[dict[str, np.ndarray]], finished: np.ndarray) 
     )
 
 
-def _num_bytes(tick: Ticks) -> int:
-    return sum(x.size * x.dtype.itemsize for x in tick.values())
+def _num_bytes(time_step: Steps) -> int:
+    return sum(x.size * x.dtype.itemsize for x in time_step.values())
 
 
-def _check_size(play: Play, bytes_per_tick: int, num_ticks: int = 1) -> None:
-    if num_ticks * bytes_per_tick > MAX_BYTES:
+def _check_size(play: Play, bytes_per_step: int, num_steps: int = 1) -> None:
+    if num_steps * bytes_per_step > MAX_BYTES:
         raise ValueError(
-            f"the record of {play.num_episodes:,} episodes takes {bytes_per_tick / 1e6:,.1f} MB a "
-            f"tick and is beyond {MAX_BYTES / 1e9:g} GB after {num_ticks:,}; record fewer episodes "
+            f"the record of {play.num_episodes:,} episodes takes {bytes_per_step / 1e6:,.1f} MB a "
+            f"step and is beyond {MAX_BYTES / 1e9:g} GB after {num_steps:,}; record fewer episodes "
             "at a time"
         )

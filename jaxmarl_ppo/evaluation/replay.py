@@ -23,12 +23,12 @@ LONGEST, SURPRISING = "longest", "most surprising"
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """Holds one episode of `T` ticks, in NumPy's arrays; observations are from before the tick.
+    """Holds one episode of `T` steps, in NumPy's arrays; observations are from before the step.
 
     Attributes:
         interest: what it was chosen for, as `best for x`, `worst for x`, `longest` and `most
             surprising`; nothing where it was not chosen.
-        drawings: `T + 1` pictures as SVG, from before the first tick to after the last one.
+        drawings: `T + 1` pictures as SVG, from before the first step to after the last one.
         players: names of who held each slot, as an index into `names`; -1 for nobody.
         names: of the players, as they stand now.
         remembers: which of them have memory.
@@ -41,9 +41,9 @@ class Replay:
         entropy: of the action distribution in nats, NaN where no network decided.
         log_prob: of the action, likewise.
         value: the critic's, likewise.
-        reward: earned on the tick.
-        terminated: the life ended on the tick.
-        truncated: the life was cut off on the tick.
+        reward: earned at the step.
+        terminated: the life ended at the step.
+        truncated: the life was cut off at the step.
         best: the actions that a solver finds best; None where there is none.
         suggested: what scripts of the environment would do, by their names.
         reference: the script that decisions are compared with; None where there is none.
@@ -71,8 +71,8 @@ class Replay:
     reference: str | None
 
     @property
-    def num_ticks(self) -> int:
-        """Ticks of the episode, `T`."""
+    def num_steps(self) -> int:
+        """Steps of the episode, `T`."""
         return len(self.acts)
 
 
@@ -87,7 +87,7 @@ def replay_episodes(
     players: np.ndarray | None = None,
     subjects: np.ndarray | None = None,
     num_candidates: int | None = None,
-    max_ticks: int = 1_000,
+    max_steps: int = 1_000,
 ) -> list[Replay]:
     """Play episodes and keep the most interesting ones with all that is worth seeing.
 
@@ -105,39 +105,39 @@ def replay_episodes(
         subjects: `[num_candidates]` int, the slots whose returns make candidates the best and the
             worst; None for the first slot.
         num_candidates: how many to play; None for as many as are kept, in order.
-        max_ticks: where an environment without a horizon is cut off.
+        max_steps: where an environment without a horizon is cut off.
 
     Raises:
         ValueError: as `play_episodes`.
     """
     count = max(episodes, num_candidates or episodes)
-    play = make_play(learner, population, count, key, greedy, None, players, max_ticks)
-    now, ticks = jax.jit(Play.begin)(play), []
+    play = make_play(learner, population, count, key, greedy, None, players, max_steps)
+    now, steps = jax.jit(Play.begin)(play), []
     advance = jax.jit(_advance)
     while bool(play.goes_on(now)):
-        now, tick = advance(play, now)
-        ticks.append(jax.device_get(tick))
-    lengths = np.sum([tick["valid"] for tick in ticks], axis=0)
+        now, time_step = advance(play, now)
+        steps.append(jax.device_get(time_step))
+    lengths = np.sum([time_step["valid"] for time_step in steps], axis=0)
     names = learner.players.names_now(population.league)
     chosen = dict.fromkeys(range(episodes), ())
     if num_candidates is not None:
         subjects = np.zeros(count, int) if subjects is None else subjects
         measures = _measure(
-            ticks, lengths, subjects, _subject_name(learner, names, ticks, subjects)
+            steps, lengths, subjects, _subject_name(learner, names, steps, subjects)
         )
         chosen = _choose(measures, count, episodes)
     return [
-        _make_replay(learner, names, ticks[: lengths[e]], e, interest)
+        _make_replay(learner, names, steps[: lengths[e]], e, interest)
         for e, interest in chosen.items()
     ]
 
 
 def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, dict[str, Any]]:
-    """Play a tick and gather what is kept of it, `[E, A, ...]`."""
+    """Play a step and gather what is kept of it, `[E, A, ...]`."""
     after, act_output, step_output = play.advance(now)
     state, obs, env = now.state, now.state.obs, play.learner.env
     answers = ask_everybody(play, now)
-    tick = {
+    time_step = {
         "valid": ~now.totals.finished,
         "env_state": state.env_state,
         "features": obs.features,
@@ -156,15 +156,17 @@ def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, dict[str, A
     }
     if not env.steps_on_host:
         # Stepped once more, since what is over has begun anew in the state that goes on.
-        keys = draw_noise(play.players, (play.num_episodes,), _key_of_tick(now)).env
+        keys = draw_noise(play.players, (play.num_episodes,), _key_of_step(now)).env
         step = jax.vmap(env.step_env, in_axes=(0, 0, 0, None))
         own = jax.vmap(split)(keys)[:, 0]
-        tick["next_state"] = step(own, state.env_state, act_output.env_action, play.env_params)[1]
-    return after, tick
+        time_step["next_state"] = step(
+            own, state.env_state, act_output.env_action, play.env_params
+        )[1]
+    return after, time_step
 
 
-def _key_of_tick(now: EpisodesState) -> jax.Array:
-    return fold_in(now.key, now.totals.num_ticks)
+def _key_of_step(now: EpisodesState) -> jax.Array:
+    return fold_in(now.key, now.totals.num_steps)
 
 
 def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
@@ -173,11 +175,11 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
     mask = state.obs.action_mask
     none = jnp.full(state.obs.alive.shape, jnp.nan)
     found = {"probs": jnp.full(mask.shape, jnp.nan), "entropy": none, "value": none}
-    for bank, stack, hidden in zip(
-        play.players.banks, play.population.banks, state.hidden, strict=True
+    for group, stack, hidden in zip(
+        play.players.policy_groups, play.population.policy_groups, state.hidden, strict=True
     ):
-        response = ask(bank, stack, hidden, state, state.obs, state.obs.agent_mask)
-        distribution, outputs = bank.network.distribution, response.outputs
+        response = ask(group, stack, hidden, state, state.obs, state.obs.agent_mask)
+        distribution, outputs = group.network.distribution, response.outputs
         own = {
             "entropy": distribution.entropy(outputs, response.action_mask),
             "value": response.value,
@@ -187,7 +189,7 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
             probs = jax.nn.softmax(logits)
             width = mask.shape[-1] - probs.shape[-1]
             own["probs"] = jnp.pad(probs, [(0, 0)] * (probs.ndim - 1) + [(0, width)])
-        slots = np.array(bank.interface.slots)
+        slots = np.array(group.interface.slots)
         for name, x in own.items():
             asked = response.asked.reshape(response.asked.shape + (1,) * (x.ndim - 2))
             found[name] = found[name].at[:, slots].set(jnp.where(asked, x, found[name][:, slots]))
@@ -198,7 +200,7 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
 
 def _suggestions(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
     """Ask the environment's scripts what they would do, `[E, A]` each."""
-    keys = split(_key_of_tick(now), play.num_episodes)
+    keys = split(_key_of_step(now), play.num_episodes)
     return {
         name: jax.vmap(script, in_axes=(0, 0, None, 0))(
             now.state.env_state, now.state.obs, play.env_params, keys
@@ -210,26 +212,28 @@ def _suggestions(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
 def _subject_name(
     learner: Learner,
     names: tuple[str, ...],
-    ticks: Sequence[Mapping[str, Any]],
+    steps: Sequence[Mapping[str, Any]],
     subjects: np.ndarray,
 ) -> str:
     """Name the agent whose returns count, or who plays it where it is another one each time."""
     if len(set(subjects.tolist())) == 1:
         return learner.env.agents[subjects[0]]
-    players = set(ticks[0]["player"][np.arange(len(subjects)), subjects].tolist())
+    players = set(steps[0]["player"][np.arange(len(subjects)), subjects].tolist())
     return names[players.pop()] if len(players) == 1 else "the run"
 
 
 def _measure(
-    ticks: Sequence[Mapping[str, Any]], lengths: np.ndarray, subjects: np.ndarray, name: str
+    steps: Sequence[Mapping[str, Any]], lengths: np.ndarray, subjects: np.ndarray, name: str
 ) -> dict[str, np.ndarray]:
     """Measure episodes by all that may make one interesting, `[E]` each."""
-    valid = np.array([tick["valid"] for tick in ticks])  # [T, E]
-    returns = sum(np.where(tick["valid"][:, None], tick["reward"], 0.0) for tick in ticks)
+    valid = np.array([time_step["valid"] for time_step in steps])  # [T, E]
+    returns = sum(
+        np.where(time_step["valid"][:, None], time_step["reward"], 0.0) for time_step in steps
+    )
     returns = np.asarray(returns)  # [E, A]
     own = returns[np.arange(len(subjects)), subjects]
     whose = "" if np.ptp(returns, axis=1).max() == 0 else f" for {name}"
-    surprise = np.array([_surprise(tick) for tick in ticks])  # [T, E, A]
+    surprise = np.array([_surprise(time_step) for time_step in steps])  # [T, E, A]
     surprise = np.where(valid[..., None], surprise, np.nan)
     counts = np.maximum(np.isfinite(surprise).sum((0, 2)), 1)
     surprise = np.nansum(surprise, axis=(0, 2)) / counts
@@ -250,31 +254,31 @@ def _choose(
     return dict(list(chosen.items())[:episodes])
 
 
-def _surprise(tick: Mapping[str, Any]) -> np.ndarray:
+def _surprise(time_step: Mapping[str, Any]) -> np.ndarray:
     """Compute how unlikely the actions were, `[E, A]` in nats; NaN where no network decided."""
-    if "probs" not in tick:
-        return np.full(tick["acts"].shape, np.nan)
-    taken = np.take_along_axis(tick["probs"], tick["action"][..., None], -1)[..., 0]
-    return np.where(tick["acts"], -np.log(np.maximum(taken, 1e-30)), np.nan)
+    if "probs" not in time_step:
+        return np.full(time_step["acts"].shape, np.nan)
+    taken = np.take_along_axis(time_step["probs"], time_step["action"][..., None], -1)[..., 0]
+    return np.where(time_step["acts"], -np.log(np.maximum(taken, 1e-30)), np.nan)
 
 
 def _make_replay(
     learner: Learner,
     names: tuple[str, ...],
-    ticks: Sequence[Mapping[str, Any]],
+    steps: Sequence[Mapping[str, Any]],
     e: int,
     interest: tuple[str, ...],
 ) -> Replay:
-    """Put the ticks of one episode together, and have them drawn."""
+    """Put the steps of one episode together, and have them drawn."""
 
     def stacked(name: str) -> np.ndarray:
-        return np.array([tick[name][e] for tick in ticks])
+        return np.array([time_step[name][e] for time_step in steps])
 
-    best = [_best_actions(learner, tick["env_state"], e) for tick in ticks]
-    probs = stacked("probs") if "probs" in ticks[0] else None
+    best = [_best_actions(learner, time_step["env_state"], e) for time_step in steps]
+    probs = stacked("probs") if "probs" in steps[0] else None
     return Replay(
         interest=interest,
-        drawings=tuple(_draw(learner, ticks, e)),
+        drawings=tuple(_draw(learner, steps, e)),
         names=names,
         remembers=_remembers(learner),
         players=stacked("player"),
@@ -285,15 +289,15 @@ def _make_replay(
         action_mask=stacked("action_mask"),
         probs=probs,
         entropy=stacked("entropy"),
-        log_prob=-np.array([_surprise(tick)[e] for tick in ticks]),
+        log_prob=-np.array([_surprise(time_step)[e] for time_step in steps]),
         value=stacked("value"),
         reward=stacked("reward"),
         terminated=stacked("terminated"),
         truncated=stacked("truncated"),
         best=None if best[0] is None else np.array(best),
         suggested={
-            name: np.array([tick["suggested"][name][e] for tick in ticks])
-            for name in ticks[0]["suggested"]
+            name: np.array([time_step["suggested"][name][e] for time_step in steps])
+            for name in steps[0]["suggested"]
         },
         reference=learner.env.reference,
     )
@@ -301,9 +305,9 @@ def _make_replay(
 
 def _remembers(learner: Learner) -> tuple[bool, ...]:
     found = [False] * learner.players.num_players
-    for bank in learner.players.banks:
-        for player in bank.players:
-            found[player] = bank.network.is_recurrent
+    for group in learner.players.policy_groups:
+        for player in group.players:
+            found[player] = group.network.is_recurrent
     return tuple(found)
 
 
@@ -312,16 +316,16 @@ def _best_actions(learner: Learner, env_state: PyTree, e: int) -> np.ndarray | N
     return learner.env.best_actions(own, learner.env_params)
 
 
-def _draw(learner: Learner, ticks: Sequence[Mapping[str, Any]], e: int) -> list[str]:
+def _draw(learner: Learner, steps: Sequence[Mapping[str, Any]], e: int) -> list[str]:
     """Draw every state, by the environment itself or as a table of its slots."""
     env, env_params = learner.env, learner.env_params
     drawings: list[str] = []
     draws_itself = not env.steps_on_host
-    for t in range(len(ticks) + 1):
-        last_action = ticks[t - 1]["action"][e] if t else None
-        at_end = t == len(ticks)
+    for t in range(len(steps) + 1):
+        last_action = steps[t - 1]["action"][e] if t else None
+        at_end = t == len(steps)
         if draws_itself:
-            states = ticks[t - 1]["next_state"] if at_end else ticks[t]["env_state"]
+            states = steps[t - 1]["next_state"] if at_end else steps[t]["env_state"]
             state = jax.tree.map(lambda x: x[e], states)
             drawing = env.render(state, env_params, last_action)
             if drawing is not None:
@@ -329,9 +333,9 @@ def _draw(learner: Learner, ticks: Sequence[Mapping[str, Any]], e: int) -> list[
                 continue
             draws_itself = False
         if at_end:
-            seen = jax.tree.map(lambda x: x[e], ticks[t - 1]["last_seen"])
+            seen = jax.tree.map(lambda x: x[e], steps[t - 1]["last_seen"])
             now = (seen.alive, seen.agent_mask, seen.features)
         else:
-            now = tuple(ticks[t][name][e] for name in ("alive", "acts", "features"))
-        drawings.append(draw_lives(env.agents, *now, caption=f"tick {t}"))
+            now = tuple(steps[t][name][e] for name in ("alive", "acts", "features"))
+        drawings.append(draw_lives(env.agents, *now, caption=f"step {t}"))
     return drawings

@@ -75,7 +75,7 @@ def _agents_table(
     shown = ("return_mean", "return_se", "return_min", "return_max", "length_mean")
     extras = list(dict.fromkeys(name for row in agents.values() for name in row))
     extras = [name for name in extras if name not in shown]
-    headings = ["return", "min", "max", "ticks alive"]
+    headings = ["return", "min", "max", "steps alive"]
     headings += [heading.removesuffix("_mean") for heading in extras]
     rows = {}
     for name, row in agents.items():

@@ -1,4 +1,4 @@
-"""Whole episodes tick by tick, and the file that keeps them.
+"""Whole episodes step by step, and the file that keeps them.
 
 The file is NumPy's own archive of arrays: every field of `Trajectories` under its name, and the
 number `format`. Nothing in it executes, and `numpy.load(path)` reads it without this package.
@@ -23,9 +23,9 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """Holds `E` whole episodes of up to `T` ticks.
+    """Holds `E` whole episodes of up to `T` steps.
 
-    Observations are from before the tick, outcomes from after it. Beyond an episode's end masks are
+    Observations are from before the step, outcomes from after it. Beyond an episode's end masks are
     False, players -1 and numbers 0; but what a network says is NaN wherever none decided.
 
     Attributes:
@@ -36,9 +36,9 @@ class Trajectories:
         policies: names of the `P` policies.
         policy_of: the policy that each player belongs to, as an index into `policies`; -1 for none.
         episode: numbers of the episodes.
-        length: ticks of each.
+        length: steps of each.
         finished: False where an episode was cut off for want of an end.
-        valid: the ticks that belong to the episode.
+        valid: the steps that belong to the episode.
         features: what the agents saw.
         action_mask: legal actions, or the dimensions that an action has.
         agent_mask: who had to act.
@@ -50,9 +50,9 @@ class Trajectories:
             density of; None where actions are discrete.
         log_prob: of the action.
         value: the critic's, in units of the rewards that it was trained on.
-        reward: earned on the tick.
-        terminated: the life ended on the tick.
-        truncated: the life was cut off on the tick.
+        reward: earned at the step.
+        terminated: the life ended at the step.
+        truncated: the life was cut off at the step.
     """
 
     env: str
@@ -216,8 +216,8 @@ def _check_values(arrays: Mapping[str, np.ndarray]) -> None:
     Raises:
         ValueError: one contradicts another.
     """
-    ticks = np.arange(arrays["valid"].shape[1])
-    if not np.array_equal(arrays["valid"], ticks < arrays["length"][:, None]):
+    steps = np.arange(arrays["valid"].shape[1])
+    if not np.array_equal(arrays["valid"], steps < arrays["length"][:, None]):
         raise ValueError("valid and length contradict each other")
     num_players, num_policies = len(arrays["players"]), len(arrays["policies"])
     for name, size in (("player", num_players), ("policy_of", num_policies)):

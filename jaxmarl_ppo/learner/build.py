@@ -15,7 +15,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.schedules import ScheduleSpec
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.env_schedules import make_env_schedules
-from jaxmarl_ppo.learner.learner import Learner, LoadedMember
+from jaxmarl_ppo.learner.learner import Learner, LoadedPolicy
 from jaxmarl_ppo.learner.schedules import make_schedule
 from jaxmarl_ppo.learner.sizes import (
     DEFAULT_BPTT_LENGTH,
@@ -30,12 +30,12 @@ from jaxmarl_ppo.learner.unused_options import check_effects
 from jaxmarl_ppo.machine.cores import choose_num_devices
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.networks.precision import check_precision, has_tf32
-from jaxmarl_ppo.policies.bank import Bank
-from jaxmarl_ppo.policies.plan import AnySpec, BankPlan, plan_players
+from jaxmarl_ppo.policies.plan import AnySpec, PolicyGroupPlan, plan_players
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.policies.population_file import load_player
 from jaxmarl_ppo.policies.snapshot_files import path_of_player
-from jaxmarl_ppo.ppo.bank_learner import BankLearner
+from jaxmarl_ppo.ppo.group_learner import PolicyGroupLearner
 from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.types import Hyperparams, PyTree, Schedule
 
@@ -82,8 +82,8 @@ def make_learner(
         env=env,
         env_params=env_params,
         players=players,
-        bank_learners=tuple(
-            _make_bank_learner(config, players, index, plan, envs_per_device, num_episodes)
+        group_learners=tuple(
+            _make_group_learner(config, players, index, plan, envs_per_device, num_episodes)
             for index, plan in enumerate(plans)
             if plan.num_trainable
         ),
@@ -146,10 +146,10 @@ def to_evaluate(config: TrainConfig) -> TrainConfig:
     return config
 
 
-def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember, ...]:
+def _load_players(players: Players, plans: list[PolicyGroupPlan]) -> tuple[LoadedPolicy, ...]:
     """Load the policies that start from a finished run instead of fresh parameters."""
     loaded = []
-    for index, (bank, plan) in enumerate(zip(players.banks, plans, strict=True)):
+    for index, (group, plan) in enumerate(zip(players.policy_groups, plans, strict=True)):
         for place, member in enumerate(plan.members):
             if member.spec.load is None:
                 continue
@@ -157,51 +157,51 @@ def _load_players(players: Players, plans: list[BankPlan]) -> tuple[LoadedMember
             run_dir, colon, name = member.spec.load.rpartition(":")
             if not colon or Path(member.spec.load).is_dir():
                 run_dir, name = member.spec.load, member.name
-            network = bank.network
+            network = group.network
             # Only shapes, which the file is checked against: nothing is initialised for it.
             expected = jax.eval_shape(
                 lambda network=network: network.select(network.init(jax.random.key(0)), 0)
             )
             path = path_of_player(Path(run_dir), name)
-            loaded.append(LoadedMember(index, place, load_player(path, name, expected)))
+            loaded.append(LoadedPolicy(index, place, load_player(path, name, expected)))
     return tuple(loaded)
 
 
-def _make_bank_learner(
+def _make_group_learner(
     config: TrainConfig,
     players: Players,
     index: int,
-    plan: BankPlan,
+    plan: PolicyGroupPlan,
     envs_per_device: int,
     num_episodes: float,
-) -> BankLearner:
-    """Make the learner of bank `index`, in which at least one member is trained."""
-    bank = players.banks[index]
+) -> PolicyGroupLearner:
+    """Make the learner of policy group `index`, in which at least one member is trained."""
+    group = players.policy_groups[index]
     trained = [member for member in plan.members if member.spec.trainable]
     configs = [member.spec.ppo or config.default_ppo for member in trained]
-    first = configs[0]  # what shapes the update is the same for all members of a bank
-    num_rows = envs_per_device * config.num_steps * bank.num_lanes
+    first = configs[0]  # what shapes the update is the same for all members of a policy group
+    num_rows = envs_per_device * config.num_steps * group.num_active_rows
     # All members walk the same loop, in which those with fewer minibatches have empty ones.
     num_minibatches = max(ppo.num_minibatches for ppo in configs)
     for member, ppo in zip(trained, configs, strict=True):
-        _check_minibatches(config, ppo, bank, len(member.slots))
-    block_size = block_rows(first, bank, num_rows, num_minibatches)
+        _check_minibatches(config, ppo, group, len(member.slots))
+    block_size = block_rows(first, group, num_rows, num_minibatches)
     if tuning().fixed_trip_counts:
         fewest = min(ppo.num_minibatches for ppo in configs)
-        micro = fixed_micro_batches(config, bank, block_size, envs_per_device, fewest)
+        micro = fixed_micro_batches(config, group, block_size, envs_per_device, fewest)
     else:
         blocks = micro_batch_blocks(
             config,
-            bank.network.is_recurrent,
+            group.network.is_recurrent,
             block_size,
             # Blocks of a member's minibatch, if members share the rows out evenly.
             num_rows / (len(configs) * num_minibatches * block_size),
-            spread_of_draws(players, bank, len(configs), num_episodes),
+            spread_of_draws(players, group, len(configs), num_episodes),
         )
         micro = MicroBatches(blocks)
-    return BankLearner(
+    return PolicyGroupLearner(
         index=index,
-        bank=bank,
+        policy_group=group,
         policy_ids=tuple(players.policies.index(member.name) for member in trained),
         hyperparams=make_hyperparams(
             configs,
@@ -220,7 +220,7 @@ def _make_bank_learner(
             skips_nonfinite=config.skip_nonfinite_updates,
         ),
         block_size=block_size,
-        discount_by_tick=first.discount_by == "tick",
+        discount_by_step=first.discount_by == "step",
         normalise_advantages=first.normalise_advantages,
     )
 
@@ -254,7 +254,7 @@ def make_hyperparams(
     special = {
         "learning_rate": schedules(of("learning_rate")),
         "entropy_coef": schedules(of("entropy_coef")),
-        # To clip at infinity is not to clip, and such members can share a bank with others.
+        # To clip at infinity is not to clip, and such members can share a policy group with others.
         "max_grad_norm": numbers(of("max_grad_norm"), absent=jnp.inf),
         "kl_coef": numbers(of("initial_kl_coef"), absent=DEFAULT_KL_COEF),
         "num_epochs": jnp.array(of("num_epochs"), jnp.int32),
@@ -267,9 +267,11 @@ def make_hyperparams(
     return Hyperparams(**{name: either(of(name)) for name in names - special.keys()}, **special)
 
 
-def _check_minibatches(config: TrainConfig, ppo: PPOConfig, bank: Bank, num_slots: int) -> None:
+def _check_minibatches(
+    config: TrainConfig, ppo: PPOConfig, group: PolicyGroup, num_slots: int
+) -> None:
     """Refuse more minibatches than a policy can have rows, or with memory chunks of rows."""
-    if bank.network.is_recurrent:
+    if group.network.is_recurrent:
         length = ppo.bptt_length or DEFAULT_BPTT_LENGTH
         chunks = config.num_envs * num_slots * -(-config.num_steps // length)
         if ppo.num_minibatches > chunks:

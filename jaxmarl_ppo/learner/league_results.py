@@ -1,6 +1,6 @@
 """Snapshots of policies as opponents: when they are taken, who met whom, and how it ended.
 
-A pool is a fixed number of rows in the bank of the policy that it keeps snapshots of. So snapshots
+A pool is a fixed number of rows in the group of the policy that it keeps snapshots of. So snapshots
 act like any other policy, from the very next rollout on, and cost nothing in the update.
 """
 
@@ -57,10 +57,10 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
     """Follow every episode through the outcomes of a rollout, `[T, E, A]`.
 
     Returns:
-        The totals of episodes that go on, and those of each episode on each tick.
+        The totals of episodes that go on, and those of each episode at each step.
     """
 
-    def tick(games: RunningGames, outcome: Outcomes) -> tuple[RunningGames, RunningGames]:
+    def step(games: RunningGames, outcome: Outcomes) -> tuple[RunningGames, RunningGames]:
         first = games.player < 0
         player = jnp.where(outcome.alive & first, outcome.player, games.player)
         games = RunningGames(
@@ -71,10 +71,10 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
         )
         over = outcome.episode_over[:, None]
         fresh = no_games(jnp.ones_like(games.mixed))
-        # Recorded before it begins anew, so that the tick that ends an episode is in its totals.
+        # Recorded before it begins anew, so that the step that ends an episode is in its totals.
         return jax.tree.map(lambda x, y: jnp.where(over, x, y), fresh, games), games
 
-    return jax.lax.scan(tick, games, outcomes)
+    return jax.lax.scan(step, games, outcomes)
 
 
 def record_results(
@@ -113,7 +113,7 @@ def record_results(
             for total, x in zip(totals, new, strict=True)
         ), None
 
-    # Pair after pair: all at once would be an array of `A * A` numbers for every tick.
+    # Pair after pair: all at once would be an array of `A * A` numbers for every step.
     pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(num_agents)] * 2), -1).reshape(-1, 2)
     sums, _ = jax.lax.scan(add_pair, (jnp.zeros(size),) * 3, pairs)
     sums = all_sum(sums, axis_name)
@@ -150,7 +150,7 @@ def add_snapshots(
     Args:
         league: after `record_results`.
         pools: all of them.
-        stacks: of all banks, after the update.
+        stacks: of all policy groups, after the update.
         playing: `[E, A]`, who holds the slots of agents that are alive now; -1 elsewhere.
         iteration: `()`, how many have been done.
         axis_name: of the devices that environments are spread over.
@@ -175,8 +175,8 @@ def add_snapshots(
         # Whoever plays it began with its parameters, and is to end its life with them.
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
-        stack, target = new_stacks[place.bank], place.first_member + entry
-        new_stacks[place.bank] = _copy_member(stack, place.origin_member, target, adds)
+        stack, target = new_stacks[place.policy_group], place.first_index + entry
+        new_stacks[place.policy_group] = _copy_snapshot(stack, place.origin_index, target, adds)
         # The entry is another player from here on, to whom its old results do not belong.
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(
@@ -199,7 +199,7 @@ def add_snapshots(
     return league.replace(pools=tuple(states)), tuple(new_stacks)
 
 
-def _copy_member(
+def _copy_snapshot(
     stack: PolicyStack, source: int, target: jax.Array, wanted: jax.Array
 ) -> PolicyStack:
     return jax.tree.map(lambda x: x.at[target].set(jnp.where(wanted, x[source], x[target])), stack)

@@ -16,7 +16,7 @@ from jaxmarl_ppo.learner.env_schedules import EnvSchedules
 from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.ops.collectives import split_key
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.ppo.bank_learner import BankLearner, UpdateReport
+from jaxmarl_ppo.ppo.group_learner import PolicyGroupLearner, UpdateReport
 from jaxmarl_ppo.rollout.episode_stats import begin_running
 from jaxmarl_ppo.rollout.faults import find_fault
 from jaxmarl_ppo.rollout.rollout import Rollout, rollout
@@ -33,12 +33,12 @@ from jaxmarl_ppo.types import (
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedMember:
-    """A policy of a finished run that a member of a bank starts from."""
+class LoadedPolicy:
+    """A policy of a finished run that another one starts from."""
 
-    bank: int
-    member: int
-    policy: PolicyStack  # of that member alone
+    policy_group: int
+    policy_index: int
+    policy: PolicyStack  # of that index alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Learner:
         env: the environment.
         env_params: its parameters.
         players: who can hold a slot.
-        bank_learners: how banks are trained, those in which anything is.
+        group_learners: how policy groups are trained, those in which anything is.
         num_envs: `E`, on all devices together.
         num_devices: how many of them there are to be, see `devices.sharding`.
         num_steps: `T`.
@@ -63,13 +63,13 @@ class Learner:
     env: MultiAgentEnv
     env_params: PyTree
     players: Players
-    bank_learners: tuple[BankLearner, ...]
+    group_learners: tuple[PolicyGroupLearner, ...]
     num_envs: int
     num_devices: int
     num_steps: int
     stagger_starts: bool
     rated: bool
-    loaded: tuple[LoadedMember, ...] = ()
+    loaded: tuple[LoadedPolicy, ...] = ()
     env_schedules: EnvSchedules | None = None
 
     def init(self, key: jax.Array) -> TrainState:
@@ -85,7 +85,9 @@ class Learner:
             rollout_state, counted = stagger_episodes(
                 self.env, env_params, rollout_state, key_stagger
             )
-        begun = [t.init(population.banks[t.index], rollout_state) for t in self.bank_learners]
+        begun = [
+            t.init(population.policy_groups[t.index], rollout_state) for t in self.group_learners
+        ]
         state = TrainState(
             population=population,
             training=tuple(training for training, _ in begun),
@@ -93,7 +95,7 @@ class Learner:
                 rollout=rollout_state,
                 running=self._begin_running(rollout_state, counted),
                 games=league_results.no_games(counted),
-                banks=tuple(carry for _, carry in begun),
+                policy_groups=tuple(carry for _, carry in begun),
             ),
             env_params=self.env_params,
             key=key,
@@ -107,23 +109,24 @@ class Learner:
 
         Members start from what was loaded for them, the others from fresh parameters.
         """
-        keys = split(key, len(self.players.banks))
+        keys = split(key, len(self.players.policy_groups))
         stacks = [
-            bank.network.init(key) for bank, key in zip(self.players.banks, keys, strict=True)
+            group.network.init(key)
+            for group, key in zip(self.players.policy_groups, keys, strict=True)
         ]
         for loaded in self.loaded:
-            stacks[loaded.bank] = jax.tree.map(
-                lambda x, y, member=loaded.member: x.at[member].set(y),
-                stacks[loaded.bank],
+            stacks[loaded.policy_group] = jax.tree.map(
+                lambda x, y, policy_index=loaded.policy_index: x.at[policy_index].set(y),
+                stacks[loaded.policy_group],
                 loaded.policy,
             )
         # Entries that are not in use yet are never drawn; they hold something of the right shape.
         # After loading, so that the first snapshot is of what its origin really starts from.
         for pool in self.players.pools:
-            entries = slice(pool.first_member, pool.first_member + pool.spec.num_places)
-            stacks[pool.bank] = jax.tree.map(
-                lambda x, entries=entries, origin=pool.origin_member: x.at[entries].set(x[origin]),
-                stacks[pool.bank],
+            entries = slice(pool.first_index, pool.first_index + pool.spec.num_places)
+            stacks[pool.policy_group] = jax.tree.map(
+                lambda x, entries=entries, origin=pool.origin_index: x.at[entries].set(x[origin]),
+                stacks[pool.policy_group],
             )
         league = league_results.init_league(self.players.num_players, self.players.pools)
         return Population(tuple(stacks), league)
@@ -131,12 +134,12 @@ class Learner:
     def train_step(
         self, state: TrainState, axis_name: str | None = None
     ) -> tuple[TrainState, Metrics]:
-        """Run one iteration: rollout, credit and update of every bank, league, metrics.
+        """Run one iteration: rollout, credit and update of every policy group, league, metrics.
 
         With `axis_name`, of an axis over devices, `state` holds this device's environments; what
         is learnt and measured is the same on all.
         """
-        key, own_keys = split_key(state.key, 1 + len(self.players.banks), axis_name)
+        key, own_keys = split_key(state.key, 1 + len(self.players.policy_groups), axis_name)
         after, played = self.play(state, own_keys[0])
         # Looked for before anything is learnt: one number that is not finite can spoil a policy.
         fault = find_fault(played.faults, played.last_fault, state.iteration, axis_name)
@@ -146,7 +149,7 @@ class Learner:
         learnt = self._update_league(state, learnt, after, played, usable, axis_name)
         league = learnt.population.league
         metrics = metrics_lib.measure(
-            self.players, self.bank_learners, played, reports, league, fault, axis_name
+            self.players, self.group_learners, played, reports, league, fault, axis_name
         )
         per_env = learnt.per_env.replace(rollout=after, running=played.tracker.running)
         return learnt.replace(per_env=per_env, key=key, iteration=state.iteration + 1), metrics
@@ -204,7 +207,7 @@ class Learner:
         keys: jax.Array,
         axis_name: str | None = None,
     ) -> tuple[TrainState, tuple[UpdateReport, ...]]:
-        """Train the banks on a rollout, all in which a member is trained.
+        """Train the policy groups on a rollout, all in which a member is trained.
 
         This is the second half of `train_step`.
 
@@ -213,32 +216,32 @@ class Learner:
             after: the state that the rollout ended in.
             played: the rollout.
             usable: `()` bool, False to learn nothing from it.
-            keys: one for each bank.
+            keys: one for each policy group.
             axis_name: as in `train_step`.
 
         Returns:
-            The state with what was learnt, and every bank learner's report.
+            The state with what was learnt, and every policy group learner's report.
         """
         env_steps = self._env_steps(state.iteration)
-        stacks = list(state.population.banks)
+        stacks = list(state.population.policy_groups)
         learnt = []
-        for bank_learner, training, carry in zip(
-            self.bank_learners, state.training, state.per_env.banks, strict=True
+        for group_learner, training, carry in zip(
+            self.group_learners, state.training, state.per_env.policy_groups, strict=True
         ):
-            index = bank_learner.index
-            with jax.named_scope(bank_learner.scope):
-                bank = bank_learner.learn(
+            index = group_learner.index
+            with jax.named_scope(group_learner.scope):
+                group = group_learner.learn(
                     stacks[index], training, carry, played, after, usable, env_steps, keys[index],
                     axis_name,
                 )  # fmt: skip
-            stacks[index] = bank.stack
-            learnt.append(bank)
+            stacks[index] = group.stack
+            learnt.append(group)
         state = state.replace(
-            population=state.population.replace(banks=tuple(stacks)),
-            training=tuple(bank.training for bank in learnt),
-            per_env=state.per_env.replace(banks=tuple(bank.carry for bank in learnt)),
+            population=state.population.replace(policy_groups=tuple(stacks)),
+            training=tuple(group.training for group in learnt),
+            per_env=state.per_env.replace(policy_groups=tuple(group.carry for group in learnt)),
         )
-        return state, tuple(bank.report for bank in learnt)
+        return state, tuple(group.report for group in learnt)
 
     def _update_league(
         self,
@@ -261,7 +264,7 @@ class Learner:
         # A slot that has died keeps its last player until it is born again, by another draw.
         playing = jnp.where(after.obs.alive, after.player, -1)
         league, stacks = league_results.add_snapshots(
-            league, pools, state.population.banks, playing, state.iteration + 1, axis_name
+            league, pools, state.population.policy_groups, playing, state.iteration + 1, axis_name
         )
         # After a fault the run ends with what the last sound iteration had made.
         population = jax.tree.map(

@@ -14,7 +14,7 @@ from flax import struct
 
 from jaxmarl_ppo.ops.collectives import all_max, all_min, all_sum
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.ppo.bank_learner import BankLearner, UpdateReport
+from jaxmarl_ppo.ppo.group_learner import PolicyGroupLearner, UpdateReport
 from jaxmarl_ppo.ppo.update import UpdateStats, no_stats
 from jaxmarl_ppo.rollout.episode_stats import (
     Finished,
@@ -39,7 +39,7 @@ class Sums(struct.PyTreeNode):
     reward_trained: jax.Array  # [A]: of trained decisions
     reward_uncredited: jax.Array  # [A]: earned before a life's first decision
     episodes: jax.Array  # ()
-    ticks: jax.Array  # (): summed over environments
+    env_steps: jax.Array  # (): summed over environments
 
 
 class Latest(struct.PyTreeNode):
@@ -64,7 +64,7 @@ class Metrics(struct.PyTreeNode):
 
 def measure(
     players: Players,
-    bank_learners: tuple[BankLearner, ...],
+    group_learners: tuple[PolicyGroupLearner, ...],
     played: Rollout,
     reports: tuple[UpdateReport, ...],
     league: League,
@@ -75,7 +75,7 @@ def measure(
 
     Args:
         players: who could play.
-        bank_learners: of the banks that are trained.
+        group_learners: of the policy groups that are trained.
         played: the rollout.
         reports: theirs, in the same order.
         league: as it stands.
@@ -90,14 +90,14 @@ def measure(
         "reward": played.tracker.reward.sum(0),
         "reward_uncredited": played.tracker.uncredited.sum(0),
         "episodes": episode_over.sum(dtype=jnp.float32),
-        "ticks": jnp.asarray(episode_over.size, jnp.float32),
+        "env_steps": jnp.asarray(episode_over.size, jnp.float32),
     }
     # All sums in one exchange, since each costs a wait for the slowest device.
     sums, counts = all_sum((tuple(group.sums for group in ended), counts), axis_name)
     minimum = all_min(tuple(group.minimum for group in ended), axis_name)
     maximum = all_max(tuple(group.maximum for group in ended), axis_name)
     agents, policies, whole = map(Finished, sums, minimum, maximum)
-    learnt, latest = _collect_reports(bank_learners, reports, num_policies, num_agents, league)
+    learnt, latest = _collect_reports(group_learners, reports, num_policies, num_agents, league)
     return Metrics(
         agents=agents,
         policies=policies,
@@ -117,11 +117,11 @@ def _count_decisions(players: Players, played: Rollout) -> jax.Array:
         policies = policy_of[first_player : first_player + num_players]
         return count + made @ (policies[:, None] == np.arange(count.size))
 
-    for bank, decisions in zip(players.banks, played.decisions, strict=True):
-        members = jnp.arange(bank.network.num_members)
-        mine = decisions.acted[..., None] & (decisions.member[..., None] == members)
+    for policy_group, decisions in zip(players.policy_groups, played.decisions, strict=True):
+        members = jnp.arange(policy_group.network.num_members)
+        mine = decisions.acted[..., None] & (decisions.policy_index[..., None] == members)
         made = mine.sum((0, 1, 2), dtype=jnp.float32)
-        count = add(count, made, bank.first_player, members.size)
+        count = add(count, made, policy_group.first_player, members.size)
     for player in range(players.first_script, players.num_players):
         mine = played.outcomes.acted & (played.outcomes.player == player)
         count = add(count, mine.sum(dtype=jnp.float32)[None], player, 1)
@@ -129,13 +129,13 @@ def _count_decisions(players: Players, played: Rollout) -> jax.Array:
 
 
 def _collect_reports(
-    bank_learners: tuple[BankLearner, ...],
+    group_learners: tuple[PolicyGroupLearner, ...],
     reports: tuple[UpdateReport, ...],
     num_policies: int,
     num_agents: int,
     league: League,
 ) -> tuple[dict[str, Any], Latest]:
-    """Collect the reports of all banks, by policy and agent.
+    """Collect the reports of all policy groups, by policy and agent.
 
     Returns:
         Fields of `Sums` by name, and the newest values.
@@ -143,8 +143,8 @@ def _collect_reports(
     update, latest = no_stats(num_policies), _no_latest(num_policies, league)
     trained = explained = jnp.zeros(num_policies)
     reward_trained = jnp.zeros(num_agents)
-    for bank_learner, report in zip(bank_learners, reports, strict=True):
-        put = partial(_put, np.array(bank_learner.policy_ids))
+    for group_learner, report in zip(group_learners, reports, strict=True):
+        put = partial(_put, np.array(group_learner.policy_ids))
         update = jax.tree.map(put, update, report.update)
         trained = put(trained, report.trained)
         explained = put(explained, report.explained_variance)
@@ -154,7 +154,7 @@ def _collect_reports(
             kl_coef=put(latest.kl_coef, report.hyperparams.kl_coef),
             league=league,
         )
-        slots = np.array(bank_learner.bank.interface.slots)
+        slots = np.array(group_learner.policy_group.interface.slots)
         reward_trained = reward_trained.at[slots].add(report.reward_trained)
     return {
         "update": update,
@@ -166,8 +166,8 @@ def _collect_reports(
 
 
 def _put(policy_ids: np.ndarray, everybody: jax.Array, own: jax.Array) -> jax.Array:
-    """Write the values of a bank's policies, `own [K]`, into those of all, `everybody [P]`."""
-    # With all policies in one bank there is no scatter to compile.
+    """Write a policy group's values, `own [K]`, into those of all policies, `everybody [P]`."""
+    # With all policies in one policy group there is no scatter to compile.
     if np.array_equal(policy_ids, np.arange(everybody.size)):
         return own
     return everybody.at[policy_ids].set(own)
@@ -202,7 +202,7 @@ def empty(players: Players, lives: RunningSums, league: League) -> Metrics:
             reward_trained=by_agent,
             reward_uncredited=by_agent,
             episodes=none,
-            ticks=none,
+            env_steps=none,
         ),
         latest=_no_latest(num_policies, jax.tree.map(jnp.zeros_like, league)),
         fault=no_fault(),

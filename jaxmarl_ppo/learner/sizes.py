@@ -11,8 +11,8 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.machine.tuning import tuning
-from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.ppo.grouped_blocks import group_shape, packs_in_groups
 from jaxmarl_ppo.types import PyTree
 
@@ -37,16 +37,18 @@ class MicroBatches(NamedTuple):
     side_by_side: bool = False
 
 
-def block_rows(ppo: PPOConfig, bank: Bank, num_rows: int, num_minibatches: int) -> int:
+def block_rows(
+    ppo: PPOConfig, policy_group: PolicyGroup, num_rows: int, num_minibatches: int
+) -> int:
     """Choose how many rows are shuffled together; for a recurrent network, decisions per chunk."""
-    if bank.network.is_recurrent:
+    if policy_group.network.is_recurrent:
         return ppo.bptt_length or DEFAULT_BPTT_LENGTH
-    shares = bank.num_trainable * num_minibatches * MIN_BLOCKS_PER_MINIBATCH
+    shares = policy_group.num_trainable * num_minibatches * MIN_BLOCKS_PER_MINIBATCH
     return max(1, min(tuning().block_rows, num_rows // shares))
 
 
 def spread_of_draws(
-    players: Players, bank: Bank, num_policies: int, episodes_per_rollout: float
+    players: Players, policy_group: PolicyGroup, num_policies: int, episodes_per_rollout: float
 ) -> float:
     """Estimate the standard deviation of how many rows a policy has, relative to its even share.
 
@@ -55,7 +57,7 @@ def spread_of_draws(
     if players.is_fixed:
         return 0.0
     # A binomial count of n lives, each drawn with p: sqrt(n p (1 - p)) relative to n p.
-    lives_of_each = episodes_per_rollout * bank.num_lanes / num_policies
+    lives_of_each = episodes_per_rollout * policy_group.num_active_rows / num_policies
     return math.sqrt((1.0 - 1.0 / num_policies) / lives_of_each)
 
 
@@ -97,59 +99,69 @@ def micro_batch_blocks(
 
 
 def fixed_micro_batches(
-    config: TrainConfig, bank: Bank, block_size: int, num_envs: int, num_minibatches: int
+    config: TrainConfig,
+    policy_group: PolicyGroup,
+    block_size: int,
+    num_envs: int,
+    num_minibatches: int,
 ) -> MicroBatches:
     """Cut minibatches into as many micro-batches as they can need, whatever is played.
 
     Args:
         config: the run.
-        bank: who is trained.
+        policy_group: who is trained.
         block_size: `B`.
         num_envs: of one device.
         num_minibatches: the fewest of any member.
     """
-    recurrent = bank.network.is_recurrent
+    recurrent = policy_group.network.is_recurrent
     best = tuning()
     default = best.recurrent_micro_batch_rows if recurrent else best.micro_batch_rows
     wanted = max(1, (config.micro_batch_rows or default) // block_size)  # blocks at once
-    num_steps, num_slots, members = config.num_steps, len(bank.interface.slots), bank.num_trainable
-    if bank.num_lanes == num_slots and bank.own_lanes:
-        # A slot trains on no more decisions than ticks: the rollout before left one open only where
+    num_steps, num_slots, members = (
+        config.num_steps,
+        len(policy_group.interface.slots),
+        policy_group.num_trainable,
+    )
+    if policy_group.num_active_rows == num_slots and policy_group.own_rows:
+        # A slot trains on no more decisions than steps: the rollout before left one open only where
         # it does not act at the first of them. So a member's share is the same as any other's.
-        each, streams = members, num_envs * len(bank.own_lanes[0])
+        each, streams = members, num_envs * len(policy_group.own_rows[0])
         rows, chunks = streams * num_steps, streams * -(-num_steps // block_size)
     else:
         # Of all together. Each slot's last chunk, and one for each member, is partly empty.
-        each, rows = 1, num_envs * (num_steps * bank.num_lanes + num_slots)
+        each, rows = 1, num_envs * (num_steps * policy_group.num_active_rows + num_slots)
         chunks = rows // block_size + num_envs * num_slots * members
     blocks = chunks if recurrent else -(-rows // block_size)
-    if packs_in_groups(bank):
-        blocks = _grouped_blocks(bank, block_size, num_envs, num_steps)
+    if packs_in_groups(policy_group):
+        blocks = _grouped_blocks(policy_group, block_size, num_envs, num_steps)
     share = max(2, -(-blocks // num_minibatches))  # `pack_rows` makes two of hardly any rows
     if members == each:
         number = max(1, round(share * members / wanted))
-        size, num_parts = _parts(-(-share // number), block_size, bank)
+        size, num_parts = _parts(-(-share // number), block_size, policy_group)
         return MicroBatches(size, num_parts, number, side_by_side=True)
     share += 2 * members  # each of which rounds up
     size = max(1, min(wanted, share // (FULL_MICRO_BATCHES * members)))
-    size, num_parts = _parts(size, block_size, bank)
+    size, num_parts = _parts(size, block_size, policy_group)
     number = share // size + members
     num_passes = -(-number // max(1, wanted // size))
     return MicroBatches(size, num_parts, number, at_once=-(-number // num_passes))
 
 
-def _grouped_blocks(bank: Bank, block_size: int, num_envs: int, num_steps: int) -> int:
+def _grouped_blocks(
+    policy_group: PolicyGroup, block_size: int, num_envs: int, num_steps: int
+) -> int:
     """Count the blocks that `pack_in_groups` has room for."""
-    lanes, rows = bank.num_lanes, num_envs * num_steps
-    if lanes < len(bank.interface.slots):
-        lanes, rows = 1, rows * lanes + num_envs * len(bank.interface.slots)
-    shape = group_shape(rows, block_size, bank.most_trained_in_lane)
-    return lanes * shape.num_groups * shape.capacity
+    active_rows, rows = policy_group.num_active_rows, num_envs * num_steps
+    if active_rows < len(policy_group.interface.slots):
+        active_rows, rows = 1, rows * active_rows + num_envs * len(policy_group.interface.slots)
+    shape = group_shape(rows, block_size, policy_group.most_trained_in_row)
+    return active_rows * shape.num_groups * shape.capacity
 
 
-def _parts(num_blocks: int, block_size: int, bank: Bank) -> tuple[int, int]:
+def _parts(num_blocks: int, block_size: int, policy_group: PolicyGroup) -> tuple[int, int]:
     """Cut a micro-batch into parts, each of which is summed up in one go."""
-    in_steps = bank.network.is_recurrent and not bank.network.is_linear
+    in_steps = policy_group.network.is_recurrent and not policy_group.network.is_linear
     part_rows = tuning().recurrent_part_rows if in_steps else tuning().part_rows
     if part_rows is None:
         return num_blocks, 1

@@ -22,7 +22,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
         metrics: of one iteration, or of several that were merged; without an axis of seeds.
 
     Returns:
-        `{"env_steps", "decisions", "decisions_per_tick", "episodes", "all": {...}, "agents": {name:
+        `{"env_steps", "decisions", "decisions_per_step", "episodes", "all": {...}, "agents": {name:
         {...}}, "policies": {name: {...}}}`, counts of this interval alone. `all` is of whole
         episodes, in which all agents together earn a return. A group without finished lives or
         episodes has no return, a policy without trained decisions no losses: the keys are absent.
@@ -34,16 +34,16 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
     # All at once: read one by one, every number would be a transfer of its own.
     metrics = jax.device_get(metrics)
     sums, players = metrics.sums, learner.players
-    if np.ndim(sums.ticks) > 0:
+    if np.ndim(sums.env_steps) > 0:
         raise ValueError(
-            f"metrics have an axis of {len(sums.ticks)} seeds; take those of one, as in "
+            f"metrics have an axis of {len(sums.env_steps)} seeds; take those of one, as in "
             "jax.tree.map(lambda x: x[0], metrics)"
         )
     # Counts are floats on the device, where 32-bit integers would overflow.
     result: dict[str, Any] = {
-        "env_steps": int(sums.ticks),
+        "env_steps": int(sums.env_steps),
         "decisions": int(sums.decisions.sum()),
-        "decisions_per_tick": float(sums.decisions.sum() / sums.ticks),
+        "decisions_per_step": float(sums.decisions.sum() / sums.env_steps),
         "episodes": int(sums.episodes),
         "all": _life_summary(metrics.whole, ()),
         "agents": {
@@ -57,14 +57,14 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
             "decisions": int(sums.decisions[k]),
             **_update_summary(metrics, k),
         }
-    for bank_learner in learner.bank_learners:
-        if bank_learner.update_shape.skips_nonfinite:
-            for k in bank_learner.policy_ids:
+    for group_learner in learner.group_learners:
+        if group_learner.update_shape.skips_nonfinite:
+            for k in group_learner.policy_ids:
                 skipped = int(sums.update.num_skipped[k])
                 result["policies"][players.policies[k]]["skipped_steps"] = skipped
-        if bank_learner.bank.imitated:
+        if group_learner.policy_group.imitated:
             losses = sums.update.losses
-            for k in bank_learner.policy_ids:
+            for k in group_learner.policy_ids:
                 if losses.count[k]:
                     mean = float(losses.imitation[k]) / float(losses.count[k])
                     result["policies"][players.policies[k]]["imitation_loss"] = mean
@@ -80,7 +80,7 @@ def full_summary(learner: Learner) -> dict[str, Any]:
     none = metrics_lib.empty(learner.players, shapes.per_env.running.lives, league)
     metrics: Metrics = jax.tree.map(np.ones_like, none)
     summary = summarise(learner, metrics)
-    trained = {k for bank_learner in learner.bank_learners for k in bank_learner.policy_ids}
+    trained = {k for group_learner in learner.group_learners for k in group_learner.policy_ids}
     for k, name in enumerate(learner.players.policies):
         if k not in trained:
             for key in _update_summary(metrics, k):
@@ -113,19 +113,19 @@ def find_divergence(
     measures = {name: getattr(update.losses, name) for name in (*_LEARNT_BY[:3], "kl")}
     measures["grad_norm"] = update.grad_norm
     found: dict[str, list[str]] = {}
-    for bank, stack in zip(players.banks, population.banks, strict=True):
+    for policy_group, stack in zip(players.policy_groups, population.policy_groups, strict=True):
         parts = {
             "parameters": stack.params,
             "observation normaliser": stack.obs_moments,
             "reward normaliser": stack.return_moments,
         }
-        for member in range(bank.network.num_members):
-            player = bank.first_player + member
+        for policy_index in range(policy_group.network.num_members):
+            player = policy_group.first_player + policy_index
             policy = players.policy_of[player]
             odd = [
                 part
                 for part, tree in parts.items()
-                if not all(np.isfinite(leaf[member]).all() for leaf in jax.tree.leaves(tree))
+                if not all(np.isfinite(leaf[policy_index]).all() for leaf in jax.tree.leaves(tree))
             ]
             odd += [name for name, x in measures.items() if not np.isfinite(x[policy])]
             if set(odd) - {"kl"}:
@@ -134,12 +134,14 @@ def find_divergence(
 
 
 def largest_reward(metrics: Metrics) -> float:
-    """Return how large rewards were: the largest return, or mean reward of a tick, of any agent."""
+    """Return how large rewards were: the largest return, or mean reward of a step, of any agent."""
     agents, sums = jax.device_get((metrics.agents, metrics.sums))
     # Of agents that have not finished a life the extremes are infinite.
     lived = agents.sums.lives > 0
     extremes = [np.abs(x[lived]) for x in (agents.minimum, agents.maximum)]
-    return float(np.max(np.concatenate([*extremes, np.abs(sums.reward) / max(sums.ticks, 1.0)])))
+    return float(
+        np.max(np.concatenate([*extremes, np.abs(sums.reward) / max(sums.env_steps, 1.0)]))
+    )
 
 
 def summarise_league(league: League, players: Players) -> dict[str, Any]:

@@ -42,15 +42,15 @@ class Tuning:
         max_actions_in_turn: most actions of a categorical distribution that are gone through one by
             one, so that all that is computed of a decision is one kernel; more are an axis.
         packs: whether small arrays that are taken together are laid side by side
-            (`ops/packing.py`), and without `rows_last` those that a tick writes (`ops/ticks.py`).
+            (`ops/packing.py`), and without `rows_last` those that a step writes (`ops/steps.py`).
         values_ends_at_once: whether final observations are valued after a rollout, all at once,
-            instead of tick by tick, where there is no memory to be kept for that.
+            instead of step by step, where there is no memory to be kept for that.
         max_pass_rows: most rows of drawn policies that are computed at once
             (`policies/tile_sizes.py`).
         weighs_tiles: whether their tiles are chosen by what each of them costs; where everything
             fits at once it is one pass.
         max_candidates: most policies that all compute a row which any of them may play, so that
-            rows need not be sorted (`policies/bank.py`); 0 for always sorting what is drawn.
+            rows need not be sorted (`policies/policy_group.py`); 0 to sort whatever is drawn.
         layout: how the members of one device are trained (`devices/members.py`).
         compiler_options: of what runs often.
         options_of_many: further ones, where there are several devices, used or not.

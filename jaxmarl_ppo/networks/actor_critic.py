@@ -34,7 +34,7 @@ class ActorCritic(nn.Module):
     """A torso, an optional memory, and two heads; the classes below are its named forms.
 
     Attributes:
-        num_outputs: distribution inputs per row; filled in by the policy bank.
+        num_outputs: distribution inputs per row; filled in by the policy group.
         hidden_sizes: widths of the dense layers.
         head_sizes: widths of further dense layers, behind the memory if there is one; actor and
             critic have their own in any case.
@@ -47,11 +47,11 @@ class ActorCritic(nn.Module):
             memory, heads and losses are float32 always. "bfloat16" is for accelerators; a CPU
             computes it more slowly.
         continuous: whether a learnt, state-independent log standard deviation is appended to the
-            `num_outputs / 2` means; filled in by the policy bank.
+            `num_outputs / 2` means; filled in by the policy group.
         actor_width: how many of the inputs a separate actor sees, the critic sees all; 0 for all;
-            filled in by the policy bank.
+            filled in by the policy group.
         matmul_precision: in what products of float32 numbers are computed, those of the heads too;
-            of a run, `TrainConfig.matmul_precision`; filled in by the policy bank.
+            of a run, `TrainConfig.matmul_precision`; filled in by the policy group.
     """
 
     num_outputs: int = 0

@@ -1,7 +1,7 @@
 """Hold and reset of hidden state: the one place where memory moves.
 
 An agent's memory advances only at its own decisions, is held in between, and is zero at the first
-decision of a life. The rollout applies `advance` tick by tick; the update applies it along chunks
+decision of a life. The rollout applies `advance` step by step; the update applies it along chunks
 of one agent's decisions, so both see the same states: step by step (`unroll`), or all at once where
 a step is linear in memory (`unroll_linear`).
 """

@@ -69,20 +69,20 @@ class RemoteWorker:
         use_cpu_cores(max(1, num_cpus))
         use_compilation_cache()
 
-    def start(self, drivers: dict[str, str], candidates: Pickled, num_lanes: int) -> None:
+    def start(self, drivers: dict[str, str], candidates: Pickled, num_replicas: int) -> None:
         """Begin with nothing, whatever there was before.
 
         Args:
             drivers: versions of the driver.
             candidates: `Candidates`.
-            num_lanes: how many runs side by side.
+            num_replicas: how many runs side by side.
 
         Raises:
             ValueError: versions differ, or the environment's code is not here.
         """
         check_versions(drivers)
         self._candidates: Candidates = unpack(candidates)
-        self._worker = Worker(num_lanes, saves=True)
+        self._worker = Worker(num_replicas, saves=True)
 
     def work(self, begun: list[Order], ended: list[RunName]) -> list[Look]:
         """End and begin runs, and train until one is looked at, but not for long."""

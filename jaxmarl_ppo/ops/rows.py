@@ -1,6 +1,6 @@
 """Decisions of many slots as rows `[R]`: in which order, and which axis is the fastest.
 
-A CPU and a GPU take rows as they come, tick after tick with the slots of an environment side by
+A CPU and a GPU take rows as they come, step after step with the slots of an environment side by
 side, each row whole. A TPU computes on vectors of 128 numbers and fills up what is narrower, so
 there rows lie slot after slot, with environments side by side, and features each by themselves.
 """

@@ -9,7 +9,7 @@ from jaxmarl_ppo.machine.extras import how_to_install
 from jaxmarl_ppo.machine.files import write_atomically
 
 WIDTH = 480  # of an animation, in pixels
-TICKS_PER_SECOND = 3
+STEPS_PER_SECOND = 3
 
 
 def write_svgs(folder: str | Path, replay: Replay) -> None:
@@ -22,8 +22,8 @@ def write_svgs(folder: str | Path, replay: Replay) -> None:
     if folder.exists():
         raise ValueError(f"{str(folder)!r} exists; choose a new folder for the pictures")
     folder.mkdir(parents=True)
-    for tick, drawing in enumerate(replay.drawings):
-        write_atomically(folder / f"{tick:04d}.svg", fixed_colours(drawing).encode())
+    for step, drawing in enumerate(replay.drawings):
+        write_atomically(folder / f"{step:04d}.svg", fixed_colours(drawing).encode())
 
 
 def check_can_animate() -> None:
@@ -55,7 +55,7 @@ def write_gif(path: str | Path, replay: Replay) -> None:
             fixed_colours(drawing), width=WIDTH, background="#ffffff", font_family="DejaVu Sans"
         )
         frames.append(Image.open(io.BytesIO(bytes(png))).convert("RGB"))
-    pause = 1000 // TICKS_PER_SECOND
+    pause = 1000 // STEPS_PER_SECOND
     buffer = io.BytesIO()
     frames[0].save(
         buffer,

@@ -12,7 +12,7 @@ from jaxmarl_ppo.evaluation.episodes import EpisodesState
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
 from jaxmarl_ppo.pages.portable import portable_program
-from jaxmarl_ppo.pages.table import Table, play_tick
+from jaxmarl_ppo.pages.table import Table, play_step
 
 STATIC = ("base.css", "play.css", "base.js", "program.js", "play_local.js", "play.js")
 # The page plays so many games again before it is played on, to see that it computes the same.
@@ -65,8 +65,8 @@ def _functions(table: Table) -> dict[str, Any]:
         answers = ask_everybody(play, now)
         return answers["probs"][0], answers["value"][0]
 
-    def tick(now: EpisodesState, chosen: jax.Array, by_person: jax.Array) -> tuple[Any, ...]:
-        after, action, reward, over, end = play_tick(play, now, chosen, by_person)
+    def step(now: EpisodesState, chosen: jax.Array, by_person: jax.Array) -> tuple[Any, ...]:
+        after, action, reward, over, end = play_step(play, now, chosen, by_person)
         cells = env.cells(jax.tree.map(lambda x: x[0], end))
         return after, action[0], reward[0], over[0], cells
 
@@ -75,7 +75,7 @@ def _functions(table: Table) -> dict[str, Any]:
         "begin": (begin, (jnp.zeros(2, jnp.uint32),)),
         "look": (look, (now,)),
         "ask": (ask, (now,)),
-        "tick": (tick, (now, chosen, by_person)),
+        "tick": (step, (now, chosen, by_person)),
     }
 
 
@@ -83,13 +83,13 @@ def _game(table: Table, number: int) -> dict[str, Any]:
     """Play a game among policies, and say what they did and how likely all actions were."""
     functions = {name: jax.jit(fn) for name, (fn, _) in _functions(table).items()}
     key = jax.random.key_data(fold_in(jax.random.key(0), number))
-    now, ticks, over = functions["begin"](key), [], False
+    now, steps, over = functions["begin"](key), [], False
     slots = range(table.env.num_agents)
     nobody = np.zeros(len(slots), np.int32), np.zeros(len(slots), bool)
     limit = int(table.play.limit)
-    while not over and len(ticks) < limit:
+    while not over and len(steps) < limit:
         probs, _ = jax.device_get(functions["ask"](now))
         now, action, _, over, _ = functions["tick"](now, *nobody)
         known = [float(p) if np.isfinite(p) else None for p in probs.ravel()]
-        ticks.append({"actions": {str(s): int(action[s]) for s in slots}, "probs": known})
-    return {"key": np.asarray(key).tolist(), "ticks": ticks}
+        steps.append({"actions": {str(s): int(action[s]) for s in slots}, "probs": known})
+    return {"key": np.asarray(key).tolist(), "ticks": steps}

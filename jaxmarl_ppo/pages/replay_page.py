@@ -1,4 +1,4 @@
-"""A page on which episodes are watched tick by tick."""
+"""A page on which episodes are watched step by step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,7 +51,7 @@ def replay_data(
 
 
 def _episode(replay: Replay) -> dict[str, Any]:
-    # Most of a picture is what it was a tick before: every line is kept once.
+    # Most of a picture is what it was a step before: every line is kept once.
     lines: dict[str, int] = {}
     frames = [
         [lines.setdefault(line, len(lines)) for line in drawing.split("\n")]
@@ -72,13 +72,13 @@ def _episode(replay: Replay) -> dict[str, Any]:
         "frames": frames,
         "ticks": [
             [_slot(replay, t, slot, telling) for slot in range(replay.players.shape[1])]
-            for t in range(replay.num_ticks)
+            for t in range(replay.num_steps)
         ],
     }
 
 
 def _slot(replay: Replay, t: int, slot: int, telling: Sequence[str]) -> dict[str, Any] | None:
-    """Say what one agent did on a tick; None where the slot held nobody."""
+    """Say what one agent did at a step; None where the slot held nobody."""
     if not replay.alive[t, slot]:
         return None
     found: dict[str, Any] = {

@@ -18,8 +18,8 @@ from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.step import step
 from jaxmarl_ppo.types import Population, RolloutState
 
-# Ticks on which nobody at the table is asked; beyond them a game is taken to go on without end.
-MAX_QUIET_TICKS = 10_000
+# Steps at which nobody at the table is asked; beyond them a game is taken to go on without end.
+MAX_QUIET_STEPS = 10_000
 
 
 class Table:
@@ -63,7 +63,7 @@ class Table:
         self._key = jax.random.key(seed)
         self._num_games = 0
         self._begin = jax.jit(Play.begin)
-        self._tick = jax.jit(play_tick)
+        self._play_step = jax.jit(play_step)
         self._ask = jax.jit(ask_everybody)
         self.begin(())
 
@@ -101,7 +101,7 @@ class Table:
         return [slot for slot in sorted(self.persons) if acts[slot] and slot not in self._choices]
 
     def act(self, slot: int, action: int) -> None:
-        """Take a person's action; go on once all persons who are to act on this tick have chosen.
+        """Take a person's action; go on once all persons who are to act at this step have chosen.
 
         Raises:
             ValueError: somebody else is to act, or the action is not legal.
@@ -195,18 +195,18 @@ class Table:
 
     def _go_on(self) -> None:
         """Play on until a person is to act or the game is over."""
-        for _ in range(MAX_QUIET_TICKS):
+        for _ in range(MAX_QUIET_STEPS):
             if self.is_over or self.waits_for or not self.persons:
                 return
             self._step({})
-        raise ValueError(f"nobody had to act for {MAX_QUIET_TICKS:,} ticks")
+        raise ValueError(f"nobody had to act for {MAX_QUIET_STEPS:,} steps")
 
     def _step(self, actions: dict[int, int]) -> None:
         num_agents = self.env.num_agents
         chosen, by_person = np.zeros(num_agents, np.int32), np.zeros(num_agents, bool)
         for slot, action in actions.items():
             chosen[slot], by_person[slot] = action, True
-        after, taken, reward, over, end = self._tick(self.play, self._now, chosen, by_person)
+        after, taken, reward, over, end = self._play_step(self.play, self._now, chosen, by_person)
         self._past.append((self._now, (self._last_action, self._earned)))
         self._now = after
         self._last_action = np.asarray(taken[0])
@@ -233,16 +233,16 @@ def _describe_players(learner: Learner, population: Population) -> list[str]:
     return found
 
 
-def play_tick(
+def play_step(
     play: Play, now: EpisodesState, chosen: jax.Array, by_person: jax.Array
 ) -> tuple[EpisodesState, jax.Array, jax.Array, jax.Array, Any]:
-    """Play a tick as `Play.advance` does, but for the actions of persons.
+    """Play a step as `Play.advance` does, but for the actions of persons.
 
     Returns:
         The state to go on from, actions and rewards `[1, A]`, whether the game is over `[1]`, and
         the environment's state at its end.
     """
-    key = fold_in(now.key, now.totals.num_ticks)
+    key = fold_in(now.key, now.totals.num_steps)
     players, env, state = play.players, play.learner.env, now.state
     noise = draw_noise(players, (1,), key)
     output = act(players, play.population, state, play.env_params, noise, play.greedy)
@@ -256,6 +256,6 @@ def play_tick(
     end = jax.vmap(env.step_env, in_axes=(0, 0, 0, None))(
         own, state.env_state, action, play.env_params
     )[1]
-    totals = now.totals.replace(num_ticks=now.totals.num_ticks + 1)
+    totals = now.totals.replace(num_steps=now.totals.num_steps + 1)
     over = stepped.info["episode_over"]
     return EpisodesState(after, totals, now.key), action, stepped.reward, over, end

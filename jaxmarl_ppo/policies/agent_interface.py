@@ -1,4 +1,4 @@
-"""Agent encoding of a policy group (`Bank`): observations and actions in the group's widths."""
+"""Agent encoding of a policy group: observations and actions in the group's widths."""
 
 import math
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from jaxmarl_ppo.networks.distributions import (
     squash,
     unsquash,
 )
-from jaxmarl_ppo.ops.lanes import put, take
+from jaxmarl_ppo.ops.active_rows import put, take
 from jaxmarl_ppo.types import PyTree, RolloutState
 
 
 @dataclass(frozen=True, eq=False)
 class AgentInterface:
-    """The interface between a bank and the environment: observations in, actions out.
+    """The interface between a policy group and the environment: observations in, actions out.
 
-    A bank covers some of the agent slots and is as wide as the widest agent among them.
+    A policy group covers some of the agent slots and is as wide as the widest agent among them.
     """
 
     slots: tuple[int, ...]  # S of the A slots, ascending
@@ -65,7 +65,7 @@ class AgentInterface:
         return (self.actor_width + self.joint_width,)
 
     def own(self, x: jax.Array) -> jax.Array:
-        """Take the bank's slots: `[E, A, ...]` to `[E, S, ...]`."""
+        """Take the policy group's slots: `[E, A, ...]` to `[E, S, ...]`."""
         return x if len(self.slots) == self.num_agents else x[:, np.array(self.slots)]
 
     def spread(
@@ -73,39 +73,39 @@ class AgentInterface:
         x: jax.Array,
         others: jax.Array,
         where: jax.Array,
-        lanes: jax.Array | None = None,
+        active_rows: jax.Array | None = None,
     ) -> jax.Array:
         """Put `x [E, M, ...]` where `where [E, M]` into `others [E, A, ...]`, the inverse of `own`.
 
-        The last axis of `x` may be narrower than that of `others`. `lanes` are those of `x`; None
-        where it has all slots.
+        The last axis of `x` may be narrower than that of `others`. `active_rows` are those of `x`;
+        None         where it has all slots.
         """
         if x.ndim > 2:
             x = jnp.pad(x, ((0, 0), (0, 0), (0, others.shape[-1] - x.shape[-1])))
         own = self.own(others)
-        mine = put(x, lanes, own, where)
+        mine = put(x, active_rows, own, where)
         if len(self.slots) == self.num_agents:
             return mine
         return others.at[:, np.array(self.slots)].set(mine)
 
     def __call__(
-        self, obs: Observation, state: RolloutState, lanes: jax.Array | None = None
+        self, obs: Observation, state: RolloutState, active_rows: jax.Array | None = None
     ) -> jax.Array:
-        """Build the network inputs `[E, M, D]` of slots in lanes; without `lanes`, of all slots."""
+        """Build the network inputs `[E, M, D]` in active rows, or of all slots."""
 
         def own(x: jax.Array) -> jax.Array:
-            return take(self.own(x), lanes)
+            return take(self.own(x), active_rows)
 
         features = own(obs.features)
         if len(self.feature_shape) > 1:
             return features  # `make_agent_interface` refuses further inputs beside planes
-        # The environment pads them to its own widest agent, who may be none of this bank's.
+        # The environment pads them to its own widest agent, who may be none of this policy group's.
         features = features[..., : math.prod(self.feature_shape)]
         last_action = own(state.last_action)
         if self.continuous:
             # It is kept as drawn, without bounds, so the network is given its tanh.
             last_action = jnp.tanh(last_action[..., : self.action_width])
-        slot = np.array(self.slots) if lanes is None else jnp.array(self.slots)[lanes]
+        slot = np.array(self.slots) if active_rows is None else jnp.array(self.slots)[active_rows]
         joint = joint_features(obs)[:, None] if self.joint_width else None
         return self.encode(
             features, own(state.is_first), last_action, own(state.last_reward), slot, joint
@@ -154,39 +154,39 @@ class AgentInterface:
             parts.append(jnp.broadcast_to(joint, (*batch_shape, self.joint_width)))
         return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else features
 
-    def action_mask(self, obs: Observation, lanes: jax.Array | None = None) -> jax.Array:
-        """Take the legal actions of the bank's slots, `[E, S, N]`, or of lanes, `[E, M, N]`."""
-        return take(self.own(obs.action_mask), lanes)[..., : self.action_width]
+    def action_mask(self, obs: Observation, active_rows: jax.Array | None = None) -> jax.Array:
+        """Take the legal actions of all slots, `[E, S, N]`, or of active rows, `[E, M, N]`."""
+        return take(self.own(obs.action_mask), active_rows)[..., : self.action_width]
 
-    def env_action(self, action: jax.Array, lanes: jax.Array | None = None) -> jax.Array:
+    def env_action(self, action: jax.Array, active_rows: jax.Array | None = None) -> jax.Array:
         """Turn sampled actions `[E, M]` or `[E, M, N]` into those that the environment takes."""
         if self.action_low is None or self.action_high is None:
             return action
         low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
-        if lanes is not None:
-            low, high = low[lanes], high[lanes]
+        if active_rows is not None:
+            low, high = low[active_rows], high[active_rows]
         return squash(action, low, high)
 
     def own_action(
-        self, env_action: jax.Array, mask: jax.Array, lanes: jax.Array | None = None
+        self, env_action: jax.Array, mask: jax.Array, active_rows: jax.Array | None = None
     ) -> jax.Array:
         """Turn actions that the environment takes into sampled ones, the inverse of `env_action`.
 
         Args:
             env_action: of all slots, `[E, A]` or `[E, A, N]`.
             mask: `[E, M, N]`, as from `action_mask`.
-            lanes: those that are wanted; None for all slots of the bank.
+            active_rows: those that are wanted; None for all slots of the policy group.
 
         Returns:
             `[E, M]` int, -1 for what is not legal; or `[E, M, N]` float, see `unsquash`.
         """
-        action = take(self.own(env_action), lanes)
+        action = take(self.own(env_action), active_rows)
         if self.action_low is None or self.action_high is None:
             legal = (action[..., None] == jnp.arange(self.action_width)) & mask
             return jnp.where(legal.any(-1), action, -1).astype(jnp.int32)
         low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
-        if lanes is not None:
-            low, high = low[lanes], high[lanes]
+        if active_rows is not None:
+            low, high = low[active_rows], high[active_rows]
         # A dimension that an agent lacks has no width.
         return jnp.where(mask, unsquash(action[..., : self.action_width], low, high), 0.0)
 

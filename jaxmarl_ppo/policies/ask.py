@@ -1,19 +1,19 @@
-"""Asking a bank for an answer: what every decision and every value goes through."""
+"""Asking a policy group for an answer: what every decision and every value goes through."""
 
 from typing import NamedTuple
 
 import jax
 
 from jaxmarl_envs.core import Observation
-from jaxmarl_ppo.ops.lanes import assign_lanes, take
-from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.ops.active_rows import assign_rows, take
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.types import PolicyStack, PyTree, RolloutState
 
 
 class Response(NamedTuple):
-    """A bank's answer to an observation, in lanes `[E, M]` or for all of its slots `[E, S]`."""
+    """A group's answer to an observation, in active rows `[E, M]` or for all slots `[E, S]`."""
 
-    member: jax.Array  # [E, M] int: who answers
+    policy_index: jax.Array  # [E, M] int: who answers
     asked: jax.Array  # [E, M] bool: where it is False the other fields mean nothing
     is_first: jax.Array  # [E, M] bool
     inputs: jax.Array  # [E, M, D]: what the network was given
@@ -22,39 +22,39 @@ class Response(NamedTuple):
     start: PyTree  # [E, M, H] leaves: the memory that the network started from
     outputs: jax.Array  # [E, M, ...]: parameters of the action distribution
     value: jax.Array  # [E, M]
-    slot: jax.Array | None  # [E, M] int: the slots in lanes; None for all slots in order
+    slot: jax.Array | None  # [E, M] int: the slots in active rows; None for all slots in order
 
 
 def ask(
-    bank: Bank,
+    group: PolicyGroup,
     stack: PolicyStack,
     hidden: PyTree,
     state: RolloutState,
     obs: Observation,
     wanted: jax.Array,
-    in_lanes: bool = False,
+    in_active_rows: bool = False,
 ) -> Response:
-    """Let the members of a bank answer an observation, each in the slots that it holds.
+    """Let the members of a policy group answer an observation, each in the slots that it holds.
 
     Args:
-        bank: who is asked.
+        group: who is asked.
         stack: its parameters, `[K, ...]`.
         hidden: `[E, S, H]` leaves, held.
         state: who holds the slots, and what was done last.
         obs: `[E, A, ...]`, which need not be the state's own.
         wanted: `[E, A]` bool, the slots that are to answer.
-        in_lanes: compute as many rows as can act at once (`ops.lanes`) instead of all slots; no
-            more than `bank.num_lanes` may be wanted then.
+        in_active_rows: compute as many rows as can act at once (`ops.active_rows`) instead of all
+            slots; no more than `group.num_active_rows` may be wanted then.
     """
-    interface = bank.interface
-    member, plays = bank.members(state.player)
+    interface = group.interface
+    policy_index, plays = group.members(state.player)
     asked = plays & interface.own(wanted)
-    slot = assign_lanes(asked, bank.num_lanes) if in_lanes else None
-    rows = (member, asked, interface.own(state.is_first), hidden)
-    member, asked, is_first, held = take(rows, slot)
+    slot = assign_rows(asked, group.num_active_rows) if in_active_rows else None
+    rows = (policy_index, asked, interface.own(state.is_first), hidden)
+    policy_index, asked, is_first, held = take(rows, slot)
     inputs = interface(obs, state, slot)
-    moved, start, outputs, value = bank.network.forward(
-        stack, member, held, inputs, is_first, asked, bank.computed_members(in_lanes)
+    moved, start, outputs, value = group.network.forward(
+        stack, policy_index, held, inputs, is_first, asked, group.computed_members(in_active_rows)
     )
     mask = interface.action_mask(obs, slot)
-    return Response(member, asked, is_first, inputs, mask, moved, start, outputs, value, slot)
+    return Response(policy_index, asked, is_first, inputs, mask, moved, start, outputs, value, slot)

@@ -1,7 +1,7 @@
-"""The plan of a run: which policies share a bank, and the players in their order.
+"""The plan of a run: which policies share a policy group, and the players in their order.
 
-Policies go into one bank when their networks are alike in all that is compiled: module, actions,
-inputs, normalisers, and the form of their update. A second bank is compiled as long as the first,
+Policies go into one group when their networks are alike in all that is compiled: module, actions,
+inputs, normalisers, and the form of their update. A second group is compiled as long as the first,
 so inputs that differ in width by a few features are padded and share one; where more would be
 padded than that, each network is sized for the agents that it can play.
 """
@@ -14,10 +14,10 @@ from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, make_agent_interface
-from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
 from jaxmarl_ppo.policies.network_check import check_network, make_network, named_network
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.policies.scripted import make_script
 from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
@@ -25,8 +25,8 @@ from jaxmarl_ppo.policies.tile_sizes import choose_tiles, envs_valued_at_once
 from jaxmarl_ppo.types import Hyperparams, PyTree
 
 AnySpec = PolicySpec | Snapshots | Scripted
-# Inputs whose widths round up to the same multiple share a bank, as wide as the widest of them. One
-# vector instruction computes that many numbers, so the padding costs next to nothing.
+# Inputs whose widths round up to the same multiple share a policy group, as wide as the widest of
+# them. One vector instruction computes that many numbers, so the padding costs next to nothing.
 INPUT_GRANULE = 16
 # Fields of PPOConfig that are arguments of the compiled update, one number for each member.
 OWN_NUMBERS = {field.name for field in fields(Hyperparams)} | {"initial_kl_coef"}
@@ -37,7 +37,7 @@ UPDATE_SHAPE = tuple(field.name for field in fields(PPOConfig) if field.name not
 
 @dataclass(frozen=True)
 class Member:
-    """A network policy that goes into a bank."""
+    """A network policy that goes into a policy group."""
 
     name: str
     spec: PolicySpec
@@ -46,8 +46,8 @@ class Member:
 
 
 @dataclass
-class BankPlan:
-    """Policies that go into one bank, trainable ones first, and what they have in common."""
+class PolicyGroupPlan:
+    """Policies that go into one group, trainable ones first, and what they have in common."""
 
     key: tuple[Any, ...]
     members: list[Member]
@@ -60,8 +60,8 @@ class BankPlan:
 
 def plan_players(
     env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, envs_per_device: int
-) -> tuple[Players, list[BankPlan]]:
-    """Stack the policies of a configuration in banks, and number the players.
+) -> tuple[Players, list[PolicyGroupPlan]]:
+    """Stack the policies of a configuration in policy groups, and number the players.
 
     Args:
         env: the environment.
@@ -70,7 +70,7 @@ def plan_players(
         envs_per_device: how many environments are played at once.
 
     Returns:
-        The players, and of each of their banks which policies it holds.
+        The players, and of each of their policy groups which policies it holds.
 
     Raises:
         ValueError: what does not fit together.
@@ -80,8 +80,8 @@ def plan_players(
     has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
     # A pool is one policy and several players: even a fixed mapping draws among its entries.
     is_fixed = mapping.is_fixed and not has_pools
-    plans = _plan_banks(env, env_params, config, mapping, specs)
-    banks: list[Bank] = []
+    plans = _plan_groups(env, env_params, config, mapping, specs)
+    groups: list[PolicyGroup] = []
     pools: list[SnapshotPool] = []
     names: list[str] = []
     for index, plan in enumerate(plans):
@@ -99,13 +99,13 @@ def plan_players(
             *(env, plan, interface, len(names) - first_player),
             *(envs_per_device, config.matmul_precision),
         )
-        banks.append(
-            Bank(
+        groups.append(
+            PolicyGroup(
                 network=network,
                 interface=interface,
                 first_player=first_player,
                 num_trainable=plan.num_trainable,
-                num_lanes=_num_lanes(env, interface),
+                num_active_rows=_num_active_rows(env, interface),
                 fixed_members=_fixed_members(plan, interface.slots) if is_fixed else None,
                 candidates=_candidates(plan, own_pools, interface.slots, mapping),
                 **_imitation(env, env_params, plan),
@@ -117,7 +117,7 @@ def plan_players(
     policy_of = _policies_of_players(names, pools, mapping)
     players = Players(
         mapping=mapping,
-        banks=tuple(banks),
+        policy_groups=tuple(groups),
         pools=tuple(pools),
         scripts=tuple(make_script(spec, env, env_params) for spec in scripted.values()),
         names=tuple(names),
@@ -139,18 +139,18 @@ def _check_names(names: list[str]) -> None:
 
 
 def _place_pools(
-    plan: BankPlan,
+    plan: PolicyGroupPlan,
     specs: dict[str, AnySpec],
     mapping: PolicyMapping,
-    bank: int,
+    group: int,
     first_player: int,
 ) -> list[SnapshotPool]:
-    """Give the snapshots of a bank's policies their places in it, behind the policies themselves.
+    """Give the snapshots of a group's policies their places in it, behind the policies themselves.
 
-    They are alike to the policies they are taken of, and so members of the same bank.
+    They are alike to the policies they are taken of, and so members of the same policy group.
     """
     pools: list[SnapshotPool] = []
-    first_member = len(plan.members)
+    first_index = len(plan.members)
     for origin, member in enumerate(plan.members):
         for name in member.pools:
             spec = specs[name]
@@ -160,13 +160,13 @@ def _place_pools(
                     spec=spec,
                     policy=mapping.names.index(name),
                     origin=first_player + origin,
-                    bank=bank,
-                    origin_member=origin,
-                    first_member=first_member,
-                    first_player=first_player + first_member,
+                    policy_group=group,
+                    origin_index=origin,
+                    first_index=first_index,
+                    first_player=first_player + first_index,
                 )
             )
-            first_member += spec.num_places
+            first_index += spec.num_places
     return pools
 
 
@@ -187,15 +187,15 @@ def _policies_of_players(
 
 def _stack_network(
     env: MultiAgentEnv,
-    plan: BankPlan,
+    plan: PolicyGroupPlan,
     interface: AgentInterface,
     num_members: int,
     envs_per_device: int,
     matmul_precision: str,
 ) -> StackedNetwork:
-    """Build the network of a plan's bank, snapshots included among its members."""
-    spec = plan.members[0].spec  # in what is read here all members are alike, see `_bank_key`
-    num_rows = envs_per_device * _num_lanes(env, interface)
+    """Build the network of a plan's policy group, snapshots included among its members."""
+    spec = plan.members[0].spec  # in what is read here all members are alike, see `_group_key`
+    num_rows = envs_per_device * _num_active_rows(env, interface)
     valued_rows = envs_valued_at_once(envs_per_device) * len(interface.slots)
     tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_members)
     network = StackedNetwork(
@@ -219,32 +219,32 @@ def _stack_network(
     return network
 
 
-def _num_lanes(env: MultiAgentEnv, interface: AgentInterface) -> int:
-    """Return how many of the slots of a bank can act at once."""
+def _num_active_rows(env: MultiAgentEnv, interface: AgentInterface) -> int:
+    """Return how many of the slots of a policy group can act at once."""
     return min(len(interface.slots), env.max_actors)
 
 
-def _fixed_members(plan: BankPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `Bank.fixed_members`, given that every slot has the same policy in every life."""
-    member_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
-    return tuple(member_of[slot] for slot in slots)
+def _fixed_members(plan: PolicyGroupPlan, slots: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `PolicyGroup.fixed_members`: every slot has the same policy in every life."""
+    index_of = {slot: index for index, member in enumerate(plan.members) for slot in member.slots}
+    return tuple(index_of[slot] for slot in slots)
 
 
 def _candidates(
-    plan: BankPlan, pools: list[SnapshotPool], slots: tuple[int, ...], mapping: PolicyMapping
+    plan: PolicyGroupPlan, pools: list[SnapshotPool], slots: tuple[int, ...], mapping: PolicyMapping
 ) -> tuple[tuple[int, ...], ...]:
-    """Return `Bank.candidates`: of each slot the policies that it may be given, and snapshots."""
+    """Return `PolicyGroup.candidates`: policies and snapshots that each slot may be given."""
     places = {mapping.names.index(own.name): range(i, i + 1) for i, own in enumerate(plan.members)}
     for pool in pools:
-        places[pool.policy] = range(pool.first_member, pool.first_member + pool.spec.num_places)
+        places[pool.policy] = range(pool.first_index, pool.first_index + pool.spec.num_places)
     return tuple(
         tuple(sorted(k for policy in mapping.candidates[slot] for k in places.get(policy, ())))
         for slot in slots
     )
 
 
-def _imitation(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> dict[str, Any]:
-    """Return `Bank.imitated` and `Bank.imitated_by`: the trained members all imitate, or none."""
+def _imitation(env: MultiAgentEnv, env_params: PyTree, plan: PolicyGroupPlan) -> dict[str, Any]:
+    """Return `PolicyGroup.imitated` and `imitated_by`: the trained members all imitate, or none."""
     named = [member.spec.imitate for member in plan.members[: plan.num_trainable]]
     distinct = list(dict.fromkeys(script for script in named if script is not None))
     scripts = tuple(make_script(Scripted(script), env, env_params) for script in distinct)
@@ -300,14 +300,14 @@ def slots_of(name: str, mapping: PolicyMapping, specs: dict[str, AnySpec]) -> tu
     return tuple(slot for slot, policies in enumerate(mapping.candidates) if played & set(policies))
 
 
-def _plan_banks(
+def _plan_groups(
     env: MultiAgentEnv,
     env_params: PyTree,
     config: TrainConfig,
     mapping: PolicyMapping,
     specs: dict[str, AnySpec],
-) -> list[BankPlan]:
-    plans: list[BankPlan] = []
+) -> list[PolicyGroupPlan]:
+    plans: list[PolicyGroupPlan] = []
     for name, spec in specs.items():
         if not isinstance(spec, PolicySpec):
             continue
@@ -317,10 +317,10 @@ def _plan_banks(
             raise ValueError(f"no agent can be played by policy {name!r}; drop it")
         interface = _member_interface(env, env_params, spec, slots)
         ppo = (spec.ppo or config.default_ppo) if spec.trainable else None
-        key = _bank_key(interface, spec, ppo)
-        plan = next((plan for plan in plans if _same_bank(plan.key, key)), None)
+        key = _group_key(interface, spec, ppo)
+        plan = next((plan for plan in plans if _same_group(plan.key, key)), None)
         if plan is None:
-            plan = BankPlan(key, [])
+            plan = PolicyGroupPlan(key, [])
             plans.append(plan)
         elif ppo is not None:
             plan.key = key  # which a frozen policy before it left open in its last part
@@ -331,7 +331,7 @@ def _plan_banks(
     return plans
 
 
-def _bank_key(
+def _group_key(
     interface: AgentInterface, spec: PolicySpec, ppo: PPOConfig | None
 ) -> tuple[Any, ...]:
     features: tuple[int, ...] = interface.feature_shape
@@ -346,8 +346,8 @@ def _bank_key(
     return (module, features, interface.action_width, *inputs, *normalisers, update)
 
 
-def _same_bank(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    """Tell whether two keys share a bank; frozen policies, of update None, go with any update."""
+def _same_group(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Tell whether two keys share a group; frozen policies, of update None, go with any update."""
     *alike, update = first
     *other, other_update = second
     return alike == other and (update == other_update or None in (update, other_update))
@@ -367,6 +367,8 @@ def _member_interface(
     )
 
 
-def _make_interface(env: MultiAgentEnv, env_params: PyTree, plan: BankPlan) -> AgentInterface:
+def _make_interface(
+    env: MultiAgentEnv, env_params: PyTree, plan: PolicyGroupPlan
+) -> AgentInterface:
     slots = sorted({slot for member in plan.members for slot in member.slots})
     return _member_interface(env, env_params, plan.members[0].spec, tuple(slots))

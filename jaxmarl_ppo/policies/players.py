@@ -1,7 +1,7 @@
 """Everything that can hold an agent slot, behind one index: networks, snapshots, scripts.
 
-Players are numbered bank by bank, within a bank member by member, scripted ones last; so from a
-player to its bank and member it is a subtraction. Policies are what mappings and logs name: a pool
+Players are numbered group by group, within a group member by member, scripted ones last; so from a
+player to its group and member it is a subtraction. Policies are what mappings and logs name: a pool
 of snapshots is one policy and several players.
 """
 
@@ -17,8 +17,8 @@ from jaxmarl_envs.core import Observation
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import ScriptFn
-from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.mapping import PolicyMapping
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.policies.snapshot_files import snapshot_name
 from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool, draw_entries
 from jaxmarl_ppo.types import League, PyTree, RolloutState
@@ -29,7 +29,7 @@ class Players:
     """All players that can hold a slot, and how they are drawn; static."""
 
     mapping: PolicyMapping
-    banks: tuple[Bank, ...]
+    policy_groups: tuple[PolicyGroup, ...]
     pools: tuple[SnapshotPool, ...]
     scripts: tuple[ScriptFn, ...]
     names: tuple[str, ...]  # [Q]
@@ -66,7 +66,7 @@ class Players:
     @property
     def imitates(self) -> bool:
         """Return whether some policy imitates a scripted policy."""
-        return any(bank.imitated for bank in self.banks)
+        return any(group.imitated for group in self.policy_groups)
 
     @property
     def is_fixed(self) -> bool:
@@ -79,13 +79,16 @@ class Players:
 
     def seen(self, obs: Observation) -> Observation:
         """Leave the state out of an observation if there is no critic that sees it."""
-        central = any(bank.interface.joint_width for bank in self.banks)
+        central = any(group.interface.joint_width for group in self.policy_groups)
         return obs if central else dataclasses.replace(obs, state=None)
 
     def able(self, slot: int) -> list[int]:
         """List the players that can hold a slot: networks that cover it, and all scripts."""
         networks = [
-            player for bank in self.banks if slot in bank.interface.slots for player in bank.players
+            player
+            for group in self.policy_groups
+            if slot in group.interface.slots
+            for player in group.players
         ]
         return [*networks, *range(self.first_script, self.num_players)]
 
@@ -112,7 +115,9 @@ class Players:
 
     def is_trainable(self, player: int) -> bool:
         """Tell whether a player is a network that is trained."""
-        return any(0 <= player - bank.first_player < bank.num_trainable for bank in self.banks)
+        return any(
+            0 <= player - group.first_player < group.num_trainable for group in self.policy_groups
+        )
 
     def with_scripts(self, scripts: Mapping[str, ScriptFn]) -> "Players":
         """Copy these with more scripted players, which no mapping draws.
@@ -133,10 +138,11 @@ class Players:
 
     def without_fixed_members(self) -> "Players":
         """Copy these for play in which slots are held by others than the mapping gives them."""
-        banks = tuple(
-            dataclasses.replace(bank, fixed_members=None, candidates=None) for bank in self.banks
+        groups = tuple(
+            dataclasses.replace(group, fixed_members=None, candidates=None)
+            for group in self.policy_groups
         )
-        return dataclasses.replace(self, banks=banks)
+        return dataclasses.replace(self, policy_groups=groups)
 
     def no_action(self, num_envs: int) -> jax.Array:
         """Make placeholder actions for slots that have not acted, `[E, A]` or `[E, A, N]`."""
@@ -146,10 +152,10 @@ class Players:
         return jnp.zeros((*shape, self.action_dims))
 
     def initial_hidden(self, num_envs: int) -> tuple[PyTree, ...]:
-        """Make every bank's memory of new lives, `[E, S, H]` leaves."""
+        """Make every policy group's memory of new lives, `[E, S, H]` leaves."""
         return tuple(
-            bank.network.initial_hidden((num_envs, len(bank.interface.slots)))
-            for bank in self.banks
+            group.network.initial_hidden((num_envs, len(group.interface.slots)))
+            for group in self.policy_groups
         )
 
     def draw(self, key: jax.Array, league: League, draw: Draw) -> jax.Array:

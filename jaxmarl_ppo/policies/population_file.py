@@ -26,7 +26,7 @@ def save_population(
 
     Args:
         path: the file.
-        names: of all players, bank by bank.
+        names: of all players, group by group.
         population: the players.
         make_folder: as in `open_atomically`.
     """
@@ -74,7 +74,7 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
         own, networks = _find_player(names, state, name)
     except Exception as error:  # of a table that was not written by `save_population`
         reason = printable(f"{type(error).__name__}: {error}")
-        raise ValueError(f"{path} does not hold policies by banks ({reason})") from error
+        raise ValueError(f"{path} does not hold policies by group ({reason})") from error
     if own is None:
         raise ValueError(
             f"{path} holds no network {show(name)}; it has {listed(networks) or 'none'}"
@@ -87,9 +87,10 @@ def _find_player(
     names: tuple[str, ...], state: Any, name: str
 ) -> tuple[Any | None, tuple[str, ...]]:
     """Find a player's own rows, and the names of all that are networks."""
-    first, stacks = 0, [state["banks"][str(index)] for index in range(len(state["banks"]))]
+    groups = state["policy_groups"]
+    first, stacks = 0, [groups[str(index)] for index in range(len(groups))]
     for stack in stacks:
-        # Players are named bank by bank, and every leaf has a row for each member of its bank.
+        # Players are named group by group, and every leaf has a row for each member of its group.
         size = len(jax.tree.leaves(stack["params"])[0])
         if name in names[first : first + size]:
             row = names.index(name) - first
@@ -112,7 +113,7 @@ def _read(path: Path) -> tuple[tuple[str, ...], Any]:
             names = content["names"]
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise ValueError(f"its names are {show(names)}")
-            return tuple(names), content["population"]
+            return tuple(names), _present_names(content["population"])
     except Exception as error:  # a damaged file can fail anywhere inside the decoder
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(
@@ -122,6 +123,13 @@ def _read(path: Path) -> tuple[tuple[str, ...], Any]:
         f"{path} is of format {show(version)}; this version of jaxmarl_ppo reads the formats "
         f"{', '.join(map(str, READABLE_FORMATS))}"
     )
+
+
+def _present_names(population: Any) -> Any:
+    """Give the groups of policies the name that they have now; older files have another one."""
+    if not isinstance(population, dict) or "banks" not in population:
+        return population
+    return {("policy_groups" if key == "banks" else key): x for key, x in population.items()}
 
 
 def _check_shapes(path: Path, state: Any, expected: Any) -> None:

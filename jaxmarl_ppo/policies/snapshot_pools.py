@@ -21,9 +21,9 @@ class SnapshotPool:
     spec: Snapshots
     policy: int  # its index among the policies
     origin: int  # the player whose snapshots it holds
-    bank: int
-    origin_member: int  # of the bank
-    first_member: int  # of the bank
+    policy_group: int
+    origin_index: int  # of the policy group
+    first_index: int  # of the policy group
     first_player: int
 
     @property

@@ -75,7 +75,7 @@ class StackedNetwork:
     def forward(
         self,
         stack: PolicyStack,
-        member: jax.Array,
+        policy_index: jax.Array,
         hidden: PyTree,
         inputs: jax.Array,
         is_first: jax.Array,
@@ -84,14 +84,15 @@ class StackedNetwork:
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
         """Compute one decision of every wanted row by the policy that plays it.
 
-        Rows are a bank's lanes `[E, M]`, or all slots, where `M` is `S`. Wanted rows are sorted
-        by policy into tiles, and the tiles computed one after the other: the cost is that of the
-        wanted rows, whoever plays them, and not of `K` times all rows. With `candidates` nothing is
-        sorted: each of them computes all rows of a slot, and the cost is that.
+        Rows are a policy group's active rows `[E, M]`, or all slots, where `M` is `S`. Wanted rows
+        are sorted by policy into tiles, and the tiles computed one after the other: the cost is
+        that of the wanted rows, whoever plays them, and not of `K` times all rows. With
+        `candidates` nothing is sorted: each of them computes all rows of a slot, and the cost is
+        that.
 
         Args:
             stack: `[K, ...]`.
-            member: `[E, M]` int, which of them plays each row.
+            policy_index: `[E, M]` int, which of them plays each row.
             hidden: `[E, M, H]` leaves, held.
             inputs: `[E, M, D]`.
             is_first: `[E, M]` bool: no decision yet in this life.
@@ -105,29 +106,29 @@ class StackedNetwork:
         """
         if candidates is not None:
             rows = (hidden, inputs, is_first)
-            return self._forward_candidates(stack, candidates, member, rows, wanted)
+            return self._forward_candidates(stack, candidates, policy_index, rows, wanted)
         rows = jax.tree.map(_flatten, (hidden, inputs, is_first))
-        results = self._forward_rows(stack, member.ravel(), rows, wanted.ravel())
-        return jax.tree.map(lambda x: x.reshape(*member.shape, *x.shape[1:]), results)
+        results = self._forward_rows(stack, policy_index.ravel(), rows, wanted.ravel())
+        return jax.tree.map(lambda x: x.reshape(*policy_index.shape, *x.shape[1:]), results)
 
     def _forward_candidates(
         self,
         stack: PolicyStack,
         candidates: tuple[tuple[int, ...], ...],
-        member: jax.Array,
+        policy_index: jax.Array,
         rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
         """Compute `[E, S]` rows, `(hidden, inputs, is_first)`, by all that may play them.
 
-        Of the results of a row those of its `member` are taken.
+        Of the results of a row those of its `policy_index` are taken.
         """
         most = max(map(len, candidates))
         if most == 1 and all(candidates):
             return self._forward_slots(stack, tuple(k for (k,) in candidates), rows, wanted)
         # Equally many of every slot: one is repeated, or where there is none it is the first.
         every = np.array([(own + (*own, 0)[:1] * most)[:most] for own in candidates])  # [S, N]
-        mine = wanted[..., None] & (member[..., None] == every)  # [E, S, N]
+        mine = wanted[..., None] & (policy_index[..., None] == every)  # [E, S, N]
         rows = jax.tree.map(lambda x: jnp.repeat(x, most, axis=1), rows)
         results = self._forward_slots(
             stack, tuple(every.ravel().tolist()), rows, mine.reshape(mine.shape[0], -1)
@@ -182,19 +183,19 @@ class StackedNetwork:
     def _forward_rows(
         self,
         stack: PolicyStack,
-        member: jax.Array,
+        policy_index: jax.Array,
         rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
         """Compute one decision of every wanted row on a flat axis, in tiles of one policy each.
 
-        The rows `(hidden, inputs, is_first)` are `[R, ...]`, as are `member` and `wanted`.
+        The rows `(hidden, inputs, is_first)` are `[R, ...]`, as are `policy_index` and `wanted`.
         """
-        num_rows, size = member.shape[0], min(self.tile_rows, member.shape[0])
-        rank, counts = rank_in_group(member, wanted, self.num_members)
+        num_rows, size = policy_index.shape[0], min(self.tile_rows, policy_index.shape[0])
+        rank, counts = rank_in_group(policy_index, wanted, self.num_members)
         last = jnp.cumsum(-(-counts // size))  # [K]: tiles up to the end of each policy's
         first = last + -counts // size  # [K]: the tile that each policy begins with
-        position = first[jnp.minimum(member, self.num_members - 1)] * size + rank
+        position = first[jnp.minimum(policy_index, self.num_members - 1)] * size + rank
         # Each policy can leave one tile partly empty, so there are never more of them than these.
         capacity = -(-num_rows // size) + self.num_members - 1
         together = min(self.tiles_at_once, capacity)

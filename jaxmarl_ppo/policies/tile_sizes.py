@@ -1,6 +1,6 @@
 """Rows of policies that are drawn, cut into tiles of one policy each: how large, how many at once.
 
-At a tick each policy has about its share of the rows, now more, now fewer. Its last tile is partly
+At a step each policy has about its share of the rows, now more, now fewer. Its last tile is partly
 empty, and so may be the tiles of the last pass; but every pass has its price.
 """
 
@@ -17,7 +17,7 @@ MIN_ENVS_VALUED = 8  # at once; fewer would not be cheaper
 
 
 def envs_valued_at_once(num_envs: int) -> int:
-    """Choose of how many environments final observations are valued at once; few end at a tick.
+    """Choose of how many environments final observations are valued at once; few end at a step.
 
     An accelerator values all: how many ends there are would send it to its host.
     """
@@ -30,7 +30,7 @@ def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[in
     """Choose the rows of a tile, and how many tiles are computed at once.
 
     Args:
-        num_rows: that can act at a tick.
+        num_rows: that can act at a step.
         valued_rows: of the environments that are valued at once.
         num_policies: that are drawn for them, each as often as the others.
     """
@@ -47,7 +47,7 @@ def choose_tiles(num_rows: int, valued_rows: int, num_policies: int) -> tuple[in
     counts = {rows: rng.multinomial(rows, shares, NUM_DRAWS) for rows in (num_rows, valued_rows)}
 
     def cost(size: int, at_once: int) -> float:
-        # What a tick costs on average, in rows: acting, and valuing what has ended.
+        # What a step costs on average, in rows: acting, and valuing what has ended.
         total = 0.0
         for rows, drawn in counts.items():
             fitting = min(size, rows)

@@ -1,1 +1,1 @@
-"""Proximal policy optimisation of a bank of policies: loss and update."""
+"""Proximal policy optimisation of a policy group: loss and update."""

@@ -14,7 +14,7 @@ LEAST_DEVIATION = 1e-4
 def standardise_own(
     advantage: jax.Array,
     trainable: jax.Array,
-    member: jax.Array,
+    policy_index: jax.Array,
     num_members: int,
     axis_name: str | None = None,
 ) -> jax.Array:
@@ -24,14 +24,15 @@ def standardise_own(
     """
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        weight = (trainable & (member == k)).astype(jnp.float32)
+        weight = (trainable & (policy_index == k)).astype(jnp.float32)
         _, mean, var = running_moments.masked_moments(advantage, weight, axis_name)
         return mean, jnp.sqrt(var)
 
     mean, std = jax.vmap(moments)(jnp.arange(num_members))
-    member = jnp.minimum(member, num_members - 1)  # rows of frozen members are not trainable
+    # Rows of frozen members are not trainable.
+    policy_index = jnp.minimum(policy_index, num_members - 1)
     std = jnp.maximum(std + EPSILON, LEAST_DEVIATION * jnp.abs(mean))
-    return (advantage - look_up(mean, member)) / look_up(std, member)
+    return (advantage - look_up(mean, policy_index)) / look_up(std, policy_index)
 
 
 def explained_variance(

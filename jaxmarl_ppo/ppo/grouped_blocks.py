@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops.grouping import group_at
 from jaxmarl_ppo.ops.packing import pack, repack, unpack
-from jaxmarl_ppo.policies.bank import Bank
-from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_of_lanes
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
+from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_by_active_row
 
 # Of a group, for each of its members: each leaves one partly empty.
 BLOCKS_OF_MEMBER, MAX_BLOCKS = 5, 64
@@ -26,28 +26,32 @@ MAX_WIDTH = 256  # of an input, in numbers: rows that are wider are worth being 
 class GroupShape(NamedTuple):
     """Shape of the groups of rows."""
 
-    num_groups: int  # of each lane; its last rows may be missing
+    num_groups: int  # of each active row; its last rows may be missing
     num_blocks: int  # that the rows of a group fill
     capacity: int  # blocks of a group, whoever its rows belong to
 
 
-def packs_in_groups(bank: Bank) -> bool:
-    """Tell whether the rows of a bank are packed this way."""
-    narrow = math.prod(bank.network.input_shape) <= MAX_WIDTH
-    known = bank.own_lanes is not None  # whose the rows are, so that they stay where they lie
-    return tuning().packs_in_place and narrow and not known and not bank.network.is_recurrent
+def packs_in_groups(policy_group: PolicyGroup) -> bool:
+    """Tell whether the rows of a policy group are packed this way."""
+    narrow = math.prod(policy_group.network.input_shape) <= MAX_WIDTH
+    known = (
+        policy_group.own_rows is not None
+    )  # whose the rows are, so that they stay where they lie
+    return (
+        tuning().packs_in_place and narrow and not known and not policy_group.network.is_recurrent
+    )
 
 
 def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape:
     """Choose how many rows are put in order together.
 
     Args:
-        num_rows: of a lane.
+        num_rows: of an active row.
         block_size: `B`.
-        most_members: that may have rows in one lane.
+        most_members: that may have rows in one active row.
     """
     blocks = -(-num_rows // block_size)
-    # A power of two, as environments and ticks mostly are, so that all groups are full.
+    # A power of two, as environments and steps mostly are, so that all groups are full.
     wanted = 1 << (BLOCKS_OF_MEMBER * most_members - 1).bit_length()
     size = min(MAX_BLOCKS, wanted, blocks)
     return GroupShape(-(-blocks // size), size, size + most_members - 1)
@@ -61,34 +65,34 @@ def pack_in_groups(
     Args:
         table: `R` rows.
         num_members: `K`.
-        most_members: how many of them may have rows in one lane.
+        most_members: how many of them may have rows in one active row.
         block_size: `B`.
     """
-    rows, trained = rows_of_lanes(table)  # [L, T * E, ...]
+    rows, trained = rows_by_active_row(table)  # [L, T * E, ...]
     shape = group_shape(trained.shape[1], block_size, most_members)
     length = shape.num_blocks * block_size
     missing = shape.num_groups * length - trained.shape[1]
 
     def grouped(x: jax.Array) -> jax.Array:
-        x = jax.vmap(lambda lane: _pad(lane, missing))(x)
+        x = jax.vmap(lambda active_row: _pad(active_row, missing))(x)
         return x.reshape(-1, length, *x.shape[2:])
 
     rows, trained = jax.tree.map(grouped, (rows, trained))
     # As many as are put in order at once, or a multiple: a rest would be a program of its own.
     at_once = min(max(1, ROWS_AT_ONCE // length), trained.shape[0])
     rows, trained = jax.tree.map(lambda x: _pad(x, -x.shape[0] % at_once), (rows, trained))
-    member = rows[0].member
+    policy_index = rows[0].policy_index
     packed = pack((rows, trained), moved=True)
     assert not packed.others, "every field of a decision has numbers of one or four bytes"
 
     def sort(group: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        *bits, member, trained = group
-        position, owner, counts = _positions(member, trained, num_members, block_size, shape)
+        *bits, policy_index, trained = group
+        position, owner, counts = _positions(policy_index, trained, num_members, block_size, shape)
         return *_put(bits, position, shape.capacity, block_size), owner, counts
 
     features = (x.reshape(x.shape[0], -1, length) for x in (packed.words, packed.bytes))
     words, small, owner, counts = jax.lax.map(
-        sort, (*features, member, trained), batch_size=at_once
+        sort, (*features, policy_index, trained), batch_size=at_once
     )
     words, small = (x.reshape(owner.size, -1) for x in (words, small))
     (decisions, advantage, target), acted = unpack(repack(packed, words, small, block_size))
@@ -99,7 +103,7 @@ def pack_in_groups(
         resume=jnp.zeros(owner.size, bool),
         resume_hidden=(),
         num_blocks=counts.sum(0),
-        member=owner.ravel(),
+        policy_index=owner.ravel(),
     )
 
 
@@ -109,7 +113,11 @@ def _pad(x: jax.Array, number: int) -> jax.Array:
 
 
 def _positions(
-    member: jax.Array, trained: jax.Array, num_members: int, block_size: int, shape: GroupShape
+    policy_index: jax.Array,
+    trained: jax.Array,
+    num_members: int,
+    block_size: int,
+    shape: GroupShape,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Find where the rows `[G]` of a group go.
 
@@ -117,7 +125,7 @@ def _positions(
         The position of each, `[G]` int, -1 for none; of each block its member, `K` for none; and
         the blocks of each member, `[K]`.
     """
-    mine = trained & (member == jnp.arange(num_members)[:, None])  # [K, G]
+    mine = trained & (policy_index == jnp.arange(num_members)[:, None])  # [K, G]
     count = jnp.cumsum(mine, axis=1)
     num_blocks = -(-count[:, -1] // block_size)
     last = jnp.cumsum(num_blocks)

@@ -38,12 +38,13 @@ class Blocks(struct.PyTreeNode):
     resume: jax.Array  # [C] bool: see recurrence.unroll
     resume_hidden: PyTree  # [C, H] leaves
     num_blocks: jax.Array  # [K] int: blocks of each member; the rest of C is empty
-    member: jax.Array | None = None  # [C] int: whose they are, K if empty; None where in order
+    # [C] int: whose they are, K if empty; None where in order.
+    policy_index: jax.Array | None = None
 
     @property
     def contents(self) -> "Blocks":
         """Return the data of each block, which can be gathered along `C`."""
-        return self.replace(num_blocks=(), member=None)
+        return self.replace(num_blocks=(), policy_index=None)
 
 
 class Selection(NamedTuple):
@@ -73,13 +74,16 @@ def pack_rows(
     """
     trainable = table.trainable
     num_rows = trainable.shape[0]
-    member = table.decisions.column("member")
-    rank, counts = rank_in_group(member, trainable, num_members)
+    policy_index = table.decisions.column("policy_index")
+    rank, counts = rank_in_group(policy_index, trainable, num_members)
     fill = jnp.clip(counts // num_minibatches, 1, block_size)  # [K]: rows per block
     num_blocks = -(-counts // fill)
     first_block = jnp.cumsum(num_blocks) - num_blocks
-    filled = jax.lax.div(rank, fill[member])  # cheaper than `//`; a negative rank is not wanted
-    position = (first_block[member] + filled) * block_size + rank - filled * fill[member]
+    # Cheaper than `//`; a negative rank is not wanted.
+    filled = jax.lax.div(rank, fill[policy_index])
+    position = (
+        (first_block[policy_index] + filled) * block_size + rank - filled * fill[policy_index]
+    )
     # A member that does not fill its blocks has fewer than 2 num_minibatches of them.
     capacity = -(-num_rows // block_size) + 2 * num_members * max_minibatches
     order = invert(position, trainable, capacity * block_size)
@@ -92,7 +96,7 @@ def pack_rows(
 
 
 def pack_in_place(
-    table: TrainingTable, own_lanes: tuple[tuple[int, ...], ...], block_size: int
+    table: TrainingTable, own_rows: tuple[tuple[int, ...], ...], block_size: int
 ) -> Blocks:
     """Cut the rows of each member into blocks as they lie; what trains nothing stays, masked.
 
@@ -100,15 +104,15 @@ def pack_in_place(
 
     Args:
         table: `R` rows.
-        own_lanes: `[K, n]`, the lanes of each member; where there are fewer lanes than slots, of a
+        own_rows: `[K, n]`, the active rows of each member; where there are fewer than slots, of a
             single one.
         block_size: `B`.
     """
-    lanes = np.concatenate(own_lanes)
-    rows, trained = rows_of_lanes(table, lanes)
+    active_rows = np.concatenate(own_rows)
+    rows, trained = rows_by_active_row(table, active_rows)
 
     def in_blocks(x: jax.Array) -> jax.Array:
-        x = x.reshape(len(own_lanes), -1, *x.shape[2:])
+        x = x.reshape(len(own_rows), -1, *x.shape[2:])
         missing = -x.shape[1] % block_size
         x = jnp.pad(x, [(0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2)])
         return x.reshape(-1, block_size, *x.shape[2:])
@@ -124,18 +128,18 @@ def pack_in_place(
         target,
         resume=jnp.zeros(trained.shape[0], bool),
         resume_hidden=(),
-        num_blocks=jnp.full(len(own_lanes), trained.shape[0] // len(own_lanes), jnp.int32),
+        num_blocks=jnp.full(len(own_rows), trained.shape[0] // len(own_rows), jnp.int32),
     )
 
 
-def rows_of_lanes(
-    table: TrainingTable, lanes: np.ndarray | None = None
+def rows_by_active_row(
+    table: TrainingTable, active_rows: np.ndarray | None = None
 ) -> tuple[tuple[Decisions, jax.Array, jax.Array], jax.Array]:
-    """Lay the rows out lane by lane, as they are.
+    """Lay the rows out by active row, as they are.
 
     Args:
         table: `R` rows.
-        lanes: `[L]`, which, in which order; None for all. Where there are fewer lanes than slots
+        active_rows: `[L]`, which, in which order; None for all. Where there are fewer than slots
             they are one.
 
     Returns:
@@ -144,16 +148,16 @@ def rows_of_lanes(
     """
     decisions = table.decisions
     acted, _ = both = decisions.split(table.trainable)
-    num_lanes = both[1].shape[2]
-    in_order = lanes is None or np.array_equal(lanes, range(num_lanes))
+    num_active_rows = both[1].shape[2]
+    in_order = active_rows is None or np.array_equal(active_rows, range(num_active_rows))
 
     def own(first: jax.Array, rest: jax.Array) -> jax.Array:
         if decisions.slot is not None:
             return jnp.concatenate([to_rows(first, 2), to_rows(rest, 3)])[None]
-        # A slot that had a decision open waits at the first tick, so its row there is free.
+        # A slot that had a decision open waits at the first step, so its row there is free.
         rest = rest.at[0].set(where_rows(acted, first, rest[0]))
         rest = jnp.moveaxis(rest, 2, 0)  # [M, T, E, ...]
-        rest = rest if in_order else rest[lanes]
+        rest = rest if in_order else rest[active_rows]
         return rest.reshape(rest.shape[0], -1, *rest.shape[3:])
 
     every = decisions.open.replace(hidden=(), acted=()), decisions.new.replace(hidden=(), acted=())
@@ -176,14 +180,14 @@ def pack_chunks(
     decisions = table.decisions
     num_entries = decisions.grid_shape[0]
     trainable = decisions.to_grid(table.trainable).reshape(num_entries, -1)  # [1 + T, E * S]
-    member = decisions.to_grid(decisions.column("member")).reshape(num_entries, -1)
+    policy_index = decisions.to_grid(decisions.column("policy_index")).reshape(num_entries, -1)
     num_slots = trainable.shape[1]  # of all environments
-    rank, counts = rank_in_group(member, trainable, num_members)
+    rank, counts = rank_in_group(policy_index, trainable, num_members)
     stream_chunks = -(-counts // chunk_length)  # [E * S, K]
     # Member by member, so that a minibatch is a range of each member's chunks.
-    by_member = stream_chunks.T.ravel()
-    first_chunk = (jnp.cumsum(by_member) - by_member).reshape(num_members, num_slots)
-    chunk = first_chunk[member, jnp.arange(num_slots)] + rank // chunk_length
+    by_policy = stream_chunks.T.ravel()
+    first_chunk = (jnp.cumsum(by_policy) - by_policy).reshape(num_members, num_slots)
+    chunk = first_chunk[policy_index, jnp.arange(num_slots)] + rank // chunk_length
     position = chunk * chunk_length + rank % chunk_length
     # A slot with decisions of several members pads one chunk for each.
     capacity = num_slots * (-(-num_entries // chunk_length) + num_members - 1)
@@ -211,10 +215,10 @@ def shuffle(noise: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
         The order, `[C]` int, and each member's first position in it, `[K]` int.
     """
     stop = jnp.cumsum(blocks.num_blocks)
-    block_member = blocks.member
-    if block_member is None:
-        block_member = group_at(jnp.arange(noise.size), stop)
-    return jnp.argsort(block_member + noise), stop - blocks.num_blocks
+    policy_of_block = blocks.policy_index
+    if policy_of_block is None:
+        policy_of_block = group_at(jnp.arange(noise.size), stop)
+    return jnp.argsort(policy_of_block + noise), stop - blocks.num_blocks
 
 
 def select_minibatch(
@@ -236,16 +240,20 @@ def select_minibatch(
 
 
 def take_micro_batch(
-    blocks: Blocks | Packed, selection: Selection, member: jax.Array, index: jax.Array, size: int
+    blocks: Blocks | Packed,
+    selection: Selection,
+    policy_index: jax.Array,
+    index: jax.Array,
+    size: int,
 ) -> Blocks:
     """Take `size` blocks of one member's share, micro-batch `index`; padding has not `acted`."""
-    position = selection.start[member] + index * size + jnp.arange(size)
+    position = selection.start[policy_index] + index * size + jnp.arange(size)
     ids = selection.order[jnp.minimum(position, selection.order.shape[0] - 1)]
     if isinstance(blocks, Packed):
         taken = unpack(jax.tree.map(lambda x: x[ids], blocks))
     else:
         taken = jax.tree.map(lambda x: x[ids], blocks.contents)
-    acted = taken.decisions.acted & (position < selection.stop[member])[:, None]
+    acted = taken.decisions.acted & (position < selection.stop[policy_index])[:, None]
     return taken.replace(decisions=taken.decisions.replace(acted=acted))
 
 

@@ -1,4 +1,4 @@
-"""Optimiser steps on the weights of all members of a bank, each laid out in one row."""
+"""Optimiser steps on the weights of all members of a policy group, each laid out in one row."""
 
 import jax
 import optax

@@ -39,7 +39,7 @@ class UpdateInputs:
     """Inputs of an update, the same for all of its minibatches.
 
     Attributes:
-        network: of the bank.
+        network: of the policy group.
         shape: what is compiled.
         stack: the trained members before the update, `[K, ...]`.
         blocks: their decisions.
@@ -246,7 +246,7 @@ def _walk_in_turn(
 
     def several(index: jax.Array, totals: jax.Array) -> jax.Array:
         k, found = jax.vmap(gradients_at)(index * shape.at_once + jnp.arange(shape.at_once))
-        return add_by_member(totals, k, found)
+        return add_by_policy(totals, k, found)
 
     if shape.num_micro_batches is not None:
         return jax.lax.fori_loop(0, -(-shape.num_micro_batches // shape.at_once), several, totals)
@@ -279,7 +279,7 @@ def _gradient(
     return jax.vmap(of_rows)(parts).sum(0)
 
 
-def add_by_member(totals: jax.Array, k: jax.Array, found: jax.Array) -> jax.Array:
+def add_by_policy(totals: jax.Array, k: jax.Array, found: jax.Array) -> jax.Array:
     """Add rows `found [N, W]` to those of their members, `totals [K, W]`; `k [N]` says whose.
 
     One after the other: in a scatter their order would differ from time to time, and for a sum over

@@ -1,1 +1,1 @@
-"""Ticks: environments and players, one step after the other."""
+"""Environments and players, one step after the other."""

@@ -6,20 +6,20 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.threefry import fold_in, split
-from jaxmarl_ppo.ops.lanes import put
+from jaxmarl_ppo.ops.active_rows import put
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.ask import ask
-from jaxmarl_ppo.policies.bank import Bank
 from jaxmarl_ppo.policies.players import Players
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.rollout.noise import Noise
 from jaxmarl_ppo.types import Decisions, PolicyStack, Population, PyTree, RolloutState
 
 
 class ActOutput(NamedTuple):
-    """Decisions and actions of all slots at one tick."""
+    """Decisions and actions of all slots at one step."""
 
-    hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: the memory to hold from here on
-    decisions: tuple[Decisions, ...]  # per bank [E, M]
+    hidden: tuple[PyTree, ...]  # per policy group [E, S, H] leaves: the memory to hold from here on
+    decisions: tuple[Decisions, ...]  # per policy group [E, M]
     action: jax.Array  # [E, A] or [E, A, N]: as networks gave it
     env_action: jax.Array  # [E, A] or [E, A, N]: as the environment takes it
 
@@ -39,21 +39,21 @@ def act(
         population: their parameters.
         state: who holds the slots now, what they see and remember.
         env_params: of the environment, for scripts that play or are imitated.
-        noise: of the tick.
+        noise: of the step.
         greedy: networks take the most likely actions instead of drawing them.
     """
     hidden, decisions = [], []
     action = state.last_action
     env_action = jnp.zeros_like(action)
-    for bank, stack, held, bank_noise in zip(
-        players.banks, population.banks, state.hidden, noise.actions, strict=True
+    for group, stack, held, group_noise in zip(
+        players.policy_groups, population.policy_groups, state.hidden, noise.actions, strict=True
     ):
-        moved, own = _act_bank(bank, stack, held, state, bank_noise, greedy)
-        if noise.imitated is not None and bank.imitated:
-            own = own.replace(imitated=_imitated(bank, own, state, env_params, noise.imitated))
+        moved, own = _act_group(group, stack, held, state, group_noise, greedy)
+        if noise.imitated is not None and group.imitated:
+            own = own.replace(imitated=_imitated(group, own, state, env_params, noise.imitated))
         hidden.append(moved)
         decisions.append(own)
-        interface = bank.interface
+        interface = group.interface
         action = interface.spread(own.action, action, own.acted, own.slot)
         to_env = interface.env_action(own.action, own.slot)
         env_action = interface.spread(to_env, env_action, own.acted, own.slot)
@@ -61,21 +61,23 @@ def act(
     return ActOutput(tuple(hidden), tuple(decisions), action, env_action)
 
 
-def _act_bank(
-    bank: Bank,
+def _act_group(
+    group: PolicyGroup,
     stack: PolicyStack,
     hidden: PyTree,
     state: RolloutState,
     noise: jax.Array,
     greedy: bool,
 ) -> tuple[PyTree, Decisions]:
-    """Decide for the slots that one bank plays.
+    """Decide for the slots that one policy group plays.
 
     Returns:
         The memory to hold, `[E, S, H]` leaves, and the decisions `[E, M]`.
     """
-    distribution = bank.network.distribution
-    response = ask(bank, stack, hidden, state, state.obs, state.obs.agent_mask, in_lanes=True)
+    distribution = group.network.distribution
+    response = ask(
+        group, stack, hidden, state, state.obs, state.obs.agent_mask, in_active_rows=True
+    )
     outputs, mask = response.outputs, response.action_mask
     if greedy:
         action = distribution.mode(outputs, mask)
@@ -90,23 +92,29 @@ def _act_bank(
         hidden=response.start,
         is_first=response.is_first,
         acted=response.asked,
-        member=response.member,
+        policy_index=response.policy_index,
         slot=response.slot,
     )
     return put(response.hidden, response.slot, hidden), decisions
 
 
 def _imitated(
-    bank: Bank, decisions: Decisions, state: RolloutState, env_params: PyTree, key: jax.Array
+    group: PolicyGroup,
+    decisions: Decisions,
+    state: RolloutState,
+    env_params: PyTree,
+    key: jax.Array,
 ) -> jax.Array:
-    """Ask the scripts that a bank's members imitate what they would do, as `Decisions.imitated`."""
+    """Ask the scripts that members imitate what they would do, as `Decisions.imitated`."""
     num_envs = state.player.shape[0]
     # Of members that are not trained nobody reads it.
-    script = jnp.array(bank.imitated_by)[jnp.minimum(decisions.member, bank.num_trainable - 1)]
+    script = jnp.array(group.imitated_by)[
+        jnp.minimum(decisions.policy_index, group.num_trainable - 1)
+    ]
     result = jnp.zeros_like(decisions.action)
-    for index, fn in enumerate(bank.imitated):
+    for index, fn in enumerate(group.imitated):
         keys = split(fold_in(key, index), num_envs)
         done = jax.vmap(fn, in_axes=(0, 0, None, 0))(state.env_state, state.obs, env_params, keys)
-        own = bank.interface.own_action(done, decisions.action_mask, decisions.slot)
+        own = group.interface.own_action(done, decisions.action_mask, decisions.slot)
         result = where_rows(script == index, own.astype(result.dtype), result)
     return result

@@ -30,9 +30,11 @@ def value_of(
         `[E, A]`, 0 where nothing is wanted.
     """
     total = jnp.zeros_like(state.last_reward)
-    for bank, stack, hidden in zip(players.banks, population.banks, state.hidden, strict=True):
-        response = ask(bank, stack, hidden, state, obs, wanted)
-        total = bank.interface.spread(response.value, total, response.asked)
+    for group, stack, hidden in zip(
+        players.policy_groups, population.policy_groups, state.hidden, strict=True
+    ):
+        response = ask(group, stack, hidden, state, obs, wanted)
+        total = group.interface.spread(response.value, total, response.asked)
     kind = jnp.maximum(health(obs.features), health_of_state(players.seen(obs)))
     total = jnp.where(kind == INFINITE, jnp.inf, total)
     return jnp.where(kind == NAN, jnp.nan, total)
@@ -41,7 +43,7 @@ def value_of(
 class Ending(NamedTuple):
     """Inputs to the values of final observations, for lives that end at one step."""
 
-    state: RolloutState  # [E, ...]: after the tick, but of the lives that were played on it
+    state: RolloutState  # [E, ...]: after the step, but of the lives that were played at it
     obs: Observation  # [E, A, ...]: the final observation
     truncated: jax.Array  # [E, A] bool
 
@@ -50,7 +52,7 @@ def ending_of(state: RolloutState, obs: Observation, truncated: jax.Array) -> En
     """Keep what `final_value` needs, and nothing that no network reads.
 
     Args:
-        state: after the tick, with `is_first` and `player` still of the lives that were played.
+        state: after the step, with `is_first` and `player` still of the lives that were played.
         obs: `[E, A, ...]`, the final observation.
         truncated: `[E, A]` bool.
     """
@@ -58,7 +60,7 @@ def ending_of(state: RolloutState, obs: Observation, truncated: jax.Array) -> En
 
 
 def final_value(players: Players, population: Population, ending: Ending) -> jax.Array:
-    """Compute V of the final observation of lives that were truncated; free on other ticks.
+    """Compute V of the final observation of lives that were truncated; free at other steps.
 
     Where episodes begin staggered, few end at a time: computed are a few environments at once, for
     as long as there are more.

@@ -46,21 +46,21 @@ def no_sums(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> EpisodeSum
     return EpisodeSums(zeros, none, none, dict.fromkeys(metrics, zeros))
 
 
-def add_tick(
+def add_step(
     sums: AnySums,
     reward: jax.Array,
     alive: jax.Array,
     ended: jax.Array,
     metrics: dict[str, jax.Array],
 ) -> AnySums:
-    """Add one tick to running sums; all arrays `[E, A]`.
+    """Add one step to running sums; all arrays `[E, A]`.
 
     Args:
-        sums: up to the tick.
-        reward: earned on the tick.
-        alive: bool, before the tick.
-        ended: bool, whose life ended on the tick.
-        metrics: the environment's own, of the tick.
+        sums: up to the step.
+        reward: earned at the step.
+        alive: bool, before the step.
+        ended: bool, whose life ended at the step.
+        metrics: the environment's own, of the step.
     """
     return sums.replace(
         returns=sums.returns + reward,
@@ -112,11 +112,11 @@ def start_tracking(players: Players, running: Running) -> EpisodeTracker:
 
 
 def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> EpisodeTracker:
-    """Advance the tracker by the outcome of one tick, `[E, A]`."""
+    """Advance the tracker by the outcome of one step, `[E, A]`."""
     ended, over = outcome.terminated | outcome.truncated, outcome.episode_over
     running = tracker.running
-    lived = add_tick(running.lives, outcome.reward, outcome.alive, ended, outcome.metrics)
-    whole = add_tick(
+    lived = add_step(running.lives, outcome.reward, outcome.alive, ended, outcome.metrics)
+    whole = add_step(
         running.episodes, _add_up(outcome.reward), jnp.ones_like(over), over, metrics={}
     )
     finished = ended & lived.counted
@@ -130,7 +130,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         policies = _enter(tracker.policies, lived, finished[..., None] & policy)
         return agents, policies, episodes
 
-    # Few ticks end a life or an episode, and entering one compares every slot with every policy.
+    # Few steps end a life or an episode, and entering one compares every slot with every policy.
     before = (tracker.agents, tracker.policies, tracker.episodes)
     agents, policies, episodes = skip_unless(finished.any() | over.any(), enter, lambda: before)
     return EpisodeTracker(

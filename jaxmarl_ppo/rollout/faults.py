@@ -18,7 +18,7 @@ class Fault(struct.PyTreeNode):
 
     found: jax.Array  # () bool
     iteration: jax.Array  # () int
-    tick: jax.Array  # () int: within the rollout; `T` for the observation after its last tick
+    step: jax.Array  # () int: within the rollout; `T` for the observation after its last step
     env: jax.Array  # () int
     agent: jax.Array  # () int
     field: jax.Array  # () int: index into FAULT_FIELDS
@@ -47,10 +47,10 @@ def health_of_state(obs: Observation) -> jax.Array:
 def check(
     obs: Observation, reward: jax.Array, final_value: jax.Array, max_actors: int
 ) -> jax.Array:
-    """Code what is wrong on a tick, `[E, A]` uint8: 0 for nothing, else read by `find_fault`.
+    """Code what is wrong at a step, `[E, A]` uint8: 0 for nothing, else read by `find_fault`.
 
     Args:
-        obs: `[E, A, ...]`, before the tick; without a state if no critic reads it.
+        obs: `[E, A, ...]`, before the step; without a state if no critic reads it.
         reward: `[E, A]`.
         final_value: `[E, A]`, V(final observation), which is as its features are.
         max_actors: how many the environment says can act at once; of more all are at fault.
@@ -99,7 +99,7 @@ def find_fault(
     iteration: jax.Array,
     axis_name: str | None = None,
 ) -> Fault:
-    """Find the first fault of a rollout: the earliest tick, and on it the first of the fields.
+    """Find the first fault of a rollout: the earliest step, and at it the first of the fields.
 
     Environments spread over the devices of an axis are counted device by device.
 
@@ -113,15 +113,15 @@ def find_fault(
     found = codes.any() | last.any()
 
     def look() -> Fault:
-        # If all ticks are fine, it is the observation after them, which the appended True is for.
-        tick = jnp.argmax(jnp.append(codes.any((1, 2)), True))
-        row = jnp.where(tick < num_steps, codes[jnp.minimum(tick, num_steps - 1)], last).ravel()
+        # If all steps are fine, it is the observation after them, which the appended True is for.
+        step = jnp.argmax(jnp.append(codes.any((1, 2)), True))
+        row = jnp.where(step < num_steps, codes[jnp.minimum(step, num_steps - 1)], last).ravel()
         field = jnp.where(row > 0, (row - 1) // 2, len(FAULT_FIELDS))
         place = jnp.argmin(field)
         return Fault(
             found=found,
             iteration=iteration,
-            tick=tick,
+            step=step,
             env=place // num_agents + num_envs * device_index(axis_name),
             agent=place % num_agents,
             field=field[place].astype(jnp.int32),
@@ -130,13 +130,13 @@ def find_fault(
 
     # Where it is takes long to find, and hardly ever anything is wrong. Then only `found` counts.
     fault = skip_unless(found, look, lambda: no_fault().replace(iteration=iteration))
-    return first_of(jnp.where(found, fault.tick, num_steps + 1), fault, axis_name)
+    return first_of(jnp.where(found, fault.step, num_steps + 1), fault, axis_name)
 
 
 def _code(*kinds: jax.Array) -> jax.Array:
     """Code the kinds of the first of `FAULT_FIELDS`, `[E, A]` or `[E, 1]` each, as `[E, A]` uint8.
 
-    A byte for each slot and tick is all that a rollout keeps, so the table costs next to nothing.
+    A byte for each slot and step is all that a rollout keeps, so the table costs next to nothing.
     """
     code = jnp.zeros(jnp.broadcast_shapes(*(kind.shape for kind in kinds)), jnp.uint8)
     # The first field last, so that of several faults in a slot it is the one that remains.

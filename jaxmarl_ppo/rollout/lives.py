@@ -22,15 +22,15 @@ def begin_lives(
     step_output: StepOutput,
     noise: Noise,
 ) -> RolloutState:
-    """Mark the lives that begin after a tick, and draw who plays them.
+    """Mark the lives that begin after a step, and draw who plays them.
 
     Args:
         players: all of them.
         league: what opponents are drawn by.
-        alive_before: `[E, A]` bool, before the tick.
+        alive_before: `[E, A]` bool, before the step.
         state: from `step`.
         step_output: from `step`.
-        noise: of the tick.
+        noise: of the step.
     """
     ended = step_output.terminated | step_output.truncated
     over = step_output.info["episode_over"]

@@ -9,13 +9,13 @@ from jaxmarl_ppo.policies.players import Players
 
 
 class Noise(NamedTuple):
-    """Random numbers and keys of one tick, or with a leading axis `T` of many.
+    """Random numbers and keys of one step, or with a leading axis `T` of many.
 
-    It depends on nothing that happens, so a rollout draws it for all ticks at once: a draw has a
+    It depends on nothing that happens, so a rollout draws it for all steps at once: a draw has a
     price of its own, on a CPU that of a small network.
     """
 
-    actions: tuple[jax.Array, ...]  # per bank [E, M, ...], of its action distribution
+    actions: tuple[jax.Array, ...]  # per policy group [E, M, ...], of its action distribution
     env: jax.Array  # [E] keys
     scripts: jax.Array | None  # () key, of scripted players; None where there are none
     lives: jax.Array | None  # () key, of who plays the lives that begin; None where that is fixed
@@ -23,12 +23,12 @@ class Noise(NamedTuple):
 
 
 def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:
-    """Draw the noise of one tick, `shape (E,)`, or of many, `(T, E)`."""
-    key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.banks))
+    """Draw the noise of one step, `shape (E,)`, or of many, `(T, E)`."""
+    key_env, key_scripts, key_lives, *keys = split(key, 3 + len(players.policy_groups))
     return Noise(
         actions=tuple(
-            bank.network.distribution.noise(key, (*shape, bank.num_lanes))
-            for bank, key in zip(players.banks, keys, strict=True)
+            group.network.distribution.noise(key, (*shape, group.num_active_rows))
+            for group, key in zip(players.policy_groups, keys, strict=True)
         ),
         env=split(key_env, shape),
         scripts=split(key_scripts, shape[:-1]) if players.scripts else None,

@@ -1,4 +1,4 @@
-"""Environments and players, tick by tick, as one scan."""
+"""Environments and players, step by step, as one scan."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.machine.tuning import tuning
-from jaxmarl_ppo.ops.ticks import scan_ticks
+from jaxmarl_ppo.ops.steps import scan_steps
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.bootstrap import ending_of, final_value, value_of
@@ -29,12 +29,12 @@ from jaxmarl_ppo.types import (
 class Rollout(NamedTuple):
     """Data of one rollout: decisions, outcomes, and what they started from."""
 
-    decisions: tuple[Decisions, ...]  # per bank [T, E, M]
+    decisions: tuple[Decisions, ...]  # per policy group [T, E, M]
     outcomes: Outcomes  # [T, E, A]
     faults: jax.Array  # [T, E, A] uint8: see `faults.check`
     last_fault: jax.Array  # [E, A] uint8: see `faults.check_last`
-    bootstrap_value: jax.Array  # [E, A]: V of the observation after the last tick
-    start_hidden: tuple[PyTree, ...]  # per bank [E, S, H] leaves: held when the rollout began
+    bootstrap_value: jax.Array  # [E, A]: V of the observation after the last step
+    start_hidden: tuple[PyTree, ...]  # per group [E, S, H] leaves: held when the rollout began
     tracker: EpisodeTracker  # [E, ...]
 
 
@@ -48,7 +48,7 @@ def rollout(
     key: jax.Array,
     num_steps: int,
 ) -> tuple[RolloutState, Rollout]:
-    """Play `num_steps` ticks in every environment.
+    """Play `num_steps` steps in every environment.
 
     Args:
         env: the environment.
@@ -63,12 +63,12 @@ def rollout(
     Returns:
         The state to go on from and what was played. Of `outcomes` only what is read is ever stored.
     """
-    # With memory it would have to be kept of every tick.
+    # With memory it would have to be kept of every step.
     at_once = tuning().values_ends_at_once and not any(
-        b.network.is_recurrent for b in players.banks
+        b.network.is_recurrent for b in players.policy_groups
     )
 
-    def tick(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):
+    def env_step(carry: tuple[RolloutState, EpisodeTracker], noise: Noise):
         state, tracker = carry
         act_output = act(players, population, state, env_params, noise)
         after, step_output = step(env, env_params, state, act_output, noise)
@@ -102,9 +102,9 @@ def rollout(
 
     start_hidden = state.hidden
     noise = draw_noise(players, (num_steps, state.is_first.shape[0]), key)
-    with jax.named_scope("tick"):
-        (state, tracker), (decisions, outcomes, faults, ending) = scan_ticks(
-            tick, (state, start_tracking(players, running)), noise
+    with jax.named_scope("env_step"):
+        (state, tracker), (decisions, outcomes, faults, ending) = scan_steps(
+            env_step, (state, start_tracking(players, running)), noise
         )
     if at_once:
         value = jax.lax.map(

@@ -47,7 +47,7 @@ def init_rollout_state(
 def stagger_episodes(
     env: MultiAgentEnv, env_params: PyTree, state: RolloutState, key: jax.Array
 ) -> tuple[RolloutState, jax.Array]:
-    """Play `horizon * e / E` ticks of uniformly random legal actions in environment `e`.
+    """Play `horizon * e / E` steps of uniformly random legal actions in environment `e`.
 
     Returns:
         The state, and `[E, A]` bool: False where the present life began in this play and is not to
@@ -58,21 +58,21 @@ def stagger_episodes(
     if horizon is None:
         return state, jnp.ones_like(state.is_first)
     offset = spread_phases(horizon, num_envs)
-    num_ticks = offset.max()
+    num_steps = offset.max()
     random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
 
-    def tick(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
+    def step(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
         obs, env_state = carry
         key_act, key_env = split(fold_in(key, index))
         action = random(env_state, obs, env_params, split(key_act, num_envs))
         keys = split(key_env, num_envs)
         stepped = env.step_batch(keys, env_state, action, env_params)[:2]
-        # On the host a tick that is dropped costs all before it again, so first come those.
-        plays = index >= num_ticks - offset if env.steps_on_host else index < offset
+        # On the host a step that is dropped costs all before it again, so first come those.
+        plays = index >= num_steps - offset if env.steps_on_host else index < offset
         return where_rows(plays, stepped, carry)
 
     carry = (state.obs, state.env_state)
-    obs, env_state = jax.lax.fori_loop(0, num_ticks, tick, carry)
+    obs, env_state = jax.lax.fori_loop(0, num_steps, step, carry)
     # A slot that is empty here begins its next life in training, which sees all of it.
     counted = (offset == 0)[:, None] | ~obs.alive
     return state.replace(obs=obs, env_state=env_state), counted

@@ -1,4 +1,4 @@
-"""One tick of the environments."""
+"""One environment step."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import PyTree, RolloutState
 
 
 class StepOutput(NamedTuple):
-    """Results of one tick of the environments."""
+    """Results of one step of the environments."""
 
     reward: jax.Array  # [E, A]
     terminated: jax.Array  # [E, A] bool: edge
@@ -31,7 +31,7 @@ def step(
     """Step the environments by the actions that `act` chose; those that are over begin anew.
 
     Returns:
-        The state after the tick and what the environments answered. `is_first` and `player` are
+        The state after the step and what the environments answered. `is_first` and `player` are
         still those of the lives which were played, as a value at their end needs them;
         `lives.begin_lives` comes next.
     """

@@ -1,5 +1,6 @@
 """Conversion between trees of arrays and the named arrays that a checkpoint stores."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,15 @@ import numpy as np
 
 from jaxmarl_ppo.devices.sharding import own_rows
 from jaxmarl_ppo.types import PyTree
+
+# Paths of leaves that had other names when older checkpoints were written.
+_FORMER_NAMES = {
+    re.compile("state/(population|per_env)/banks/(.*)"): r"state/\1/policy_groups/\2",
+    re.compile(r"(state/per_env/policy_groups/\d+/pending)/ticks"): r"\1/steps",
+    re.compile(r"(state/per_env/policy_groups/\d+/pending/decisions)/member"): r"\1/policy_index",
+    re.compile("metrics/sums/ticks"): "metrics/sums/env_steps",
+    re.compile("metrics/fault/tick"): "metrics/fault/step",
+}
 
 
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
@@ -41,7 +51,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
     wanted = {_name(path): leaf for path, leaf in flat}
     # Checkpoints of format 1 lack arrays without elements.
     empty = {k: np.zeros(x.shape, x.dtype) for k, x in wanted.items() if not x.size}
-    arrays = {**empty, **arrays}
+    arrays = {**empty, **{_present_name(name): array for name, array in arrays.items()}}
     for name in sorted(wanted.keys() | arrays.keys()):
         found = _describe(arrays.get(name))
         words = jax.eval_shape(_words, wanted[name]) if name in wanted else None
@@ -55,6 +65,13 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
 
 def _name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _present_name(name: str) -> str:
+    for former, present in _FORMER_NAMES.items():
+        if match := former.fullmatch(name):
+            name = match.expand(present)
+    return name
 
 
 def _is_key(leaf: Any) -> bool:

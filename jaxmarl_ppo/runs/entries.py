@@ -9,6 +9,8 @@ from jaxmarl_ppo.config.parsing import check_depth
 
 _MAX_DIGITS = 18  # what 64 bits hold
 _NUMBERS = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb", "rollout_share")
+# Numbers of an entry that had other names when older logs were written.
+FORMER_NAMES = {"decisions_per_tick": "decisions_per_step"}
 # What a group's entry has beside the means.
 _SPREAD = ("iqm", "ci95_low", "ci95_high")
 
@@ -27,6 +29,11 @@ def parse_line(line: bytes) -> dict[str, Any]:
         raise ValueError("it is no table")
     check_depth(entry, "it")
     return entry
+
+
+def present_names(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the numbers of an older log's entry the names that they have now."""
+    return {FORMER_NAMES.get(key, key): value for key, value in entry.items()}
 
 
 def is_entry(entry: Mapping[str, Any]) -> bool:

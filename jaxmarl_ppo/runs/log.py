@@ -1,7 +1,7 @@
 """Logs of a run: files of JSON lines, and TensorBoard event files.
 
 An entry of `metrics.jsonl` has `env_steps`, `decisions` and `iteration` (totals since training
-began), `episodes` and `decisions_per_tick` (of the interval since the previous entry), `all` (of
+began), `episodes` and `decisions_per_step` (of the interval since the previous entry), `all` (of
 the interval's complete episodes, in which the returns of all agents add up), `policies` and
 `agents` (tables by name, of the interval), `league` where results between players are kept (see
 `summary.summarise_league`), `env_params` where the run has `env_schedules` (their values in the
@@ -35,7 +35,7 @@ from jaxmarl_ppo.config.as_json import dump_json
 from jaxmarl_ppo.machine.files import open_to_append
 from jaxmarl_ppo.policies.snapshot_files import parse_name
 from jaxmarl_ppo.runs.callbacks import Callback, RunInfo, TrainResult
-from jaxmarl_ppo.runs.entries import is_entry, parse_line
+from jaxmarl_ppo.runs.entries import is_entry, parse_line, present_names
 from jaxmarl_ppo.runs.event_file import EventFile
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 
@@ -151,7 +151,8 @@ def sync_logs(run_dir: Path) -> None:
 
 def read_entries(path: Path, count: int | None = None) -> list[dict[str, Any]]:
     """Read the first entries of a log or of evaluations, as `read_lines`; None for all of them."""
-    return read_lines(path, count_lines(path) if count is None else count, is_entry)
+    entries = read_lines(path, count_lines(path) if count is None else count, is_entry)
+    return [present_names(entry) for entry in entries]
 
 
 def count_lines(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""A compiled program and the runs that it trains side by side, each in a lane of its own."""
+"""A compiled program and the runs that it trains side by side, each as a replica."""
 
 import time
 from collections.abc import Collection
@@ -31,19 +31,19 @@ class Program:
     Args:
         learner: of the first of them; the others differ from it in numbers alone.
         config: of the first.
-        num_lanes: how many train side by side.
+        num_replicas: how many train side by side.
     """
 
-    def __init__(self, learner: Learner, config: TrainConfig, num_lanes: int) -> None:
+    def __init__(self, learner: Learner, config: TrainConfig, num_replicas: int) -> None:
         self.learner = learner
         self.evaluator = (
             None
             if config.evaluation.every_env_steps is None
             else MeanwhileEvaluator(learner, config)
         )
-        self._members = Members(learner, num_lanes)
+        self._members = Members(learner, num_replicas)
         self._no_metrics = self._members.no_metrics
-        self._runs: dict[int, TrialRun] = {}  # by lane
+        self._runs: dict[int, TrialRun] = {}  # by replica
         self._states: Any = None
         self._metrics: Any = None
         self._slice_iterations = 1
@@ -58,7 +58,7 @@ class Program:
         self._members.compile()
 
     def admit(self, run: TrialRun, learner: Learner, saved: Saved | None = None) -> None:
-        """Begin a run in a lane that is free, or go on with one.
+        """Begin a run as a replica that is free, or go on with one.
 
         Args:
             run: the run.
@@ -69,61 +69,61 @@ class Program:
             ValueError: what was saved is of another run.
         """
         members = self._members
-        per_device = members.num_lanes // members.num_devices
-        lane = choose_lane(self._runs, members.num_members, per_device)
+        per_device = members.num_replicas // members.num_devices
+        replica = choose_replica(self._runs, members.num_members, per_device)
         key = jax.random.key(run.config.seed)
         one = members.begin(key, hyperparams_of(learner), run.env_params)
         if saved is not None:
             one = restored(saved, one, run.folder)
         if self._states is None:
-            # Lanes that are free hold the same, which never trains.
+            # Replicas that are free hold the same, which never trains.
             self._states = members.fill(one)
             self._metrics = members.fill(self._no_metrics)
         else:
-            self._states = members.write(self._states, lane, one)
-            self._metrics = members.write(self._metrics, lane, self._no_metrics)
-        self._runs[lane] = run
+            self._states = members.write(self._states, replica, one)
+            self._metrics = members.write(self._metrics, replica, self._no_metrics)
+        self._runs[replica] = run
 
     def dismiss(self, run: TrialRun) -> None:
-        """Free the lane of a run."""
-        del self._runs[self._lane_of(run)]
+        """Free the replica of a run."""
+        del self._runs[self._replica_of(run)]
 
     def free_memory(self) -> None:
-        """Free the memory of all lanes, where none is in use."""
+        """Free the memory of all replicas, where none is in use."""
         if self.is_idle:
             self._states = self._metrics = None
 
     def train(self) -> list[TrialRun]:
         """Train all runs by a slice, each at most to where it is looked at; return those."""
-        counts = np.zeros(self._members.num_lanes, np.int32)
-        for lane, run in self._runs.items():
-            counts[lane] = min(run.num_left, self._slice_iterations)
+        counts = np.zeros(self._members.num_replicas, np.int32)
+        for replica, run in self._runs.items():
+            counts[replica] = min(run.num_left, self._slice_iterations)
         began = time.perf_counter()
         self._states, self._metrics = self._members.train(self._states, counts, self._metrics)
-        wait_until_ready(self._metrics.sums.ticks)
+        wait_until_ready(self._metrics.sums.env_steps)
         wanted = int(SLICE_S * counts.max() / (time.perf_counter() - began))
         self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
         iterations, faults = jax.device_get((self._states.iteration, self._metrics.fault.found))
-        for lane, run in self._runs.items():
-            run.iteration = int(iterations[lane])
-        return [run for lane, run in self._runs.items() if run.num_left == 0 or faults[lane]]
+        for replica, run in self._runs.items():
+            run.iteration = int(iterations[replica])
+        return [run for replica, run in self._runs.items() if run.num_left == 0 or faults[replica]]
 
     def save(self, run: TrialRun) -> Saved:
         """Copy where a run stands to the host; it has just been looked at."""
-        state = self._members.member(self._states, self._lane_of(run))
+        state = self._members.member(self._states, self._replica_of(run))
         return Saved(to_arrays({"state": state}), run.iteration, run.decisions, run.wall_s)
 
     def look(self, run: TrialRun) -> IntermediateResult:
         """Look at a run; see `TrialRun.look`."""
-        lane, members = self._lane_of(run), self._members
-        population = members.member(self._states.population, lane)
-        found = jax.device_get((population, members.member(self._metrics, lane)))
-        self._metrics = members.write(self._metrics, lane, self._no_metrics)
+        replica, members = self._replica_of(run), self._members
+        population = members.member(self._states.population, replica)
+        found = jax.device_get((population, members.member(self._metrics, replica)))
+        self._metrics = members.write(self._metrics, replica, self._no_metrics)
         # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
         return run.look(*jax.tree.map(np.array, found))
 
-    def _lane_of(self, run: TrialRun) -> int:
-        return next(lane for lane, other in self._runs.items() if other is run)
+    def _replica_of(self, run: TrialRun) -> int:
+        return next(replica for replica, other in self._runs.items() if other is run)
 
 
 def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
@@ -143,8 +143,8 @@ def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
     return state.replace(training=training, env_params=begun.env_params)
 
 
-def choose_lane(taken: Collection[int], num_members: int, lanes_per_device: int) -> int:
-    """Choose a lane that is free, on the device that has the fewest runs to train."""
-    busy = [lane // lanes_per_device for lane in taken]
-    free = [lane for lane in range(num_members) if lane not in taken]
-    return min(free, key=lambda lane: busy.count(lane // lanes_per_device))
+def choose_replica(taken: Collection[int], num_members: int, replicas_per_device: int) -> int:
+    """Choose a replica that is free, on the device that has the fewest runs to train."""
+    busy = [replica // replicas_per_device for replica in taken]
+    free = [replica for replica in range(num_members) if replica not in taken]
+    return min(free, key=lambda replica: busy.count(replica // replicas_per_device))

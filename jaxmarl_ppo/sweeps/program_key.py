@@ -17,12 +17,12 @@ import numpy as np
 from flax import linen as nn
 
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.ppo.bank_learner import BankLearner
+from jaxmarl_ppo.ppo.group_learner import PolicyGroupLearner
 
 # Of these classes, the fields whose numbers are a part of the state.
 _ARGUMENTS: dict[type, set[str]] = {
     Learner: {"env_params"},
-    BankLearner: {"hyperparams"},
+    PolicyGroupLearner: {"hyperparams"},
 }
 # Of the latter, what a program is made for all the same.
 _SHAPING = ("num_epochs", "num_minibatches")

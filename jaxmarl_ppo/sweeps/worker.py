@@ -1,4 +1,4 @@
-"""A worker of a search in this process: programs, and the runs in their lanes."""
+"""A worker of a search in this process: programs, and the runs that are their replicas."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -17,26 +17,26 @@ class Worker:
     """Trains runs side by side on the devices of this process.
 
     Args:
-        num_lanes: how many at a time.
+        num_replicas: how many at a time.
         saves: whether a look has what another worker needs to go on.
         call: calls what compiles a program, such as in a way that a signal ends.
     """
 
     def __init__(
         self,
-        num_lanes: int,
+        num_replicas: int,
         *,
         saves: bool = False,
         call: Callable[[Callable[[], None]], Any] | None = None,
     ) -> None:
-        self._num_lanes, self._saves, self._call = num_lanes, saves, call
+        self._num_replicas, self._saves, self._call = num_replicas, saves, call
         self._programs: dict[Hashable, Program] = {}
         self._runs: dict[RunName, tuple[Program, TrialRun]] = {}
 
     @property
     def room(self) -> int:
         """Return how many runs can begin now."""
-        return self._num_lanes - len(self._runs)
+        return self._num_replicas - len(self._runs)
 
     @property
     def is_busy(self) -> bool:
@@ -60,7 +60,7 @@ class Worker:
         learner, config = candidate.learner, candidate.config
         key = program_key(learner)
         if key not in self._programs:
-            program = Program(learner, config, self._num_lanes)
+            program = Program(learner, config, self._num_replicas)
             if self._call is None:
                 program.compile()
             else:
@@ -73,13 +73,13 @@ class Worker:
         self._runs[name] = (program, run)
 
     def end(self, name: RunName) -> None:
-        """Free the lane of a run, unless it is free already."""
+        """Free the replica of a run, unless it is free already."""
         if name in self._runs:
             program, run = self._runs.pop(name)
             program.dismiss(run)
 
     def end_all(self) -> None:
-        """Free all lanes."""
+        """Free all replicas."""
         for name in list(self._runs):
             self.end(name)
 

@@ -13,14 +13,14 @@ class EnvironmentFault(ValueError):  # noqa: N818
         field: what was wrong: one of `rollout.faults.FAULT_FIELDS`.
         agent: whose.
         iteration: in which, counted from 0.
-        tick: within that iteration's rollout, counted from 0.
+        step: within that iteration's rollout, counted from 0.
         env_index: in which of the parallel environments.
     """
 
     def __init__(self, env_name: str, agent: str, fault: Fault, num_steps: int, run_dir: Path):
         self.field = FAULT_FIELDS[int(fault.field)]
         self.agent = agent
-        self.iteration, self.tick = int(fault.iteration), int(fault.tick)
+        self.iteration, self.step = int(fault.iteration), int(fault.step)
         self.env_index = int(fault.env)
         what = "NaN" if fault.is_nan else "an infinite value"
         masks = {
@@ -29,9 +29,9 @@ class EnvironmentFault(ValueError):  # noqa: N818
         }
         what = masks.get(self.field, what)
         super().__init__(
-            f"environment {env_name!r} gave {what} in {self.field!r} of agent {agent!r} at tick "
-            f"{self.tick} of iteration {self.iteration} (environment {self.env_index}, its tick "
-            f"{self.iteration * num_steps + self.tick} since training began, all counted from 0); "
+            f"environment {env_name!r} gave {what} in {self.field!r} of agent {agent!r} at step "
+            f"{self.step} of iteration {self.iteration} (environment {self.env_index}, its step "
+            f"{self.iteration * num_steps + self.step} since training began, all counted from 0); "
             f"the parameters from before it are saved in {run_dir}"
         )
 

@@ -150,7 +150,7 @@ class OneRun:
     def train(self, count: int) -> int:
         """Train so many iterations, or up to a fault."""
         self.state, self.metrics = self.compiled(self.state, np.int32(count), self.metrics)
-        wait_until_ready(self.metrics.sums.ticks)
+        wait_until_ready(self.metrics.sums.env_steps)
         return int(self.state.iteration)
 
     def check(self, iteration: int) -> None:
@@ -265,8 +265,8 @@ def make_entry(
         "iteration": moment.iteration,
         "wall_s": moment.wall_s,
         "env_steps_per_s": moment.rate,
-        "decisions_per_s": moment.rate * summary["decisions_per_tick"],
-        "decisions_per_tick": summary["decisions_per_tick"],
+        "decisions_per_s": moment.rate * summary["decisions_per_step"],
+        "decisions_per_step": summary["decisions_per_step"],
         "episodes": summary["episodes"],
         "all": summary["all"],
         "policies": summary["policies"],

@@ -80,7 +80,7 @@ class PbtGroup(SeedGroup):
     @property
     def kept(self) -> list[SeedRun]:
         """Members that go on, or will as copies of others."""
-        return sorted([*self.runs, *self.waiting], key=lambda run: run.lane)
+        return sorted([*self.runs, *self.waiting], key=lambda run: run.replica)
 
     def train(self, count: int) -> int:
         """Compare members if it is time to, and train all by so many iterations."""
@@ -212,20 +212,20 @@ class PbtGroup(SeedGroup):
         self.lineage.add(event)
 
     def _copy(self, run: SeedRun, parent: SeedRun, values: Values) -> None:
-        """Put a copy of a member, with other numbers and a key of its own, in a lane."""
+        """Put a copy of a member, with other numbers and a key of its own, in a replica's place."""
         seed = np.random.SeedSequence((run.config.seed, self.iteration, _KEY))
         key = jax.random.key(int(seed.generate_state(1)[0]))
         state = to_host(self.member_state(parent))
         self.adopt(run, values)
         hyperparams = hyperparams_with(self.learner, run.config)
         state = state.replace(key=key, training=_with_hyperparams(state, hyperparams))
-        self.state = self.members.write(self.state, run.lane, state)
+        self.state = self.members.write(self.state, run.replica, state)
         run.good, run.good_env_steps = parent.good, parent.good_env_steps
         if run in self.waiting:
-            self.metrics = self.members.write(self.metrics, run.lane, self.members.no_metrics)
+            self.metrics = self.members.write(self.metrics, run.replica, self.members.no_metrics)
             self.waiting.remove(run)
             self.runs.append(run)
-            self.runs.sort(key=lambda each: each.lane)
+            self.runs.sort(key=lambda each: each.replica)
             del self.failed[run.name]
 
     def adopt(self, run: SeedRun, values: Values) -> None:
@@ -248,10 +248,10 @@ def to_host(state: TrainState) -> TrainState:
 
 
 def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[Any, ...]:
-    """Change the numbers of banks, but for the weights that training adapts."""
+    """Change the numbers of policy groups, but for the weights that training adapts."""
     return tuple(
-        bank.replace(hyperparams=new.replace(kl_coef=bank.hyperparams.kl_coef))
-        for bank, new in zip(state.training, hyperparams, strict=True)
+        policy_group.replace(hyperparams=new.replace(kl_coef=policy_group.hyperparams.kl_coef))
+        for policy_group, new in zip(state.training, hyperparams, strict=True)
     )
 
 

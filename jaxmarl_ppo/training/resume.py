@@ -43,7 +43,7 @@ from jaxmarl_ppo.runs.files import (
 from jaxmarl_ppo.runs.lock import check_free
 from jaxmarl_ppo.runs.log import read_entries
 from jaxmarl_ppo.runs.manifest import Standing, member_checkpoint, read_standing
-from jaxmarl_ppo.types import BankTraining, PyTree, TrainState
+from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
 
 
 @dataclass(frozen=True)
@@ -279,14 +279,16 @@ def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_hyperparams(
-    training: tuple[BankTraining, ...], fresh: tuple[BankTraining, ...]
-) -> tuple[BankTraining, ...]:
+    training: tuple[PolicyGroupTraining, ...], fresh: tuple[PolicyGroupTraining, ...]
+) -> tuple[PolicyGroupTraining, ...]:
     """Take hyper-parameters as of a run that begins, but for the weight that training adapts."""
     return tuple(
-        bank.replace(
-            hyperparams=jax.device_get(new.hyperparams).replace(kl_coef=bank.hyperparams.kl_coef)
+        policy_group.replace(
+            hyperparams=jax.device_get(new.hyperparams).replace(
+                kl_coef=policy_group.hyperparams.kl_coef
+            )
         )
-        for bank, new in zip(training, fresh, strict=True)
+        for policy_group, new in zip(training, fresh, strict=True)
     )
 
 

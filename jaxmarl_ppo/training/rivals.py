@@ -40,7 +40,7 @@ class Rivals:
             raise ValueError(
                 f"pbt.rivals={list(agents)} play with {name!r}, with which other agents play too"
             )
-        self._rows: list[tuple[int, int]] = []  # bank and row of each network
+        self._rows: list[tuple[int, int]] = []  # policy group and row of each network
         for policy in sorted(theirs):
             if any(pool.policy == policy for pool in players.pools):
                 raise ValueError(
@@ -48,9 +48,9 @@ class Rivals:
                     "snapshots, which others cannot meet"
                 )
             player = players.first_player_of[policy]
-            for index, bank in enumerate(players.banks):
-                if player in bank.players:
-                    self._rows.append((index, player - bank.first_player))
+            for index, policy_group in enumerate(players.policy_groups):
+                if player in policy_group.players:
+                    self._rows.append((index, player - policy_group.first_player))
 
     def against(self, own: Population, other: Population) -> Population:
         """Make the players of a member that meets another one.
@@ -59,7 +59,7 @@ class Rivals:
             own: the players of the first, on the host.
             other: those of the second.
         """
-        banks = list(own.banks)
+        policy_groups = list(own.policy_groups)
         for index, row in self._rows:
 
             def put(x, y, row=row):
@@ -67,8 +67,10 @@ class Rivals:
                 x[row] = y[row]
                 return x
 
-            banks[index] = jax.tree.map(put, banks[index], other.banks[index])
-        return own.replace(banks=tuple(banks))
+            policy_groups[index] = jax.tree.map(
+                put, policy_groups[index], other.policy_groups[index]
+            )
+        return own.replace(policy_groups=tuple(policy_groups))
 
 
 def over_rivals(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class SeedRun:
     """One of the runs of a group, and what is kept of it.
 
     Attributes:
-        lane: where it is trained.
+        replica: the index at which it is trained.
         config: of the run, as it would be alone.
         run_dir: its folder.
         record: the content of its `config.json`.
@@ -104,7 +104,7 @@ class SeedRun:
         evaluations: its evaluations.
     """
 
-    lane: int
+    replica: int
     config: TrainConfig
     run_dir: Path
     record: Mapping[str, Any]
@@ -148,8 +148,8 @@ class SeedGroup:
 
     Attributes:
         members: what is compiled.
-        state: of training, in lanes.
-        metrics: of the interval of the log that has begun, in lanes.
+        state: of training, by replica.
+        metrics: of the interval of the log that has begun, by replica.
         runs: the seeds that nothing has stopped.
         stopped: by the names of their folders, the others and what has stopped them for good.
     """
@@ -184,16 +184,16 @@ class SeedGroup:
     def has_fault(self) -> bool:
         """Return whether the environment of a seed that still trains is at fault."""
         found = np.asarray(self.metrics.fault.found)
-        return any(found[run.lane] for run in self.runs)
+        return any(found[run.replica] for run in self.runs)
 
     def train(self, count: int) -> int:
         """Train every seed that goes on by so many iterations."""
-        counts = np.zeros(self.members.num_lanes, np.int32)
-        counts[[run.lane for run in self.runs]] = count
+        counts = np.zeros(self.members.num_replicas, np.int32)
+        counts[[run.replica for run in self.runs]] = count
         self.state, self.metrics = self.members.train(self.state, counts, self.metrics)
-        wait_until_ready(self.metrics.sums.ticks)
+        wait_until_ready(self.metrics.sums.env_steps)
         iterations = np.asarray(self.state.iteration)
-        return int(max(iterations[run.lane] for run in self.runs))
+        return int(max(iterations[run.replica] for run in self.runs))
 
     def check(self, iteration: int) -> None:
         """Take the players of every seed as the ones to save, or stop the seed.
@@ -208,7 +208,7 @@ class SeedGroup:
         env_steps = iteration * self.learner.num_envs * self.learner.num_steps
         errors = []
         for run in self.runs:
-            population, own = _row(populations, run.lane), _row(metrics, run.lane)
+            population, own = _row(populations, run.replica), _row(metrics, run.replica)
             try:
                 check_finite(
                     self.learner, population, own, env_steps, run.good_env_steps, run.run_dir
@@ -237,7 +237,7 @@ class SeedGroup:
         """Make an entry of every seed's log, and return what they have in common."""
         metrics = jax.device_get(self.metrics)
         for run in self.runs:
-            summary = summarise(self.learner, _row(metrics, run.lane))
+            summary = summarise(self.learner, _row(metrics, run.replica))
             run.decisions += summary["decisions"]
             run.history.append(make_entry(self.learner, summary, run.decisions, moment))
             run.callbacks.tell("on_log", run.history[-1])
@@ -250,7 +250,7 @@ class SeedGroup:
         return {
             **{key: value for key, value in newest[0].items() if key != "league"},
             **{key: sum(own[key] for own in newest) for key in totals},
-            "decisions_per_tick": float(np.mean([own["decisions_per_tick"] for own in newest])),
+            "decisions_per_step": float(np.mean([own["decisions_per_step"] for own in newest])),
             "seeds": len(newest),
             **numbers,
         }
@@ -325,11 +325,11 @@ class SeedGroup:
 
     def member_state(self, run: SeedRun) -> Any:
         """Copy the state of a seed."""
-        return self.members.member(self.state, run.lane)
+        return self.members.member(self.state, run.replica)
 
     def _metrics_of(self, run: SeedRun) -> Any:
-        return self.members.member(self.metrics, run.lane)
+        return self.members.member(self.metrics, run.replica)
 
 
-def _row(tree: PyTree, lane: int) -> Any:
-    return jax.tree.map(lambda x: x[lane], tree)
+def _row(tree: PyTree, replica: int) -> Any:
+    return jax.tree.map(lambda x: x[replica], tree)

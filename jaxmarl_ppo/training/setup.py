@@ -128,8 +128,8 @@ def set_up_group(
     learnt = None if resumption is None else read_pbt(resumption.checkpoint)
     events = _events(config, learnt)
     runs, states, metrics = [], None, members.fill(members.no_metrics)
-    for lane in range(config.num_seeds):
-        own = config_of_seed(config, lane)
+    for replica in range(config.num_seeds):
+        own = config_of_seed(config, replica)
         run_dir = member_dir(group_dir, own)
         if run_dir.name in stopped:
             continue
@@ -139,13 +139,13 @@ def set_up_group(
         restored = _begin_member(members, config, own, of_member)
         state = restored.state
         if of_member is not None:
-            metrics = members.write(metrics, lane, restored.metrics)
-        # Lanes in which nothing is trained hold the first state too, which is of the right shape.
-        states = members.fill(state) if states is None else members.write(states, lane, state)
+            metrics = members.write(metrics, replica, restored.metrics)
+        # Replicas that are not trained hold the first state too, which is of the right shape.
+        states = members.fill(state) if states is None else members.write(states, replica, state)
         # Members that learn from each other are compared on the same episodes.
         episodes_of = own if config.pbt is None else config
         run = SeedRun(
-            lane=lane,
+            replica=replica,
             config=own,
             run_dir=run_dir,
             record=read_record(run_dir),
@@ -195,7 +195,7 @@ def _events(config: TrainConfig, learnt: Mapping[str, Any] | None) -> list[Event
     """List how the members of a group became what they are; of no other group anything."""
     if config.pbt is None:
         return []
-    names = [member_name(config_of_seed(config, lane)) for lane in range(config.num_seeds)]
+    names = [member_name(config_of_seed(config, replica)) for replica in range(config.num_seeds)]
     if learnt is not None:
         events = from_json(learnt["lineage"])
         for name in names:
@@ -207,8 +207,8 @@ def _events(config: TrainConfig, learnt: Mapping[str, Any] | None) -> list[Event
                 )
         return events
     return [
-        Event(0, 0, name, None, None, None, {}, first_values(config.pbt, config.seed, lane))
-        for lane, name in enumerate(names)
+        Event(0, 0, name, None, None, None, {}, first_values(config.pbt, config.seed, replica))
+        for replica, name in enumerate(names)
     ]
 
 

@@ -82,7 +82,7 @@ class SnapshotArchive:
             name: _read_archived((recorded or {}).get(name, ()), len(self._others), name)
             for name in self._pools
         }
-        self._put = jax.jit(_put_member, donate_argnums=0)
+        self._put = jax.jit(_put_snapshot, donate_argnums=0)
 
     @property
     def intervals(self) -> tuple[int, ...]:
@@ -203,7 +203,9 @@ class SnapshotArchive:
                 # One that has made way for newer ones may still lie on the device.
                 if size is not None and len(archived) >= size and iteration < min(archived):
                     continue
-                written = self._write(name, iteration, population.banks[place.bank], entry)
+                written = self._write(
+                    name, iteration, population.policy_groups[place.policy_group], entry
+                )
                 if written is None:
                     continue
                 archived[iteration] = Archived(written, np.zeros(0, np.float32))
@@ -212,9 +214,9 @@ class SnapshotArchive:
         kept = sorted(archived.items())
         self._archived[name] = dict(kept if size is None else kept[-size:])
 
-    def _write(self, name: str, iteration: int, bank: PolicyStack, entry: int) -> str | None:
-        member = self._pools[name][1].first_member + entry
-        own = jax.tree.map(lambda x: x[member : member + 1], bank)
+    def _write(self, name: str, iteration: int, group: PolicyStack, entry: int) -> str | None:
+        policy_index = self._pools[name][1].first_index + entry
+        own = jax.tree.map(lambda x: x[policy_index : policy_index + 1], group)
         try:
             return write_snapshot(self.run_dir, name, iteration, own)
         except OSError as error:
@@ -250,25 +252,27 @@ class SnapshotArchive:
     ) -> TrainState:
         """Put a snapshot from a file into a place, with its results."""
         index, place = self._pools[name]
-        member = place.first_member + entry
-        bank, league = population.banks[place.bank], population.league
+        policy_index = place.first_index + entry
+        group, league = population.policy_groups[place.policy_group], population.league
         try:
             own = read_snapshot(
-                self.run_dir, name, iteration, jax.tree.map(lambda x: x[member], bank)
+                self.run_dir, name, iteration, jax.tree.map(lambda x: x[policy_index], group)
             )
         except ValueError as error:
             _warn(f"{error}; training goes on without this snapshot")
             if self._is_lost(name, iteration):
                 del self._archived[name][iteration]
             return state
-        jax.tree.map(lambda rows, row: rows.__setitem__(member, row), bank, own)
+        jax.tree.map(lambda rows, row: rows.__setitem__(policy_index, row), group, own)
         player = place.first_player + entry
         _enter(league, player, self._others, self._archived[name][iteration].results)
         pool = league.pools[index]
         pool.added_at[entry] = iteration
         pool.oldest[...] = (entry + 1) % place.spec.num_places
-        stacks = list(state.population.banks)
-        stacks[place.bank] = self._put(stacks[place.bank], own, np.int32(member))
+        stacks = list(state.population.policy_groups)
+        stacks[place.policy_group] = self._put(
+            stacks[place.policy_group], own, np.int32(policy_index)
+        )
         return state.replace(
             population=Population(tuple(stacks), _like(league, state.population.league))
         )
@@ -319,8 +323,8 @@ def _read_archived(recorded: Any, num_others: int, pool: str) -> dict[int, Archi
     return found
 
 
-def _put_member(stack: PolicyStack, own: PolicyStack, member: jax.Array) -> PolicyStack:
-    return jax.tree.map(lambda rows, row: rows.at[member].set(row), stack, own)
+def _put_snapshot(stack: PolicyStack, own: PolicyStack, policy_index: jax.Array) -> PolicyStack:
+    return jax.tree.map(lambda rows, row: rows.at[policy_index].set(row), stack, own)
 
 
 def _like(league: League, there: League) -> League:

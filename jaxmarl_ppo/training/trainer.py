@@ -452,7 +452,7 @@ class Trainer:
             seeds += f" to {config.seed + config.num_seeds - 1}"
         return (
             f"{self.env.name} | {as_json.network_kind(config.default_policy.network)} | "
-            f"{config.num_envs} envs x {config.num_steps} ticks | "
+            f"{config.num_envs} envs x {config.num_steps} steps | "
             f"{seeds} | {self._devices_in_words()}"
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 from jaxmarl_ppo.config.until import Condition, parse_condition
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.summary import full_summary
+from jaxmarl_ppo.runs.entries import FORMER_NAMES
 from jaxmarl_ppo.runs.log import scalars
 
 EVALUATION = "evaluation"
@@ -93,8 +94,9 @@ def _find(name: str, paths: list[str]) -> str:
         for path in paths:
             if _dotted(path).startswith(root):
                 by_name.setdefault(_dotted(path).removeprefix(root), path)
-    if _dotted(name) in by_name:
-        return by_name[_dotted(name)]
+    present = FORMER_NAMES.get(_dotted(name), _dotted(name))
+    if present in by_name:
+        return by_name[present]
     close = difflib.get_close_matches(_dotted(name), by_name, n=1, cutoff=0.5)
     guess = f"did you mean {close[0]!r}? " if close else ""
     raise ValueError(

@@ -19,7 +19,7 @@ _ALICE_SEES = [[np.concatenate([_SYMBOLS[g], _SYMBOLS[key]]) for key in (0, 1)] 
 
 
 class CryptoTwin:
-    """Alice speaks, Bob (who shares a key with her) and Eve guess, all at every tick."""
+    """Alice speaks, Bob (who shares a key with her) and Eve guess, all at every step."""
 
     agents = ("eve_0", "bob_0", "alice_0")
     feature_widths = (NUM_SYMBOLS, 2 * NUM_SYMBOLS, 2 * NUM_SYMBOLS)

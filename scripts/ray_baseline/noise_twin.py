@@ -1,6 +1,6 @@
 """Six shuttles that see and earn noise, in NumPy: `noise.Noise`.
 
-The shape of a workload and nothing to learn: 6 agents, 116 features, 3 actions, and at every tick
+The shape of a workload and nothing to learn: 6 agents, 116 features, 3 actions, and at every step
 each agent is idle, and then acts, with probability 1/2.
 """
 

@@ -48,7 +48,7 @@ NOT_THE_SAME = (
     "mean it is, so that environment steps to it are rounded up, ours to many more than RLlib's.",
     "Crypto is measured by bob, and by what he and alice earn, not by eve's return, which rises "
     "where she breaks the cipher. Bob's accuracy comes on both sides from the mean returns of eve "
-    "and bob: added up they are -2 for each of his errors. On the first tick nothing was said yet, "
+    "and bob: added up they are -2 for each of his errors. At the first step nothing was said yet, "
     "so that he can be right in 98 percent.",
     "Sampling and learning are what RLlib's own timers say; what is left goes to handing over "
     "weights and numbers. This package does both in one compiled program.",

@@ -62,7 +62,7 @@ class TwinEnv(MultiAgentEnv):
         return self._observe(), {}
 
     def step(self, action_dict: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """One tick; nobody is waited for."""
+        """One step; nobody is waited for."""
         rewards = self.twin.step([int(action_dict.get(agent, HOLD)) for agent in self._names])
         over, truncated = self.twin.over, self.twin.truncated
         return (

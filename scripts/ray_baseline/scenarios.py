@@ -21,7 +21,7 @@ class OurSettings:
 
     Attributes:
         num_envs: parallel environments.
-        num_steps: ticks per rollout.
+        num_steps: steps per rollout.
         num_minibatches: per pass; with the policies' share of a rollout it sets the rows of a
             minibatch, which are the scenario's.
         micro_batch_rows: as `TrainConfig.micro_batch_rows`.
@@ -42,7 +42,7 @@ class RllibSettings:
         num_runners: processes that play (`num_env_runners`); 0 for the one that learns.
         batch_steps: environment steps of an iteration (`train_batch_size_per_learner`).
         batch_mode: `truncate_episodes` or `complete_episodes`.
-        all_observe: every agent observes and decides at every tick, and the environment ignores who
+        all_observe: every agent observes and decides at every step, and the environment ignores who
             is busy.
         torch_threads: of the process that learns.
         num_learners: processes that learn (`num_learners`); 0 for the one that plans.
@@ -83,11 +83,11 @@ class Scenario:
     Attributes:
         game: the environment, and the twin of the same name.
         agents: of the game.
-        episode_steps: the most ticks of an episode.
+        episode_steps: the most steps of an episode.
         ours: settings of this package on its own environment.
         twins: those on the twin that RLlib steps.
         rllib: RLlib's settings, where `tuning.json` has no faster ones.
-        max_actors: the most agents that act on one tick; None for all.
+        max_actors: the most agents that act at one step; None for all.
         tables: who plays whom: one is drawn for every episode, with `weights`. Empty for policies
             `<agent>_0` to `<agent>_2`, of which each agent draws one.
         frozen: policies that are not trained.

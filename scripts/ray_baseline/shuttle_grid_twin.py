@@ -1,6 +1,6 @@
 """Six shuttles on a one-way guidepath, in plain Python: `jaxmarl_envs.make("shuttle_grid")`.
 
-Everything that depends on cells alone is tabled once; a tick then is a few loops over six shuttles.
+Everything that depends on cells alone is tabled once; a step then is a few loops over six shuttles.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import numpy as np
 
 NUM_SHUTTLES, ROWS, COLS = 6, 6, 8
 PORTS = ((0, 3), (5, 4))
-MOVE = (2, 3)  # ticks to move one cell, empty and loaded
+MOVE = (2, 3)  # steps to move one cell, empty and loaded
 TURN, HANDLING = 2, 4
 LONGEST = max(*MOVE) + TURN
 MAX_STEPS = 256
@@ -42,7 +42,7 @@ EXITS = [(_exit(cell, ROW), _exit(cell, COLUMN)) for cell in range(NUM_CELLS)]
 
 
 def _travel_times(move: int) -> list[list[list[int]]]:
-    """`[cell][axis][target]`: least ticks to the target for who has last moved along the axis."""
+    """`[cell][axis][target]`: least steps to the target for who has last moved along the axis."""
     far = 10**6
     times = np.full((NUM_CELLS, 2, NUM_CELLS), far)
     at_target = np.eye(NUM_CELLS, dtype=bool)
@@ -165,7 +165,7 @@ class ShuttleGridTwin:
             self.to[i], self.axis[i], self.wait[i] = goal, axis, 0
 
     def _complete(self, i: int) -> int:
-        """A tick passes for a shuttle; 1 if it delivered."""
+        """A step passes for a shuttle; 1 if it delivered."""
         if self.busy[i] == 0:
             return 0
         self.busy[i] -= 1

@@ -9,8 +9,8 @@ import numpy as np
 class Twin(Protocol):
     """One game with the rules of one of our environments. `A` agents, `N` actions each.
 
-    `reset` begins an episode and `step` advances it by one tick; all else tells of the present
-    tick. Arrays that are handed out are not to be changed.
+    `reset` begins an episode and `step` advances it by one step; all else tells of the present
+    step. Arrays that are handed out are not to be changed.
     """
 
     agents: tuple[str, ...]
@@ -25,13 +25,13 @@ class Twin(Protocol):
         ...
 
     def step(self, actions: Sequence[int]) -> Sequence[float]:
-        """Advance one tick.
+        """Advance one step.
 
         Args:
             actions: `[A]`; those of agents that do not act are ignored.
 
         Returns:
-            `[A]`: what each agent earned at this tick.
+            `[A]`: what each agent earned at this step.
         """
         ...
 

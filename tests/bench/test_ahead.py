@@ -44,10 +44,10 @@ def bench(options):
 )
 def test_a_gpu_does_not_wait_for_its_host(num_devices, workload):
     found = bench(f"--target h200 --num-devices {num_devices} {SMALL} {workload}")
-    assert found["round_trips"] == {"tick": 0, "iteration": 0}
+    assert found["round_trips"] == {"env_step": 0, "iteration": 0}
     assert found["loops"] == []
     # The shuttles' own steps are half of theirs.
-    assert 10 < found["kernels"]["tick"] < (72 if "shuttle_grid" in workload else 45)
+    assert 10 < found["kernels"]["env_step"] < (72 if "shuttle_grid" in workload else 45)
     (gradient,) = found["kernels"]["gradient"]
     # Of the LSTM with a pass of each of its loops over time.
     assert 10 < gradient < (60 if "lstm" in workload else 40)
@@ -73,8 +73,8 @@ def test_arithmetic_is_bounded_by_the_rate_of_the_precision():
 def test_a_program_for_a_tpu():
     found = bench(f"--target v5e:2x2 {SMALL} --env crypto --mapping per_agent")
     assert found["num_devices"] == 4
-    assert found["kernels"]["tick"] > 10
-    assert found["round_trips"] == {"tick": 0, "iteration": 0}
+    assert found["kernels"]["env_step"] > 10
+    assert found["round_trips"] == {"env_step": 0, "iteration": 0}
     assert found["collectives"]["all-reduce"]["count"] >= 4
     assert found["fits"]
 

@@ -15,7 +15,7 @@ from jaxmarl_ppo.bench import training as bench
 from jaxmarl_ppo.bench.flops import matmul_shapes
 from jaxmarl_ppo.bench.peers import PEERS, Peer, compare
 from jaxmarl_ppo.bench.scaling import FLOP, STEP, SWEEPS, WorkloadSeries, growth, scaling
-from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_ticks
+from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_steps
 from jaxmarl_ppo.bench.timing import time_in_turn
 from jaxmarl_ppo.bench.training import measure
 from jaxmarl_ppo.bench.workload import Workload
@@ -36,17 +36,21 @@ def tiny():
 
 
 def test_products_of_a_network_are_all_counted():
-    (bank,) = make_learner(*TINY.make()).players.banks
+    (group,) = make_learner(*TINY.make()).players.policy_groups
     products = [(1, 8, 64), (1, 64, 64), (1, 64, 4), (1, 64, 1)]
-    assert sorted(matmul_shapes(bank.network)) == sorted(products)
+    assert sorted(matmul_shapes(group.network)) == sorted(products)
 
 
 def test_products_of_an_lstm_and_of_convolutions():
-    lstm = make_learner(*Workload("tic_tac_toe", network="lstm").make()).players.banks[0].network
+    lstm = (
+        make_learner(*Workload("tic_tac_toe", network="lstm").make())
+        .players.policy_groups[0]
+        .network
+    )
     assert sorted(matmul_shapes(lstm))[-2:] == [(1, 64, 256), (1, 64, 256)]
     small = {"channels": (5, 7), "hidden_sizes": (6,)}
     workload = Workload("tic_tac_toe", {"planes": True}, "cnn", small)
-    cnn = make_learner(*workload.make()).players.banks[0].network
+    cnn = make_learner(*workload.make()).players.policy_groups[0].network
     # 9 cells, 3 x 3 neighbours of 3 planes and then of 5; then dense layers.
     assert matmul_shapes(cnn) == [(9, 27, 5), (9, 45, 7), (1, 63, 6), (1, 6, 9), (1, 6, 1)]
 
@@ -55,15 +59,15 @@ def test_layers_in_front_of_the_heads_are_those_that_the_options_say():
     workload = bench_cli.to_workload(
         "tic_tac_toe", {"default_policy": {"network": {"head_sizes": (5,)}}}
     )
-    (bank,) = make_learner(*workload.make()).players.banks
-    products = matmul_shapes(bank.network)
+    (group,) = make_learner(*workload.make()).players.policy_groups
+    products = matmul_shapes(group.network)
     assert {(1, 64, 5), (1, 5, 9), (1, 5, 1)} <= set(products)
     assert (1, 64, 9) not in products
 
 
 @pytest.mark.rare
 def test_arithmetic_of_a_step_is_that_of_its_decisions(tiny):
-    # Everybody acts on each of 12 ticks; a rollout trains as many decisions as it makes. That eve's
+    # Everybody acts at each of 12 steps; a rollout trains as many decisions as it makes. That eve's
     # inputs are padded to the width of the others is no work.
     forward = 12 * (2 * BOB_FLOPS + EVE_FLOPS)
     assert tiny["gflop_per_step"] == pytest.approx(forward * (1 + 3 * 2) / 1e9)
@@ -164,15 +168,15 @@ def test_calls_that_are_compared_take_turns():
 
 
 @pytest.mark.parametrize("share", [Share(1, 4), Share.of(4)])
-def test_a_call_plays_the_ticks_that_it_should(share):
+def test_a_call_plays_the_steps_that_it_should(share):
     def begin(keys):
         return jnp.zeros(len(keys), jnp.int32)
 
-    def tick(count, key):
+    def step(count, key):
         return count + 1, jnp.where(count < 7, 1.0, 0.0).sum()
 
-    call = play_ticks(begin, tick, share, 5)
-    for _ in range(2):  # always from where the first 5 ticks led
+    call = play_steps(begin, step, share, 5)
+    for _ in range(2):  # always from where the first 5 steps led
         count, rewards = call()
         assert count.tolist() == [10] * 4
         assert float(rewards.sum()) == 4 * 2.0
@@ -197,7 +201,7 @@ def test_both_sides_of_gymnax_play():
     peer = PEERS["gymnax"]
     theirs = peer.play(importlib.import_module("gymnax"), peer.game, Share.of(2), 3)
     ours = bench_peers._play_ours(peer.env, peer.env_kwargs, Share.of(2), 3)
-    # Every tick of the pole earns 1.
+    # Every step of the pole earns 1.
     assert float(theirs()[1].sum()) == float(ours()[1].sum()) == 6.0
 
 
@@ -326,11 +330,11 @@ def test_a_sweep_changes_one_thing_and_keeps_the_decisions():
 def test_a_sweep_is_measured_and_drawn(tmp_path, monkeypatch, capsys):
     alone = replace(SMALL, env="basic", env_kwargs={"num_agents": 1}, num_minibatches=1)
     sweep = WorkloadSeries(
-        "tiny", "ticks", (1, 3), lambda n: replace(alone, num_steps=n), per_flop=True
+        "tiny", "steps", (1, 3), lambda n: replace(alone, num_steps=n), per_flop=True
     )
     result = scaling([sweep], repeats=1)
     (found,) = result["sweeps"]
-    # The only agent acts on every tick, in each of two environments.
+    # The only agent acts at every step, in each of two environments.
     assert [point["decisions"] for point in found["points"]] == [2.0, 6.0]
     for point in found["points"]:
         seconds = point[STEP] * point["decisions"] / 1e9

@@ -22,13 +22,13 @@ def test_loops_kernels_and_bytes(noted):
     assert (main.kernels, main.branches) == (0, [])
     (loop,) = main.loops
     assert loop.trip_count == 7
-    tick = loop.body
-    assert tick.kernels == 1
+    step = loop.body
+    assert step.kernels == 1
     # In place: a row of 4 is written, and one read, and where it goes.
-    assert tick.moved == 16 + 16 + 4
-    assert tick.collectives == {"all-reduce": (1, 16)}
-    assert [way.kernels for way in tick.branches[0]] == [1, 0]
-    (inner,) = tick.loops
+    assert step.moved == 16 + 16 + 4
+    assert step.collectives == {"all-reduce": (1, 16)}
+    assert [way.kernels for way in step.branches[0]] == [1, 0]
+    (inner,) = step.loops
     assert inner.trip_count is None
     assert inner.body.kernels == 2
     assert inner.body.moved == (16 + 16) + (16 + 16)
@@ -37,18 +37,18 @@ def test_loops_kernels_and_bytes(noted):
 def test_what_an_iteration_launches():
     main = read_program(PROGRAM.replace("NOTED", NOTED))
     found = count(main, CHIPS["h200"])
-    # A tick: what is in place, the longer way of the condition, and one pass of the inner loop.
-    assert found["kernels"] == {"tick": 1 + 1 + 2, "gradient": [2], "iteration": 7 * (2 + 2)}
+    # A step: what is in place, the longer way of the condition, and one pass of the inner loop.
+    assert found["kernels"] == {"env_step": 1 + 1 + 2, "gradient": [2], "iteration": 7 * (2 + 2)}
     # For the condition, before the pass of the inner loop, and behind it.
-    assert found["round_trips"] == {"tick": 1 + 2, "iteration": 7 * (1 + 2)}
+    assert found["round_trips"] == {"env_step": 1 + 2, "iteration": 7 * (1 + 2)}
     assert found["collectives"] == {"all-reduce": {"count": 7, "bytes": 7 * 16}}
     assert [loop["kernels"] for loop in found["loops"]] == [2]
-    assert count(main, CHIPS["v5e"])["round_trips"] == {"tick": 0, "iteration": 0}
+    assert count(main, CHIPS["v5e"])["round_trips"] == {"env_step": 0, "iteration": 0}
 
 
 def test_a_gradient_without_a_loop_is_known_by_its_name():
     text = PROGRAM.replace("NOTED", NOTED).replace("gradients/while", "while")
-    scope = 'metadata={op_name="jit(step)/tick/while/body/bank0/gradients/add"}'
+    scope = 'metadata={op_name="jit(step)/env_step/while/body/policy_group0/gradients/add"}'
     text = text.replace("calls=%double", f"calls=%double, {scope}")
     # The fusion of the inner loop, and that of the longer way of the condition.
     assert count(read_program(text), CHIPS["h200"])["kernels"]["gradient"] == [2]

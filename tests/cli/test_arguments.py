@@ -176,7 +176,7 @@ def test_a_dry_run_checks_and_trains_nothing(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "compile_run", lambda *_: pytest.fail("it compiles"))
     status, output, _ = run(capsys, "train crypto --dry-run --num-envs 64 --total-env-steps 1M")
     assert status == 0
-    assert output.startswith("would train crypto | mlp | 64 envs x 50 ticks | seed 0 | ")
+    assert output.startswith("would train crypto | mlp | 64 envs x 50 steps | seed 0 | ")
     assert "313 iterations of 3,200 environment steps; policies eve, good" in output
     status, _, errors = run(capsys, "train crypto --dry-run --num-devices 9999")
     assert status == 2

@@ -99,7 +99,7 @@ def test_interrupted_run_is_whole_and_says_where_it_is(interrupted):
 
 def test_plain_lines_in_a_pipe(interrupted):
     lines = interrupted[1].splitlines()
-    assert lines[0].startswith("tic_tac_toe | mlp | 4 envs x 8 ticks | seed 0 | 1 cpu device")
+    assert lines[0].startswith("tic_tac_toe | mlp | 4 envs x 8 steps | seed 0 | 1 cpu device")
     assert "compiling ..." in lines
     assert any("env-steps" in line and "return x" in line for line in lines)
     assert "\x1b" not in interrupted[1]
@@ -320,7 +320,7 @@ def test_help(capsys):
     for args in (["shuttle_grid", "--help"], ["-h", "shuttle_grid"]):
         status, output, _ = run(capsys, "train", *args)
         assert status == 0
-        assert "ticks summed over environments [16M]" in output
+        assert "steps summed over environments [16M]" in output
         assert f"[{config.default_policy.network.lstm_size}]" in output
     status, output, _ = run(capsys, "train", "kuhn_poker", "--help-all")
     assert status == 0

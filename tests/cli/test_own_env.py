@@ -180,7 +180,7 @@ def test_a_sound_environment_is_reported(capsys, folder):
     lines = output.splitlines()
     assert lines[0] == "environment 'heap' keeps the contract"
     assert lines[1].startswith("  first: 12 features, 3 actions; ")
-    assert "  160 ticks over 4 seeds, " in lines[3]
+    assert "  160 steps over 4 seeds, " in lines[3]
     assert "checked" in lines
     assert lines[-1] == f"next: jaxmarl-ppo train {env}"
     assert "not seen" not in output

@@ -53,7 +53,7 @@ scalars = st.one_of(
     st.sampled_from([2**31 - 1, 2**31, 2**32, 2**63, 10**30, 10**400]),
     st.floats(),
     st.text(max_size=3),
-    st.sampled_from(["off", "ppo2", "mlp", "random", "uniform", "latest", "shared", "tick"]),
+    st.sampled_from(["off", "ppo2", "mlp", "random", "uniform", "latest", "shared", "step"]),
     st.sampled_from([1j, b"x", object(), int, len, MLP(), MLP, np.float32(0.5), np.int64(3)]),
     st.sampled_from([np.bool_(1), np.array(0.5), np.array([1, 2]), np.array("x"), jnp.ones(())]),
     st.sampled_from([PPOConfig(), PolicySpec(), Linear(1.0), Ensemble(2), Scripted("random")]),

@@ -89,7 +89,7 @@ EVERYTHING = TrainConfig(
         value_clip_eps=0.5,
         value_coef=0.75,
         normalise_advantages=False,
-        discount_by="tick",
+        discount_by="step",
         bptt_length=4,
         adam_eps=1e-7,
     ),
@@ -176,6 +176,14 @@ MAPPINGS = [
 )
 def test_round_trip_is_exact(config):
     assert through_json(config) == config
+
+
+def test_environment_steps_are_read_under_their_former_name():
+    written = config_to_dict(TrainConfig(default_ppo=PPOConfig(discount_by="step")))
+    assert written["default_ppo"]["discount_by"] == "step"
+    assert PPOConfig(discount_by="tick") == PPOConfig(discount_by="step")  # pyright: ignore
+    written["default_ppo"]["discount_by"] = "tick"
+    assert config_from_dict(written).default_ppo.discount_by == "step"
 
 
 def test_every_field_is_written_and_differs_from_its_default():
@@ -618,7 +626,7 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
 
 
 @pytest.mark.parametrize(
-    ("own", "num_banks"),
+    ("own", "num_groups"),
     [
         ({}, 1),
         ({"num_epochs": 9, "num_minibatches": 2, "gamma": 0.5, "learning_rate": 0.1}, 1),
@@ -626,21 +634,21 @@ def test_what_does_not_fit_the_environment_is_refused(config, message):
         ({"kl_control": "early_stop", "target_kl": 0.1}, 2),
         ({"value_clip": "ppo2", "value_clip_eps": 0.1}, 2),
         ({"normalise_advantages": False}, 2),
-        ({"discount_by": "tick"}, 2),
+        ({"discount_by": "step"}, 2),
         ({"adam_eps": 1e-8}, 2),
         ({"optimiser": "sgd"}, 2),
         ({"clip_eps": Linear(0.3, 0.1)}, 1),
         ({"magnet": "average", "magnet_coef": 0.1, "magnet_rate": 0.05}, 2),
     ],
 )
-def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_banks):
+def test_policies_are_stacked_unless_the_form_of_their_update_differs(own, num_groups):
     env, env_params = jaxmarl_envs.make("tic_tac_toe")
     specs = {"o": PolicySpec(ppo=PPOConfig(**own))}
     config = TrainConfig(mapping="per_agent", num_envs=2, num_steps=8, policies=specs)
     learner = make_learner(env, env_params, config)
-    assert len(learner.players.banks) == num_banks
-    gammas = np.concatenate([bank.hyperparams.gamma for bank in learner.bank_learners])
-    epochs = np.concatenate([bank.hyperparams.num_epochs for bank in learner.bank_learners])
+    assert len(learner.players.policy_groups) == num_groups
+    gammas = np.concatenate([group.hyperparams.gamma for group in learner.group_learners])
+    epochs = np.concatenate([group.hyperparams.num_epochs for group in learner.group_learners])
     np.testing.assert_allclose(gammas, [0.99, own.get("gamma", 0.99)], rtol=1e-6)
     np.testing.assert_array_equal(epochs, [4, own.get("num_epochs", 4)])
 

@@ -206,7 +206,7 @@ def test_a_jump_of_a_schedule_falls_between_two_steps():
         ({"num_envs_per_worker": 0}, "num_envs_per_env_runner must be positive"),
         ({"rollout_fragment_length": "long"}, "rollout_fragment_length must be a whole number"),
         ({"lr": [1e-3, 1e-4]}, "lr must be a number or a list of pairs"),
-        ({"count_steps_by": "ticks"}, "count_steps_by must be 'env_steps' or 'agent_steps'"),
+        ({"count_steps_by": "steps"}, "count_steps_by must be 'env_steps' or 'agent_steps'"),
         (
             {"num_epochs": 2, "policies_to_train": ["p9"]},
             "policies_to_train names p9; the policies",

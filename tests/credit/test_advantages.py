@@ -24,11 +24,11 @@ from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 
 
 @functools.partial(jax.jit, static_argnums=3)
-def gae(timeline, bootstrap_value, acts_next, by_tick):
+def gae(timeline, bootstrap_value, acts_next, by_step):
     """Credit of all entries of whole timelines, `[T, ...]` fields."""
 
     def back(successor, entry):
-        return own_timeline_gae(successor, entry, by_tick)
+        return own_timeline_gae(successor, entry, by_step)
 
     return jax.lax.scan(back, rollout_end(bootstrap_value, acts_next), timeline, reverse=True)[1]
 
@@ -43,7 +43,7 @@ def make(rewards, acted, values, **fields):
     defaults = {
         "reward_sum": rewards,
         "reward_scale": np.ones(n),
-        "ticks": np.ones(n, np.int32),
+        "steps": np.ones(n, np.int32),
         "terminated": np.zeros(n, bool),
         "truncated": np.zeros(n, bool),
         "final_value": np.zeros(n),
@@ -52,11 +52,11 @@ def make(rewards, acted, values, **fields):
     }
     fields = {**defaults, "reward": rewards, "acted": acted, "value": values, **fields}
     fields["gamma_held"] = fields["gamma"]
-    kinds = {"ticks": np.int32, "acted": bool, "terminated": bool, "truncated": bool}
+    kinds = {"steps": np.int32, "acted": bool, "terminated": bool, "truncated": bool}
     return TimelineEntry(**{k: jnp.array(v, kinds.get(k, np.float32)) for k, v in fields.items()})
 
 
-def reference(t: TimelineEntry, bootstrap_value, acts_next, by_tick):
+def reference(t: TimelineEntry, bootstrap_value, acts_next, by_step):
     """Compress the agent's own decisions, then textbook GAE over them, in float64."""
     num = len(t.acted)
     where = [i for i in range(num) if t.acted[i]]
@@ -64,12 +64,12 @@ def reference(t: TimelineEntry, bootstrap_value, acts_next, by_tick):
     for position, i in enumerate(where):
         following = where[position + 1] if position + 1 < len(where) else num
         total = plain = 0.0
-        ticks, link, link_value = 0, "next", None
+        steps, link, link_value = 0, "next", None
         for j in range(i, following):
-            factor = t.gamma[i] ** ticks if by_tick else 1.0
+            factor = t.gamma[i] ** steps if by_step else 1.0
             total += factor * t.reward[j]
             plain += t.reward_sum[j]
-            ticks += int(t.ticks[j])
+            steps += int(t.steps[j])
             if t.terminated[j]:
                 link, link_value = "end", 0.0
                 break
@@ -83,11 +83,11 @@ def reference(t: TimelineEntry, bootstrap_value, acts_next, by_tick):
                 link, link_value = "cut", bootstrap_value
             else:
                 link, link_value = "open", np.nan
-        rows[i] = (link, following, total, plain, ticks, link_value)
+        rows[i] = (link, following, total, plain, steps, link_value)
     out = {}
     for i in reversed(where):
-        link, following, total, plain, ticks, link_value = rows[i]
-        factor = t.gamma[i] ** ticks if by_tick else t.gamma[i]
+        link, following, total, plain, steps, link_value = rows[i]
+        factor = t.gamma[i] ** steps if by_step else t.gamma[i]
         delta = np.clip(t.reward_scale[i] * total, -10.0, 10.0) + factor * link_value - t.value[i]
         behind = 0.0
         if link == "next" and out[following]["closed"]:
@@ -96,7 +96,7 @@ def reference(t: TimelineEntry, bootstrap_value, acts_next, by_tick):
             "advantage": delta + factor * t.gae_lambda[i] * behind,
             "reward": total,
             "reward_sum": plain,
-            "ticks": ticks,
+            "steps": steps,
             "closed": link != "open",
         }
     return out
@@ -118,14 +118,14 @@ def random_timelines(seed, count, num=12):
     reward_sum = reward.copy()
     reward[:, 0] *= carried
     reward_sum[:, 0] = rng.normal(size=count) * carried
-    ticks = np.ones(shape, np.int32)
-    ticks[:, 0] = rng.integers(1, 6, count) * carried
+    steps = np.ones(shape, np.int32)
+    steps[:, 0] = rng.integers(1, 6, count) * carried
     gamma = np.broadcast_to(rng.choice([0.0, 0.5, 0.99, 1.0], (count, 1)), shape)
     timeline = TimelineEntry(
         reward=reward,
         reward_sum=reward_sum,
         reward_scale=np.broadcast_to(rng.uniform(0.2, 2.0, (count, 1)), shape),
-        ticks=ticks,
+        steps=steps,
         acted=acted,
         value=rng.normal(size=shape),
         terminated=terminated,
@@ -138,20 +138,20 @@ def random_timelines(seed, count, num=12):
     return timeline, rng.normal(size=count), rng.random(count) < 0.5
 
 
-@pytest.mark.parametrize("by_tick", [False, True])
-def test_equals_compressed_textbook_gae_on_random_masks(by_tick):
-    timelines, bootstrap, acts_next = random_timelines(int(by_tick), 1200)
+@pytest.mark.parametrize("by_step", [False, True])
+def test_equals_compressed_textbook_gae_on_random_masks(by_step):
+    timelines, bootstrap, acts_next = random_timelines(int(by_step), 1200)
     to32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == float else x, timelines)
     by_entry = jax.tree.map(np.transpose, to32)
-    result = jax.device_get(gae(by_entry, bootstrap.astype(np.float32), acts_next, by_tick))
+    result = jax.device_get(gae(by_entry, bootstrap.astype(np.float32), acts_next, by_step))
     result = jax.tree.map(np.transpose, result)
     seen = {"open": 0, "carried": 0, "truncated": 0}
     for n in range(len(bootstrap)):
         timeline = jax.tree.map(lambda x, n=n: x[n], timelines)
-        truth = reference(timeline, bootstrap[n], acts_next[n], by_tick)
+        truth = reference(timeline, bootstrap[n], acts_next[n], by_step)
         for i, row in truth.items():
             assert result.closed[n, i] == row["closed"]
-            assert result.ticks[n, i] == row["ticks"]
+            assert result.steps[n, i] == row["steps"]
             for name in ("reward", "reward_sum"):
                 assert getattr(result, name)[n, i] == pytest.approx(row[name], abs=1e-4)
             if row["closed"]:
@@ -162,8 +162,8 @@ def test_equals_compressed_textbook_gae_on_random_masks(by_tick):
     assert min(seen.values()) > 100
 
 
-@pytest.mark.parametrize("by_tick", [False, True])
-def test_everyone_acting_is_textbook_gae(by_tick):
+@pytest.mark.parametrize("by_step", [False, True])
+def test_everyone_acting_is_textbook_gae(by_step):
     rng = np.random.default_rng(0)
     num = 20
     reward, value = rng.normal(size=num), rng.normal(size=num + 1)
@@ -172,7 +172,7 @@ def test_everyone_acting_is_textbook_gae(by_tick):
     timeline = make(
         reward, np.ones(num, bool), value[:-1], terminated=terminated, gae_lambda=lambda_
     )
-    ours = gae(timeline, jnp.float32(value[-1]), jnp.array(True), by_tick)
+    ours = gae(timeline, jnp.float32(value[-1]), jnp.array(True), by_step)
     theirs = rlax.truncated_generalized_advantage_estimation(
         timeline.reward,
         0.9 * ~timeline.terminated,
@@ -184,7 +184,7 @@ def test_everyone_acting_is_textbook_gae(by_tick):
 
 
 def test_hand_table_loss_on_the_opponents_move():
-    # I move at ticks 0 and 2; the opponent's move at tick 3 loses the game for me.
+    # I move at steps 0 and 2; the opponent's move at step 3 loses the game for me.
     timeline = make(
         [0.0, 0.5, 0.0, -1.0],
         [1, 0, 1, 0],
@@ -195,11 +195,11 @@ def test_hand_table_loss_on_the_opponents_move():
     # A2 = -1 - .4 = -1.4;  A0 = .5 + .9 * .4 - .2 + .9 * .8 * -1.4 = .66 - 1.008
     np.testing.assert_allclose(result.advantage[jnp.array([0, 2])], [-0.348, -1.4], atol=1e-6)
     np.testing.assert_allclose(result.reward[jnp.array([0, 2])], [0.5, -1.0])
-    np.testing.assert_array_equal(result.ticks[jnp.array([0, 2])], [2, 2])
+    np.testing.assert_array_equal(result.steps[jnp.array([0, 2])], [2, 2])
 
 
-def test_hand_table_by_tick():
-    # Decisions at ticks 0 and 3; waiting afterwards, then truncated with V(final) = 2 on tick 4.
+def test_hand_table_by_step():
+    # Decisions at steps 0 and 3; waiting afterwards, then truncated with V(final) = 2 at step 4.
     timeline = make(
         [1.0, 2.0, 4.0, 1.0, 1.0],
         [1, 0, 0, 1, 0],
@@ -215,7 +215,7 @@ def test_hand_table_by_tick():
 
 
 def test_hand_table_rebirth_and_open_decision():
-    # Dies on tick 1, earns 5 in a new life before deciding at tick 3, then waits as the rollout
+    # Dies at step 1, earns 5 in a new life before deciding at step 3, then waits as the rollout
     # ends.
     timeline = make(
         [1.0, 1.0, 5.0, 2.0, 3.0], [1, 0, 0, 1, 0], [0.5] * 5, terminated=[0, 1, 0, 0, 0]
@@ -252,7 +252,7 @@ def long_run(seed):
         hidden=(rng.normal(size=(*shape, 2)).astype(np.float32),),
         is_first=rng.random(shape) < 0.2,
         acted=rng.random(shape) < 0.3,
-        member=rng.integers(0, 3, shape),
+        policy_index=rng.integers(0, 3, shape),
     )
     terminated = rng.random(shape) < 0.08
     outcomes = Outcomes(
@@ -271,22 +271,22 @@ def long_run(seed):
 
 
 @pytest.mark.rare_cases("True")
-@pytest.mark.parametrize("by_tick", [False, True])
-def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
+@pytest.mark.parametrize("by_step", [False, True])
+def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_step):
     decisions, outcomes = long_run(3)
     ones = np.ones((TOTAL, E, A), np.float32)
     timeline = TimelineEntry(
         reward=outcomes.reward, reward_sum=outcomes.reward, reward_scale=ones,
-        ticks=ones.astype(np.int32), acted=decisions.acted, value=decisions.value,
+        steps=ones.astype(np.int32), acted=decisions.acted, value=decisions.value,
         terminated=outcomes.terminated, truncated=outcomes.truncated,
         final_value=outcomes.final_value, gamma=0.9 * ones, gae_lambda=0 * ones,
         gamma_held=0.9 * ones,
     )  # fmt: skip
     zeros = jnp.zeros((E, A))
-    uncut = jax.device_get(gae(timeline, zeros, zeros > 0, by_tick))
+    uncut = jax.device_get(gae(timeline, zeros, zeros > 0, by_step))
     closed = np.asarray(uncut.closed) & decisions.acted
     params = CreditParams(gamma=jnp.full(3, 0.9), gae_lambda=jnp.zeros(3), reward_scale=jnp.ones(3))
-    bank = SimpleNamespace(
+    group = SimpleNamespace(
         interface=SimpleNamespace(own=lambda x: x), members=lambda player: (player, player >= 0)
     )
 
@@ -294,7 +294,7 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
     def one_rollout(pending, part, part_outcomes, value, acts_next):
         table = tabulate(pending.decisions, part)
         end = rollout_end(value, acts_next)
-        credit, opened = estimate_credit(bank, pending, part, part_outcomes, params, end, by_tick)
+        credit, opened = estimate_credit(group, pending, part, part_outcomes, params, end, by_step)
         every = jnp.arange(closed[0].size * (1 + len(part.acted))).reshape(table.grid_shape)
         rows = table.take(every).replace(hidden=table.take_hidden(every))
         by_row = jax.tree.map(lambda x: x[every], credit)
@@ -320,10 +320,10 @@ def test_cutting_a_run_into_rollouts_trains_every_decision_once(by_tick):
                 row = int(rows.inputs[t, e, a, 0])
                 count[row] += 1
                 at = np.unravel_index(row, (TOTAL, E, A))
-                for name in ("reward", "reward_sum", "ticks", "advantage"):
+                for name in ("reward", "reward_sum", "steps", "advantage"):
                     expected = getattr(uncut, name)[at]
                     assert getattr(credit, name)[t, e, a] == pytest.approx(expected, abs=1e-4)
-                for name in ("log_prob", "value", "action", "member", "is_first"):
+                for name in ("log_prob", "value", "action", "policy_index", "is_first"):
                     assert getattr(rows, name)[t, e, a] == getattr(decisions, name)[at]
                 np.testing.assert_array_equal(rows.hidden[0][t, e, a], decisions.hidden[0][at])
         np.testing.assert_array_equal(count.reshape(TOTAL, E, A), closed.astype(int))

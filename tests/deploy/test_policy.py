@@ -63,7 +63,7 @@ class Case(NamedTuple):
     learner: Any
     population: Any
     log: Log
-    bank_keys: Any  # [T, banks], that actions were drawn by
+    group_keys: Any  # [T, policy groups], that actions were drawn by
 
 
 def stirred(learner, seed=0):
@@ -77,35 +77,36 @@ def stirred(learner, seed=0):
     def positive(moments):
         return moments and moments.replace(count=20.0 * moments.count**2, var=0.3 + moments.var**2)
 
-    banks = jax.eval_shape(learner.init_population, jax.random.key(0)).banks
+    groups = jax.eval_shape(learner.init_population, jax.random.key(0)).policy_groups
     return Population(
         tuple(
-            bank.replace(
-                obs_moments=positive(bank.obs_moments), return_moments=positive(bank.return_moments)
+            group.replace(
+                obs_moments=positive(group.obs_moments),
+                return_moments=positive(group.return_moments),
             )
-            for bank in jax.tree.map(draw, banks)
+            for group in jax.tree.map(draw, groups)
         ),
         init_league(learner.players.num_players, learner.players.pools),
     )
 
 
 def watch(learner):
-    """A population and what it does for some ticks."""
+    """A population and what it does for some steps."""
     population = stirred(learner)
     players, env, env_params = learner.players, learner.env, learner.env_params
 
     @jax.jit
     def run(population, key):
-        key_start, key_ticks = jax.random.split(key)
+        key_start, key_steps = jax.random.split(key)
         start = init_rollout_state(env, env_params, players, population.league, key_start, E)
 
-        def tick(state, key):
+        def time_step(state, key):
             noise = draw_noise(players, (E,), key)
             best = act(players, population, state, env_params, noise, greedy=True)
             drawn = act(players, population, state, env_params, noise)
             value = jnp.zeros((E, env.num_agents))
-            for bank, own in zip(players.banks, drawn.decisions, strict=True):
-                value = bank.interface.spread(own.value, value, own.acted, own.slot)
+            for group, own in zip(players.policy_groups, drawn.decisions, strict=True):
+                value = group.interface.spread(own.value, value, own.acted, own.slot)
             after, stepped = step(env, env_params, state, drawn, noise)
             obs = state.obs
             before = (state.is_first, state.last_reward)
@@ -114,12 +115,14 @@ def watch(learner):
             league, alive = population.league, state.obs.alive
             return begin_lives(players, league, alive, after, stepped, noise), seen + did
 
-        keys = jax.random.split(key_ticks, T)
-        bank_keys = jax.vmap(lambda key: jax.random.split(key, 3 + len(players.banks))[3:])(keys)
-        return jax.lax.scan(tick, start, keys)[1], bank_keys
+        keys = jax.random.split(key_steps, T)
+        group_keys = jax.vmap(
+            lambda key: jax.random.split(key, 3 + len(players.policy_groups))[3:]
+        )(keys)
+        return jax.lax.scan(time_step, start, keys)[1], group_keys
 
-    log, bank_keys = run(population, jax.random.key(3))
-    return Case(learner, population, Log(*map(np.asarray, log)), bank_keys)
+    log, group_keys = run(population, jax.random.key(3))
+    return Case(learner, population, Log(*map(np.asarray, log)), group_keys)
 
 
 def make_case(name):
@@ -179,8 +182,8 @@ def assert_same_actions(action, expected):
 # ---- The same as in the rollout ------------------------------------------------------------------
 
 
-def play_agent(case, slot, on_tick, fixed=False):
-    """Tick by tick with one agent's own widths, memory held by the policy's answers alone."""
+def play_agent(case, slot, on_step, fixed=False):
+    """Step by step with one agent's own widths, memory held by the policy's answers alone."""
     log, env = case.log, case.learner.env
     agent = env.agents[slot]
     policy = policy_of(case, slot, agent=agent if fixed else None)
@@ -201,7 +204,7 @@ def play_agent(case, slot, on_tick, fixed=False):
             given |= {"prev_reward": log.reward[t, :, slot]}
         given |= {"reset": log.is_first[t, :, slot]}
         more = {"action_mask": log.mask[t, :, slot, : shape.num_actions], "acting": acting}
-        hidden = on_tick(t, policy, features[t], hidden, given, more, acting)
+        hidden = on_step(t, policy, features[t], hidden, given, more, acting)
         prev_action = np.where(acting.reshape(E, *[1] * (action[t].ndim - 1)), action[t],
                                prev_action)  # fmt: skip
 
@@ -211,7 +214,7 @@ def test_greedy_actions_are_those_of_the_rollout(case):
     compared = 0
     for slot in range(case.learner.env.num_agents):
 
-        def on_tick(t, policy, observation, hidden, given, more, acting, slot=slot):
+        def on_step(t, policy, observation, hidden, given, more, acting, slot=slot):
             nonlocal compared
             action, hidden = policy.act(observation, hidden, **given, **more)
             expected = case.log.best[t, :, slot]
@@ -225,14 +228,14 @@ def test_greedy_actions_are_those_of_the_rollout(case):
             compared += acting.sum()
             return hidden
 
-        play_agent(case, slot, on_tick, fixed=slot == 1)
+        play_agent(case, slot, on_step, fixed=slot == 1)
     assert compared == case.log.acting.sum() > 2 * T
 
 
 @pytest.mark.rare_cases("continuous", "cnn", "bounds")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "central"])
 def test_drawn_actions_are_those_of_the_rollout(name):
-    """All rows of a bank at once, in the widths of the widest, by the rollout's own key."""
+    """All rows of a policy group at once, in the widths of the widest, by the rollout's own key."""
     case = the_case(name)
     learner, log, policy = case.learner, case.log, policy_of(case)
     signature, num_agents = policy.signature, learner.env.num_agents
@@ -255,7 +258,7 @@ def test_drawn_actions_are_those_of_the_rollout(name):
             given |= {"prev_action": prev_action}
         if signature.prev_reward:
             given |= {"prev_reward": rows(log.reward)}
-        mask, key = rows(log.mask), case.bank_keys[t, 0]
+        mask, key = rows(log.mask), case.group_keys[t, 0]
         action, hidden = policy.act(rows(log.features), hidden, key, action_mask=mask, **given)
         expected = rows(log.action)
         assert_same_actions(action[acting], expected[acting])
@@ -267,13 +270,13 @@ def test_drawn_actions_are_those_of_the_rollout(name):
 @pytest.mark.parametrize("name", ["mlp", "lstm"])
 def test_values_are_those_of_the_rollout_in_units_of_reward(name):
     case, compared = the_case(name), 0
-    moments = case.population.banks[0].return_moments
+    moments = case.population.policy_groups[0].return_moments
     scale = 1.0
     if moments is not None:
         count, var = moments.count[0], moments.var[0]
         scale = np.sqrt((10.0 + count * var) / (10.0 + count))
 
-    def on_tick(t, policy, observation, hidden, given, more, acting):
+    def on_step(t, policy, observation, hidden, given, more, acting):
         nonlocal compared
         value = policy.value(observation, hidden, **given)
         expected = scale * case.log.value[t, :, 1]
@@ -281,7 +284,7 @@ def test_values_are_those_of_the_rollout_in_units_of_reward(name):
         compared += acting.sum()
         return policy.act(observation, hidden, **given, **more)[1]
 
-    play_agent(case, 1, on_tick)
+    play_agent(case, 1, on_step)
     assert compared > T
 
 
@@ -297,7 +300,7 @@ def test_a_greedy_game_ends_as_evaluation_says():
         obs, state, reward, _, _, info = play(key, state, action, params)
         total, length, over = total + reward, length + 1, bool(info["episode_over"])
     np.testing.assert_array_equal(total, totals.returns[0])
-    assert length == totals.num_ticks
+    assert length == totals.num_steps
 
 
 # ---- Batches -------------------------------------------------------------------------------------
@@ -439,7 +442,7 @@ def test_a_snapshot_is_taken_by_its_name(league):
     jax.tree.map(
         lambda a, b: np.testing.assert_array_equal(a[0], b[row]),
         policy.params,
-        population.banks[0],
+        population.policy_groups[0],
     )
     assert policy.agents == ("x", "o")
     assert Policy.of(learner, population).signature.policy == "main"
@@ -703,11 +706,11 @@ def test_a_fixed_batch_takes_so_many_rows_and_no_others(tmp_path):
 
 def changed(case, factor):
     """The case's policy with other parameters."""
-    banks = [
-        bank.replace(params=jax.tree.map(lambda x: factor * x, bank.params))
-        for bank in case.population.banks
+    groups = [
+        group.replace(params=jax.tree.map(lambda x: factor * x, group.params))
+        for group in case.population.policy_groups
     ]
-    return Policy.of(case.learner, case.population.replace(banks=tuple(banks)))
+    return Policy.of(case.learner, case.population.replace(policy_groups=tuple(groups)))
 
 
 @pytest.mark.parametrize(
@@ -729,11 +732,11 @@ def test_an_export_that_acts_differently_is_not_written(tmp_path, monkeypatch):
 
 def test_actions_that_are_liked_alike_may_be_swapped():
     case = the_case("mlp")
-    bank = case.population.banks[0]
+    group = case.population.policy_groups[0]
     bias = jnp.array([[5.0, 5.0, *range(7)]])
-    head = {"kernel": 0.0 * bank.params["policy_head"]["kernel"], "bias": bias}
-    bank = bank.replace(params={**bank.params, "policy_head": head})
-    policy = Policy.of(case.learner, case.population.replace(banks=(bank,)))
+    head = {"kernel": 0.0 * group.params["policy_head"]["kernel"], "bias": bias}
+    group = group.replace(params={**group.params, "policy_head": head})
+    policy = Policy.of(case.learner, case.population.replace(policy_groups=(group,)))
     inputs = {"features": np.zeros((3, 27), np.float32), "action_mask": np.ones((3, 9), bool)}
     ours, theirs = np.array([0, 8, 8]), np.array([1, 1, 8])
     wrong = policy_export._prefers(policy, (inputs, (), None), (ours, theirs), 1e-5)
@@ -745,10 +748,10 @@ def test_actions_that_are_liked_alike_may_be_swapped():
 
 def test_a_number_drawn_on_the_edge_of_two_actions_may_mean_either(monkeypatch):
     case = the_case("mlp")
-    bank = case.population.banks[0]
-    head = jax.tree.map(jnp.zeros_like, bank.params["policy_head"])
-    bank = bank.replace(params={**bank.params, "policy_head": head})
-    policy = Policy.of(case.learner, case.population.replace(banks=(bank,)))
+    group = case.population.policy_groups[0]
+    head = jax.tree.map(jnp.zeros_like, group.params["policy_head"])
+    group = group.replace(params={**group.params, "policy_head": head})
+    policy = Policy.of(case.learner, case.population.replace(policy_groups=(group,)))
     inputs = {"features": np.zeros((4, 27), np.float32), "action_mask": np.ones((4, 9), bool)}
     inputs["action_mask"][3, 3] = False  # of eight actions each has an eighth
     drawn = np.array([3 / 9 - 1e-7, 3 / 9 + 1e-7, 3 / 9 + 1e-3, 3 / 8])

@@ -50,8 +50,8 @@ def alone(learner):
         state, metrics = run.init(key)
         if hyperparams is not None:
             training = [
-                bank.replace(hyperparams=jax.tree.map(jax.numpy.copy, own))
-                for bank, own in zip(state.training, hyperparams, strict=True)
+                group.replace(hyperparams=jax.tree.map(jax.numpy.copy, own))
+                for group, own in zip(state.training, hyperparams, strict=True)
             ]
             state = state.replace(training=tuple(training))
         return to_arrays(run.train(state, np.int32(count), metrics))
@@ -61,7 +61,7 @@ def alone(learner):
 
 @pytest.fixture(scope="module")
 def members(learner):
-    """Three members on two devices, so that one lane is left over."""
+    """Three members on two devices, so that one replica is left over."""
     made = Members(learner, 3, num_devices=2, layout="in_turn")
     with optimised():
         made.compile()
@@ -73,8 +73,8 @@ def begin(members, **kwargs):
     return members.init(keys, **kwargs), members.fill(members.no_metrics)
 
 
-def arrays_of(members, states, metrics, lane):
-    return to_arrays((members.member(states, lane), members.member(metrics, lane)))
+def arrays_of(members, states, metrics, replica):
+    return to_arrays((members.member(states, replica), members.member(metrics, replica)))
 
 
 def assert_same(found, expected):
@@ -87,9 +87,9 @@ def test_a_member_in_turn_is_to_the_bit_the_run_that_its_seed_makes_alone(member
     states, metrics = begin(members)
     for counts in ([1, 0, 3], [1, 2, 1]):
         states, metrics = members.train(states, np.array(counts), metrics)
-    for lane, count in enumerate([2, 2, 4]):
-        found = arrays_of(members, states, metrics, lane)
-        assert_same(found, alone(jax.random.key(lane), count))
+    for replica, count in enumerate([2, 2, 4]):
+        found = arrays_of(members, states, metrics, replica)
+        assert_same(found, alone(jax.random.key(replica), count))
 
 
 def test_members_have_hyperparameters_of_their_own(members, alone):
@@ -99,28 +99,28 @@ def test_members_have_hyperparameters_of_their_own(members, alone):
     ]
     states, metrics = begin(members, hyperparams=own)
     states, metrics = members.train(states, np.full(3, 2), metrics)
-    for lane in range(3):
-        found = arrays_of(members, states, metrics, lane)
-        assert_same(found, alone(jax.random.key(lane), 2, own[lane]))
+    for replica in range(3):
+        found = arrays_of(members, states, metrics, replica)
+        assert_same(found, alone(jax.random.key(replica), 2, own[replica]))
 
 
-def test_a_run_takes_the_lane_of_another_and_the_rest_go_on(members, alone):
+def test_a_run_takes_the_replica_of_another_and_the_rest_go_on(members, alone):
     states, metrics = begin(members)
     states, metrics = members.train(states, np.array([1, 2, 1]), metrics)
     states = members.put(states, 0, jax.random.key(7))
     metrics = members.write(metrics, 0, members.no_metrics)
     states, metrics = members.train(states, np.array([1, 1, 1]), metrics)
-    for lane, (seed, count) in enumerate([(7, 1), (1, 3), (2, 2)]):
-        found = arrays_of(members, states, metrics, lane)
+    for replica, (seed, count) in enumerate([(7, 1), (1, 3), (2, 2)]):
+        found = arrays_of(members, states, metrics, replica)
         assert_same(found, alone(jax.random.key(seed), count))
 
 
-def test_the_lane_left_over_never_trains(members):
+def test_the_replica_left_over_never_trains(members):
     states, metrics = begin(members)
-    assert members.num_lanes == 4
+    assert members.num_replicas == 4
     states, metrics = members.train(states, np.array([1, 1, 1]), metrics)
     assert states.iteration.tolist() == [1, 1, 1, 0]
-    assert metrics.sums.ticks[3] == 0
+    assert metrics.sums.env_steps[3] == 0
 
 
 @pytest.mark.rare_cases("2")
@@ -129,9 +129,9 @@ def test_side_by_side_is_the_same_but_for_rounding(learner, alone, num_devices):
     members = Members(learner, 2, num_devices=num_devices, layout="side_by_side")
     states, metrics = begin(members)
     states, metrics = members.train(states, np.array([1, 2]), metrics)
-    for lane, count in enumerate([1, 2]):
-        found = arrays_of(members, states, metrics, lane)
-        for name, array in alone(jax.random.key(lane), count).items():
+    for replica, count in enumerate([1, 2]):
+        found = arrays_of(members, states, metrics, replica)
+        for name, array in alone(jax.random.key(replica), count).items():
             np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
@@ -141,13 +141,13 @@ def test_one_device_trains_members_in_turn_to_the_bit(learner, alone):
         members.compile()
     states, metrics = begin(members)
     states, metrics = members.train(states, np.array([1, 2]), metrics)
-    for lane, count in enumerate([1, 2]):
-        found = arrays_of(members, states, metrics, lane)
-        assert_same(found, alone(jax.random.key(lane), count))
+    for replica, count in enumerate([1, 2]):
+        found = arrays_of(members, states, metrics, replica)
+        assert_same(found, alone(jax.random.key(replica), count))
 
 
 def test_a_fault_ends_the_member_that_meets_it_and_no_other():
-    sound, faulty = FaultyParams(), FaultyParams(fault=FAULTS.index("reward"), tick=7)
+    sound, faulty = FaultyParams(), FaultyParams(fault=FAULTS.index("reward"), step=7)
     learner = tiny_learner(Faulty(), sound, num_envs=2, config={"num_devices": 1})
     members = Members(learner, 2, layout="in_turn")
     states, metrics = begin(members, env_params=[sound, faulty])

@@ -251,7 +251,7 @@ def test_four_processes_come_to_what_four_devices_come_to(tmp_path):
         plan = {"run_dir": str(place / "run"), "num_iterations": NUM_ITERATIONS}
         started = Job(place, count, plan | {"num_devices": 4, "cores": 4 // count})
         assert started.wait() == [0] * count, started.said(0)
-        results.append(load_run(place / "run").population.banks)
+        results.append(load_run(place / "run").population.policy_groups)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=1e-5), *results)
 
 

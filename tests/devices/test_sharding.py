@@ -29,7 +29,7 @@ LEAGUE = {
     "config": {"policies": {"past": Snapshots("main", size=2, add_every=1)}},
 }
 CASES = {
-    "banks": lambda: (jaxmarl_envs.make("crypto"), {"mapping": "per_agent"}),
+    "groups": lambda: (jaxmarl_envs.make("crypto"), {"mapping": "per_agent"}),
     "memory": lambda: (
         (RandomLives(), RandomLives().default_params),
         {"memory": True, "spec": NORMALISERS},
@@ -41,12 +41,12 @@ CASES = {
 def after_play(learner, state, slots, record, axis_name):
     """What `train_step` does once a rollout is there."""
     fault = find_fault(record.faults, record.last_fault, state.iteration, axis_name)
-    keys = jax.random.split(jax.random.key(3), len(learner.bank_learners))
+    keys = jax.random.split(jax.random.key(3), len(learner.group_learners))
     learnt, reports = learner.learn(state, slots, record, ~fault.found, keys, axis_name)
     after = learner._update_league(state, learnt, slots, record, ~fault.found, axis_name)
     league = after.population.league
     metrics = metrics_lib.measure(
-        learner.players, learner.bank_learners, record, reports, league, fault, axis_name
+        learner.players, learner.group_learners, record, reports, league, fault, axis_name
     )
     per_env = after.per_env.replace(running=record.tracker.running)
     return after.replace(per_env=per_env), metrics
@@ -79,7 +79,7 @@ def assert_close(x, y, atol=2e-5):
     jax.tree.map(close, x, y)
 
 
-@pytest.mark.rare_cases("memory", "banks", "league")
+@pytest.mark.rare_cases("memory", "groups", "league")
 @pytest.mark.parametrize("case", CASES)
 def test_a_rollout_teaches_two_devices_what_it_teaches_one(case):
     (env, params), kwargs = CASES[case]()
@@ -102,7 +102,9 @@ def test_a_rollout_teaches_two_devices_what_it_teaches_one(case):
     # Sums over hundreds of rows of about 1, which may all but cancel out.
     assert_close(one_metrics, two_metrics, atol=2e-4)
     moved = jax.tree.map(
-        lambda x, y: np.abs(x - y).max(), one.population.banks, first.population.banks
+        lambda x, y: np.abs(x - y).max(),
+        one.population.policy_groups,
+        first.population.policy_groups,
     )
     assert max(jax.tree.leaves(moved)) > 1e-4
     assert one_metrics.sums.episodes > 0
@@ -158,8 +160,8 @@ def test_parameters_stay_the_same_on_all_devices():
     state = devices.place(state)
     for _ in range(3):
         state, metrics = step(state)
-    assert metrics.sums.ticks == 4 * 5
-    for leaf in jax.tree.leaves((state.population.banks, state.training)):
+    assert metrics.sums.env_steps == 4 * 5
+    for leaf in jax.tree.leaves((state.population.policy_groups, state.training)):
         first, second = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         np.testing.assert_array_equal(first, second)
     first, second = state.per_env.rollout.player.addressable_shards
@@ -167,7 +169,7 @@ def test_parameters_stay_the_same_on_all_devices():
 
 
 def test_a_fault_is_found_where_it_is():
-    params = FaultyParams(fault=FAULTS.index("reward"), tick=3, value=jnp.nan)
+    params = FaultyParams(fault=FAULTS.index("reward"), step=3, value=jnp.nan)
     learner = tiny_learner(Faulty(), params, num_envs=4, num_steps=6)
     both = Both(learner)
     state = both.init(jax.random.key(0))
@@ -178,9 +180,11 @@ def test_a_fault_is_found_where_it_is():
     for fault in (one_metrics.fault, two_metrics.fault):
         assert fault.found
         assert fault.is_nan
-        assert (fault.tick, fault.env, fault.agent) == (3, 3, 1)
+        assert (fault.step, fault.env, fault.agent) == (3, 3, 1)
     for after in (one, two):  # such a rollout trains nobody
-        assert_close(after.population.banks[0], jax.device_get(state.population.banks[0]))
+        assert_close(
+            after.population.policy_groups[0], jax.device_get(state.population.policy_groups[0])
+        )
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ class PlainGame:
         ]
 
     def step(self, actions):
-        """The rewards, success, task length and shortest solution that this tick brings."""
+        """The rewards, success, task length and shortest solution that this step brings."""
         action = actions[self.turn]
         self.world = self.rooms.act(self.world, action)
         self.times[self.turn] += 1
@@ -160,7 +160,7 @@ def games():
 
 @dataclass
 class Record:
-    """What happened on each tick, and the state after it."""
+    """What happened at each step, and the state after it."""
 
     actors: list = field(default_factory=list)  # who acted
     worlds: list = field(default_factory=list)  # where the world went, as `(row, col, switched)`
@@ -186,7 +186,7 @@ def numbered(env, state):
 
 
 def play(game, params, world, actions, waiting=STOP):
-    """Feed actions one per tick to whoever's turn it is; the other slot gets `waiting`."""
+    """Feed actions one per step to whoever's turn it is; the other slot gets `waiting`."""
     env, _, step = game
     state = begin(game, params, world)
     record = Record()
@@ -217,7 +217,7 @@ def limits(game, max_alice_steps, max_steps, reward_scale=0.25):
     )
 
 
-def ends_on_its_last_tick(record):
+def ends_on_its_last_step(record):
     num = len(record.actors)
     assert record.terminated == [[False, False]] * (num - 1) + [[True, True]]
     assert record.rewards[:-1] == [[0.0, 0.0]] * (num - 1)
@@ -239,19 +239,19 @@ def test_bob_undoes_what_alice_did_before_she_stopped(games):
         (1, 1, DARK),
         (0, 1, DARK),
     ]
-    ends_on_its_last_tick(record)
-    assert record.rewards[-1] == [0.0, -0.5]  # 2 ticks against 3
+    ends_on_its_last_step(record)
+    assert record.rewards[-1] == [0.0, -0.5]  # 2 steps against 3
     assert totals(record) == {"success": [1, 1], "task_length": [3, 3], "shortest": [2, 2]}
 
 
-def test_alice_who_uses_all_her_ticks_acts_on_the_last_one_too(games):
+def test_alice_who_uses_all_her_steps_acts_on_the_last_one_too(games):
     game = games["reverse"]
     actions = [DOWN, TOGGLE, LEFT, RIGHT, TOGGLE, LEFT, UP, RIGHT]
     record = play(game, limits(game, 2, 20), (0, 1, DARK), actions)
     assert "".join(record.actors) == "AABBBBBB"
     assert record.worlds[1] == (1, 1, LAMP_0)
-    ends_on_its_last_tick(record)
-    assert record.rewards[-1] == [1.0, -1.5]  # 6 ticks against 2
+    ends_on_its_last_step(record)
+    assert record.rewards[-1] == [1.0, -1.5]  # 6 steps against 2
     assert totals(record) == {"success": [1, 1], "task_length": [2, 2], "shortest": [2, 2]}
 
 
@@ -260,15 +260,15 @@ def test_bob_who_runs_out_of_time_has_used_all_that_alice_left(games):
     actions = [DOWN, TOGGLE, STOP, UP, DOWN, UP, DOWN, UP]
     record = play(game, limits(game, 9, 8), (0, 1, DARK), actions)
     assert "".join(record.actors) == "AAABBBBB"
-    ends_on_its_last_tick(record)
+    ends_on_its_last_step(record)
     assert record.rewards[-1] == [0.5, -1.25]  # t_bob = 8 - 3, so 5 against 3
     assert totals(record) == {"success": [0, 0], "task_length": [3, 3], "shortest": [2, 2]}
 
 
-def test_bob_may_finish_on_the_last_tick(games):
+def test_bob_may_finish_on_the_last_step(games):
     game = games["reverse"]
     record = play(game, limits(game, 2, 4), (0, 1, DARK), [DOWN, TOGGLE, TOGGLE, UP])
-    ends_on_its_last_tick(record)
+    ends_on_its_last_step(record)
     assert record.rewards[-1] == [0.0, -0.5]
     assert totals(record)["success"] == [1, 1]
 
@@ -278,7 +278,7 @@ def test_bob_repeats_what_alice_did_from_where_she_began(games):
     record = play(game, limits(game, 9, 20), (0, 0, DARK), [DOWN, UP, TOGGLE, STOP, TOGGLE])
     assert "".join(record.actors) == "AAAAB"
     assert record.worlds[2:] == [(0, 0, DOOR_0), (0, 0, DARK), (0, 0, DOOR_0)]
-    ends_on_its_last_tick(record)
+    ends_on_its_last_step(record)
     assert record.rewards[-1] == [0.0, -0.25]
     assert totals(record) == {"success": [1, 1], "task_length": [4, 4], "shortest": [1, 1]}
 
@@ -288,7 +288,7 @@ def test_the_limit_ends_alices_turn_in_repeat_mode_too(games):
     record = play(game, limits(game, 1, 5), (0, 0, DARK), [TOGGLE, DOWN, UP, DOWN, UP])
     assert "".join(record.actors) == "ABBBB"
     assert record.worlds[0] == (0, 0, DARK)
-    ends_on_its_last_tick(record)
+    ends_on_its_last_step(record)
     assert record.rewards[-1] == [0.75, -1.0]  # t_bob = 5 - 1, so 4 against 1
     assert totals(record) == {"success": [0, 0], "task_length": [1, 1], "shortest": [1, 1]}
 
@@ -298,11 +298,11 @@ def test_where_there_is_nothing_to_do_the_episode_ends_with_alices_turn(games, m
     game = games[mode]
     at_once = play(game, limits(game, 9, 20), (0, 1, DARK), [STOP])
     back_again = play(game, limits(game, 2, 20), (0, 1, DARK), [DOWN, UP])
-    for record, num_ticks in ((at_once, 1), (back_again, 2)):
-        assert "".join(record.actors) == "A" * num_ticks
-        ends_on_its_last_tick(record)
+    for record, num_steps in ((at_once, 1), (back_again, 2)):
+        assert "".join(record.actors) == "A" * num_steps
+        ends_on_its_last_step(record)
         assert record.rewards[-1] == [0.0, 0.0]
-        expected = {"success": [1, 1], "task_length": [num_ticks] * 2, "shortest": [0, 0]}
+        expected = {"success": [1, 1], "task_length": [num_steps] * 2, "shortest": [0, 0]}
         assert totals(record) == expected
 
 
@@ -310,13 +310,13 @@ def test_where_there_is_nothing_to_do_the_episode_ends_with_alices_turn(games, m
 def test_alice_may_use_up_the_time_of_both(games, mode):
     game = games[mode]
     record = play(game, limits(game, 9, 2), (0, 1, DARK), [DOWN, TOGGLE])
-    ends_on_its_last_tick(record)
+    ends_on_its_last_step(record)
     assert record.rewards[-1] == [0.0, 0.0]
     assert totals(record) == {"success": [0, 0], "task_length": [2, 2], "shortest": [2, 2]}
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_action_that_changes_nothing_costs_a_tick(games, mode):
+def test_an_action_that_changes_nothing_costs_a_step(games, mode):
     game = games[mode]
     actions = [UP, TOGGLE, RIGHT, DOWN, STOP]  # a wall, no switch, a wall, a move
     record = play(game, limits(game, 9, 20), (0, 1, DARK), actions, waiting=DOWN)
@@ -355,7 +355,7 @@ def random_episodes(mode, max_alice_steps, max_steps):
     env = AsymmetricPlay(mode)
     params = env.default_params.replace(max_alice_steps=max_alice_steps, max_steps=max_steps)
 
-    def tick(carry, key):
+    def time_step(carry, key):
         obs, state = carry
         logits = jnp.where(obs.action_mask, 0.0, -jnp.inf)
         # Alice seldom stops, so that her tasks are of all lengths.
@@ -369,7 +369,7 @@ def random_episodes(mode, max_alice_steps, max_steps):
         key_reset, key_play = jax.random.split(key)
         keys = jax.random.split(key_reset, NUM_EPISODES)
         begun = jax.vmap(env.reset_env, in_axes=(0, None))(keys, params)
-        return jax.lax.scan(tick, begun, jax.random.split(key_play, max_steps))[1]
+        return jax.lax.scan(time_step, begun, jax.random.split(key_play, max_steps))[1]
 
     return env, params, jax.device_get(quick_jit(run)(jax.random.key(0)))
 
@@ -435,7 +435,7 @@ def test_a_bob_who_takes_shortest_paths_leaves_alice_nothing(mode):
     env, params = AsymmetricPlay(mode), AsymmetricPlay(mode).default_params
     distance, next_world = jnp.asarray(env.rooms.distance), jnp.asarray(env.rooms.next_world)
 
-    def tick(carry, key):
+    def time_step(carry, key):
         obs, state = carry
         random = jax.random.categorical(key, jnp.where(obs.action_mask[ALICE], 0.0, -jnp.inf))
         best = distance[next_world[state.world, :STOP], state.goal].argmin()
@@ -445,7 +445,7 @@ def test_a_bob_who_takes_shortest_paths_leaves_alice_nothing(mode):
     def run(key):
         key_reset, key_play = jax.random.split(key)
         keys = jax.random.split(key_play, params.max_steps)
-        return jax.lax.scan(tick, env.reset_env(key_reset, params), keys)[1]
+        return jax.lax.scan(time_step, env.reset_env(key_reset, params), keys)[1]
 
     run = quick_jit(jax.vmap(run))
     reward, metrics, state = jax.device_get(run(jax.random.split(jax.random.key(1), 256)))
@@ -527,7 +527,7 @@ def test_limits_are_leaves_that_need_no_second_compilation():
         params = limits(game, 1, max_steps)
         assert env.horizon(params) == max_steps
         actions = [TOGGLE, DOWN, UP, DOWN][:max_steps]
-        ends_on_its_last_tick(play(game, params, (0, 0, DARK), actions))
+        ends_on_its_last_step(play(game, params, (0, 0, DARK), actions))
     assert step._cache_size() == 1
 
 

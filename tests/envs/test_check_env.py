@@ -44,7 +44,7 @@ class TinyState:
 
 
 class Tiny(MultiAgentEnv):
-    """a and b take turns for 4 ticks, and a third agent, who joins after 2, acts beside them.
+    """a and b take turns for 4 steps, and a third agent, who joins after 2, acts beside them.
 
     `change` overrides attributes and methods; `on_reset` and `on_step` change what the two
     functions return, as `f(env, obs, state)` and `f(env, result, call)` on dicts.
@@ -156,7 +156,7 @@ def everywhere(**change):
 
 
 def at(time, index, value):
-    """Set one element on the tick that begins at `time`."""
+    """Set one element at the step that begins at `time`."""
     return lambda old, call: jnp.where(call["state"].time == time, old.at[index].set(value), old)
 
 
@@ -234,7 +234,7 @@ class Case:
     quick: bool = True  # whether `quick_check` sees it, too
 
 
-NOBODY = "because the slot held nobody before this tick"
+NOBODY = "because the slot held nobody before this step"
 CASES = [
     # Declarations.
     Case("_names", Tiny(agents=("a", "b", "a")), "unique names, but 'a' is there twice"),
@@ -279,7 +279,7 @@ CASES = [
         r"'a': 'Discrete', 'b': 'Box'.* expected Discrete for all agents or Box for all",
     ),
     Case("_max_actors", Tiny(max_actors=4), "max_actors is 4, expected an integer from 1 to 3"),
-    Case("_horizon", Tiny(horizon=0), "horizon is 0, expected None or a number of ticks"),
+    Case("_horizon", Tiny(horizon=0), "horizon is 0, expected None or a number of steps"),
     # Structure, shapes and dtypes.
     Case(
         "",
@@ -327,23 +327,23 @@ CASES = [
         r"reset_env: obs\.agent_mask is int32\[3\], expected bool\[3\]",
     ),
     Case(
-        "_same_layout_after_every_tick",
+        "_same_layout_after_every_step",
         stepping(state=lambda old, call: old.replace(time=old.time.astype(jnp.float32))),
         r"state\.time is int32\[\] after reset_env and float32\[\] after step_env, expected the",
     ),
     Case(
-        "_same_layout_after_every_tick",
+        "_same_layout_after_every_step",
         stepping(state=lambda old, call: old.replace(noise=0.5)),
         r"state\.noise is float32\[\] after reset_env and weakly typed float32\[\] after step_env",
         quick=False,
     ),
     Case(
-        "_same_layout_after_every_tick",
+        "_same_layout_after_every_step",
         stepping(state=lambda old, call: old.replace(said=None)),
         r"state\.said is int32\[3\] after reset_env and missing after step_env",
     ),
     Case(
-        "_same_layout_after_every_tick",
+        "_same_layout_after_every_step",
         stepping(state=lambda old, call: old.replace(said=CustomNode(old.said))),
         r"state\.said",
     ),
@@ -387,80 +387,80 @@ CASES = [
     Case(
         "_features_are_finite",
         starting(features=lambda old: old.at[B, 1].set(jnp.nan)),
-        r"seed 0, episode 0, tick 0, agent 'b': obs\.features\[1\] is nan, expected a finite",
+        r"seed 0, episode 0, step 0, agent 'b': obs\.features\[1\] is nan, expected a finite",
     ),
     Case(
         "_features_are_padded_with_zeros",
         observing(features=at(1, (A, 2), 0.5)),
-        r"tick 2, agent 'a': obs\.features\[2\] is 0\.5, expected 0 beyond the agent's own",
+        r"step 2, agent 'a': obs\.features\[2\] is 0\.5, expected 0 beyond the agent's own",
     ),
     Case(
         "_features_are_in_their_space",
         observing(features=at(1, (B, 2), 1.5)),
-        r"tick 2, agent 'b': obs\.features\[2\] is 1\.5, expected a value within the bounds",
+        r"step 2, agent 'b': obs\.features\[2\] is 1\.5, expected a value within the bounds",
         quick=False,
     ),
     Case(
         "_features_are_in_their_space",
         observing(features=at(1, (B, 0), -0.5)),
-        r"tick 2, agent 'b': obs\.features\[0\] is -0\.5, expected a value within the bounds",
+        r"step 2, agent 'b': obs\.features\[0\] is -0\.5, expected a value within the bounds",
         quick=False,
     ),
     Case(
         "_an_action_is_legal",
         observing(action_mask=at(0, A, False)),
-        r"tick 1, agent 'a': obs\.action_mask is \[False, False, False\], expected at least one",
+        r"step 1, agent 'a': obs\.action_mask is \[False, False, False\], expected at least one",
     ),
     Case(
         "_only_own_actions_are_legal",
         everywhere(action_mask=lambda old: jnp.ones_like(old)),
-        r"tick 0, agent 'a': obs\.action_mask\[2\] is True, expected False beyond the agent's own",
+        r"step 0, agent 'a': obs\.action_mask\[2\] is True, expected False beyond the agent's own",
     ),
     Case(
         "_who_acts_is_alive",
         observing(agent_mask=at(0, LATE, True)),
-        r"tick 1, agent 'late': obs\.agent_mask is True, expected False, because alive is False",
+        r"step 1, agent 'late': obs\.agent_mask is True, expected False, because alive is False",
     ),
     Case(
         "_no_more_act_than_declared",
         Tiny(max_actors=1),
-        r"tick 2: obs\.agent_mask is \[True, False, True\], expected at most max_actors=1 slots",
+        r"step 2: obs\.agent_mask is \[True, False, True\], expected at most max_actors=1 slots",
     ),
     Case(
         "_somebody_lives_at_the_start",
         starting(alive=jnp.zeros_like, agent_mask=jnp.zeros_like),
-        r"tick 0: obs\.alive is \[False, False, False\], expected at least one True at the start",
+        r"step 0: obs\.alive is \[False, False, False\], expected at least one True at the start",
     ),
-    # Ticks.
+    # Steps.
     Case(
         "_rewards_are_finite",
         stepping(reward=at(2, B, jnp.inf)),
-        r"tick 3, agent 'b': reward is inf, expected a finite number",
+        r"step 3, agent 'b': reward is inf, expected a finite number",
     ),
     Case(
         "_nobody_earns_nothing",
         stepping(reward=at(1, LATE, 0.25)),
-        rf"tick 2, agent 'late': reward is 0\.25, expected exactly 0, {NOBODY}",
+        rf"step 2, agent 'late': reward is 0\.25, expected exactly 0, {NOBODY}",
     ),
     Case(
         "_only_lives_terminate",
         stepping(terminated=at(0, LATE, True)),
-        f"tick 1, agent 'late': terminated is True, expected False, {NOBODY}",
+        f"step 1, agent 'late': terminated is True, expected False, {NOBODY}",
     ),
     Case(
         "_only_lives_are_truncated",
         stepping(truncated=at(0, LATE, True)),
-        f"tick 1, agent 'late': truncated is True, expected False, {NOBODY}",
+        f"step 1, agent 'late': truncated is True, expected False, {NOBODY}",
     ),
     Case(
         "_lives_end_with_an_edge",
         stepping(terminated=at(LENGTH - 1, B, False)),
-        r"tick 4, agent 'b': obs\.alive is False, expected True, because the agent was alive",
+        r"step 4, agent 'b': obs\.alive is False, expected True, because the agent was alive",
     ),
     Case(
         "_rebirths_keep_the_final_observation",
         stepping(terminated=at(1, A, True)),
-        r"tick 2, agent 'a': obs\.alive is True, expected False, because the agent's life ended",
+        r"step 2, agent 'a': obs\.alive is True, expected False, because the agent's life ended",
     ),
     Case(
         "_final_features_are_finite",
@@ -469,17 +469,17 @@ CASES = [
                 features=call["before"].features.at[B, 0].set(jnp.nan)
             )
         ),
-        r"tick 1, agent 'b': info\['final_observation'\]\.features\[0\] is nan, expected a finite",
+        r"step 1, agent 'b': info\['final_observation'\]\.features\[0\] is nan, expected a finite",
     ),
     Case(
         "_metrics_are_finite",
         informing(metrics=lambda call: {"ok": jnp.zeros(3), "bad": jnp.array([0, jnp.nan, 0])}),
-        r"tick 1, agent 'b': info\['metrics'\]\['bad'\] is nan, expected a finite number",
+        r"step 1, agent 'b': info\['metrics'\]\['bad'\] is nan, expected a finite number",
     ),
     Case(
         "_episodes_end_by_their_horizon",
         Tiny(horizon=3),
-        r"tick 3: obs\.alive is \[True, True, True\], expected all False, because horizon is 3",
+        r"step 3: obs\.alive is \[True, True, True\], expected all False, because horizon is 3",
     ),
     # Repetition.
     Case(
@@ -501,7 +501,7 @@ CASES = [
     Case(
         "",
         stepping(state=lambda old, call: call_back(old)),
-        r"tick 1: step_env gives state\.noise .* in one call and .* in another with the same key",
+        r"step 1: step_env gives state\.noise .* in one call and .* in another with the same key",
         quick=False,
     ),
     Case(
@@ -546,7 +546,7 @@ def test_the_first_observation_of_a_later_episode_is_looked_at():
         rare = state.noise > 0.9
         return obs.replace(features=jnp.where(rare, jnp.nan, obs.features)), state
 
-    place = r"seed 0, episode [1-9]\d*, tick 0, agent 'a': obs\.features\[0\] is nan"
+    place = r"seed 0, episode [1-9]\d*, step 0, agent 'a': obs\.features\[0\] is nan"
     with pytest.raises(EnvContractError, match=place):
         check_env(Tiny(on_reset=on_reset), num_steps=200, num_envs=1)
 
@@ -584,15 +584,15 @@ def test_registered_environments_keep_the_contract(name):
 
 def test_continuous_actions_keep_the_contract():
     env, params = make("crypto", continuous_actions=True)
-    assert check_env(env, params, num_steps=30, num_envs=1).num_ticks == 30
+    assert check_env(env, params, num_steps=30, num_envs=1).num_steps == 30
 
 
 def test_the_report_counts_what_was_seen():
     report = check_env(Tiny(), num_steps=2 * LENGTH + 1, num_envs=2)
     assert report == EnvReport(
-        num_ticks=2 * (2 * LENGTH + 1),
+        num_steps=2 * (2 * LENGTH + 1),
         num_episodes=4,
-        # Per episode a acts on ticks 0 and 2, b on 1 and 3, late on 2 and 3; then a acts once more.
+        # Per episode a acts at steps 0 and 2, b at 1 and 3, late at 2 and 3; then a acts once more.
         num_decisions={"a": 10, "b": 8, "late": 8},
         num_lives={"a": 4, "b": 4, "late": 4},
     )
@@ -609,7 +609,7 @@ def test_a_rebirth_that_keeps_the_final_observation_is_legal():
     assert report.num_lives == {"a": 2, "b": 1, "late": 1}
 
 
-def test_a_tick_on_which_nobody_acts_and_keys_in_the_state_are_legal():
+def test_a_step_on_which_nobody_acts_and_keys_in_the_state_are_legal():
     @struct.dataclass
     class Keyed:
         inner: TinyState
@@ -662,7 +662,7 @@ QUICK_CASES = [
     Case(
         "",
         everywhere(agent_mask=jnp.zeros_like),
-        "agent_mask is all False on the first 8 ticks, over 2 episodes that ended, expected agen",
+        "agent_mask is all False at the first 8 steps, over 2 episodes that ended, expected agen",
     ),
     Case(
         "",
@@ -675,7 +675,7 @@ QUICK_CASES = [
                 "state": call["state"],
             },
         ),
-        "agent_mask is all False on the first 8 ticks, and the state stays as it is, expected",
+        "agent_mask is all False at the first 8 steps, and the state stays as it is, expected",
     ),
     Case(
         "",

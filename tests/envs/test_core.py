@@ -375,15 +375,15 @@ SMALL = {"flex_agents": ({"num_slots": 3}, {"max_age": 3, "p_join": 0.5, "p_leav
 
 @pytest.fixture(scope="module", params=names())
 def playthrough(request):
-    """A whole episode and some ticks more, by `step_batch` and by `vmap(step)`."""
+    """A whole episode and some steps more, by `step_batch` and by `vmap(step)`."""
     structure, numbers = SMALL.get(request.param, ({}, {}))
     env, params = make(request.param, **structure)
     params = params.replace(**numbers)
     horizon = env.horizon(params)
-    num_ticks = 40 if horizon is None else int(horizon) + 5
+    num_steps = 40 if horizon is None else int(horizon) + 5
 
     def play(step_fn):
-        def tick(carry, key):
+        def time_step(carry, key):
             obs, state = carry
             key_action, key_step = jax.random.split(key)
             action = random_actions(env, params, key_action, obs)
@@ -394,7 +394,7 @@ def playthrough(request):
         def run(key):
             key_reset, key_play = jax.random.split(key)
             first = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, NUM_ENVS), params)
-            return first, jax.lax.scan(tick, first, jax.random.split(key_play, num_ticks))[1]
+            return first, jax.lax.scan(time_step, first, jax.random.split(key_play, num_steps))[1]
 
         return jax.jit(run)
 
@@ -422,8 +422,8 @@ def test_the_same_key_gives_the_same_episode_and_another_key_another(playthrough
 
 
 def test_an_episode_is_over_exactly_when_nobody_is_alive(playthrough, request):
-    _, (first, ticks), _ = playthrough
-    obs, _, *rest = ticks
+    _, (first, steps), _ = playthrough
+    obs, _, *rest = steps
     obs, (_, terminated, truncated, info) = jax.tree.map(np.asarray, (obs, rest))
     alive = np.concatenate([np.asarray(first[0].alive)[None], obs.alive])
     assert alive.any(-1).all(), "an episode without agents was not followed by a new one"

@@ -12,7 +12,7 @@ from jaxmarl_envs import Box, Discrete, make
 from jaxmarl_envs.crypto import ALICE, BOB, EVE, Crypto, CryptoState
 
 NUM_EPISODES = 128
-NUM_TICKS = 25
+NUM_STEPS = 25
 WIDTHS = {"eve_0": 4, "bob_0": 8, "alice_0": 8}
 
 
@@ -31,13 +31,13 @@ def play():
         env = Crypto(continuous_actions=continuous)
 
         def episode(state, actions, params):
-            def tick(state, action):
+            def time_step(state, action):
                 obs, state, reward, terminated, truncated, info = env.step_env(
                     jax.random.key(0), state, action, params
                 )
                 return state, (obs, reward, terminated, truncated, info["metrics"]["accuracy"])
 
-            return jax.lax.scan(tick, state, actions)[1]
+            return jax.lax.scan(time_step, state, actions)[1]
 
         fn = jax.jit(jax.vmap(episode, in_axes=(0, 0, None)))
         return lambda state, actions: fn(state, jnp.asarray(actions), env.default_params)
@@ -47,7 +47,7 @@ def play():
 
 @pytest.fixture(scope="module")
 def step():
-    """One tick of the discrete game for `B` episodes."""
+    """One step of the discrete game for `B` episodes."""
     env = Crypto()
     fn = jax.jit(jax.vmap(env.step_env, in_axes=(None, 0, 0, None)))
     return lambda state, action: fn(jax.random.key(0), state, action, env.default_params)
@@ -92,19 +92,19 @@ def play_mpe2(env, seed, actions):
     first, _ = env.reset(seed=seed)
     speaker = env.unwrapped.world.agents[2]
     goal, secret = int(speaker.goal_a.color.argmax()), int(speaker.key.argmax())
-    ticks = []
+    steps = []
     for action in actions:
         obs, reward, terminated, truncated, _ = env.step(
             dict(zip(Crypto.agents, action, strict=True))
         )
-        ticks.append((padded(obs), *map(by_agent, (reward, terminated, truncated))))
+        steps.append((padded(obs), *map(by_agent, (reward, terminated, truncated))))
     assert env.agents == []
-    return Reference(goal, secret, padded(first), *map(np.array, zip(*ticks, strict=True)))
+    return Reference(goal, secret, padded(first), *map(np.array, zip(*steps, strict=True)))
 
 
 def random_actions(continuous, rng):
     """Uniform actions; of the continuous ones a fifth silent and a fifth at the corners."""
-    shape = (NUM_EPISODES, NUM_TICKS, 3)
+    shape = (NUM_EPISODES, NUM_STEPS, 3)
     if not continuous:
         return rng.integers(0, 4, shape)
     values = rng.random((*shape, 4), dtype=np.float32)
@@ -121,7 +121,7 @@ def compare(ours, references):
     ):
         np.testing.assert_array_equal(value, np.array([getattr(r, name) for r in references]))
     np.testing.assert_allclose(reward, [r.reward for r in references], rtol=1e-5, atol=1e-6)
-    assert reward.shape == (len(references), NUM_TICKS, 3)
+    assert reward.shape == (len(references), NUM_STEPS, 3)
     np.testing.assert_array_equal(obs.alive, ~truncated)
     np.testing.assert_array_equal(obs.agent_mask, ~truncated)
     assert obs.action_mask.all()
@@ -129,7 +129,7 @@ def compare(ours, references):
 
 @pytest.mark.rare_cases("True")
 @pytest.mark.parametrize("continuous", [False, True])
-def test_random_episodes_equal_mpe2_tick_for_tick(mpe2_env, play, continuous):
+def test_random_episodes_equal_mpe2_step_for_step(mpe2_env, play, continuous):
     actions = random_actions(continuous, np.random.default_rng(0))
     references = [play_mpe2(mpe2_env[continuous], seed, a) for seed, a in enumerate(actions)]
     bits = [(r.goal, r.secret) for r in references]
@@ -140,7 +140,7 @@ def test_random_episodes_equal_mpe2_tick_for_tick(mpe2_env, play, continuous):
 def test_silence_of_any_subset_of_agents_equals_mpe2(mpe2_env, play):
     subsets = np.array(list(itertools.product([False, True], repeat=3)))
     rng = np.random.default_rng(1)
-    actions = 0.1 + 0.9 * rng.random((NUM_EPISODES, NUM_TICKS, 3, 4), dtype=np.float32)
+    actions = 0.1 + 0.9 * rng.random((NUM_EPISODES, NUM_STEPS, 3, 4), dtype=np.float32)
     silent = np.resize(subsets, (NUM_EPISODES, 3))[:, None, :, None]
     actions = np.where(silent, 0, actions).astype(np.float32)
     references = [play_mpe2(mpe2_env[True], seed, a) for seed, a in enumerate(actions)]
@@ -158,10 +158,10 @@ def test_silence_of_any_subset_of_agents_equals_mpe2(mpe2_env, play):
 
 
 def test_one_element_breaks_the_silence(play):
-    actions = np.zeros((1, NUM_TICKS, 3, 4), np.float32)
+    actions = np.zeros((1, NUM_STEPS, 3, 4), np.float32)
     actions[..., EVE, 3] = 1e-3
     reward = np.asarray(play[True](start([0], [1]), actions)[1])
-    np.testing.assert_allclose(reward, np.broadcast_to([-1, 1, 1], (1, NUM_TICKS, 3)), rtol=1e-5)
+    np.testing.assert_allclose(reward, np.broadcast_to([-1, 1, 1], (1, NUM_STEPS, 3)), rtol=1e-5)
 
 
 def test_first_observations_equal_mpe2(mpe2_env):
@@ -207,7 +207,7 @@ def expected_returns(step, policy, blind=2):
     features[:, ALICE, :4], features[:, ALICE, 4:] = state.goal, state.secret
     features[:, BOB, :4] = state.secret
     total = accuracy = np.zeros(3)
-    for _ in range(NUM_TICKS):
+    for _ in range(NUM_STEPS):
         action = jnp.asarray(policy(features, eve, bob), jnp.int32)
         obs, state, reward, _, truncated, info = step(state, action)
         features = np.asarray(obs.features)
@@ -283,10 +283,10 @@ def test_uniform_symbols_give_minus_37_and_a_half(step):
     ],
 )
 def test_an_utterance_is_read_as_the_nearer_goal(play, utterance, right):
-    actions = np.broadcast_to(np.float32(utterance), (1, NUM_TICKS, 3, 4))
+    actions = np.broadcast_to(np.float32(utterance), (1, NUM_STEPS, 3, 4))
     accuracy = np.asarray(play[True](start([1], [0]), actions)[-1])[0]
-    np.testing.assert_array_equal(accuracy[0], 0)  # the blind first tick
-    np.testing.assert_allclose(accuracy[1:], right / (NUM_TICKS - 1), rtol=1e-6)
+    np.testing.assert_array_equal(accuracy[0], 0)  # the blind first step
+    np.testing.assert_allclose(accuracy[1:], right / (NUM_STEPS - 1), rtol=1e-6)
 
 
 def test_max_steps_is_a_leaf_that_needs_no_second_compilation():
@@ -299,10 +299,10 @@ def test_max_steps_is_a_leaf_that_needs_no_second_compilation():
         now = state
         changed = params.replace(max_steps=max_steps)
         assert env.horizon(changed) == max_steps
-        for tick in range(1, max_steps + 1):
+        for time_step in range(1, max_steps + 1):
             obs, now, _, terminated, truncated, _ = fn(key, now, action, changed)
-            np.testing.assert_array_equal(truncated, [tick == max_steps] * 3)
-            np.testing.assert_array_equal(obs.alive, [tick < max_steps] * 3)
+            np.testing.assert_array_equal(truncated, [time_step == max_steps] * 3)
+            np.testing.assert_array_equal(obs.alive, [time_step < max_steps] * 3)
             assert not terminated.any()
     assert fn._cache_size() == 1
 
@@ -310,7 +310,7 @@ def test_max_steps_is_a_leaf_that_needs_no_second_compilation():
 def test_spaces_have_each_agents_own_width():
     env, params = make("crypto")
     assert env.agents == ("eve_0", "bob_0", "alice_0")
-    assert env.horizon(params) == NUM_TICKS
+    assert env.horizon(params) == NUM_STEPS
     assert {agent: env.observation_space(agent, params).size for agent in env.agents} == WIDTHS
     assert env.action_spaces(params) == dict.fromkeys(env.agents, Discrete(4))
     continuous, params = make("crypto", continuous_actions=True)

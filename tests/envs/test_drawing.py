@@ -23,7 +23,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def play(name, actions, params=None, seed=1, **kwargs):
-    """Play so many random ticks, or given actions; return the environment, picture and state."""
+    """Play so many random steps, or given actions; return the environment, picture and state."""
     env, default = jaxmarl_envs.make(name, **kwargs)
     params = default if params is None else params
     obs, state = env.reset(jax.random.key(seed), params)
@@ -69,9 +69,9 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("name", DRAWN)
-@pytest.mark.parametrize("ticks", [0, 6])
-def test_every_picture_is_sound(name, ticks):
-    _, svg, _ = play(name.partition("-")[0], ticks, **DRAWN[name])
+@pytest.mark.parametrize("steps", [0, 6])
+def test_every_picture_is_sound(name, steps):
+    _, svg, _ = play(name.partition("-")[0], steps, **DRAWN[name])
     root = parts(svg)
     width, height = (float(x) for x in root.get("viewBox").split()[2:])
     for element in root.iter():
@@ -145,7 +145,7 @@ def test_the_talk_shows_words_and_guesses():
     goal, secret = (int(np.argmax(x)) for x in (state.goal, state.secret))
     eve, bob = ("right" if goal == guess else "wrong" for guess in (1, 0))
     assert title(svg) == (
-        f"Tick 1: goal {goal}, key {secret}; alice said 3; "
+        f"Step 1: goal {goal}, key {secret}; alice said 3; "
         f"bob guessed 0, {bob}; eve guessed 1, {eve}"
     )
     assert svg.count("\u2713") == 1
@@ -157,7 +157,7 @@ def test_the_talk_shows_words_and_guesses():
 def test_the_hall_shows_where_everybody_is_and_goes():
     env, svg, state = play("shuttle_grid", 40)
     words = title(svg)
-    assert words.startswith(f"tick 40, {int(state.num_delivered.sum())} delivered; ")
+    assert words.startswith(f"step 40, {int(state.num_delivered.sum())} delivered; ")
     for i in range(env.num_agents):
         row, col = divmod(int(state.cell[i]), env.guidepath.num_cols)
         to = divmod(int(state.target[i]), env.guidepath.num_cols)
@@ -173,7 +173,7 @@ def test_the_hall_tells_whose_target_a_cell_is_and_what_signs_mean():
     said = [t.text for t in parts(svg).iter(f"{SVG}text")]
     for i in range(env.num_agents):
         assert said.count(str(i)) >= 2, "the shuttle and its target"
-    meanings = ("idle", "busy", "loaded", "ticks of handling", "port", "load that 0 fetches")
+    meanings = ("idle", "busy", "loaded", "steps of handling", "port", "load that 0 fetches")
     assert set(meanings) <= set(said)
     assert said.count("P") == len(env.guidepath.port_cells) + 1
     # Of who may choose now, every way is there to be shown; else nothing is.
@@ -224,10 +224,10 @@ def test_others_are_shown_as_a_table_of_their_slots():
     assert svg is None
     env, params = jaxmarl_envs.make("round_robin")
     obs, _ = env.reset(jax.random.key(0), params)
-    svg = draw_lives(env.agents, obs.alive, obs.agent_mask, obs.features, "tick 0")
+    svg = draw_lives(env.agents, obs.alive, obs.agent_mask, obs.features, "step 0")
     does = ["acts" if acts else "waits" for acts in obs.agent_mask]
     words = ", ".join(f"{name} {how}" for name, how in zip(env.agents, does, strict=True))
-    assert title(svg) == f"tick 0; {words}"
+    assert title(svg) == f"step 0; {words}"
     draw_lives(("a",), np.array([False]), np.array([False]), np.full((1, 3), np.nan), "x")
 
 
@@ -303,20 +303,20 @@ def test_agents_differ_by_shape_as_well():
 
 def test_a_kitchen_is_what_its_state_says():
     _, svg, state = play("jaxmarl", 0, env_id="overcooked")
-    assert title(svg) == "Tick 0: agent_0 holds nothing; agent_1 holds nothing"
+    assert title(svg) == "Step 0: agent_0 holds nothing; agent_1 holds nothing"
     game = state.game.replace(agent_inv=np.array([9, 5]), step=np.int32(7))
     picture = jaxmarl_envs.make("jaxmarl", env_id="overcooked")[0].render(
         jax.device_get(state.replace(game=game))
     )
-    assert title(picture) == "Tick 7: agent_0 holds soup; agent_1 holds plate"
+    assert title(picture) == "Step 7: agent_0 holds soup; agent_1 holds plate"
     words = [text.text for text in parts(picture).iter(f"{SVG}text")]
     assert {"pot", "0 of 3", "onions", "plates", "serve"} <= set(words)
 
 
 def test_those_who_have_fallen_are_not_drawn():
     _, svg, state = play("jaxmarl", 0, env_id="HeuristicEnemySMAX", scenario="3m")
-    assert title(svg) == "Tick 0: 3 of ours, 3 of theirs"
+    assert title(svg) == "Step 0: 3 of ours, 3 of theirs"
     battle = state.game.state.replace(unit_alive=np.array([True, False, True, False, False, True]))
     fallen = state.replace(game=state.game.replace(state=battle))
     env, _ = jaxmarl_envs.make("jaxmarl", env_id="HeuristicEnemySMAX", scenario="3m")
-    assert title(env.render(jax.device_get(fallen))) == "Tick 0: 2 of ours, 1 of theirs"
+    assert title(env.render(jax.device_get(fallen))) == "Step 0: 2 of ours, 1 of theirs"

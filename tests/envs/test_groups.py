@@ -15,7 +15,7 @@ from jaxmarl_envs.crypto import Crypto
 from jaxmarl_envs.shuttle_grid import ShuttleGrid
 from jaxmarl_envs.wrappers import Grouped
 
-NUM_ENVS, NUM_TICKS = 8, 60
+NUM_ENVS, NUM_STEPS = 8, 60
 PAIR = {"pair": ("a", "c")}
 TEAMS = {
     "pair": (PAIR, [[0, 2], [1], [0, 2]]),
@@ -25,10 +25,10 @@ TEAMS = {
 
 @pytest.fixture(scope="module")
 def random_play():
-    """`random_play(env)`: what `step` gives on every tick of eight runs, `[T, E, ...]`."""
+    """`random_play(env)`: what `step` gives at every step of eight runs, `[T, E, ...]`."""
 
     def run(env):
-        def tick(carry, key):
+        def time_step(carry, key):
             obs, state = carry
             key_action, key_step = jax.random.split(key)
             action = jax.random.randint(key_action, (env.num_agents,), 0, 2)
@@ -38,7 +38,9 @@ def random_play():
 
         def play(key):
             key_reset, key = jax.random.split(key)
-            return jax.lax.scan(tick, env.reset(key_reset), jax.random.split(key, NUM_TICKS))[1]
+            return jax.lax.scan(time_step, env.reset(key_reset), jax.random.split(key, NUM_STEPS))[
+                1
+            ]
 
         keys = jax.random.split(jax.random.key(0), NUM_ENVS)
         return jax.tree.map(np.asarray, quick_jit(jax.vmap(play, out_axes=1))(keys))
@@ -61,7 +63,7 @@ def grouped_play(random_play):
 
 
 def shared(own, alive, partners, how):
-    """One tick's rewards by the definition, slot by slot, `[A]`."""
+    """One step's rewards by the definition, slot by slot, `[A]`."""
     paid = np.zeros(3)
     for slot in range(3):
         living = [other for other in partners[slot] if alive[other]]
@@ -141,7 +143,7 @@ def test_random_lives_share_as_defined_and_nothing_else_changes(grouped_play, pl
     np.testing.assert_allclose(info["metrics"]["own_reward"], own, rtol=1e-6, atol=1e-6)
     expected = [
         [shared(own[t, e], alive[t, e], partners, how) for e in range(NUM_ENVS)]
-        for t in range(NUM_TICKS)
+        for t in range(NUM_STEPS)
     ]
     np.testing.assert_allclose(reward, expected, rtol=1e-6, atol=1e-6)
     assert reward.dtype == np.float32

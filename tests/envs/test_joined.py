@@ -14,7 +14,7 @@ from jaxmarl_envs.wrappers import Joined
 from jaxmarl_ppo import PPOConfig, TrainConfig, Trainer
 from jaxmarl_ppo.evaluation import evaluate_policies
 
-NUM_TICKS = 60
+NUM_STEPS = 60
 WRAPPED = {
     "crypto": {"good": ["bob_0", "alice_0"]},
     "round_robin": {"some": ["agent_3", "agent_1"]},
@@ -43,10 +43,10 @@ def walks():
         key, rng = jax.random.key(seed), np.random.default_rng(seed)
         obs, state = env.reset_env(key, env.default_params)
         own_obs, own_state = inner.reset_env(key, inner.default_params)
-        for tick in range(NUM_TICKS):
+        for time_step in range(NUM_STEPS):
             joint = [int(rng.choice(np.flatnonzero(mask))) for mask in obs.action_mask]
             before = (obs, own_obs, joint)
-            key = jax.random.key(1000 * seed + tick)
+            key = jax.random.key(1000 * seed + time_step)
             obs, state, *result = step(key, state, jnp.array(joint), env.default_params)
             own = members_actions(env, inner, joint)
             own_obs, own_state, *own_result = step_inner(

@@ -45,7 +45,7 @@ class NoParams(Relay):
 
 class Wrong(Relay):
     def step_env(self, key, state, action, params):
-        tick = state.time.no_such_field
+        step = state.time.no_such_field
         return super().step_env(key, state, action, params)
 
 class NoEnv:
@@ -211,7 +211,7 @@ def test_a_method_that_raises_while_it_is_traced_is_told_with_its_line(path):
     env, params = make("own_games.py:Wrong")
     with pytest.raises(EnvContractError) as error:
         quick_check(env, params)
-    place = f"({path}, line {line_of('tick =')}: tick = state.time.no_such_field)"
+    place = f"({path}, line {line_of('step =')}: step = state.time.no_such_field)"
     assert "environment 'relay', step_env raises AttributeError when traced by JAX" in str(
         error.value
     )

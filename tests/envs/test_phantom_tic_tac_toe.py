@@ -55,12 +55,12 @@ def begin(num):
 
 
 def test_random_games_go_as_the_rules_say(step):
-    """Features, turns, legal moves, refusals and results of 300 games, tick by tick."""
+    """Features, turns, legal moves, refusals and results of 300 games, step by step."""
     rng, num = np.random.default_rng(0), 300
     games = [Plain() for _ in range(num)]
     obs, state = begin(num)
     seen, longest = {"refused": 0, "win": 0, "draw": 0, "loss": 0}, 0
-    for tick in range(PhantomTicTacToe().horizon(None)):
+    for time_step in range(PhantomTicTacToe().horizon(None)):
         obs = jax.device_get(obs)
         action, refused = rng.integers(0, 9, (num, 2)), np.zeros((num, 2))
         ends = np.zeros(num, bool)
@@ -69,7 +69,7 @@ def test_random_games_go_as_the_rules_say(step):
             assert obs.alive[row].tolist() == [going] * 2
             if not going:
                 continue
-            longest = tick + 1
+            longest = time_step + 1
             turn = game.turn
             assert obs.agent_mask[row].tolist() == [turn == 0, turn == 1]
             legal = sorted(set(range(9)) - set(game.tries[turn]))
@@ -112,15 +112,15 @@ def test_the_longest_game_takes_the_whole_horizon(step):
         tries[mover].append((x, o)[mover][k // 2])
     _, state = begin(1)
     game, order = Plain(), [iter(each) for each in tries]
-    ticks = 0
+    steps = 0
     while game.result is None:
         cell = next(order[game.turn])
         action = np.full((1, 2), cell)
         game.act(cell)
         _, state, reward, terminated, *_ = step(state, action)
-        ticks += 1
+        steps += 1
         assert bool(terminated.all()) == (game.result is not None)
-    assert ticks == PhantomTicTacToe().horizon(None) == 17
+    assert steps == PhantomTicTacToe().horizon(None) == 17
     assert not reward.any()
 
 

@@ -110,21 +110,21 @@ def test_every_game_goes_as_the_rules_say(game):
     assert longest == game.env.horizon(None)
     state = State(jnp.array([deal for deal, *_ in games]), jnp.zeros(len(games), jnp.int32))
     earned = np.zeros((len(games), 2))
-    for tick in range(longest):
+    for time_step in range(longest):
         obs = jax.device_get(game.observe(state))
         action = np.zeros((len(games), 2), np.int32)
         for row, (_, actions, masks, _) in enumerate(games):
-            going = tick < len(actions)
+            going = time_step < len(actions)
             assert obs.alive[row].tolist() == [going] * 2
             if going:
-                turn, legal = masks[tick]
+                turn, legal = masks[time_step]
                 assert obs.agent_mask[row].tolist() == [turn == 0, turn == 1]
                 assert obs.action_mask[row, turn].tolist() == legal
                 assert obs.action_mask[row, 1 - turn].all()
-                action[row] = 2 - actions[tick]  # of the one who waits, something else
-                action[row, turn] = actions[tick]
+                action[row] = 2 - actions[time_step]  # of the one who waits, something else
+                action[row, turn] = actions[time_step]
         _, state, reward, terminated, truncated, _ = jax.device_get(game.step(state, action))
-        ends = np.array([len(actions) == tick + 1 for _, actions, _, _ in games])
+        ends = np.array([len(actions) == time_step + 1 for _, actions, _, _ in games])
         np.testing.assert_array_equal(terminated, np.stack([ends, ends], 1))
         assert not truncated.any()
         assert not reward[~ends].any()

@@ -49,7 +49,7 @@ def test_dispatchers_by_hand(env):
         assert int(other_exit(waiting, obs, params, key)[0]) == expected
     free = put(env, start, [(2, 2), (5, 3), *cells[2:]], storage=storage, wait=[8] * 6)
     assert int(other_exit(free, observe(free, params), params, key)[0]) == LEAVE_BY_ROW
-    # With 12 ticks less between the exits the penalty decides.
+    # With 12 steps less between the exits the penalty decides.
     close = replace(state, exit_times=state.exit_times.at[0, 1].set(19))
     assert int(blocked_penalty(close, obs, params, key)[0]) == LEAVE_BY_COLUMN
     tied = replace(state, exit_times=state.exit_times.at[0, 1].set(20))
@@ -95,7 +95,7 @@ def test_plain_costs_choose_as_a_plain_penalty_does(env):
 def test_penalties_go_by_what_the_holder_does(env, kind, fields):
     path = env.guidepath
     _, start = jax.jit(env.reset_env)(jax.random.key(0), env.default_params)
-    # Shuttle 0 at (2, 2) has moved along the row and wants (2, 4): 6 ticks by the row.
+    # Shuttle 0 at (2, 2) has moved along the row and wants (2, 4): 6 steps by the row.
     cells = [(2, 2), (2, 3), (4, 0), (4, 2), (4, 4), (4, 6)]
     state = put(env, start, cells, storage=[20, 32, 46, 46, 46, 46])
     state = replace(state, **{k: getattr(state, k).at[1].set(v) for k, v in fields.items()})
@@ -107,8 +107,8 @@ def test_penalties_go_by_what_the_holder_does(env, kind, fields):
         held = plain.replace(held=plain.held.at[0, kind, across, 0].set(penalty))
         assert int(choose(held, table, state, path)[0]) == expected
         if busy:
-            slope = plain.per_tick.at[0, kind, across].set(penalty / busy)
-            assert int(choose(plain.replace(per_tick=slope), table, state, path)[0]) == expected
+            slope = plain.per_step.at[0, kind, across].set(penalty / busy)
+            assert int(choose(plain.replace(per_step=slope), table, state, path)[0]) == expected
     # Of everybody else nothing counts.
     others = plain.replace(held=(plain.held + 99.0).at[0, kind, across, 0].set(0.0))
     assert int(choose(others, table, state, path)[0]) == LEAVE_BY_ROW
@@ -151,14 +151,14 @@ def test_a_planner_breaks_the_deadlock_of_its_dispatcher():
     def moved_by(dispatcher):
         @jax.jit
         def run(state):
-            def tick(carry, key):
+            def step(carry, key):
                 obs, state = carry
                 action = dispatcher(state, obs, params, key)
                 obs, state, *_ = env.step_env(key, state, action, params)
                 return (obs, state), None
 
             keys = jax.random.split(jax.random.key(1), 12)
-            return jax.lax.scan(tick, (env._observe(state, params), state), keys)[0][1]
+            return jax.lax.scan(step, (env._observe(state, params), state), keys)[0][1]
 
         return int((run(ring).cell != ring.cell).sum())
 
@@ -225,6 +225,6 @@ def test_how_often_they_act_and_end_deadlocked(env):
         return state.wait[-1], obs.agent_mask.mean()
 
     wait, acting = jax.device_get(shift(jax.random.split(jax.random.key(23), 1024)))
-    deadlocked = (wait >= 50).all(axis=1).mean()  # nobody has moved for 50 ticks
+    deadlocked = (wait >= 50).all(axis=1).mean()  # nobody has moved for 50 steps
     assert abs(deadlocked - 0.235) < 4 * (0.235 * 0.765 / 1024 + 0.235 * 0.765 / 1500) ** 0.5
     assert 0.3 < acting.mean() < 0.52

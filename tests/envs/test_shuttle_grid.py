@@ -53,7 +53,7 @@ def step(env):
 # --- hand-checked cases ---------------------------------------------------------------------------
 
 
-def test_a_shuttle_delivers_on_tick_15(env, start, step):
+def test_a_shuttle_delivers_on_step_15(env, start, step):
     cells = [(0, 0), (4, 6), (4, 0), (4, 2), (4, 4), (5, 1)]
     state = put(env, start, cells, storage=[2] + [20] * 5, port=[3] + [44] * 5)
     rewards, acting = [], []
@@ -62,7 +62,7 @@ def test_a_shuttle_delivers_on_tick_15(env, start, step):
         obs, state, reward, *_ = step(state, [LEAVE_BY_ROW] + [HOLD] * 5)
         rewards.append(reward.tolist())
     assert rewards == [[0.0] * 6] * 14 + [[1.0] * 6]
-    # Two moves empty (from ticks 1 and 3), picking from 5 to 8, one move loaded (9 to 11).
+    # Two moves empty (from steps 1 and 3), picking from 5 to 8, one move loaded (9 to 11).
     assert [t + 1 for t, acts in enumerate(acting) if acts] == [1, 3, 9]
     assert bool(obs.agent_mask[0])
     assert state.num_delivered.tolist() == [1, 0, 0, 0, 0, 0]
@@ -77,7 +77,7 @@ def test_four_that_follow_each_other_round_a_block_are_deadlocked(env, start, st
     np.testing.assert_array_equal(state.cell, before.cell)
     np.testing.assert_array_equal(state.reserved, before.cell)
     np.testing.assert_array_equal(state.wait, [6] * 6)
-    # One of them leaves the ring; the one behind it follows once it has arrived, two ticks later.
+    # One of them leaves the ring; the one behind it follows once it has arrived, two steps later.
     reserved = []
     for _ in range(3):
         _, state, *_ = step(state, [1, 1, 1, 2, HOLD, HOLD])
@@ -121,19 +121,19 @@ def test_a_leaving_shuttle_holds_both_cells_until_it_arrives(env, start, step):
     act = [LEAVE_BY_ROW, LEAVE_BY_ROW, HOLD, HOLD, HOLD, HOLD]
     _, state, *_ = step(state, act)
     assert (int(state.cell[0]), int(state.reserved[0]), int(state.busy[0])) == (1, 2, 1)
-    _, state, *_ = step(state, act)  # shuttle 0 arrives at the end of this tick
+    _, state, *_ = step(state, act)  # shuttle 0 arrives at the end of this step
     assert (int(state.cell[0]), int(state.wait[1])) == (2, 2)
     _, state, *_ = step(state, [HOLD, LEAVE_BY_ROW, HOLD, HOLD, HOLD, HOLD])
     assert int(state.reserved[1]) == 1
 
 
-@pytest.mark.parametrize(("loaded", "axis", "ticks"), [(0, 0, 2), (1, 0, 3), (0, 1, 4), (1, 1, 5)])
-def test_moves_take_longer_loaded_and_round_a_corner(env, start, step, loaded, axis, ticks):
+@pytest.mark.parametrize(("loaded", "axis", "steps"), [(0, 0, 2), (1, 0, 3), (0, 1, 4), (1, 1, 5)])
+def test_moves_take_longer_loaded_and_round_a_corner(env, start, step, loaded, axis, steps):
     cells = [(0, 1), (2, 0), (4, 0), (4, 2), (4, 4), (4, 6)]
     others = [0] * 5
     state = put(env, start, cells, loaded=[loaded, *others], axis=[axis, *others], storage=[20] * 6)
     _, state, *_ = step(state, [LEAVE_BY_ROW] + [HOLD] * 5)
-    assert int(state.busy[0]) == ticks - 1
+    assert int(state.busy[0]) == steps - 1
     assert int(state.axis[0]) == 0
 
 
@@ -174,7 +174,7 @@ def test_agrees_with_the_oracle(env, kwargs, num_steps):
             action, obs, state, reward, terminated, _, info = jax.tree.map(
                 lambda x, t=t: x[t], happened
             )
-            own = oracle.tick(action)
+            own = oracle.step(action)
             team = [sum(own)] * env.num_agents
             np.testing.assert_array_equal(reward, own if env.reward == "own" else team)
             np.testing.assert_array_equal(info["metrics"]["deliveries"], team)
@@ -232,8 +232,8 @@ def test_full_view_and_progress_agree_with_the_oracle(kwargs, num_steps):
         action, obs, _, reward, *_ = jax.tree.map(lambda x, t=t: x[t], happened)
         agents = range(env.num_agents)
         before = [oracle.remaining(i) for i in agents]
-        own = oracle.tick(action)
-        # Whoever has delivered has another job now, no tick of which is done yet.
+        own = oracle.step(action)
+        # Whoever has delivered has another job now, no step of which is done yet.
         left = [0 if own[i] else oracle.remaining(i) for i in agents]
         in_time = [x <= num_steps - oracle.t for x in left]
         gained = sum(b - x for b, x, ok in zip(before, left, in_time, strict=True) if ok)
@@ -247,16 +247,16 @@ def test_full_view_and_progress_agree_with_the_oracle(kwargs, num_steps):
     assert late >= 50
 
 
-def test_progress_is_a_tick_for_each_tick_with_nobody_in_the_way():
+def test_progress_is_a_step_for_each_step_with_nobody_in_the_way():
     env = ShuttleGrid(num_shuttles=1, reward="progress", max_steps=2000)
     _, happened = jax.device_get(trace(env, greedy, jax.random.key(0), 2000))
     reward, info = happened[3], happened[6]
     path = env.guidepath
-    ticks = reward[:-100, 0] * path.mean_job
+    steps = reward[:-100, 0] * path.mean_job
     # With its last move to a load it is known along which axis it comes; a turn then takes half as
     # long again, or half as long less, than it had counted.
-    assert set(np.round(ticks, 3)) == {0.0, 1.0, 2.0}
-    assert np.isclose(ticks, 1.0).mean() > 0.9
+    assert set(np.round(steps, 3)) == {0.0, 1.0, 2.0}
+    assert np.isclose(steps, 1.0).mean() > 0.9
     delivered = info["metrics"]["deliveries"].sum()
     assert abs(reward.sum() - delivered) < 0.1 * delivered
 
@@ -301,7 +301,7 @@ def test_lower_shuttles_see_what_upper_ones_would():
     assert not np.allclose(upright, upside_down)
 
 
-# --- invariants over many ticks -------------------------------------------------------------------
+# --- invariants over many steps -------------------------------------------------------------------
 
 
 @pytest.mark.rare
@@ -309,7 +309,7 @@ def test_held_cells_are_disjoint_and_features_bounded(env):
     params, num_envs = env.default_params, 256
     act = jax.vmap(mixed, in_axes=(0, 0, None, 0))
 
-    def tick(carry, key):
+    def time_step(carry, key):
         obs, state = carry
         key_action, key_step = jax.random.split(key)
         action = act(state, obs, params, jax.random.split(key_action, num_envs))
@@ -331,13 +331,13 @@ def test_held_cells_are_disjoint_and_features_bounded(env):
     def run(key):
         keys = jax.random.split(key, num_envs)
         start = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
-        return jax.lax.scan(tick, start, jax.random.split(key, 400))[1]
+        return jax.lax.scan(time_step, start, jax.random.split(key, 400))[1]
 
     disjoint, bounded, ends, over = jax.device_get(run(jax.random.key(8)))
     assert disjoint.all()
     assert bounded.all()
     assert ends.all()
-    np.testing.assert_array_equal(np.flatnonzero(over), [255])  # all at once, after 256 ticks
+    np.testing.assert_array_equal(np.flatnonzero(over), [255])  # all at once, after 256 steps
 
 
 def test_jobs_do_not_depend_on_what_anybody_does(env):

@@ -346,7 +346,7 @@ def test_simulated_uniform_play(lose):
         reset = jax.vmap(env.reset, in_axes=(0, None))
         obs, state = reset(jax.random.split(key_reset, num), env.default_params)
 
-        def tick(carry, key):
+        def time_step(carry, key):
             obs, state = carry
             key_action, key_step = jax.random.split(key)
             action = random_legal_actions(key_action, obs.action_mask)
@@ -355,7 +355,7 @@ def test_simulated_uniform_play(lose):
             obs, state, reward, _, _, info = step(keys, state, action, env.default_params)
             return (obs, state), (reward, info["metrics"])
 
-        _, (reward, metrics) = jax.lax.scan(tick, (obs, state), jax.random.split(key_scan, 9))
+        _, (reward, metrics) = jax.lax.scan(time_step, (obs, state), jax.random.split(key_scan, 9))
         return reward.sum(0), jax.tree.map(lambda x: x.sum(0), metrics)
 
     reward, metrics = jax.tree.map(np.asarray, play(jax.random.key(0)))
@@ -380,14 +380,14 @@ def test_other_boards_against_naive_winner(name):
     def play(order):
         reset = env.reset(jax.random.key(0))
 
-        def tick(carry, cell):
+        def time_step(carry, cell):
             action = jnp.stack([cell, cell])
             obs, state, reward, terminated, _, _ = env.step_env(
                 jax.random.key(0), carry[1], action, params
             )
             return (obs, state), (obs.alive[0], reward, terminated, env.board.cells(state))
 
-        return jax.lax.scan(tick, reset, order)[1]
+        return jax.lax.scan(time_step, reset, order)[1]
 
     alive, reward, terminated, boards = map(np.asarray, jax.vmap(play)(order))
     wins = 0
@@ -438,8 +438,8 @@ def test_step_batch_is_vmapped_step_with_resets(illegal):
     step_batch = jax.jit(env.step_batch)
     rng = np.random.default_rng(0)
     (_, state), endings = fresh, []
-    for tick in range(25):
-        keys = jax.random.split(jax.random.key(tick), num)
+    for time_step in range(25):
+        keys = jax.random.split(jax.random.key(time_step), num)
         action = rng.integers(0, 9, (num, 2))
         result = step_batch(keys, state, action, params)
         assert_trees_equal(result, step(keys, state, action, params))

@@ -45,10 +45,10 @@ NUM_RELAYS = 128  # of each play, as every size is compiled anew
 
 
 def run_relay(a, b, params=None):
-    """A takes the steps `a`, B the steps `b`, each of them on all ticks."""
+    """A takes the steps `a`, B the steps `b`, each of them at all times."""
 
-    def policy(features, tick):
-        return np.broadcast_to([a[tick], b[tick]], (NUM_RELAYS, 2))
+    def policy(features, time_step):
+        return np.broadcast_to([a[time_step], b[time_step]], (NUM_RELAYS, 2))
 
     return play(RELAY, policy, NUM_RELAYS, params)
 
@@ -127,7 +127,7 @@ def test_the_goal_is_a_fair_coin_and_the_leg_a_parameter():
 
 
 def test_unequal_agents_name_their_own_targets():
-    def policy(features, tick):
+    def policy(features, time_step):
         return np.stack([features[:, 0, :2].argmax(-1), features[:, 1, :3].argmax(-1)], axis=1)
 
     played = play(SPACES, policy, 256)
@@ -139,7 +139,9 @@ def test_unequal_agents_name_their_own_targets():
     np.testing.assert_array_equal(played.alive[:-1], True)
     np.testing.assert_array_equal(played.alive, played.acts)
     assert not played.alive[-1].any()
-    wrong = play(SPACES, lambda features, tick: (policy(features, tick) + 1) % [2, 3], 256)
+    wrong = play(
+        SPACES, lambda features, time_step: (policy(features, time_step) + 1) % [2, 3], 256
+    )
     assert not wrong.reward.any()
 
 

@@ -47,7 +47,7 @@ def basic():
     return Basic(num_agents=3)
 
 
-def test_everybody_acts_on_all_ticks_and_is_paid_for_its_own_target(basic):
+def test_everybody_acts_on_all_steps_and_is_paid_for_its_own_target(basic):
     played = play(basic, right, NUM_ENVS)
     assert played.reward.shape == (25, NUM_ENVS, 3)
     np.testing.assert_array_equal(played.reward, 1)
@@ -61,7 +61,11 @@ def test_everybody_acts_on_all_ticks_and_is_paid_for_its_own_target(basic):
     np.testing.assert_allclose(played.features[..., 4], left, rtol=1e-6)
     assert not play(basic, wrong, NUM_ENVS).reward.any()
     # Agent 1 alone is right.
-    one = play(basic, lambda features, tick: right(features, tick) + np.array([1, 0, 2]), NUM_ENVS)
+    one = play(
+        basic,
+        lambda features, time_step: right(features, time_step) + np.array([1, 0, 2]),
+        NUM_ENVS,
+    )
     np.testing.assert_array_equal(one.reward, np.broadcast_to([0, 1, 0], one.reward.shape))
 
 
@@ -72,7 +76,7 @@ def test_targets_are_uniform_and_independent(basic):
     assert_uniform(target, 4)
     assert_uniform(4 * target[..., 0] + target[..., 1], 16)  # slots
     assert_uniform(4 * target[:, :, 1] + target[:, :, 2], 16)
-    assert_uniform(4 * target[::2][:13] + target[1::2], 16)  # ticks
+    assert_uniform(4 * target[::2][:13] + target[1::2], 16)  # steps
     assert_uniform(4 * target[:, ::2] + target[:, 1::2], 16)  # environments
 
 
@@ -103,9 +107,9 @@ def test_spaces_are_those_declared(env):
 
 
 def assert_turns(played, acts, alive, left):
-    """One table for all environments: `acts` and `alive` after each tick, decisions `left`."""
-    num_ticks = len(acts) - 1
-    assert played.reward.shape == (num_ticks, NUM_ENVS, acts.shape[1])
+    """One table for all environments: `acts` and `alive` after each step, decisions `left`."""
+    num_steps = len(acts) - 1
+    assert played.reward.shape == (num_steps, NUM_ENVS, acts.shape[1])
     for values, expected in (
         (played.acts, acts),
         (played.alive, alive),
@@ -128,13 +132,13 @@ def test_early_done_by_hand():
 
 
 @pytest.mark.parametrize("num_agents", [2, 3, 4])
-def test_round_robin_takes_five_ticks_for_each_agent(num_agents):
+def test_round_robin_takes_five_steps_for_each_agent(num_agents):
     env = RoundRobin(num_agents)
     assert env.horizon(env.default_params) == 5 * num_agents
-    tick, slot = np.arange(5 * num_agents + 1)[:, None], np.arange(num_agents)
-    acts = (tick % num_agents == slot) & (tick < 5 * num_agents)
-    left = np.maximum(5 - (tick + num_agents - 1 - slot) // num_agents, 0)
-    alive = tick <= 4 * num_agents + slot
+    time_step, slot = np.arange(5 * num_agents + 1)[:, None], np.arange(num_agents)
+    acts = (time_step % num_agents == slot) & (time_step < 5 * num_agents)
+    left = np.maximum(5 - (time_step + num_agents - 1 - slot) // num_agents, 0)
+    alive = time_step <= 4 * num_agents + slot
     if num_agents == 2:
         by_hand = table("55 45 44 34 33 23 22 12 11 01 00")
         np.testing.assert_array_equal(left, by_hand)
@@ -145,9 +149,9 @@ def test_round_robin_takes_five_ticks_for_each_agent(num_agents):
 def test_what_is_seen_while_waiting_is_not_what_is_asked_for():
     env, seen = RoundRobin(2), []
 
-    def late(features, tick):
-        seen.append(right(features, tick))
-        return seen[max(tick - 1, 0)]
+    def late(features, time_step):
+        seen.append(right(features, time_step))
+        return seen[max(time_step - 1, 0)]
 
     reward = play(env, late, 8 * NUM_ENVS).reward[1:].sum(-1)
     hits = reward.mean()
@@ -165,13 +169,13 @@ def test_round_robin_can_have_other_numbers_of_decisions():
 
 @pytest.fixture(scope="module")
 def run_flex():
-    """Random play of three slots, 28 ticks of 512 episodes that are not reset.
+    """Random play of three slots, 28 steps of 512 episodes that are not reset.
 
-    `run_flex(**params)` gives NumPy arrays `[T, E, ...]`, with the states before and after ticks.
+    `run_flex(**params)` gives NumPy arrays `[T, E, ...]`, with the states before and after steps.
     """
     env, num_envs = FlexAgents(num_slots=3), 512
 
-    def tick(state, key, params):
+    def time_step(state, key, params):
         key_action, key_step = jax.random.split(key)
         action = jax.random.randint(key_action, (num_envs, 3), 0, NUM_TARGETS)
         keys = jax.random.split(key_step, num_envs)
@@ -185,7 +189,7 @@ def run_flex():
         reset = jax.vmap(env.reset_env, (0, None))
         _, state = reset(jax.random.split(key_reset, num_envs), params)
         keys = jax.random.split(key_run, 28)
-        return jax.lax.scan(lambda state, key: tick(state, key, params), state, keys)[1]
+        return jax.lax.scan(lambda state, key: time_step(state, key, params), state, keys)[1]
 
     names = ("before", "action", "obs", "after", "reward", "terminated", "truncated", "info")
 
@@ -206,7 +210,7 @@ def crowd(run_flex):
 
 
 def going_on(run):
-    """Ticks of episodes that are not over, `[T, E]`."""
+    """Steps of episodes that are not over, `[T, E]`."""
     lives = run.before.alive.any(-1)
     return np.logical_and.accumulate(lives, axis=0)
 
@@ -219,11 +223,11 @@ def test_flex_agents_keep_the_contract():
 
 
 def test_joining_by_hand(run_flex):
-    # Everyone lives for 4 ticks, nobody leaves before, and one joins wherever there is room.
+    # Everyone lives for 4 steps, nobody leaves before, and one joins wherever there is room.
     run = run_flex(max_age=4, p_join=1.0, p_leave=0.0)
-    ages = table("000 100 210 321 032 103 210 321 032")  # before each tick; 0 where nobody is
+    ages = table("000 100 210 321 032 103 210 321 032")  # before each step; 0 where nobody is
     alive = table("100 110 111 111 111 111 111 111 111")
-    ends = table("000 000 000 100 010 001 000 100 010")  # on the tick on which it is replaced
+    ends = table("000 000 000 100 010 001 000 100 010")  # at the step at which it is replaced
     for values, expected in (
         (run.before.age, ages),
         (run.before.alive, alive),
@@ -248,7 +252,7 @@ def test_leaving_by_hand(run_flex):
     np.testing.assert_array_equal(run.after.age[1:][run.terminated[1:]], 0)
 
 
-def test_one_agent_alone_lives_for_25_ticks(run_flex):
+def test_one_agent_alone_lives_for_25_steps(run_flex):
     run = run_flex(p_join=0.0)
     alone = np.zeros_like(run.before.alive)
     alone[:25, :, 0] = True
@@ -259,7 +263,7 @@ def test_one_agent_alone_lives_for_25_ticks(run_flex):
     assert not run.truncated.any()
 
 
-def test_each_tick_of_a_crowd_follows_the_rules(crowd):
+def test_each_step_of_a_crowd_follows_the_rules(crowd):
     run, playing = crowd, going_on(crowd)
     before, after, age = run.before.alive, run.after.alive, run.before.age
     np.testing.assert_array_equal(run.obs.alive, after)
@@ -286,8 +290,8 @@ def test_each_tick_of_a_crowd_follows_the_rules(crowd):
     assert_share(joined.any(-1)[playing & free], 0.6)
     rank = staying.cumsum(-1) - 1
     for count in (2, 3):
-        ticks = playing & left.any(-1) & (staying.sum(-1) == count)
-        assert_uniform(rank[ticks][left[ticks]], count)
+        steps = playing & left.any(-1) & (staying.sum(-1) == count)
+        assert_uniform(rank[steps][left[steps]], count)
     # Who leaves and whether somebody joins are independent; two of three leave room for a third.
     two = playing & (staying.sum(-1) == 2)
     for joins in (two & joined.any(-1), two & ~joined.any(-1)):
@@ -323,12 +327,12 @@ def test_observations_of_a_crowd_are_its_agents_own(crowd):
 
 
 NUM_EPISODES = 2048
-WATCHED = (5, 20, 60, 150)  # ticks after which the living are counted
+WATCHED = (5, 20, 60, 150)  # steps after which the living are counted
 CHUNK = 100
 
 
 def simulate(rng):
-    """One episode by the rules, with a list of ages: length, lives, ticks lived, the living."""
+    """One episode by the rules, with a list of ages: length, lives, steps lived, the living."""
     ages, length, lives, lived, watched = [0], 0, 1, 0, dict.fromkeys(WATCHED, 0)
     while ages:
         length += 1
@@ -356,7 +360,7 @@ def measured():
     env = FlexAgents()
     params = env.default_params
 
-    def tick(carry, key):
+    def time_step(carry, key):
         state, playing = carry
         keys = jax.random.split(key, NUM_EPISODES)
         action = jnp.zeros((NUM_EPISODES, 8), jnp.int32)
@@ -373,7 +377,7 @@ def measured():
         _, state = jax.vmap(env.reset_env, (0, None))(jax.random.split(key, NUM_EPISODES), params)
         return state, jnp.ones(NUM_EPISODES, bool)
 
-    scan = jax.jit(lambda carry, key: jax.lax.scan(tick, carry, jax.random.split(key, CHUNK)))
+    scan = jax.jit(lambda carry, key: jax.lax.scan(time_step, carry, jax.random.split(key, CHUNK)))
     key_reset, key_run = jax.random.split(jax.random.key(0))
     carry, chunks = begin(key_reset), []
     while carry[1].any():
@@ -382,11 +386,11 @@ def measured():
     playing, ended, lived, living = (np.concatenate(x) for x in zip(*chunks, strict=True))
     # All who have lived have ended.
     totals = [x.sum(0) for x in (playing, ended, lived)]
-    return np.column_stack([*totals, *(living[tick - 1] for tick in WATCHED)])
+    return np.column_stack([*totals, *(living[time_step - 1] for time_step in WATCHED)])
 
 
-@pytest.mark.rare_cases("length", "lives", "ticks_lived")
-@pytest.mark.parametrize("column", [0, 1, 2], ids=["length", "lives", "ticks_lived"])
+@pytest.mark.rare_cases("length", "lives", "steps_lived")
+@pytest.mark.parametrize("column", [0, 1, 2], ids=["length", "lives", "steps_lived"])
 def test_flex_agents_agree_with_a_separate_simulation(measured, simulated, column):
     ours, theirs = measured[:, column], simulated[:, column]
     assert len(ours) == len(theirs) >= 2000
@@ -401,9 +405,11 @@ def test_flex_agents_agree_with_a_separate_simulation(measured, simulated, colum
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("tick", WATCHED)
-def test_the_numbers_alive_are_distributed_as_in_a_separate_simulation(measured, simulated, tick):
-    column = 3 + WATCHED.index(tick)
+@pytest.mark.parametrize("time_step", WATCHED)
+def test_the_numbers_alive_are_distributed_as_in_a_separate_simulation(
+    measured, simulated, time_step
+):
+    column = 3 + WATCHED.index(time_step)
     counts = [np.bincount(np.minimum(x[:, column], 3), minlength=4) for x in (measured, simulated)]
     total = counts[0] + counts[1]
     used = total > 0

@@ -26,14 +26,14 @@ def every_environment(rows):
 
 
 def decision_values(acts, reward, discount_by):
-    """Values of one agent's decisions from its rewards, tick by tick, over lists `[T]`.
+    """Values of one agent's decisions from its rewards, step by step, over lists `[T]`.
 
     By decision, the rewards until the next decision add up and gamma stands between decisions; by
-    tick, gamma stands between ticks.
+    step, gamma stands between steps.
     """
     values, value = [], 0.0
     for acted, earned in zip(reversed(acts), reversed(reward), strict=True):
-        discount = GAMMA if discount_by == "tick" else 1.0
+        discount = GAMMA if discount_by == "step" else 1.0
         value = earned + discount * value
         if acted:
             values.append(value)
@@ -42,11 +42,11 @@ def decision_values(acts, reward, discount_by):
 
 
 def test_values_are_those_of_the_definition():
-    # Decisions on ticks 0 and 2; 1, 2 and 4 earned on ticks 0, 1 and 2.
+    # Decisions at steps 0 and 2; 1, 2 and 4 earned at steps 0, 1 and 2.
     acts, reward = [1, 0, 1], [1.0, 2.0, 4.0]
     assert decision_values(acts, reward, "decision") == pytest.approx([3 + GAMMA * 4, 4])
-    by_tick = [1 + GAMMA * 2 + GAMMA**2 * 4, 4]
-    assert decision_values(acts, reward, "tick") == pytest.approx(by_tick)
+    by_step = [1 + GAMMA * 2 + GAMMA**2 * 4, 4]
+    assert decision_values(acts, reward, "step") == pytest.approx(by_step)
 
 
 @pytest.mark.parametrize("env", PROBES, ids=lambda env: env.name)
@@ -80,7 +80,7 @@ def test_value_only_pays_once_and_terminates():
         assert not played.truncated.any()
 
 
-def test_truncation_only_pays_on_every_tick_and_is_truncated():
+def test_truncation_only_pays_on_every_step_and_is_truncated():
     for reward, max_steps in ((1.0, 10), (0.5, 3)):
         params = TRUNCATION.default_params.replace(reward=reward, max_steps=max_steps)
         assert TRUNCATION.horizon(params) == max_steps
@@ -103,7 +103,7 @@ def test_truncation_only_pays_on_every_tick_and_is_truncated():
 
 
 @pytest.mark.parametrize("delay", [1, 3])
-def test_the_reward_of_the_first_comes_on_the_others_last_tick(delay):
+def test_the_reward_of_the_first_comes_on_the_others_last_step(delay):
     params = DELAYED.default_params.replace(delay=delay)
     assert DELAYED.horizon(params) == delay + 1
     played = play(DELAYED, right, NUM_ENVS, params)
@@ -123,18 +123,18 @@ def test_the_reward_of_the_first_comes_on_the_others_last_tick(delay):
 
     first, second = np.array(acts).T.tolist(), reward.T.tolist()
     assert decision_values(first[0], second[0], "decision") == [1.0]
-    assert decision_values(first[0], second[0], "tick") == pytest.approx([GAMMA**delay])
-    for discount_by in ("decision", "tick"):
+    assert decision_values(first[0], second[0], "step") == pytest.approx([GAMMA**delay])
+    for discount_by in ("decision", "step"):
         values = decision_values(first[1], second[1], discount_by)
         k = np.arange(delay, 0, -1)
         np.testing.assert_allclose(values, (1 - GAMMA**k) / (1 - GAMMA))
 
 
-def test_only_the_first_tick_counts_for_the_first():
+def test_only_the_first_step_counts_for_the_first():
     params = DELAYED.default_params.replace(delay=3)
 
-    def once(features, tick):
-        return right(features, tick) if tick == 0 else wrong(features, tick)
+    def once(features, time_step):
+        return right(features, time_step) if time_step == 0 else wrong(features, time_step)
 
     reward = play(DELAYED, once, NUM_ENVS, params).reward
     np.testing.assert_array_equal(reward.sum(0), np.broadcast_to([1, 0], (NUM_ENVS, 2)))
@@ -147,9 +147,9 @@ def test_only_the_first_tick_counts_for_the_first():
 
 
 def remember(calls):
-    """Names the cue that was seen on tick 0, and writes down what it sees."""
+    """Names the cue that was seen at step 0, and writes down what it sees."""
 
-    def policy(features, tick):
+    def policy(features, time_step):
         calls.append(features[:, 0])
         return calls[0][:, :2].argmax(-1)[:, None]
 
@@ -170,12 +170,12 @@ def test_the_cue_is_asked_for_after_the_delay(delay, acts, seen):
     for features, symbol in zip(calls, seen, strict=True):
         np.testing.assert_array_equal(features[:, :2], shown[symbol])
         np.testing.assert_array_equal(features[:, 2], symbol == "?")
-    num_ticks = delay + 2
+    num_steps = delay + 2
     acts = table(" ".join(acts))
     np.testing.assert_array_equal(played.acts, every_environment(acts))
-    alive = every_environment([[1]] * num_ticks + [[0]])
+    alive = every_environment([[1]] * num_steps + [[0]])
     np.testing.assert_array_equal(played.alive, alive)
-    last = every_environment([[0]] * (num_ticks - 1) + [[1]])
+    last = every_environment([[0]] * (num_steps - 1) + [[1]])
     np.testing.assert_array_equal(played.reward, last)
     np.testing.assert_array_equal(played.terminated, last)
     assert not played.truncated.any()
@@ -184,14 +184,14 @@ def test_the_cue_is_asked_for_after_the_delay(delay, acts, seen):
     timeline = acts[:-1, 0].tolist(), last[:, 0, 0].tolist()
     by_decision = decision_values(*timeline, "decision")
     assert by_decision[0] == pytest.approx(GAMMA ** (delay // 2 + 1))
-    assert decision_values(*timeline, "tick")[0] == pytest.approx(GAMMA ** (delay + 1))
+    assert decision_values(*timeline, "step")[0] == pytest.approx(GAMMA ** (delay + 1))
     assert by_decision[-1] == 1
 
 
 def test_without_memory_half_of_the_cues_are_named():
     for answer in (0, 1):
         reward = play(
-            CUE, lambda features, tick, a=answer: np.full((NUM_ENVS, 1), a), NUM_ENVS
+            CUE, lambda features, time_step, a=answer: np.full((NUM_ENVS, 1), a), NUM_ENVS
         ).reward
         assert_uniform(reward[-1].astype(int), 2)
         assert not reward[:-1].any()

@@ -77,8 +77,8 @@ def with_head(player, factor):
         scaled = jax.tree.map(lambda x: factor * x, stack.params["policy_head"])
         return stack.replace(params={**stack.params, "policy_head": scaled})
 
-    banks = tuple(scale(stack) for stack in player.population.banks)
-    return changed(player, population=player.population.replace(banks=banks))
+    groups = tuple(scale(stack) for stack in player.population.policy_groups)
+    return changed(player, population=player.population.replace(policy_groups=groups))
 
 
 def changed(player, **changes):
@@ -146,24 +146,24 @@ def seats(board):
     player = make_player(
         *board, mapping="per_agent", append_agent_id=True, normalise_observations=True
     )
-    shape = (2, *player.learner.players.banks[0].network.input_shape)
+    shape = (2, *player.learner.players.policy_groups[0].network.input_shape)
     key_mean, key_var = jax.random.split(jax.random.key(1))
     moments = Moments(
         count=jnp.full(2, 100.0),
         mean=jax.random.uniform(key_mean, shape),
         var=jax.random.uniform(key_var, shape, minval=0.5, maxval=2.0),
     )
-    (stack,) = player.population.banks
+    (stack,) = player.population.policy_groups
     stack = stack.replace(obs_moments=moments)
-    return changed(player, population=player.population.replace(banks=(stack,)))
+    return changed(player, population=player.population.replace(policy_groups=(stack,)))
 
 
 @pytest.fixture(scope="module")
 def unequal(board):
-    """A network of its own shape for each seat, so that there are two banks."""
+    """A network of its own shape for each seat, so that there are two policy groups."""
     policies = {"o": PolicySpec(network=MLP(hidden_sizes=(4, 4)), append_agent_id=True)}
     player = make_player(*board, mapping="per_agent", policies=policies)
-    assert [bank.interface.slots for bank in player.learner.players.banks] == [(0,), (1,)]
+    assert [group.interface.slots for group in player.learner.players.policy_groups] == [(0,), (1,)]
     return player
 
 
@@ -197,16 +197,16 @@ def by_hand(player, table, decision):
     features, action_mask = map(np.asarray, table.observations())
     seat, players = int(table.mover[decision]), player.learner.players
     name = players.policies[players.mapping.candidates[seat][0]]
-    banks = zip(players.banks, player.population.banks, strict=True)
-    bank, stack = next((bank, stack) for bank, stack in banks if seat in bank.interface.slots)
-    policy = jax.tree.map(lambda x: x[number_of(player, name) - bank.first_player], stack)
+    groups = zip(players.policy_groups, player.population.policy_groups, strict=True)
+    group, stack = next((group, stack) for group, stack in groups if seat in group.interface.slots)
+    policy = jax.tree.map(lambda x: x[number_of(player, name) - group.first_player], stack)
     inputs = features[decision]
-    if bank.interface.agent_id:
+    if group.interface.agent_id:
         inputs = np.concatenate([inputs, np.eye(2)[seat]])
     if policy.obs_moments is not None:
         moments = policy.obs_moments
         inputs = (inputs - moments.mean) / np.sqrt(moments.var)
-    logits = np.asarray(bank.network.module.apply({"params": policy.params}, (), inputs)[1])
+    logits = np.asarray(group.network.module.apply({"params": policy.params}, (), inputs)[1])
     exp = np.where(action_mask[decision], np.exp(logits - logits.max()), 0.0)
     return name, exp / exp.sum()
 
@@ -506,18 +506,18 @@ class Attentive(RandomLives):
         return obs, (state, obs.agent_mask), *rest
 
 
-def play_in_steps(player, reset_key, tick_keys, functions):
+def play_in_steps(player, reset_key, step_keys, functions):
     """One greedy episode in plain Python, one agent at a time through `forward`."""
     reset, step, forward = functions
-    (bank,), (stack,) = player.learner.players.banks, player.population.banks
-    num_agents, width = player.env.num_agents, bank.interface.action_width
+    (group,), (stack,) = player.learner.players.policy_groups, player.population.policy_groups
+    num_agents, width = player.env.num_agents, group.interface.action_width
     only = np.zeros((1, 1), np.int32)
     obs, state = jax.device_get(reset(reset_key, player.params))
-    hidden = [jax.device_get(bank.network.initial_hidden((1, 1)))] * num_agents
+    hidden = [jax.device_get(group.network.initial_hidden((1, 1)))] * num_agents
     extras = np.zeros((num_agents, width + 1), np.float32)  # previous action, then reward since
     decided = np.zeros(num_agents, bool)
     returns, lengths = np.zeros(num_agents), np.zeros(num_agents)
-    for key in tick_keys:
+    for key in step_keys:
         action = np.zeros(num_agents, np.int32)
         for i in np.flatnonzero(obs.agent_mask):
             inputs = np.concatenate([obs.features[i], extras[i]])[None, None]
@@ -544,16 +544,16 @@ def test_memory_and_extra_inputs_are_those_of_plain_play():
     player = make_player(env, env.default_params, LSTM8, prev_action=True, prev_reward=True)
     num_episodes = 8
     totals = play(player, 3, num_episodes, greedy=True)
-    key_reset, key_ticks = jax.random.split(jax.random.key(3))
+    key_reset, key_steps = jax.random.split(jax.random.key(3))
     reset_keys = jax.random.split(jax.random.split(key_reset)[0], num_episodes)
-    tick_keys = [
-        jax.random.split(jax.random.split(jax.random.fold_in(key_ticks, t), 4)[0], num_episodes)
-        for t in range(env.max_ticks)
+    step_keys = [
+        jax.random.split(jax.random.split(jax.random.fold_in(key_steps, t), 4)[0], num_episodes)
+        for t in range(env.max_steps)
     ]
-    (bank,) = player.learner.players.banks
-    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(bank.network.forward)
+    (group,) = player.learner.players.policy_groups
+    functions = jax.jit(env.reset_env), jax.jit(env.step), jax.jit(group.network.forward)
     for episode, reset_key in enumerate(reset_keys):
-        keys = [keys[episode] for keys in tick_keys]
+        keys = [keys[episode] for keys in step_keys]
         returns, lengths = play_in_steps(player, reset_key, keys, functions)
         np.testing.assert_allclose(totals.returns[episode], returns, atol=1e-5)
         np.testing.assert_array_equal(totals.lengths[episode], lengths)
@@ -572,9 +572,9 @@ class TimetableState:
 
 
 class Timetable(MultiAgentEnv[TimetableState, None]):
-    """Four ticks, 1 for every tick alive. No horizon is named, and `endless` really has no end.
+    """Four steps, 1 for every step alive. No horizon is named, and `endless` really has no end.
 
-    `steady` lives through it, `twice` dies on tick 2 and is reborn at once, `late` lives on ticks 3
+    `steady` lives through it, `twice` dies at step 2 and is reborn at once, `late` lives at steps 3
     and 4 of every other episode or so, `never` never.
     """
 
@@ -595,7 +595,7 @@ class Timetable(MultiAgentEnv[TimetableState, None]):
         return Discrete(2)
 
     def alive(self, state):
-        """`[A]` bool, after `time` ticks."""
+        """`[A]` bool, after `time` steps."""
         late = state.joins & (state.time >= 2)
         alive = jnp.stack([jnp.bool_(True), jnp.bool_(True), late, jnp.bool_(False)])
         return alive & ((state.time < 4) | self.endless)
@@ -658,14 +658,14 @@ def test_all_agents_of_an_episode_earn_a_return_together(shared, timetable_repor
 
 def test_episodes_without_an_end_are_cut_off_and_flagged(timetable, monkeypatch):
     env = Timetable(endless=True)
-    cut = functools.partial(play_episodes, max_ticks=7)
+    cut = functools.partial(play_episodes, max_steps=7)
     monkeypatch.setattr(evaluate, "play_episodes", cut)
     report = evaluate_policies(timetable.learner, timetable.population, 16, env=env)
     assert report["unfinished"] == 16
     assert report["agents"]["steady"]["return_mean"] == 7.0
     assert report["agents"]["twice"]["lives_mean"] == 2.0
     assert report["agents"]["late"]["lives_mean"] == 1.0
-    assert "16 episodes were not over after 7 ticks" in format_report(report)
+    assert "16 episodes were not over after 7 steps" in format_report(report)
 
 
 # --- Players drawn or given
@@ -689,7 +689,7 @@ def scripted():
 def test_players_are_drawn_as_in_training_for_every_life(scripted):
     totals = play(scripted, 0, GAMES)
     acted = totals.metrics["acted"]
-    twice = acted[:, 1]  # two lives of two ticks
+    twice = acted[:, 1]  # two lives of two steps
     for value, p in ((0, 1 / 16), (2, 6 / 16), (4, 9 / 16)):
         assert_mean(twice == value, p)
     assert set(np.unique(twice)) == {0, 2, 4}
@@ -705,7 +705,7 @@ def test_given_players_are_kept_for_the_whole_episode(scripted):
     assert (acted[:, 0] == 0).all()
     np.testing.assert_array_equal(acted[:, 1:], totals.lengths[:, 1:])
     assert (totals.lives[:, 1] == 2).all()
-    # A network may sit on any slot that its bank covers.
+    # A network may sit on any slot that its policy group covers.
     assert scripted.learner.players.able(0) == [main, one, zero]
     assert scripted.learner.players.able(1) == [one, zero]
 

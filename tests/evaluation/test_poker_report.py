@@ -21,13 +21,13 @@ def prepare(name, **changes):
     return learner, population
 
 
-def played_by_hand(learner, population, bank, member):
+def played_by_hand(learner, population, group, policy_index):
     """Action probabilities of one network at every information state, by flax alone."""
     table = InformationTable(learner.env)
     obs = jax.vmap(learner.env.observe)(table.states())
     rows = np.arange(table.num_info_states)
-    params = jax.tree.map(lambda x: x[member], population.banks[bank].params)
-    module = learner.players.banks[bank].network.module
+    params = jax.tree.map(lambda x: x[policy_index], population.policy_groups[group].params)
+    module = learner.players.policy_groups[group].network.module
     inputs = obs.features[rows, table.mover]
     _, logits, _ = module.apply({"params": params}, (), inputs)
     return np.asarray(jax.nn.softmax(np.where(table.action_mask, logits, -np.inf)))
@@ -55,7 +55,9 @@ def test_the_report_is_of_the_shared_network(name):
 def test_each_seat_has_a_policy_of_its_own():
     learner, population = prepare("kuhn_poker", mapping="per_agent")
     table = InformationTable(learner.env)
-    first, second = (played_by_hand(learner, population, 0, member) for member in range(2))
+    first, second = (
+        played_by_hand(learner, population, 0, policy_index) for policy_index in range(2)
+    )
     report = evaluate_policies(learner, population, 64)
     policy = np.where(table.mover[:, None] == 0, first, second)
     assert report["exploitability"]["stochastic"] == pytest.approx(
@@ -69,12 +71,12 @@ def test_a_critic_that_sees_all_cards_changes_nothing_of_it():
     learner, population = prepare("leduc_holdem", default_policy=spec)
     critic_moved = {
         key: jax.tree.map(lambda x: x + 1.0, value) if key.startswith("critic") else value
-        for key, value in population.banks[0].params.items()
+        for key, value in population.policy_groups[0].params.items()
     }
-    bank = population.banks[0].replace(params=critic_moved)
+    group = population.policy_groups[0].replace(params=critic_moved)
     reports = [
         evaluate_policies(learner, each, 16)["exploitability"]["stochastic"]
-        for each in (population, population.replace(banks=(bank,)))
+        for each in (population, population.replace(policy_groups=(group,)))
     ]
     assert reports[0] == pytest.approx(reports[1], abs=1e-6)
 

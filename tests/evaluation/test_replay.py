@@ -53,9 +53,9 @@ def titles(replay):
 
 def test_a_replay_is_the_episode_that_is_recorded(board, replays):
     _, recorded = record_episodes(*board, EPISODES, KEY)
-    assert [replay.num_ticks for replay in replays] == recorded.length.tolist()
+    assert [replay.num_steps for replay in replays] == recorded.length.tolist()
     for e, replay in enumerate(replays):
-        of = slice(0, replay.num_ticks)
+        of = slice(0, replay.num_steps)
         acts = recorded.agent_mask[e, of]
         for name, other in (
             ("players", "player"),
@@ -90,10 +90,10 @@ def test_probabilities_are_of_legal_actions(replays):
 def test_pictures_go_from_the_first_state_to_the_last(replays):
     for replay in replays:
         told = titles(replay)
-        assert len(told) == replay.num_ticks + 1
+        assert len(told) == replay.num_steps + 1
         for t, words in enumerate(told):
             assert words.startswith(f"Board after {t} moves")
-        # Not of the next game, which began on the same tick.
+        # Not of the next game, which began at the same step.
         assert "has won" in told[-1] or "a draw" in told[-1]
         assert not any("has won" in words for words in told[:-1])
 
@@ -104,8 +104,8 @@ def test_mistakes_are_seen(replays):
     for replay in replays:
         assert replay.best[0, 0].all()
         slots = np.argmax(replay.acts, axis=1)
-        ticks = np.arange(replay.num_ticks)
-        mistakes += (~replay.best[ticks, slots, replay.action[ticks, slots]]).sum()
+        steps = np.arange(replay.num_steps)
+        mistakes += (~replay.best[steps, slots, replay.action[steps, slots]]).sum()
 
     assert mistakes > 0
     assert replays[0].suggested.keys() == {"minimax", "win_block"}
@@ -119,7 +119,7 @@ def test_the_interesting_ones_are_chosen(board):
     returns = totals.returns[:, 0]
     assert found["best for x"].reward[:, 0].sum() == returns.max()
     assert found["worst for x"].reward[:, 0].sum() == returns.min()
-    assert found["longest"].num_ticks == lengths.max()
+    assert found["longest"].num_steps == lengths.max()
     surprise = [-np.nanmean(replay.log_prob) for replay in chosen]
     assert -np.nanmean(found["most surprising"].log_prob) == max(surprise)
     assert len(chosen) == 4
@@ -182,7 +182,7 @@ def test_memory_and_waiting_agents():
     recorded = record_episodes(*played, 1, KEY)[1]
     assert 0 < replay.acts.mean() < 1
     np.testing.assert_allclose(replay.value, recorded.value[0], rtol=1e-4, atol=1e-5)
-    assert titles(replay)[-1].startswith("tick 20, ")
+    assert titles(replay)[-1].startswith("step 20, ")
     assert replay.best is None
     assert len(replay.suggested) >= 2
     assert replay.reference in replay.suggested
@@ -199,7 +199,7 @@ def test_continuous_actions_have_no_table_of_probabilities():
 
 def test_environments_that_do_not_draw_themselves():
     played = make("flex_agents")
-    replay = replay_episodes(*played, 1, KEY, max_ticks=12)[0]
-    assert titles(replay)[0].startswith("tick 0; ")
-    assert titles(replay)[-1].startswith(f"tick {replay.num_ticks}; ")
-    assert dataclasses.replace(replay, interest=("best",)).num_ticks == replay.num_ticks
+    replay = replay_episodes(*played, 1, KEY, max_steps=12)[0]
+    assert titles(replay)[0].startswith("step 0; ")
+    assert titles(replay)[-1].startswith(f"step {replay.num_steps}; ")
+    assert dataclasses.replace(replay, interest=("best",)).num_steps == replay.num_steps

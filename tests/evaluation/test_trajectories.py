@@ -1,4 +1,4 @@
-"""Recorded episodes: those that are evaluated, tick by tick, in a file that holds data alone."""
+"""Recorded episodes: those that are evaluated, step by step, in a file that holds data alone."""
 
 import dataclasses
 import pickle
@@ -41,7 +41,7 @@ def make_player(env, params, **config):
 
 @pytest.fixture(scope="module")
 def player():
-    """Two banks, one of which has a lane less than slots, and a script."""
+    """Two policy groups, one of which has one active row less than slots, and a script."""
     env = FewAct()
     other = PolicySpec(network=MLP(hidden_sizes=(4, 4)))
     return make_player(
@@ -70,7 +70,7 @@ def assert_same(first, second):
 
 def assert_equal_but_for_rounding(totals, others):
     """Other programs round sums differently; all else is the same to the bit."""
-    for name in ("lengths", "lives", "finished", "num_ticks"):
+    for name in ("lengths", "lives", "finished", "num_steps"):
         np.testing.assert_array_equal(getattr(totals, name), getattr(others, name))
     np.testing.assert_allclose(totals.returns, others.returns, atol=1e-4)
     for name, metric in totals.metrics.items():
@@ -80,7 +80,7 @@ def assert_equal_but_for_rounding(totals, others):
 def test_what_is_recorded_is_what_is_evaluated(totals, recorded):
     assert_equal_but_for_rounding(totals, recorded[0])
     games = recorded[1]
-    np.testing.assert_array_equal(games.length[games.length.argmax()], totals.num_ticks)
+    np.testing.assert_array_equal(games.length[games.length.argmax()], totals.num_steps)
     np.testing.assert_array_equal(games.alive.sum(1), totals.lengths)
     np.testing.assert_array_equal((games.terminated | games.truncated).sum(1), totals.lives)
     assert np.ptp(games.length) > 3
@@ -89,8 +89,8 @@ def test_what_is_recorded_is_what_is_evaluated(totals, recorded):
 def test_rewards_add_up_to_the_returns_exactly(recorded):
     totals = recorded[0]
     returns = np.zeros_like(totals.returns)
-    for tick in range(recorded[1].reward.shape[1]):
-        returns += recorded[1].reward[:, tick]
+    for step in range(recorded[1].reward.shape[1]):
+        returns += recorded[1].reward[:, step]
     np.testing.assert_array_equal(returns, totals.returns)
     assert np.unique(returns).size > 20
 
@@ -111,7 +111,7 @@ def test_rules_of_masks_and_lives_hold(recorded):
     assert np.take_along_axis(games.action_mask, games.action[..., None], -1)[acts].all()
     assert (games.action[~acts] == 0).all()
     assert games.action[acts].any()
-    # A life begins as the episode does, or where there was none or one ended on the tick before.
+    # A life begins as the episode does, or where there was none or one ended at the step before.
     first = np.ones_like(ended[:, 0]) & games.alive[:, 0]
     np.testing.assert_array_equal(games.is_first[:, 0], first)
     born = games.alive[:, 1:] & (ended | ~games.alive)[:, :-1]
@@ -135,10 +135,12 @@ def test_what_networks_say_is_recorded_where_they_decide(player, recorded):
     for name in ("main", "other"):
         number = games.players.index(name)
         assert games.policies[games.policy_of[number]] == name
-        bank = next(b for b, bank in enumerate(players.banks) if number in bank.players)
-        network = players.banks[bank].network
-        member = number - players.banks[bank].first_player
-        params = jax.tree.map(lambda x, m=member: x[m], player.population.banks[bank].params)
+        group = next(b for b, group in enumerate(players.policy_groups) if number in group.players)
+        network = players.policy_groups[group].network
+        policy_index = number - players.policy_groups[group].first_player
+        params = jax.tree.map(
+            lambda x, m=policy_index: x[m], player.population.policy_groups[group].params
+        )
         rows = by_network & (games.player == number)
         _, outputs, value = network.module.apply({"params": params}, (), games.features[rows])
         mask = games.action_mask[rows][:, : outputs.shape[-1]]
@@ -239,7 +241,7 @@ def test_a_path_is_refused_before_anything_is_played(player, tmp_path, monkeypat
 def test_a_record_has_bounds(player, monkeypatch):
     args = (player.learner, player.population, EPISODES, KEY)
     monkeypatch.setattr(recording, "MAX_BYTES", 8_000)
-    with pytest.raises(ValueError, match=r"the record of 16 episodes takes 0\.0 MB a tick and is"):
+    with pytest.raises(ValueError, match=r"the record of 16 episodes takes 0\.0 MB a step and is"):
         record_episodes(*args)
     monkeypatch.setattr(recording, "MAX_BYTES", 10)
     monkeypatch.setattr(recording, "_begin", lambda *_: pytest.fail("it plays"))

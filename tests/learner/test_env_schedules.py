@@ -18,7 +18,7 @@ from jaxmarl_ppo.learner.env_schedules import make_env_schedules
 from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.runs.log import read_lines
 
-# Three environments of five ticks: 15 environment steps an iteration.
+# Three environments of five steps: 15 environment steps an iteration.
 FALLING = {"reward": ((0.0, 2.0), (30.0, -1.0))}
 
 

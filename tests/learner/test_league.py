@@ -22,7 +22,7 @@ SPEC = Snapshots("main", size=SIZE, add_every=4)
 
 def pool_of(spec=SPEC):
     return SnapshotPool(
-        spec, policy=2, origin=0, bank=0, origin_member=0, first_member=2, first_player=2
+        spec, policy=2, origin=0, policy_group=0, origin_index=0, first_index=2, first_player=2
     )
 
 
@@ -39,13 +39,13 @@ def make_outcomes(reward, player, over, alive=None):
 
 def test_results_are_those_of_a_replay():
     rng = np.random.default_rng(0)
-    ticks, envs, agents = 40, 5, 3
-    over = rng.random((ticks, envs)) < 0.2
-    reward = rng.integers(-1, 2, (ticks, envs, agents)).astype(np.float32)
-    alive = rng.random((ticks, envs, agents)) < 0.9
-    player = np.zeros((ticks, envs, agents), np.int32)
+    steps, envs, agents = 40, 5, 3
+    over = rng.random((steps, envs)) < 0.2
+    reward = rng.integers(-1, 2, (steps, envs, agents)).astype(np.float32)
+    alive = rng.random((steps, envs, agents)) < 0.9
+    player = np.zeros((steps, envs, agents), np.int32)
     held = rng.integers(0, Q, (envs, agents))
-    for t in range(ticks):
+    for t in range(steps):
         # Now and then somebody else takes over in the middle.
         swap = rng.random((envs, agents)) < 0.03
         held = np.where(swap, rng.integers(0, Q, held.shape), held)
@@ -92,7 +92,7 @@ def test_results_are_those_of_a_replay():
 
     # The same in two rollouts, whose cut falls into episodes: older results have faded once.
     league = league_lib.init_league(Q, (pool_of(),))
-    for part in (slice(0, 13), slice(13, ticks)):
+    for part in (slice(0, 13), slice(13, steps)):
         league, running = record(league, running, jax.tree.map(lambda x, p=part: x[p], outcomes))
     np.testing.assert_allclose(league.pools[0].games, games[0, 2:5].sum())
     assert 0.97 * games.sum() < league.games.sum() < games.sum()
@@ -290,7 +290,7 @@ def test_bad_pools_are_refused(fields, words):
 
 
 class Widowed(Faulty):
-    """Agent `b` dies on the first tick, and the episode goes on without it."""
+    """Agent `b` dies at the first step, and the episode goes on without it."""
 
     def step_env(self, key, state, action, params):
         obs, after, reward, _, truncated, info = super().step_env(key, state, action, params)

@@ -43,7 +43,7 @@ def changed(x, y):
 
 
 def all_params(state):
-    return [stack.params for stack in state.population.banks]
+    return [stack.params for stack in state.population.policy_groups]
 
 
 class Run:
@@ -119,8 +119,8 @@ def test_scheduled_numbers_are_those_of_the_step():
     )
     state, _ = scheduled.after(1)
     (training,) = state.training
-    (bank,) = constant.learner.bank_learners
-    other = state.replace(training=(training.replace(hyperparams=bank.hyperparams),))
+    (group,) = constant.learner.group_learners
+    other = state.replace(training=(training.replace(hyperparams=group.hyperparams),))
     first, second = scheduled.step(state)[0], constant.step(other)[0]
     # Two programs, which round differently.
     jax.tree.map(
@@ -132,7 +132,7 @@ def test_scheduled_numbers_are_those_of_the_step():
     # At the beginning they are others.
     fresh = scheduled.init(jax.random.key(1))
     (training,) = fresh.training
-    other = fresh.replace(training=(training.replace(hyperparams=bank.hyperparams),))
+    other = fresh.replace(training=(training.replace(hyperparams=group.hyperparams),))
     assert changed(scheduled.step(fresh)[0].population, constant.step(other)[0].population)
 
 
@@ -167,8 +167,8 @@ def test_numbers_change_without_compiling_again(lives):
     compiled = lives.step._cache_size()
     state = lives.init(jax.random.key(0))
     training = tuple(
-        bank.replace(hyperparams=bank.hyperparams.replace(gamma=0.5 * bank.hyperparams.gamma))
-        for bank in state.training
+        group.replace(hyperparams=group.hyperparams.replace(gamma=0.5 * group.hyperparams.gamma))
+        for group in state.training
     )
     env_params = state.env_params.replace(p_act=jnp.float32(0.9))
     changed_state = state.replace(training=training)
@@ -221,24 +221,24 @@ def faulty():
     )
 
 
-def fault_params(fault, tick, value):
+def fault_params(fault, time_step, value):
     return FaultyParams(
-        jnp.int32(FAULTS.index(fault)), jnp.int32(tick), jnp.asarray(value, jnp.float32)
+        jnp.int32(FAULTS.index(fault)), jnp.int32(time_step), jnp.asarray(value, jnp.float32)
     )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
-    ("fault", "tick"),
+    ("fault", "time_step"),
     [
         ("features", 5), ("features", 7), ("features", 8), ("action_mask", 6), ("reward", 7),
         ("reward", 4), ("final_observation", 6), ("state", 5), ("state", 8),
     ],
 )  # fmt: skip
-def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
-    """The second rollout decides on ticks 4 to 7, and looks at the observation of tick 8."""
+def test_a_faulty_environment_changes_no_parameter(faulty, fault, time_step, value):
+    """The second rollout decides at steps 4 to 7, and looks at the observation of step 8."""
     state = faulty.init(jax.random.key(0))
-    state = state.replace(env_params=fault_params(fault, tick, value))
+    state = state.replace(env_params=fault_params(fault, time_step, value))
     state, metrics = faulty.step(state)
     assert not metrics.fault.found
     assert metrics.sums.update.num_steps.min() > 0
@@ -248,8 +248,8 @@ def test_a_faulty_environment_changes_no_parameter(faulty, fault, tick, value):
         seen |= bool(metrics.fault.found)
         if seen:
             assert_equal(state.population, before.population)
-            for bank, bank_before in zip(state.training, before.training, strict=True):
-                assert_equal(bank.opt_state, bank_before.opt_state)
+            for group, group_before in zip(state.training, before.training, strict=True):
+                assert_equal(group.opt_state, group_before.opt_state)
             assert metrics.sums.update.num_steps.sum() == 0
             if metrics.fault.found:
                 found = FAULT_FIELDS[int(metrics.fault.field)]
@@ -282,8 +282,8 @@ def constant_params(length, truncate, reward):
 def test_value_of_a_constant_reward(constant, length, truncate, value):
     """A terminated life is worth its reward, a truncated one reward / (1 - gamma)."""
     state, _ = constant.after(150, env_params=constant_params(length, truncate, 2.0))
-    params = jax.tree.map(lambda x: x[0], state.population.banks[0].params)
-    _, _, v = constant.learner.players.banks[0].network.module.apply(
+    params = jax.tree.map(lambda x: x[0], state.population.policy_groups[0].params)
+    _, _, v = constant.learner.players.policy_groups[0].network.module.apply(
         {"params": params}, (), jnp.ones((1, 1))
     )
     assert float(v[0]) == pytest.approx(value, rel=0.03)
@@ -298,7 +298,7 @@ def test_rewards_after_a_long_drought_are_scaled_within_bounds():
         spec={"normalise_rewards": True},
     )  # fmt: skip
     state, _ = run.after(50, env_params=constant_params(1, False, 0.0))
-    moments = state.population.banks[0].return_moments
+    moments = state.population.policy_groups[0].return_moments
     np.testing.assert_array_equal(moments.var, [0.0])
     state = state.replace(env_params=constant_params(1, False, 1.0))
     _, metrics = run.step(state)
@@ -430,8 +430,8 @@ def test_numbers_never_compile_anew():
         {"num_epochs": 1},
         {"num_minibatches": 1},
     ):
-        other = tiny_learner(env, params, **{**shared, **changes}).bank_learners[0].hyperparams
-        like = jax.tree.map(lambda x: (x.shape, x.dtype), learner.bank_learners[0].hyperparams)
+        other = tiny_learner(env, params, **{**shared, **changes}).group_learners[0].hyperparams
+        like = jax.tree.map(lambda x: (x.shape, x.dtype), learner.group_learners[0].hyperparams)
         if "learning_rate" in changes:  # a line has two points, the others have one
             other = other.replace(
                 learning_rate=jax.tree.map(lambda x: x[:, :1], other.learning_rate)

@@ -20,7 +20,7 @@ from jaxmarl_ppo.rollout.episode_stats import count_finished, start_tracking, tr
 from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, check, check_final, check_last, find_fault
 from jaxmarl_ppo.types import Outcomes, Running, RunningSums
 
-TICKS, ENVS = 30, 4
+STEPS, ENVS = 30, 4
 PROBES = {"random_lives": RandomLives, "few_act": FewAct}
 # Structure that makes episodes end within the test.
 SHORT = {"shuttle_grid": {"max_steps": 12}, "asymmetric_play": {"num_rooms": 1}}
@@ -30,7 +30,7 @@ SHORT_PARAMS = {
 }
 
 
-def no_update(bank, shape, policies, opt_state, blocks, coefs, key, axis_name):
+def no_update(policy_group, shape, policies, opt_state, blocks, coefs, key, axis_name):
     """In place of the optimiser: takes its rows and learns nothing, so that tests compile fast."""
     stats = ppo.no_stats(blocks.num_blocks.shape[0])
     return policies, opt_state, stats.replace(num_steps=blocks.num_blocks * 1.0)
@@ -45,7 +45,7 @@ def scenario(name):
     else:
         env, params = jaxmarl_envs.make(name, **SHORT.get(name, {}))
         params = params.replace(**SHORT_PARAMS.get(name, {}))
-    return Ledger(env, TICKS), params
+    return Ledger(env, STEPS), params
 
 
 @pytest.mark.rare_cases(
@@ -89,11 +89,11 @@ def test_every_reward_is_accounted_for(name, num_steps, monkeypatch):
     state = quick_jit(learner.init)(jax.random.key(3))
     step = quick_jit(learner.train_step)
     merged = None
-    for done in range(num_steps, TICKS + 1, num_steps):
+    for done in range(num_steps, STEPS + 1, num_steps):
         state, metrics = step(state)
         merged = metrics if merged is None else metrics_lib.merge(merged, metrics)
         # At every cut while rollouts are short, then at the end.
-        if done <= 6 or done + num_steps > TICKS:
+        if done <= 6 or done + num_steps > STEPS:
             compare(learner, jax.device_get(state), jax.device_get(merged), done)
 
 
@@ -114,13 +114,15 @@ def compare(learner, state, metrics, done):
         close(sums.reward[a], paid)
         close(sums.reward_trained[a], trained)
         close(sums.reward_uncredited[a], before)
-        pending = of_slot(learner, [bank.pending for bank in state.per_env.banks], a, 1)
+        pending = of_slot(
+            learner, [policy_group.pending for policy_group in state.per_env.policy_groups], a, 1
+        )
         close(pending.reward_sum.sum(), waiting)
         np.testing.assert_array_equal(
             pending.decisions.acted, [row is not None for row in open_rows]
         )
         np.testing.assert_array_equal(
-            pending.ticks, [row.num_ticks if row else 0 for row in open_rows]
+            pending.steps, [row.num_steps if row else 0 for row in open_rows]
         )
         assert sums.trained[a] == sum(len(slot.trained) for slot in slots)
         assert sums.decisions[a] == log.acted[:, :done, a].sum()
@@ -139,18 +141,18 @@ def compare(learner, state, metrics, done):
     episodes = [episode for e in range(ENVS) for episode in episodes_of(log, e, done)]
     assert metrics.whole.sums.lives == sums.episodes == len(episodes)
     close(metrics.whole.sums.returns, sum(earned for earned, _ in episodes))
-    assert metrics.whole.sums.lengths == sum(ticks for _, ticks in episodes)
+    assert metrics.whole.sums.lengths == sum(steps for _, steps in episodes)
     if episodes:
         close(metrics.whole.minimum, min(episodes)[0])
         close(metrics.whole.maximum, max(episodes)[0])
-    assert sums.ticks == ENVS * done
-    if done == TICKS:
+    assert sums.env_steps == ENVS * done
+    if done == STEPS:
         assert metrics.agents.sums.lives.min() > 0
         assert sums.episodes > 0
 
 
 def episodes_of(log, e, done):
-    """What all agents earned together, and ticks, of every episode that is over."""
+    """What all agents earned together, and steps, of every episode that is over."""
     ends = [0, *(np.flatnonzero(log.over[e, :done]) + 1)]
     return [(log.reward[e, i:j].sum(), j - i) for i, j in itertools.pairwise(ends)]
 
@@ -201,7 +203,7 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     env = RandomLives()
     tables = ({"*": "left"}, {"*": "right"}, {"*": "script"})
     learner = tiny_learner(
-        env, env.default_params, mapping=Matchups(tables), num_envs=ENVS, num_steps=TICKS,
+        env, env.default_params, mapping=Matchups(tables), num_envs=ENVS, num_steps=STEPS,
         config={"policies": {"script": Scripted("random")}},
     )  # fmt: skip
     players = learner.players
@@ -216,7 +218,7 @@ def test_lives_and_decisions_count_for_whoever_held_the_slot():
     found = {policy: [] for policy in range(3)}
     for e, a in np.ndindex(outcomes.reward.shape[1:]):
         total, began = 0.0, 0
-        for t in range(TICKS):
+        for t in range(STEPS):
             total += outcomes.reward[t, e, a]
             if outcomes.terminated[t, e, a] or outcomes.truncated[t, e, a]:
                 length = outcomes.alive[began : t + 1, e, a].sum()
@@ -258,13 +260,13 @@ def find(seen, iteration):
     def observation(features, state, action_mask, agent_mask):
         return Observation(features, action_mask, jnp.ones_like(agent_mask), agent_mask, state)
 
-    def one_tick(seen):
+    def one_step(seen):
         obs = observation(*(seen[name] for name in ("features", "state", *MASKS)))
         return check(obs, seen["reward"], seen["final_observation"], max_actors=1)
 
     last = [seen.pop(name) for name in ("last_features", "last_state")]
     last_fault = check_last(observation(*last, *(seen[name][-1] for name in MASKS)))
-    return find_fault(jax.vmap(one_tick)(seen), last_fault, iteration)
+    return find_fault(jax.vmap(one_step)(seen), last_fault, iteration)
 
 
 def test_ends_that_are_valued_after_the_rollout_are_coded_alike():
@@ -298,7 +300,7 @@ def test_a_fault_is_named_with_its_place(field, value):
     if field == "final_observation":
         at = (2, 0, 0)
     assert fault.found
-    place = tuple(int(x) for x in (fault.tick, fault.env, fault.agent))
+    place = tuple(int(x) for x in (fault.step, fault.env, fault.agent))
     assert (FAULT_FIELDS[fault.field], place, int(fault.iteration)) == (field, at, 7)
     if field in ("features", "state", "reward"):
         assert bool(fault.is_nan) == math.isnan(value)
@@ -307,12 +309,12 @@ def test_a_fault_is_named_with_its_place(field, value):
 @pytest.mark.parametrize(
     ("field", "at", "agent"), [("features", (1, 2, 1), 2), ("state", (1, 3), 0)]
 )
-def test_the_observation_after_the_last_tick_can_be_at_fault(field, at, agent):
+def test_the_observation_after_the_last_step_can_be_at_fault(field, at, agent):
     seen = clean(4, 2, 3)
     seen[f"last_{field}"][at] = np.inf
     fault = find(seen, 0)
     assert fault.found
-    assert [int(x) for x in (fault.tick, fault.env, fault.agent)] == [4, 1, agent]
+    assert [int(x) for x in (fault.step, fault.env, fault.agent)] == [4, 1, agent]
     assert FAULT_FIELDS[fault.field] == field
     assert not fault.is_nan
 
@@ -367,7 +369,7 @@ def test_summary_has_no_numbers_for_what_did_not_happen(trained):
         assert policy["explained_variance"] <= 1.0
         assert policy["kl"] == pytest.approx(0.0, abs=1e-5)  # before the only step
     none = no_metrics(learner)
-    nothing = summarise(learner, none.replace(sums=none.sums.replace(ticks=1.0)))
+    nothing = summarise(learner, none.replace(sums=none.sums.replace(env_steps=1.0)))
     for policy in nothing["policies"].values():
         assert set(policy) == {"episodes", "decisions"}
     for agent in nothing["agents"].values():

@@ -13,8 +13,8 @@ from jaxmarl_ppo.networks import LSTM, MLP
 SMALL = MLP(hidden_sizes=(8,))
 RECURRENT = LSTM(hidden_sizes=(8,), lstm_size=4)
 EPOCHS = 2
-# Environment, mapping, network, ticks: all act at every tick; drawn policies; these in turn;
-# in turn, shared and not; some wait; born and dying; memory, shared and not; and a single tick.
+# Environment, mapping, network, steps: all act at every step; drawn policies; these in turn;
+# in turn, shared and not; some wait; born and dying; memory, shared and not; and a single step.
 WORKLOADS = [
     ("crypto", "per_agent", SMALL, 16),
     ("crypto", "ensemble:3", SMALL, 16),
@@ -93,13 +93,15 @@ def assert_same_training(monkeypatch, choices, workload, num_minibatches):
     jax.clear_caches()
     learner, found, metrics = train(*workload, num_minibatches)
     jax.clear_caches()
-    for bank in learner.bank_learners:
-        assert bank.update_shape.num_micro_batches is not None
+    for group in learner.group_learners:
+        assert group.update_shape.num_micro_batches is not None
     # No row is lost where there is room for so many only.
     np.testing.assert_array_equal(metrics.sums.trained, reported.sums.trained)
     np.testing.assert_array_equal(metrics.sums.update.losses.count, EPOCHS * metrics.sums.trained)
-    for bank, own in zip(found.population.banks, wanted.population.banks, strict=True):
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), bank, own)
+    for group, own in zip(
+        found.population.policy_groups, wanted.population.policy_groups, strict=True
+    ):
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), group, own)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4),
         found.per_env.running,

@@ -57,7 +57,7 @@ def chunks():
         hidden=hidden,
         is_first=rng.random(size) < 0.3,
         acted=acted,
-        member=np.zeros(size, np.int32),
+        policy_index=np.zeros(size, np.int32),
     )
     resume = rng.random(CHUNKS) < 0.5
     assert (rows.is_first[:, 1] & resume).any()

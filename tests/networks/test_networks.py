@@ -95,10 +95,10 @@ def test_bfloat16_trains(kind):
     network = HALF[kind][0].clone(num_outputs=0)
     learner = learner_for(network)
     state = quick_jit(learner.init)(jax.random.key(0))
-    before = jax.device_get(state.population.banks[0].params)
+    before = jax.device_get(state.population.policy_groups[0].params)
     after, metrics = quick_jit(learner.train_step)(state)
     assert not metrics.fault.found
-    after = jax.device_get(after.population.banks[0].params)
+    after = jax.device_get(after.population.policy_groups[0].params)
     assert all(np.isfinite(x).all() and x.dtype == np.float32 for x in jax.tree.leaves(after))
     assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before, after)), strict=True))
 
@@ -116,7 +116,7 @@ env, params = jaxmarl_envs.make("crypto")
 policy = PolicySpec(network=MLP(separate_critic=True))
 config = TrainConfig(num_envs=2, mapping="per_agent", default_policy=policy)
 learner = make_learner(env, params, config)
-init = jax.jit(jax.vmap(lambda key: learner.init_population(key).banks))
+init = jax.jit(jax.vmap(lambda key: learner.init_population(key).policy_groups))
 jax.block_until_ready(init(jax.random.split(jax.random.key(0), 3)))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
@@ -279,8 +279,8 @@ def test_modules_of_ones_own_are_trained(module):
     after, metrics = quick_jit(learner.train_step)(state)
     moved = jax.tree.map(
         lambda x, y: bool((x != y).any()),
-        after.population.banks[0].params,
-        state.population.banks[0].params,
+        after.population.policy_groups[0].params,
+        state.population.policy_groups[0].params,
     )
     assert all(jax.tree.leaves(moved))
     assert metrics.sums.update.num_steps[0] == 1
@@ -326,7 +326,7 @@ def test_planes_and_flat_features_are_told_apart():
         learner_for("mlp", planes=True)
     with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use 'mlp', 'ls"):
         learner_for("cnn")
-    assert learner_for("cnn", planes=True).players.banks[0].network.input_shape == (3, 3, 3)
+    assert learner_for("cnn", planes=True).players.policy_groups[0].network.input_shape == (3, 3, 3)
 
 
 def test_a_share_of_uniform_play_is_left_to_every_action():
@@ -349,15 +349,15 @@ def test_uniform_play_of_continuous_actions_is_refused():
 
 def test_continuous_actions_get_means_and_a_free_deviation():
     learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach())
-    params = jax.eval_shape(learner.init_population, jax.random.key(0)).banks[0].params
+    params = jax.eval_shape(learner.init_population, jax.random.key(0)).policy_groups[0].params
     assert params["log_std"].shape == (1, 2)
     assert params["policy_head"]["kernel"].shape == (1, 4, 2)
-    assert learner.players.banks[0].network.distribution.num_outputs == 4
+    assert learner.players.policy_groups[0].network.distribution.num_outputs == 4
 
 
 def test_each_policy_gets_a_network_for_its_own_agents_actions():
     learner = learner_for(MLP(hidden_sizes=(4,)), env=Reach(), mapping="per_agent")
-    narrow, wide = learner.players.banks
+    narrow, wide = learner.players.policy_groups
     assert (narrow.interface.slots, wide.interface.slots) == ((0,), (1,))
     assert narrow.network.distribution.num_outputs == 2
     assert wide.network.distribution.num_outputs == 4
@@ -405,13 +405,13 @@ def central(network, env):
     spec = dict.fromkeys(EXTRAS, True)
     learner = learner_for(network, env, spec=spec)
     players = learner.players
-    (bank,) = players.banks
+    (group,) = players.policy_groups
 
     @quick_jit
     def begin(key):
         population = learner.init_population(key)
         slots = init_rollout_state(env, env.default_params, players, population.league, key, 1)
-        return population.banks[0], slots
+        return population.policy_groups[0], slots
 
     stack, slots = begin(jax.random.key(2))
     everyone = jnp.ones((1, 3), bool)
@@ -420,9 +420,9 @@ def central(network, env):
 
     @quick_jit
     def outputs(slots):
-        inputs, member = bank.interface(slots.obs, slots), bank.members(slots.player)[0]
-        args = (member, slots.hidden[0], inputs, slots.is_first, everyone)
-        _, _, outputs, value = bank.network.forward(stack, *args)
+        inputs, policy_index = group.interface(slots.obs, slots), group.members(slots.player)[0]
+        args = (policy_index, slots.hidden[0], inputs, slots.is_first, everyone)
+        _, _, outputs, value = group.network.forward(stack, *args)
         return outputs[0], value[0]
 
     return slots.replace(obs=obs, is_first=~everyone), outputs
@@ -493,7 +493,7 @@ def test_a_central_critic_has_to_be_a_separate_one(network):
 
 
 class Still(MultiAgentEnv):
-    """Two agents see the same on every tick, until both are truncated on every third."""
+    """Two agents see the same at every step, until both are truncated at every third."""
 
     name = "still"
     agents = ("left", "right")

@@ -124,9 +124,12 @@ def test_trials_of_the_dead_go_on_from_where_they_were_looked_at(searched, tmp_p
     recorded = read_run(trial.run_dir)
     run = (recorded.env, recorded.env_params, recorded.config, tmp_path / "alone")
     trained = Trainer(*run, progress=False, check_env=False).train()
-    # Without the compiler's optimisations programs of one lane and of two round otherwise.
-    banks = [trained.population.banks, load_run(trial.run_dir).population.banks]
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, 1e-3, 1e-5), *banks)
+    # Without the compiler's optimisations programs of one replica and of two round otherwise.
+    policy_groups = [
+        trained.population.policy_groups,
+        load_run(trial.run_dir).population.policy_groups,
+    ]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, 1e-3, 1e-5), *policy_groups)
     for ours, theirs in zip(entries(trial.run_dir), trained.history, strict=True):
         assert [ours[key] for key in ("episodes", "decisions")] == [
             theirs[key] for key in ("episodes", "decisions")

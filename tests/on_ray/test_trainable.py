@@ -78,7 +78,9 @@ def test_another_trial_goes_on_with_its_own_numbers(trained, tmp_path):
     run.load(folders[0])
     run.step()
     run.save(tmp_path)
-    before, after = (load_run(folder).population.banks[0] for folder in (folders[0], tmp_path))
+    before, after = (
+        load_run(folder).population.policy_groups[0] for folder in (folders[0], tmp_path)
+    )
     moved = jax.tree.map(lambda x, y: np.abs(x - y).max(), before.params, after.params)
     assert max(jax.tree.leaves(moved)) < 1e-9
     assert load_run(tmp_path).config.default_ppo.learning_rate == 1e-12

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmarl_ppo.machine import tuning
 from jaxmarl_ppo.ops.packing import pack, unpack
-from jaxmarl_ppo.ops.ticks import MAX_WIDTH, scan_ticks
+from jaxmarl_ppo.ops.steps import MAX_WIDTH, scan_steps
 
 N = 5
 
@@ -75,6 +75,6 @@ def test_a_scan_is_the_same_either_way(monkeypatch, reverse):
     for packs in (False, True):
         chosen = dataclasses.replace(tuning.CPU, packs=packs)
         monkeypatch.setattr(tuning, "CPU", chosen)
-        scan = jax.jit(lambda *args: scan_ticks(body, *args, reverse=reverse))
+        scan = jax.jit(lambda *args: scan_steps(body, *args, reverse=reverse))
         results.append(scan(carry, entries))
     assert_same(results[1], results[0])

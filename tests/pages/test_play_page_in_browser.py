@@ -21,7 +21,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 from jaxmarl_ppo.pages.play_page import play_page
-from jaxmarl_ppo.pages.table import play_tick
+from jaxmarl_ppo.pages.table import play_step
 
 EVIL = "</script><img src=x onerror=document.title='owned'>"
 # Enough of them for a thousand positions on the first board.
@@ -80,14 +80,14 @@ def play_game(table, key):
         probs = np.asarray(ask(play, now)["probs"][0])
         num_agents = table.env.num_agents
         nobody = np.zeros(num_agents, np.int32), np.zeros(num_agents, bool)
-        now, action, reward, over, _ = tick(play, now, *nobody)
+        now, action, reward, over, _ = step(play, now, *nobody)
         moves.append((np.asarray(action[0]).tolist(), probs))
         if bool(over[0]):
             return moves, np.asarray(reward[0]).tolist()
 
 
 begin = jax.jit(lambda play: play.begin())
-ask, tick = jax.jit(ask_everybody), jax.jit(play_tick)
+ask, step = jax.jit(ask_everybody), jax.jit(play_step)
 
 PLAY = """
 const found = [];

@@ -51,7 +51,7 @@ def pages(tmp_path_factory):
         learner = make_learner(env, params, config)
         population = jax.jit(learner.init_population)(jax.random.key(1))
         replays = replay_episodes(
-            learner, population, 4, jax.random.key(0), num_candidates=12, max_ticks=20
+            learner, population, 4, jax.random.key(0), num_candidates=12, max_steps=20
         )
         found[name] = folder / f"{name}.html"
         title = EVIL if name == "tic_tac_toe" else name
@@ -79,8 +79,8 @@ def show(driver, path):
     return driver
 
 
-def tick(driver):
-    return driver.find_element(By.ID, "tick").text
+def step(driver):
+    return driver.find_element(By.ID, "step").text
 
 
 def click(driver, name):
@@ -109,38 +109,38 @@ def test_it_asks_for_nothing_and_complains_of_nothing(driver, pages):
 
 
 def test_every_button_and_key_moves_in_time(page):
-    last = int(tick(page).split()[-1])
-    assert tick(page) == f"tick 0 of {last}"
+    last = int(step(page).split()[-1])
+    assert step(page) == f"step 0 of {last}"
     assert picture(page).startswith("Board after 0 moves")
     for forward, back in (("forward", "back"), (Keys.ARROW_RIGHT, Keys.ARROW_LEFT)):
         move = click if forward == "forward" else press
         move(page, forward)
         move(page, forward)
-        assert tick(page) == f"tick 2 of {last}"
+        assert step(page) == f"step 2 of {last}"
         assert picture(page).startswith("Board after 2 moves")
         move(page, back)
-        assert tick(page) == f"tick 1 of {last}"
+        assert step(page) == f"step 1 of {last}"
         move(page, back)
     for end, begin, move in (("last", "first", click), (Keys.END, Keys.HOME, press)):
         move(page, end)
-        assert tick(page) == f"tick {last} of {last}"
+        assert step(page) == f"step {last} of {last}"
         assert not page.find_element(By.ID, "forward").is_enabled()
         move(page, begin)
-        assert tick(page) == f"tick 0 of {last}"
+        assert step(page) == f"step 0 of {last}"
         assert not page.find_element(By.ID, "back").is_enabled()
     script = (
         "const s=document.getElementById('slider');s.value=3;s.dispatchEvent(new Event('input'))"
     )
     page.execute_script(script)
-    assert tick(page) == f"tick 3 of {last}"
+    assert step(page) == f"step 3 of {last}"
 
 
 def test_it_plays_to_the_end_and_pauses(page):
-    last = tick(page).split()[-1]
+    last = step(page).split()[-1]
     Select(page.find_element(By.ID, "speed")).select_by_value("32")
     click(page, "play")
     assert page.find_element(By.ID, "play").text == "Pause"
-    WebDriverWait(page, 10).until(lambda d: tick(d) == f"tick {last} of {last}")
+    WebDriverWait(page, 10).until(lambda d: step(d) == f"step {last} of {last}")
     WebDriverWait(page, 10).until(lambda d: d.find_element(By.ID, "play").text == "Play")
     Select(page.find_element(By.ID, "speed")).select_by_value("1")
     page.find_element(By.TAG_NAME, "h1").click()
@@ -163,20 +163,20 @@ def test_mistakes_are_found_and_the_best_is_said(page):
     assert marked("chosen.wrong") == {made}
     assert marked("best") == set(best.split(", "))
     assert "a mistake" in page.find_element(By.ID, "picture-key").text
-    first = tick(page)
+    first = step(page)
     press(page, "m")
     press(page, Keys.SHIFT + "m")
     press(page, Keys.NULL)
     assert page.find_elements(By.CSS_SELECTOR, ".agent .bad")
     assert len(page.find_elements(By.CSS_SELECTOR, "#marks .mistake")) >= 1
-    assert first != tick(page) or len(page.find_elements(By.CSS_SELECTOR, "#marks .mistake")) < 3
+    assert first != step(page) or len(page.find_elements(By.CSS_SELECTOR, "#marks .mistake")) < 3
 
 
 def test_cards_say_who_acts_and_with_which_probabilities(page):
     """Who acts comes first, whoever it is; the others take a line."""
     for agent, other in (("x", "o"), ("o", "x")):
         heading = page.find_element(By.CSS_SELECTOR, "#agents h2").text
-        assert heading == f"Next, on {tick(page).rpartition(' of ')[0]}"
+        assert heading == f"Next, at {step(page).rpartition(' of ')[0]}"
         acting, rest = page.find_elements(By.CSS_SELECTOR, "#agents .agent")
         assert acting.find_element(By.TAG_NAME, "b").text == agent
         assert rest.text.split() == ["Wait", other, "return", "0"]
@@ -195,7 +195,7 @@ def test_cards_say_who_acts_and_with_which_probabilities(page):
 
 
 def test_the_next_move_is_marked_in_the_picture(page):
-    page.execute_script("view.data.episodes[0].ticks[0][0].action = 4; showTick()")
+    page.execute_script("view.data.episodes[0].ticks[0][0].action = 4; showStep()")
     (place,) = places(page, "chosen")
     assert place.get_attribute("data-action") == "4"
     assert len(places(page, "best")) == 9  # every first move draws
@@ -217,9 +217,9 @@ def test_signs_are_those_of_the_game(page):
 
 def test_marks_say_whose_mistake_and_what_was_earned(page):
     page.execute_script(
-        "const ticks = view.data.episodes[0].ticks;"
-        "ticks.forEach((tick) => tick.forEach((now) => { now.mistake = false; now.reward = 0; }));"
-        "ticks[1][1].mistake = true; ticks[1][0].reward = 1; ticks[3][0].reward = -1;"
+        "const steps = view.data.episodes[0].ticks;"
+        "steps.forEach((step) => step.forEach((now) => { now.mistake = false; now.reward = 0; }));"
+        "steps[1][1].mistake = true; steps[1][0].reward = 1; steps[3][0].reward = -1;"
         "showMarks()"
     )
     (mistake,) = page.find_elements(By.CSS_SELECTOR, "#marks .mistake")
@@ -228,7 +228,7 @@ def test_marks_say_whose_mistake_and_what_was_earned(page):
         page.find_element(By.CSS_SELECTOR, f"#marks .{kind}").rect["x"]
         for kind in ("mistake", "earned", "lost")
     ]
-    assert abs(left[0] - left[1]) < 8  # of one tick, and both are seen
+    assert abs(left[0] - left[1]) < 8  # of one step, and both are seen
     assert left[2] > left[1] + 20
     key = page.find_element(By.ID, "marks-key").text
     assert all(words in key for words in ("mistake", "somebody earns", "somebody loses"))
@@ -237,7 +237,7 @@ def test_marks_say_whose_mistake_and_what_was_earned(page):
 def test_what_is_earned_all_the_time_is_no_mark(driver, pages):
     page = show(driver, pages["tic_tac_toe"])
     page.execute_script(
-        "view.data.episodes[0].ticks.forEach((tick) => (tick[0].reward = 1)); showMarks()"
+        "view.data.episodes[0].ticks.forEach((step) => (step[0].reward = 1)); showMarks()"
     )
     assert not page.find_elements(By.CSS_SELECTOR, "#marks .earned")
     page = show(driver, pages["shuttle_grid"])
@@ -251,7 +251,7 @@ def test_who_comes_into_a_slot_is_another_one(driver, pages):
     page.execute_script(
         "const one = view.data.episodes[0], now = () => ({player: 0, reward: 2, value: 1,"
         " action: 0, first: false, entropy: 1});"
-        "one.ticks = one.ticks.slice(0, 6).map((tick, t) => tick.map((_, slot) =>"
+        "one.ticks = one.ticks.slice(0, 6).map((step, t) => step.map((_, slot) =>"
         " slot ? null : now()));"
         "one.ticks[1][0].end = 'terminated'; one.ticks[2][0].first = true; one.ticks[4][0] = null;"
         "chooseEpisode(0)"
@@ -325,7 +325,7 @@ def test_episodes_and_measures_can_be_chosen(page):
     assert "best" in episodes.options[0].text
     press(page, Keys.END)
     episodes.select_by_index(2)
-    assert tick(page).startswith("tick 0 of ")
+    assert step(page).startswith("step 0 of ")
     press(page, "e")
     paths = []
     for measure in ("value", "return", "reward", "entropy"):
@@ -339,7 +339,7 @@ def test_episodes_and_measures_can_be_chosen(page):
     assert len(set(paths)) == 3
     assert paths[1] == paths[2]
     page.find_element(By.CSS_SELECTOR, "#chart svg").click()
-    assert not tick(page).startswith("tick 0 ")
+    assert not step(page).startswith("step 0 ")
 
 
 def test_no_name_runs_as_script(page):

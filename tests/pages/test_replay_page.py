@@ -66,9 +66,9 @@ def test_pictures_come_back_whole(board, written):
 
 def test_every_decision_is_told(board, written):
     for replay, episode in zip(board[1], written[1]["episodes"], strict=True):
-        assert len(episode["ticks"]) == replay.num_ticks
-        for t, tick in enumerate(episode["ticks"]):
-            for slot, now in enumerate(tick):
+        assert len(episode["ticks"]) == replay.num_steps
+        for t, step in enumerate(episode["ticks"]):
+            for slot, now in enumerate(step):
                 assert now["reward"] == replay.reward[t, slot]
                 assert now["player"] == replay.players[t, slot]
                 assert ("end" in now) == replay.terminated[t, slot]
@@ -101,7 +101,7 @@ def test_nothing_is_loaded_and_nothing_foreign_runs(written):
 
 def test_a_shift_of_the_shuttles_is_under_a_megabyte(tmp_path):
     env, replays = make_replays("shuttle_grid", 1, "shared")
-    assert replays[0].num_ticks == 256
+    assert replays[0].num_steps == 256
     replay_page(replays, env, "shuttles").save(tmp_path / "watch.html")
     assert (tmp_path / "watch.html").stat().st_size < 1_000_000
 
@@ -120,7 +120,7 @@ def test_pictures_stand_alone(board, tmp_path):
     _, replays = board
     write_svgs(tmp_path / "pictures", replays[0])
     files = sorted((tmp_path / "pictures").iterdir())
-    assert len(files) == replays[0].num_ticks + 1
+    assert len(files) == replays[0].num_steps + 1
     for file in files:
         assert ElementTree.fromstring(file.read_text()).tag.endswith("svg")
         assert "var(" not in file.read_text()
@@ -128,17 +128,17 @@ def test_pictures_stand_alone(board, tmp_path):
         write_svgs(tmp_path / "pictures", replays[0])
 
 
-def test_an_animation_has_every_tick(board, tmp_path):
+def test_an_animation_has_every_step(board, tmp_path):
     _, replays = board
     write_gif(tmp_path / "game.gif", replays[0])
     with Image.open(tmp_path / "game.gif") as film:
-        assert film.n_frames == replays[0].num_ticks + 1
+        assert film.n_frames == replays[0].num_steps + 1
         assert film.width == 480
         seen = set()
-        for tick in range(film.n_frames):
-            film.seek(tick)
+        for step in range(film.n_frames):
+            film.seek(step)
             seen.add(film.convert("RGB").tobytes())
-    assert len(seen) == replays[0].num_ticks + 1
+    assert len(seen) == replays[0].num_steps + 1
 
 
 def test_the_documents_episodes_are_data_of_today(written):

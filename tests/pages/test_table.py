@@ -125,7 +125,7 @@ def test_undo_goes_back_to_ones_own_last_decision(board):
     assert table.view() == one
     table.undo(X)
     assert table.view() == start
-    # The other one answers as before, since randomness belongs to the tick.
+    # The other one answers as before, since randomness belongs to the step.
     table.act(X, 0)
     assert table.view() == one
 

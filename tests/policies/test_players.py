@@ -24,20 +24,20 @@ def plan(env, config):
     return plan_players(env, env.default_params, config, config.num_envs)
 
 
-def test_policies_of_equal_shape_share_a_bank_and_others_do_not():
+def test_policies_of_equal_shape_share_a_policy_group_and_others_do_not():
     players, plans = plan(RandomLives(), TrainConfig(mapping="per_agent"))
     assert [[member.name for member in plan.members] for plan in plans] == [["a", "b"], ["c"]]
-    assert [bank.interface.slots for bank in players.banks] == [(0, 1), (2,)]
-    assert [bank.network.distribution.num_outputs for bank in players.banks] == [3, 4]
+    assert [group.interface.slots for group in players.policy_groups] == [(0, 1), (2,)]
+    assert [group.network.distribution.num_outputs for group in players.policy_groups] == [3, 4]
     assert players.names == ("a", "b", "c")
 
 
-def test_a_few_features_more_or_less_share_a_bank():
+def test_a_few_features_more_or_less_share_a_policy_group():
     env, _ = jaxmarl_envs.make("crypto")  # eve sees 4 features, the others 8
     for policies in ("per_agent", "shared"):
         players, _ = plan(env, TrainConfig(mapping=policies))
-        assert [bank.network.input_shape for bank in players.banks] == [(8,)]
-        assert players.banks[0].interface.slots == (0, 1, 2)
+        assert [group.network.input_shape for group in players.policy_groups] == [(8,)]
+        assert players.policy_groups[0].interface.slots == (0, 1, 2)
 
 
 class Widths(RandomLives):
@@ -52,18 +52,18 @@ class Widths(RandomLives):
 
 def test_networks_are_sized_for_the_agents_that_they_can_play():
     players, _ = plan(Widths(), TrainConfig(mapping="per_agent"))
-    assert [bank.network.input_shape for bank in players.banks] == [(16,), (17,)]
+    assert [group.network.input_shape for group in players.policy_groups] == [(16,), (17,)]
     mixed = {"a": ["one", "two"], "c": "two", "b": "three"}
     players, plans = plan(Widths(), TrainConfig(mapping=mixed))
     widths = {
-        member.name: bank.network.input_shape[0]
-        for bank, plan in zip(players.banks, plans, strict=True)
+        member.name: group.network.input_shape[0]
+        for group, plan in zip(players.policy_groups, plans, strict=True)
         for member in plan.members
     }
     assert widths == {"one": 16, "three": 16, "two": 17}
 
 
-def test_unequal_networks_and_unequal_updates_make_banks():
+def test_unequal_networks_and_unequal_updates_make_policy_groups():
     env = Duel()
     specs = {
         "first": PolicySpec(network=LSTM(lstm_size=4)),
@@ -74,8 +74,8 @@ def test_unequal_networks_and_unequal_updates_make_banks():
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first"], ["second"], ["third", "fourth"]]
     assert players.names == ("first", "second", "third", "fourth")
-    tick = PPOConfig(discount_by="tick")
-    specs = {"third": PolicySpec(ppo=tick), "fourth": PolicySpec(trainable=False)}
+    by_step = PPOConfig(discount_by="step")
+    specs = {"third": PolicySpec(ppo=by_step), "fourth": PolicySpec(trainable=False)}
     _, plans = plan(env, TrainConfig(mapping=config.mapping, policies=specs))
     names = [[member.name for member in plan.members] for plan in plans]
     assert names == [["first", "second", "fourth"], ["third"]]
@@ -101,22 +101,22 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
     ]
     assert players.first_player_of == (4, 2, 1, 0)
     (pool,) = players.pools
-    assert (pool.origin, pool.origin_member, pool.first_member, pool.first_player) == (0, 0, 2, 2)
-    assert players.banks[0].network.num_members == 4
-    assert players.banks[0].num_trainable == 1
+    assert (pool.origin, pool.origin_index, pool.first_index, pool.first_player) == (0, 0, 2, 2)
+    assert players.policy_groups[0].network.num_members == 4
+    assert players.policy_groups[0].num_trainable == 1
     assert players.able(0) == [0, 1, 2, 3, 4]
     assert players.learners(0) == [0]
 
 
 def test_continuous_agents_have_their_own_dimensions():
     players, _ = plan(Reach(), TrainConfig(mapping="per_agent"))
-    assert [bank.network.distribution.num_outputs for bank in players.banks] == [2, 4]
-    np.testing.assert_array_equal(players.banks[0].interface.action_high, [[3.0]])
-    np.testing.assert_array_equal(players.banks[1].interface.action_low, [[0.0, -2.0]])
+    assert [group.network.distribution.num_outputs for group in players.policy_groups] == [2, 4]
+    np.testing.assert_array_equal(players.policy_groups[0].interface.action_high, [[3.0]])
+    np.testing.assert_array_equal(players.policy_groups[1].interface.action_low, [[0.0, -2.0]])
 
 
 def play(learner, num_steps, num_rollouts, key=0):
-    """Who held each slot, who lived and where lives ended, `[ticks, E, A]`."""
+    """Who held each slot, who lived and where lives ended, `[steps, E, A]`."""
     state = quick_jit(learner.init)(jax.random.key(key))
     args = (learner.env, learner.env_params, learner.players, state.population)
 
@@ -239,8 +239,8 @@ def test_scripted_actions_reach_the_environment_and_train_nothing():
     assert (state.per_env.rollout.env_state.message == jnp.eye(4)[2]).all()
     np.testing.assert_array_equal(metrics.sums.decisions, [48, 24])
     np.testing.assert_array_equal(metrics.sums.trained[0], 0)
-    assert len(learner.players.banks) == 1
-    assert learner.players.banks[0].interface.slots == (1,)
+    assert len(learner.players.policy_groups) == 1
+    assert learner.players.policy_groups[0].interface.slots == (1,)
 
 
 def test_frozen_policies_do_not_change_by_a_bit():
@@ -254,7 +254,7 @@ def test_frozen_policies_do_not_change_by_a_bit():
         spec={"normalise_observations": True},
         num_envs=16,
     )  # fmt: skip
-    assert len(learner.players.banks) == 1
+    assert len(learner.players.policy_groups) == 1
     state = quick_jit(learner.init)(jax.random.key(0))
     step = quick_jit(learner.train_step)
     before = jax.device_get(state)
@@ -262,7 +262,8 @@ def test_frozen_policies_do_not_change_by_a_bit():
         state, metrics = step(state)
     frozen = learner.players.names.index("frozen")
     pairs = zip(
-        *map(jax.tree.leaves, (before.population.banks, state.population.banks)), strict=True
+        *map(jax.tree.leaves, (before.population.policy_groups, state.population.policy_groups)),
+        strict=True,
     )
     moved = [
         ((old[frozen] != new[frozen]).any(), (old[1 - frozen] != new[1 - frozen]).any())
@@ -296,14 +297,20 @@ def test_a_network_with_memory_and_one_without_train_side_by_side():
     learner = tiny_learner(
         env, env.default_params, mapping="per_agent", config={"policies": specs}, num_envs=8
     )
-    assert [bank.network.is_recurrent for bank in learner.players.banks] == [False, True, False]
+    assert [group.network.is_recurrent for group in learner.players.policy_groups] == [
+        False,
+        True,
+        False,
+    ]
     state = quick_jit(learner.init)(jax.random.key(0))
     step = quick_jit(learner.train_step)
     before = state
     for _ in range(2):
         state, metrics = step(state)
         np.testing.assert_array_equal(metrics.sums.update.num_steps, 1)
-    for old, new in zip(before.population.banks, state.population.banks, strict=True):
+    for old, new in zip(
+        before.population.policy_groups, state.population.policy_groups, strict=True
+    ):
         moved = jax.tree.map(lambda x, y: bool((x != y).any()), old, new)
         assert any(jax.tree.leaves(moved))
 
@@ -376,14 +383,14 @@ def test_matchups_with_snapshots_make_the_next_rollout_play_them():
         count = int(state.population.league.pools[0].count)
         assert count == iteration + 1
         newest = int(jnp.argmax(state.population.league.pools[0].added_at))
-        rows, old_rows = (x.population.banks[pool.bank] for x in (state, before))
+        rows, old_rows = (x.population.policy_groups[pool.policy_group] for x in (state, before))
         for entry in range(3):
             # The newest is what the policy has just become, the others are what they were.
-            source, row = (old_rows, pool.first_member + entry)
+            source, row = (old_rows, pool.first_index + entry)
             if entry == newest:
-                source, row = rows, pool.origin_member
+                source, row = rows, pool.origin_index
             jax.tree.map(
-                lambda x, y, at=pool.first_member + entry, row=row: np.testing.assert_array_equal(
+                lambda x, y, at=pool.first_index + entry, row=row: np.testing.assert_array_equal(
                     x[at], y[row]
                 ),
                 rows,

@@ -26,10 +26,10 @@ def random_table(rng, num_rows, members):
         hidden=(),
         is_first=rng.random(shape) < 0.5,
         acted=np.ones(shape, bool),
-        member=rng.choice(members, shape).astype(np.int32),
+        policy_index=rng.choice(members, shape).astype(np.int32),
     )
     trainable = rng.random(shape) < 0.7
-    trainable[0] = False  # its place is that of the first tick
+    trainable[0] = False  # its place is that of the first step
     return TrainingRows(decisions, advantage=2 * number, target=number), trainable
 
 
@@ -48,8 +48,8 @@ def test_every_row_is_in_one_block_of_its_member(monkeypatch, members, num_rows,
     blocks = jax.device_get(pack(rows))
     acted, target = blocks.decisions.acted, blocks.target
     for k in range(K):
-        wanted = np.nonzero((trainable & (rows.decisions.member == k)).ravel())[0]
-        mine = blocks.member == k
+        wanted = np.nonzero((trainable & (rows.decisions.policy_index == k)).ravel())[0]
+        mine = blocks.policy_index == k
         np.testing.assert_array_equal(np.sort(target[mine][acted[mine]]), wanted)
         assert mine.sum() == blocks.num_blocks[k]
         # At most one of a group is partly empty, and none is quite.
@@ -57,7 +57,15 @@ def test_every_row_is_in_one_block_of_its_member(monkeypatch, members, num_rows,
     assert acted.sum() == trainable.sum()
     assert blocks.decisions.action_mask[~acted].all()
     number = target[acted].astype(int)
-    for name in ("inputs", "action_mask", "action", "log_prob", "value", "is_first", "member"):
+    for name in (
+        "inputs",
+        "action_mask",
+        "action",
+        "log_prob",
+        "value",
+        "is_first",
+        "policy_index",
+    ):
         found, sent = (getattr(x, name) for x in (blocks.decisions, rows.decisions))
         np.testing.assert_array_equal(
             found[acted].view(np.uint8), np.ascontiguousarray(sent[number, 0]).view(np.uint8)
@@ -73,7 +81,7 @@ def test_a_shuffle_keeps_the_blocks_of_a_member_together():
     )
     for k in range(K):
         own = order[first[k] : first[k] + blocks.num_blocks[k]]
-        np.testing.assert_array_equal(blocks.member[own], k)
+        np.testing.assert_array_equal(blocks.policy_index[own], k)
         assert (jnp.diff(own) < 0).any()
 
 

@@ -25,7 +25,7 @@ from jaxmarl_ppo.types import Decisions
 K = 3
 
 
-def make_rows(shape, member, hidden=()):
+def make_rows(shape, policy_index, hidden=()):
     """Rows whose `target` is their own index; what is not trainable holds NaN (see `spoil`)."""
     index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     decisions = Decisions(
@@ -37,7 +37,7 @@ def make_rows(shape, member, hidden=()):
         hidden=hidden,
         is_first=np.zeros(shape, bool),
         acted=np.ones(shape, bool),
-        member=member,
+        policy_index=policy_index,
     )
     return TrainingRows(decisions, advantage=index, target=index)
 
@@ -55,7 +55,7 @@ def epoch(blocks, num_minibatches, size, key):
         taken = minibatches.take_micro_batch(blocks, selection, k, micro, size)
         return (
             jnp.where(taken.decisions.acted, taken.target, -1.0).ravel(),
-            jnp.where(taken.decisions.acted, taken.decisions.member, -1).ravel(),
+            jnp.where(taken.decisions.acted, taken.decisions.policy_index, -1).ravel(),
         )
 
     num_micro = -(-blocks.resume.shape[0] // size)
@@ -66,7 +66,7 @@ def epoch(blocks, num_minibatches, size, key):
     return one_by_one(*grid)
 
 
-def check_partition(blocks, trainable, member, num_minibatches, size, key):
+def check_partition(blocks, trainable, policy_index, num_minibatches, size, key):
     """Every trainable row in exactly one minibatch, with its own policy; none else."""
     rows, policies = jax.device_get(epoch(blocks, num_minibatches, size, key))
     taken = rows[rows >= 0].astype(int)
@@ -76,7 +76,7 @@ def check_partition(blocks, trainable, member, num_minibatches, size, key):
         assert np.isin(own, (-1, k)).all()
         np.testing.assert_array_equal(
             np.sort(rows[:, k][rows[:, k] >= 0]),
-            np.nonzero(trainable.ravel() & (member.ravel() == k))[0],
+            np.nonzero(trainable.ravel() & (policy_index.ravel() == k))[0],
         )
     return rows
 
@@ -86,17 +86,17 @@ def check_partition(blocks, trainable, member, num_minibatches, size, key):
 def test_rows_are_partitioned_every_epoch(block_size, density):
     rng = np.random.default_rng(block_size)
     shape = (50, 3)
-    member = rng.choice(K, shape, p=[0.7, 0.05, 0.25]).astype(np.int32)
+    policy_index = rng.choice(K, shape, p=[0.7, 0.05, 0.25]).astype(np.int32)
     trainable = rng.random(shape) < density
 
     @jax.jit
     def pack(rows):
         return minibatches.pack_rows(training_table(rows, trainable), K, block_size)
 
-    blocks = pack(make_rows(shape, member))
+    blocks = pack(make_rows(shape, policy_index))
     for size in (1, 5):
         seen = [
-            check_partition(blocks, trainable, member, 3, size, jax.random.key(seed))
+            check_partition(blocks, trainable, policy_index, 3, size, jax.random.key(seed))
             for seed in (0, 1)
         ]
         if density > 0.5 and block_size < 32:
@@ -105,8 +105,8 @@ def test_rows_are_partitioned_every_epoch(block_size, density):
 
 def test_minibatches_are_even():
     shape = (60, 4)
-    member = (np.arange(240) % 4 == 0).astype(np.int32).reshape(shape)
-    table = training_table(make_rows(shape, member), np.ones(shape, bool))
+    policy_index = (np.arange(240) % 4 == 0).astype(np.int32).reshape(shape)
+    table = training_table(make_rows(shape, policy_index), np.ones(shape, bool))
     blocks = minibatches.pack_rows(table, K, 2)
     rows, _ = jax.device_get(epoch(blocks, 4, 3, jax.random.key(0)))
     counts = (rows >= 0).sum((2, 3))
@@ -120,7 +120,7 @@ def test_minibatches_are_even():
 def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
     rng = np.random.default_rng(chunk_length)
     shape = (11, 9)
-    member = rng.choice(K, shape, p=[0.6, 0.1, 0.3]).astype(np.int32)
+    policy_index = rng.choice(K, shape, p=[0.6, 0.1, 0.3]).astype(np.int32)
     trainable = rng.random(shape) < density
     index = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     hidden = (np.stack([index, index], -1),)
@@ -131,13 +131,13 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
         table = training_table(rows, trainable)
         return minibatches.pack_chunks(table, K, chunk_length, start_hidden)
 
-    blocks = pack(make_rows(shape, member, hidden))
-    check_partition(blocks, trainable, member, 2, 3, jax.random.key(0))
+    blocks = pack(make_rows(shape, policy_index, hidden))
+    check_partition(blocks, trainable, policy_index, 2, 3, jax.random.key(0))
 
     expected = []
     for k in range(K):
         for slot in range(shape[1]):
-            stream = np.nonzero(trainable[:, slot] & (member[:, slot] == k))[0]
+            stream = np.nonzero(trainable[:, slot] & (policy_index[:, slot] == k))[0]
             for at in range(0, len(stream), chunk_length):
                 expected.append([int(index[t, slot]) for t in stream[at : at + chunk_length]])
     acted, target = jax.device_get((blocks.decisions.acted, blocks.target))
@@ -160,11 +160,11 @@ def test_chunks_are_contiguous_decisions_of_one_stream(chunk_length, density):
 def test_what_sleeping_rows_hold_reaches_no_minibatch(recurrent):
     rng = np.random.default_rng(0)
     shape = (8, 6)
-    member = rng.integers(0, K, shape).astype(np.int32)
+    policy_index = rng.integers(0, K, shape).astype(np.int32)
     trainable = rng.random(shape) < 0.4
     trainable[-1, -1] = False
     hidden = (rng.normal(size=(*shape, 2)),) if recurrent else ()
-    rows = make_rows(shape, member, hidden)
+    rows = make_rows(shape, policy_index, hidden)
 
     def spoil(x):
         if not np.issubdtype(x.dtype, np.floating):
@@ -215,26 +215,28 @@ def test_draws_spread_by_the_lives_that_draw():
             num_envs=num_envs, num_steps=25, mapping=mapping, default_policy=policy, num_devices=1
         )
         players = make_learner(env, env_params, config).players
-        return sizes.spread_of_draws(players, players.banks[0], len(players.policies), num_envs)
+        return sizes.spread_of_draws(
+            players, players.policy_groups[0], len(players.policies), num_envs
+        )
 
     assert spread(8, "per_agent") == 0.0
     # Of nine policies each is drawn for a ninth of 3 x 8 lives: binomial counts.
     np.testing.assert_allclose(spread(8, "ensemble:3"), np.sqrt(24 * 8 / 81) / (24 / 9))
 
 
-@pytest.mark.parametrize("own_lanes", [((2, 4), (0, 3)), ((0,), (1,)), ((1, 0, 2),)])
+@pytest.mark.parametrize("own_rows", [((2, 4), (0, 3)), ((0,), (1,)), ((1, 0, 2),)])
 @pytest.mark.parametrize("block_size", [1, 4, 128])
-def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_lanes, block_size):
+def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_rows, block_size):
     rng = np.random.default_rng(block_size)
-    num_ticks, num_envs, num_slots = 6, 7, 5
-    member = np.full(num_slots, 2)
-    for k, lanes in enumerate(own_lanes):
-        member[list(lanes)] = k
-    shape = (1 + num_ticks, num_envs, num_slots)
-    trainable = (rng.random(shape) < 0.6) & (member < len(own_lanes))
-    # A decision was left open where nobody acts at the first tick.
+    num_steps, num_envs, num_slots = 6, 7, 5
+    policy_index = np.full(num_slots, 2)
+    for k, active_rows in enumerate(own_rows):
+        policy_index[list(active_rows)] = k
+    shape = (1 + num_steps, num_envs, num_slots)
+    trainable = (rng.random(shape) < 0.6) & (policy_index < len(own_rows))
+    # A decision was left open where nobody acts at the first step.
     trainable[0] &= ~trainable[1]
-    rows = make_rows(shape, np.broadcast_to(member, shape).astype(np.int32))
+    rows = make_rows(shape, np.broadcast_to(policy_index, shape).astype(np.int32))
 
     def spoil(x):
         spoilt = np.array(x)
@@ -254,16 +256,17 @@ def test_rows_that_stay_in_place_are_partitioned_too(monkeypatch, own_lanes, blo
         )
         both = map(flat, (rows.advantage, rows.target, jnp.asarray(trainable)))
         table = TrainingTable(tabulate(opened, new), *both)
-        return minibatches.pack_in_place(table, own_lanes, block_size)
+        return minibatches.pack_in_place(table, own_rows, block_size)
 
     blocks = pack(rows)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(blocks))
     acted, target = jax.device_get((blocks.decisions.acted, blocks.target))
     end = np.cumsum(blocks.num_blocks)
-    for k in range(len(own_lanes)):
+    for k in range(len(own_rows)):
         mine = slice(end[k] - blocks.num_blocks[k], end[k])
         np.testing.assert_array_equal(
-            np.sort(target[mine][acted[mine]]), np.nonzero((trainable & (member == k)).ravel())[0]
+            np.sort(target[mine][acted[mine]]),
+            np.nonzero((trainable & (policy_index == k)).ravel())[0],
         )
     assert acted.sum() == trainable.sum()
     np.testing.assert_array_equal(blocks.decisions.inputs[..., 0], np.where(acted, target, 0))

@@ -97,7 +97,7 @@ class Problem:
             hidden=hidden,
             is_first=rng.random(size) < 0.2,
             acted=rng.random(size) < 0.8,
-            member=rng.choice(K, size, p=probs).astype(np.int32),
+            policy_index=rng.choice(K, size, p=probs).astype(np.int32),
         )
         if imitates:
             other = np.argmax(mask * rng.random((*size, N)), -1)
@@ -140,7 +140,7 @@ class Problem:
         """Chunks of `(entry, slot)` of one policy, as the update is to see them."""
         d = self.rows.decisions
         for slot in range(SLOTS):
-            mine = np.nonzero(self.trainable[:, slot] & (d.member[:, slot] == k))[0]
+            mine = np.nonzero(self.trainable[:, slot] & (d.policy_index[:, slot] == k))[0]
             length = CHUNK if self.network.is_recurrent else 1
             for at in range(0, len(mine), length):
                 yield [(t, slot) for t in mine[at : at + length]]
@@ -240,7 +240,7 @@ def test_gradient_is_that_of_the_dense_loss(mlp, value_clip, kl_control):
     how, hyperparams = shape(value_clip=value_clip, kl_control=kl_control), make_hyperparams()
     policies, _, stats = mlp.update(how, hyperparams)
     assert_close(policies.params, mlp.expected_params(how, hyperparams))
-    counts = [(mlp.trainable & (mlp.rows.decisions.member == k)).sum() for k in range(K)]
+    counts = [(mlp.trainable & (mlp.rows.decisions.policy_index == k)).sum() for k in range(K)]
     np.testing.assert_array_equal(stats.losses.count, counts)
     np.testing.assert_array_equal(stats.num_steps, np.ones(K))
     assert min(counts) > 0
@@ -395,8 +395,8 @@ def test_a_policy_without_rows_is_left_alone_to_the_bit(kind):
 def unequal_counts(counts, block_size):
     """An MLP update over so many rows of each policy."""
     rng = np.random.default_rng(0)
-    member = rng.permutation(np.repeat(np.arange(K), counts)).astype(np.int32)
-    num = len(member)
+    policy_index = rng.permutation(np.repeat(np.arange(K), counts)).astype(np.int32)
+    num = len(policy_index)
     problem = Problem(TINY_MLP)
     decisions = Decisions(
         inputs=rng.normal(size=(num, D)).astype(np.float32),
@@ -407,7 +407,7 @@ def unequal_counts(counts, block_size):
         hidden=(),
         is_first=np.zeros(num, bool),
         acted=np.ones(num, bool),
-        member=member,
+        policy_index=policy_index,
     )
     noise = rng.normal(size=num).astype(np.float32)
     rows = jax.tree.map(lambda x: x[:, None], TrainingRows(decisions, noise, noise))
@@ -500,7 +500,7 @@ def test_a_step_that_is_not_finite_is_left_out_for_its_policy_alone():
 
     blocks = problem.blocks
     second = np.flatnonzero(np.asarray(blocks.decisions.acted).any(-1))
-    owner = np.asarray(blocks.decisions.member)[second].max(-1)
+    owner = np.asarray(blocks.decisions.policy_index)[second].max(-1)
     row = second[owner == 1][0]
     problem.blocks = blocks.replace(advantage=blocks.advantage.at[row].set(jnp.nan))
     left_out, _, stats = problem.update(shape(**how, skips_nonfinite=True), hyperparams)
@@ -528,8 +528,8 @@ def test_gradients_are_added_to_those_of_their_members(num_rows):
     totals, found = rng.normal(size=(3, 4)), rng.normal(size=(num_rows, 4))
     k = rng.integers(0, 3, num_rows)
     found[-1], k[-1] = np.nan, 1
-    added = quick_jit(ppo.add_by_member)(*map(jnp.asarray, (totals, k, found)))
-    for member in range(3):
-        expected = totals[member] + found[k == member].sum(0)
-        assert np.isfinite(expected).all() == (member != 1)
-        np.testing.assert_allclose(added[member], expected, rtol=1e-5)
+    added = quick_jit(ppo.add_by_policy)(*map(jnp.asarray, (totals, k, found)))
+    for policy_index in range(3):
+        expected = totals[policy_index] + found[k == policy_index].sum(0)
+        assert np.isfinite(expected).all() == (policy_index != 1)
+        np.testing.assert_allclose(added[policy_index], expected, rtol=1e-5)

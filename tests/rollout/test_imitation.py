@@ -14,7 +14,7 @@ from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.rollout import rollout
 
-TICKS = 16
+STEPS = 16
 # Of the narrow agent, whose second dimension does not exist, and of the wide one.
 POINT = np.array([[0.0, 99.0], [0.8, 5.0]], np.float32)
 
@@ -38,7 +38,7 @@ def learner_of(env, policies, **config):
         TrainConfig(
             mapping={"*": list(policies)},
             policies=policies,
-            num_steps=TICKS,
+            num_steps=STEPS,
             stagger_starts=False,
             **config,
         ),
@@ -52,10 +52,10 @@ def imitator(script, coef=1.0):
 
 @pytest.fixture(scope="module")
 def pair():
-    """Two policies in one bank, each with a script of its own, and three slots in two lanes."""
+    """Two policies in a group, each with a script of its own; three slots in two active rows."""
     policies = {"one": imitator(by_sign), "two": imitator(against_sign, Linear(2.0, 1.0))}
     learner = learner_of(FewAct(), policies, num_envs=16)
-    assert len(learner.players.banks) == 1
+    assert len(learner.players.policy_groups) == 1
     return learner
 
 
@@ -66,7 +66,7 @@ def play(learner):
     def run(key):
         state = learner.init(key)
         args = (learner.env, state.env_params, learner.players, state.population)
-        return rollout(*args, state.per_env.rollout, state.per_env.running, key, TICKS)[1]
+        return rollout(*args, state.per_env.rollout, state.per_env.running, key, STEPS)[1]
 
     return jax.device_get(run(jax.random.key(5)))
 
@@ -74,7 +74,7 @@ def play(learner):
 def expected(decisions):
     """What the scripts say to the features that a decision was made by."""
     positive = decisions.inputs[..., 0] > 0
-    action = np.where(decisions.member == 0, positive, ~positive).astype(int)
+    action = np.where(decisions.policy_index == 0, positive, ~positive).astype(int)
     legal = np.take_along_axis(decisions.action_mask, action[..., None], -1)[..., 0]
     return np.where(legal, action, -1)
 
@@ -84,8 +84,8 @@ def test_each_decision_keeps_what_its_script_would_have_done(pair):
     made = decisions.acted
     assert decisions.imitated.dtype == np.int32
     np.testing.assert_array_equal(decisions.imitated[made], expected(decisions)[made])
-    for member in (0, 1):
-        seen = decisions.imitated[made & (decisions.member == member)]
+    for policy_index in (0, 1):
+        seen = decisions.imitated[made & (decisions.policy_index == policy_index)]
         assert set(seen) == {-1, 0, 1}
 
 
@@ -108,7 +108,7 @@ def test_policies_learn_what_their_scripts_do(pair):
         policies = summarise(pair, metrics)["policies"]
         losses.append([policies[name]["imitation_loss"] for name in ("one", "two")])
         # An open decision keeps its own, too.
-        (carry,) = jax.device_get(state.per_env.banks)
+        (carry,) = jax.device_get(state.per_env.policy_groups)
         held = carry.pending.decisions
         assert held.acted.any()
         np.testing.assert_array_equal(held.imitated[held.acted], expected(held)[held.acted])

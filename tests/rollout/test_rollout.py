@@ -10,7 +10,7 @@ from probe_envs import (
     FewAct,
     Ledger,
     RandomLives,
-    bank_of,
+    group_of,
     of_slot,
     params_of,
     quick_jit,
@@ -21,7 +21,7 @@ from probe_envs import (
 import jaxmarl_envs
 from jaxmarl_ppo.rollout.rollout import rollout
 
-TICKS = 16
+STEPS = 16
 AT_ONCE = 2  # environments whose final observations are valued at once, where there are many
 
 
@@ -33,14 +33,14 @@ AT_ONCE = 2  # environments whose final observations are valued at once, where t
 def played(request):
     """A learner with memory, and one rollout."""
     mapping, num_envs = request.param
-    env = Ledger(RandomLives(), TICKS)
+    env = Ledger(RandomLives(), STEPS)
     learner = tiny_learner(env, env.default_params, memory=True, mapping=mapping, num_envs=num_envs)
 
     @quick_jit
     def play(key):
         state = learner.init(key)
         args = (env, state.env_params, learner.players, state.population)
-        return state, *rollout(*args, state.per_env.rollout, state.per_env.running, key, TICKS)
+        return state, *rollout(*args, state.per_env.rollout, state.per_env.running, key, STEPS)
 
     with pytest.MonkeyPatch.context() as patch:
         if num_envs > 3:
@@ -81,19 +81,19 @@ def test_memory_and_values_equal_an_explicit_loop(played):
     final = np.moveaxis(slots.env_state.log.final_features, 0, 1)
     outcomes = record.outcomes
     close = functools.partial(np.testing.assert_allclose, atol=1e-5)
-    networks = [bank.network for bank in learner.players.banks]
+    networks = [group.network for group in learner.players.policy_groups]
     applies = [
         quick_jit(lambda params, *args, net=net: net.module.apply({"params": params}, *args))
         for net in networks
     ]
     for e, a in np.ndindex(learner.num_envs, learner.env.num_agents):
-        index, _ = bank_of(learner, a)
-        apply, params = applies[index], params_of(learner, state.population.banks, a)
+        index, _ = group_of(learner, a)
+        apply, params = applies[index], params_of(learner, state.population.policy_groups, a)
         zeros = jax.tree.map(lambda h: np.array(h)[0], networks[index].initial_hidden((1,)))
         d = jax.tree.map(lambda x, e=e: x[:, e], of_slot(learner, record.decisions, a, 2))
         o = jax.tree.map(lambda x, e=e, a=a: x[:, e, a] if x.ndim > 2 else x[:, e], outcomes)
         held, new_life, decided = zeros, True, False
-        for t in range(TICKS):
+        for t in range(STEPS):
             if d.acted[t]:
                 held = zeros if new_life else held
                 assert bool(d.is_first[t]) == new_life
@@ -201,11 +201,13 @@ def test_ratio_is_one_before_the_first_step(name):
         packed.clear()
         after, metrics = learner.train_step(state)
         found = []
-        banks = zip(learner.players.banks, state.population.banks, packed, strict=True)
-        for bank, stack, blocks in banks:
+        groups = zip(
+            learner.players.policy_groups, state.population.policy_groups, packed, strict=True
+        )
+        for group, stack, blocks in groups:
             stop = jnp.cumsum(blocks.num_blocks)
             owner = jnp.searchsorted(stop, jnp.arange(blocks.resume.shape[0]), side="right")
-            decisions, network = blocks.decisions, bank.network
+            decisions, network = blocks.decisions, group.network
 
             def compare(
                 k, blocks=blocks, network=network, decisions=decisions, owner=owner, stack=stack
@@ -229,9 +231,9 @@ def test_ratio_is_one_before_the_first_step(name):
     state = quick_jit(learner.init)(jax.random.key(1))
     carried_differ, totals = False, {"ended": 0, "held": 0, "trained": 0}
     for _ in range(4):
-        state, banks, seen = jax.device_get(iterate(state))
-        assert sum(mine.sum() for _, mine, _, _ in banks) == seen["trained"]
-        for carried, *found in banks:
+        state, groups, seen = jax.device_get(iterate(state))
+        assert sum(mine.sum() for _, mine, _, _ in groups) == seen["trained"]
+        for carried, *found in groups:
             for mine, ratio, error in zip(*found, strict=True):
                 now = mine & ~carried
                 assert now.any()

@@ -194,6 +194,18 @@ def test_an_odd_entry_is_not_read(tmp_path, change):
         assert read_entries(path) == [SOUND]
 
 
+def test_an_older_log_is_read_under_the_present_names(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        json.dumps(SOUND | {"decisions_per_tick": 2.5})
+        + "\n"
+        + json.dumps(SOUND | {"decisions_per_step": 3.5})
+        + "\n"
+    )
+    assert [entry["decisions_per_step"] for entry in read_entries(path)] == [2.5, 3.5]
+    assert not any("decisions_per_tick" in entry for entry in read_entries(path))
+
+
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"a":' * 200 + "1" + "}" * 200, '{"a": 1e999}',
                                   '{"a": NaN}', '{"a": 1%s}' % ("0" * 400)])  # fmt: skip
 def test_an_odd_line_is_not_read(tmp_path, line):

@@ -14,10 +14,10 @@ def flat(size):
 
 
 class Leavers(ParallelEnv):
-    """`a` is terminated on tick 2, `b` truncated on tick 4; `c` comes on tick 1, ends on tick 4.
+    """`a` is terminated at step 2, `b` truncated at step 4; `c` comes at step 1, ends at step 4.
 
-    All see the tick, the sum of a draw at reset and of all actions, and a draw of every tick. `b`
-    sees a fourth number and may not play its second action on odd ticks. An agent earns its action
+    All see the step, the sum of a draw at reset and of all actions, and a draw of every step. `b`
+    sees a fourth number and may not play its second action at odd steps. An agent earns its action
     and the last draw.
     """
 
@@ -71,7 +71,7 @@ class Rounds(AECEnv):
     """The turns are x y z y y y; an action pays its number, and a tenth of it to all others.
 
     `x` is terminated by its own action and gone at once. `z` is truncated by its own, but gone only
-    as its turn comes again, on tick 4, and paid until then. `y` is terminated by its last one.
+    as its turn comes again, at step 4, and paid until then. `y` is terminated by its last one.
     """
 
     metadata: ClassVar = {"name": "rounds"}
@@ -160,7 +160,7 @@ class Camera(ParallelEnv):
 
 
 class Endless(Leavers):
-    """Nobody comes and nobody goes; what happens on tick 3 is `event`.
+    """Nobody comes and nobody goes; what happens at step 3 is `event`.
 
     `counts` gets a "reset" and a "step" for each, and an entry for every environment made.
     """
@@ -194,7 +194,7 @@ class Endless(Leavers):
 
 
 class Eventful(Endless):
-    """Calls `on_step` with itself on tick 3, and `on_reset` at every reset."""
+    """Calls `on_step` with itself at step 3, and `on_reset` at every reset."""
 
     metadata: ClassVar = {"name": "eventful"}
 
@@ -226,7 +226,7 @@ def ask_for_a_name(env):
 
 
 class Dozing(Endless):
-    """`b` is not observed on odd ticks, and what it does on the next one is its first action."""
+    """`b` is not observed at odd steps, and what it does at the next one is its first action."""
 
     def step(self, actions):
         assert set(actions) == ({"a"} if self.time % 2 else {"a", "b"})

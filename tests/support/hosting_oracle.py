@@ -1,4 +1,4 @@
-"""Episodes of an environment stepped plainly, tick by tick, to compare its adapters with."""
+"""Episodes of an environment stepped plainly, step by step, to compare its adapters with."""
 
 import functools
 from collections import defaultdict
@@ -11,8 +11,8 @@ from probe_envs import quick_jit
 from jaxmarl_envs import Box
 
 
-class Tick(NamedTuple):
-    """One tick; before it `names` lived, of whom `acted` acted."""
+class TimeStep(NamedTuple):
+    """One step; before it `names` lived, of whom `acted` acted."""
 
     names: list  # [A] str or None
     acted: Any  # [A] bool
@@ -43,13 +43,13 @@ def compiled(env):
 
 
 def play(env, params, seed, episode, choose):
-    """All ticks of an episode; `choose(name, count, mask [n])` is the action of a decision."""
+    """All steps of an episode; `choose(name, count, mask [n])` is the action of a decision."""
     reset, step = compiled(env)
     key = jax.random.fold_in(jax.random.key(seed), episode)
     obs, state = jax.device_get(reset(jax.random.fold_in(key, 0), params))
     lives, decided = [0] * env.num_agents, defaultdict(int)
     names = _rename(env, [None] * env.num_agents, lives, obs)
-    ticks = []
+    steps = []
     while obs.alive.any():
         actions, encoded = {}, _no_action(env, params)
         for slot, name in enumerate(names):
@@ -58,56 +58,56 @@ def play(env, params, seed, episode, choose):
                 actions[name] = choose(name, decided[name], own)
                 decided[name] += 1
                 encoded[slot][..., : np.size(actions[name])] = actions[name]
-        tick_key = jax.random.fold_in(key, len(ticks) + 1)
+        step_key = jax.random.fold_in(key, len(steps) + 1)
         sent = encoded if _is_box(env) else encoded[:, 0]
-        results = step(tick_key, state, sent, params)
+        results = step(step_key, state, sent, params)
         after, state, reward, terminated, truncated, info = jax.device_get(results)
         final = info.get("final_observation", after)
         ended = terminated | truncated
         staying = [None if ended[slot] else name for slot, name in enumerate(names)]
         names_after = _rename(env, staying, lives, after)
-        ticks.append(
-            Tick(names, obs.agent_mask, actions, obs, reward, terminated, truncated & ~terminated,
-                 final, after, names_after)
+        steps.append(
+            TimeStep(names, obs.agent_mask, actions, obs, reward, terminated,
+                     truncated & ~terminated, final, after, names_after)
         )  # fmt: skip
         obs, names = after, names_after
-    return ticks
+    return steps
 
 
-def decisions(env, params, ticks):
+def decisions(env, params, steps):
     """Every agent's decisions in order, and what it earned before its first one."""
     done, before, open_ = defaultdict(list), defaultdict(float), {}
-    for tick in ticks:
-        for slot, name in enumerate(tick.names):
+    for time_step in steps:
+        for slot, name in enumerate(time_step.names):
             if name is None:
                 continue
             own = tuple(slice(n) for n in env.observation_space(env.agents[slot], params).shape)
-            if tick.acted[slot]:
-                seen = tick.obs.features[slot][own]
+            if time_step.acted[slot]:
+                seen = time_step.obs.features[slot][own]
                 if name in open_:
                     features, action, reward = open_.pop(name)
                     done[name].append(Decision(features, action, reward, seen, False, False))
-                open_[name] = (seen, tick.actions[name], 0.0)
+                open_[name] = (seen, time_step.actions[name], 0.0)
             if name in open_:
                 features, action, reward = open_[name]
-                open_[name] = (features, action, reward + float(tick.reward[slot]))
+                open_[name] = (features, action, reward + float(time_step.reward[slot]))
             else:
-                before[name] += float(tick.reward[slot])
-            ends = bool(tick.terminated[slot]), bool(tick.truncated[slot])
+                before[name] += float(time_step.reward[slot])
+            ends = bool(time_step.terminated[slot]), bool(time_step.truncated[slot])
             if any(ends) and name in open_:
-                last = tick.final.features[slot][own]
+                last = time_step.final.features[slot][own]
                 done[name].append(Decision(*open_.pop(name), last, *ends))
     assert not open_
     return done, before
 
 
-def returns(ticks):
+def returns(steps):
     """What every agent earned."""
     earned = defaultdict(float)
-    for tick in ticks:
-        for slot, name in enumerate(tick.names):
+    for time_step in steps:
+        for slot, name in enumerate(time_step.names):
             if name is not None:
-                earned[name] += float(tick.reward[slot])
+                earned[name] += float(time_step.reward[slot])
     return earned
 
 

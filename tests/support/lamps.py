@@ -24,20 +24,20 @@ FAULT_AGENT = 1
 @struct.dataclass
 class LampParams:
     fault: int | jax.Array = OK
-    fault_time: int | jax.Array = 17  # the tick that is faulty
-    life: int | jax.Array = 5  # ticks of a life
+    fault_time: int | jax.Array = 17  # the step that is faulty
+    life: int | jax.Array = 5  # steps of a life
     pays: float | jax.Array = 1.0  # for the right switch
     shines: float | jax.Array = 1.0  # what is seen of it
 
 
 @struct.dataclass
 class LampState:
-    time: jax.Array  # []: ticks since the first reset, so that it counts through all lives
+    time: jax.Array  # []: steps since the first reset, so that it counts through all lives
     goal: jax.Array  # [A] int
 
 
 class Lamps(MultiAgentEnv[LampState, LampParams]):
-    """Each agent is shown which of two switches pays; lives end every few ticks and start anew."""
+    """Each agent is shown which of two switches pays; lives end every few steps and start anew."""
 
     name = "lamps"
     agents = ("ann_0", "bob_0")

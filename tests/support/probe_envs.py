@@ -18,7 +18,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.networks.actor_critic import GRU, LSTM, MLP, MinGRU
-from jaxmarl_ppo.ppo.bank_learner import BankLearner
+from jaxmarl_ppo.ppo.group_learner import PolicyGroupLearner
 
 # Tests compile many small functions and run each a few times.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -43,16 +43,16 @@ class LivesState:
 
 
 class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
-    """Everything that masks can do: waits, deaths, rebirths, late joins, ticks for nobody.
+    """Everything that masks can do: waits, deaths, rebirths, late joins, steps for nobody.
 
-    Agent `c` has an action more than the others, so policies of single agents make two banks.
+    Agent `c` has an action more than the others, so policies of single agents make two groups.
     """
 
     name = "random_lives"
     agents = ("a", "b", "c")
     num_features = 4
-    max_ticks = 11
-    most_act = 3  # of them, at a tick
+    max_steps = 11
+    most_act = 3  # of them, at a step
     max_actors = 3
 
     @property
@@ -94,7 +94,7 @@ class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
     def step_env(self, key, state, action, params):
         noise, seen = self._noise(key, 5 + self.num_features)
         alive, time = state.alive, state.time + 1
-        last = time >= self.max_ticks
+        last = time >= self.max_steps
         terminated = alive & (noise[:, 0] < params.p_terminate)
         truncated = alive & ((noise[:, 1] < params.p_truncate) | last)
         ended = terminated | truncated
@@ -110,7 +110,7 @@ class RandomLives(MultiAgentEnv[LivesState, LivesParams]):
 
 
 class FewAct(RandomLives):
-    """The same, but two agents at most act at a tick, and it says so."""
+    """The same, but two agents at most act at a step, and it says so."""
 
     name = "few_act"
     most_act = max_actors = 2
@@ -124,9 +124,9 @@ class ConstantParams:
 
 
 class Constant(MultiAgentEnv[jax.Array, ConstantParams]):
-    """One agent, one observation, the same reward on every tick.
+    """One agent, one observation, the same reward at every step.
 
-    V = reward when it terminates at tick 1, and reward / (1 - gamma) when it is truncated.
+    V = reward when it terminates at step 1, and reward / (1 - gamma) when it is truncated.
     """
 
     name = "constant"
@@ -160,7 +160,7 @@ class Constant(MultiAgentEnv[jax.Array, ConstantParams]):
 class Duel(MultiAgentEnv[Any, None]):
     """First acts, then second; both are paid on second's move, each by its own action alone.
 
-    First earns 1 for action 1, second for action 0. Second also earns 5 on first's tick, which no
+    First earns 1 for action 1, second for action 0. Second also earns 5 at first's step, which no
     action of its own has brought about.
     """
 
@@ -201,7 +201,7 @@ class Duel(MultiAgentEnv[Any, None]):
 
 
 class Recall(MultiAgentEnv[Any, None]):
-    """A cue at the first decision, a tick of waiting, then a blank: name the cue for a reward."""
+    """A cue at the first decision, a step of waiting, then a blank: name the cue for a reward."""
 
     name = "recall"
     agents = ("only",)
@@ -266,7 +266,7 @@ class Answers(Recall):
 
 
 class Reach(MultiAgentEnv[Any, None]):
-    """Continuous, one tick: each agent earns minus the squared distance to its own target.
+    """Continuous, one step: each agent earns minus the squared distance to its own target.
 
     `narrow` has one dimension within [-1, 3] and target 2, `wide` two within [0, 1] and [-2, 2]
     and target (0.2, -1). A dimension that `narrow` does not have must arrive as 0.
@@ -305,15 +305,15 @@ FAULTS = ("none", "features", "state", "action_mask", "reward", "final_observati
 @struct.dataclass
 class FaultyParams:
     fault: int | jax.Array = 0  # index into FAULTS
-    tick: int | jax.Array = 0  # since the start of the run, if no episode ends before
+    step: int | jax.Array = 0  # since the start of the run, if no episode ends before
     value: float | jax.Array = np.nan
 
 
 class Faulty(MultiAgentEnv[jax.Array, FaultyParams]):
-    """Two agents, episodes truncated after 100 ticks, one bad number on one tick.
+    """Two agents, episodes truncated after 100 steps, a bad number at one of them.
 
-    Bad features, states and masks are in the observation that tick `tick` is decided on; agent `b`
-    has them, but for the state. A bad final observation truncates `b` on that tick.
+    Bad features, states and masks are in the observation that step `step` is decided by; agent `b`
+    has them, but for the state. A bad final observation truncates `b` at that step.
     """
 
     name = "faulty"
@@ -330,7 +330,7 @@ class Faulty(MultiAgentEnv[jax.Array, FaultyParams]):
         return Discrete(2)
 
     def _bad(self, fault: str, now: Any, params: FaultyParams) -> jax.Array:
-        chosen = (params.fault == FAULTS.index(fault)) & (now == params.tick)
+        chosen = (params.fault == FAULTS.index(fault)) & (now == params.step)
         return jnp.array([False, True]) & chosen
 
     def _observe(self, time: jax.Array, params: FaultyParams) -> Observation:
@@ -358,15 +358,15 @@ class Faulty(MultiAgentEnv[jax.Array, FaultyParams]):
 
 
 class Log(NamedTuple):
-    """What an environment was asked and answered, `[ticks, A]` each."""
+    """What an environment was asked and answered, `[steps, A]` each."""
 
     acted: Any  # bool
-    alive: Any  # bool, before the tick
+    alive: Any  # bool, before the step
     reward: Any
     terminated: Any
     truncated: Any
-    final_features: Any  # [ticks, A, D]
-    over: Any  # [ticks] bool: the episode
+    final_features: Any  # [steps, A, D]
+    over: Any  # [steps] bool: the episode
 
 
 @struct.dataclass
@@ -384,8 +384,8 @@ class Ledger(MultiAgentEnv[LedgerState, Any]):
     So a test can compute the truth without relying on what the trainer recorded.
     """
 
-    def __init__(self, env: MultiAgentEnv, num_ticks: int) -> None:
-        self.inner, self.num_ticks = env, num_ticks
+    def __init__(self, env: MultiAgentEnv, num_steps: int) -> None:
+        self.inner, self.num_steps = env, num_steps
         self.name, self.agents = env.name, env.agents
 
     @property
@@ -404,9 +404,9 @@ class Ledger(MultiAgentEnv[LedgerState, Any]):
 
     def reset_env(self, key, params):
         obs, inner = self.inner.reset_env(key, params)
-        shape = (self.num_ticks, self.num_agents)
+        shape = (self.num_steps, self.num_agents)
         no = jnp.zeros(shape, bool)
-        features = jnp.zeros((self.num_ticks, *obs.features.shape))
+        features = jnp.zeros((self.num_steps, *obs.features.shape))
         log = Log(no, no, jnp.zeros(shape), no, no, features, no[:, 0])
         return obs, LedgerState(inner, obs.agent_mask, obs.alive, log, jnp.zeros((), jnp.int32))
 
@@ -426,9 +426,9 @@ class Ledger(MultiAgentEnv[LedgerState, Any]):
 class Decided(NamedTuple):
     """One decision, as the log tells it."""
 
-    tick: int
+    step: int
     reward: float  # summed until the outcome
-    num_ticks: int
+    num_steps: int
     first: bool  # of its life
 
 
@@ -438,18 +438,18 @@ class Truth(NamedTuple):
     trained: list[Decided]  # decisions whose outcome is known
     pending: Decided | None
     uncredited: float
-    lives: list[tuple[float, int]]  # (return, ticks alive) of finished lives
+    lives: list[tuple[float, int]]  # (return, steps alive) of finished lives
     running: float  # return of the life that goes on
 
 
-def read_log(log: Log, acts_next: bool, slot: int, num_ticks: int) -> Truth:
-    """Follow one slot through the log `[ticks, A]`, one tick at a time."""
+def read_log(log: Log, acts_next: bool, slot: int, num_steps: int) -> Truth:
+    """Follow one slot through the log `[steps, A]`, one step at a time."""
     trained: list[Decided] = []
     lives: list[tuple[float, int]] = []
     current: list[Any] | None = None
     uncredited = running = 0.0
     length, first = 0, True
-    for t in range(num_ticks):
+    for t in range(num_steps):
         if log.acted[t, slot]:
             if current is not None:
                 trained.append(Decided(*current))
@@ -475,13 +475,13 @@ def read_log(log: Log, acts_next: bool, slot: int, num_ticks: int) -> Truth:
     return Truth(trained, pending, uncredited, lives, running)
 
 
-def read_all(state: LedgerState, num_ticks: int) -> list[list[Truth]]:
+def read_all(state: LedgerState, num_steps: int) -> list[list[Truth]]:
     """The truth of every environment and slot, `[E][A]`."""
     log, acts = jax.device_get((state.log, state.acts))
     num_envs, num_agents = acts.shape
     logs = [Log(*[x[e] for x in log]) for e in range(num_envs)]
     return [
-        [read_log(logs[e], bool(acts[e, a]), a, num_ticks) for a in range(num_agents)]
+        [read_log(logs[e], bool(acts[e, a]), a, num_steps) for a in range(num_agents)]
         for e in range(num_envs)
     ]
 
@@ -525,37 +525,39 @@ def tiny_learner(
     )
 
 
-def bank_of(learner: Learner, slot: int) -> tuple[int, int]:
-    """The first bank that can play a slot, and the slot's place among those of the bank."""
-    for index, bank in enumerate(learner.players.banks):
-        if slot in bank.interface.slots:
-            return index, bank.interface.slots.index(slot)
-    raise ValueError(f"no bank plays slot {slot}")
+def group_of(learner: Learner, slot: int) -> tuple[int, int]:
+    """The first group that can play a slot, and the slot's place among those of the group."""
+    for index, group in enumerate(learner.players.policy_groups):
+        if slot in group.interface.slots:
+            return index, group.interface.slots.index(slot)
+    raise ValueError(f"no policy group plays slot {slot}")
 
 
-def of_slot(learner: Learner, per_bank: Any, slot: int, axis: int) -> Any:
-    """What its bank keeps of a slot; `axis` of the leaves of `per_bank` is that of slots."""
-    index, place = bank_of(learner, slot)
-    return jax.tree.map(lambda x: np.take(x, place, axis=axis), per_bank[index])
+def of_slot(learner: Learner, per_group: Any, slot: int, axis: int) -> Any:
+    """What its group keeps of a slot; `axis` of the leaves of `per_group` is that of slots."""
+    index, place = group_of(learner, slot)
+    return jax.tree.map(lambda x: np.take(x, place, axis=axis), per_group[index])
 
 
 def params_of(learner: Learner, stacks: Any, slot: int) -> Any:
     """Parameters of the policy that alone plays a slot."""
-    index, _ = bank_of(learner, slot)
+    index, _ = group_of(learner, slot)
     player = learner.players.first_player_of[learner.players.mapping.candidates[slot][0]]
-    member = player - learner.players.banks[index].first_player
-    return jax.tree.map(lambda x: x[member], stacks[index].params)
+    policy_index = player - learner.players.policy_groups[index].first_player
+    return jax.tree.map(lambda x: x[policy_index], stacks[index].params)
 
 
 def with_spy(learner: Learner, on_pack: Callable[..., None]) -> Learner:
-    """The same learner, which calls `on_pack(pack_fn, *args)` before every bank's `_pack`."""
+    """The same learner, which calls `on_pack(pack_fn, *args)` before every group's `_pack`."""
 
-    class Spy(BankLearner):
+    class Spy(PolicyGroupLearner):
         def _pack(self, *args: Any) -> Any:
             on_pack(super()._pack, *args)
             return super()._pack(*args)
 
-    def spy_on(bank: Any) -> BankLearner:
-        return Spy(**{field.name: getattr(bank, field.name) for field in dataclasses.fields(bank)})
+    def spy_on(group: Any) -> PolicyGroupLearner:
+        return Spy(
+            **{field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+        )
 
-    return dataclasses.replace(learner, bank_learners=tuple(map(spy_on, learner.bank_learners)))
+    return dataclasses.replace(learner, group_learners=tuple(map(spy_on, learner.group_learners)))

@@ -14,9 +14,9 @@ def flat(size):
 
 
 class Shuttles:
-    """Six shuttles drive for as many ticks as they chose; only those that stand are observed.
+    """Six shuttles drive for as many steps as they chose; only those that stand are observed.
 
-    All are paid the tick, so that waiting ones are, too. Nothing is observed while all drive.
+    All are paid the step, so that waiting ones are, too. Nothing is observed while all drive.
     """
 
     def __init__(self, config=None):
@@ -50,7 +50,7 @@ class Shuttles:
 class Duel:
     """Two players with integer ids move in turn, four moves in all; the last mover wins.
 
-    The winner is not observed on the last tick, the loser's reward comes without an observation
+    The winner is not observed at the last step, the loser's reward comes without an observation
     of the player that earned it, and the mask rules all but one action out.
     """
 
@@ -84,7 +84,7 @@ class Duel:
 class Spawning:
     """Cars and bikes whose ids are counted on for ever; one car leaves as the next one comes.
 
-    A car lives three ticks and sees when it came and its age. The bike stays. Paid is the age.
+    A car lives three steps and sees when it came and its age. The bike stays. Paid is the age.
     """
 
     def __init__(self, config=None):
@@ -167,7 +167,7 @@ class Restless(Gamblers):
 
 
 class Breaking(Gamblers):
-    """Fails on the third tick of an episode as `how` says."""
+    """Fails at the third step of an episode as `how` says."""
 
     def __init__(self, config=None):
         super().__init__()

@@ -16,7 +16,7 @@ LINES = [
 class ShuttleGrid:
     """Six shuttles on a ring, of which only those that are idle are observed.
 
-    Ids are strings, a trip takes one to four ticks, and a shuttle is paid as it arrives where it is
+    Ids are strings, a trip takes one to four steps, and a shuttle is paid as it arrives where it is
     to go.
     """
 
@@ -62,7 +62,7 @@ class ShuttleGrid:
 
 
 class Board:
-    """Tic-tac-toe in which both players are observed on every tick, and one moves.
+    """Tic-tac-toe in which both players are observed at every step, and one moves.
 
     Who is to move is part of what both see; the other's action is not heeded.
     """
@@ -125,7 +125,7 @@ class CartPoles:
 
 
 class ThenB:
-    """A walks `leg` ticks, then B goes on from where A has come to; A is paid for what B finds.
+    """A walks `leg` steps, then B goes on from where A has come to; A is paid for what B finds.
 
     Both are to get to the far end of a line, which takes every step of both. While A walks B is not
     observed, and A is not while B walks; the whole distance that is left at the end costs both.

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 SHAPE = r"(\[[^\]]*\]|\(\))(?: (bool|int|uint8|float|keys?)\b)?"
-PROMISE = re.compile(rf"(?:per bank )?{SHAPE}(?:,? or {SHAPE})?(?: (leaves)\b)?")
+PROMISE = re.compile(rf"(?:per (?:policy )?group )?{SHAPE}(?:,? or {SHAPE})?(?: (leaves)\b)?")
 EXCEPTION = re.compile(r"`(\w+)` is (\[[^\]]*\])")
 ARGUMENT = re.compile(r"^ +(\w+): `(\[[^`]*\]|\(\))`( (?:int|bool|leaves)\b)?", re.MULTILINE)
 DTYPES = {

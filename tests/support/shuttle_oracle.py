@@ -58,24 +58,24 @@ class Oracle:
         return move + (self.timing.turn if old_axis != axis else 0)
 
     def all_distances(self, loaded):
-        """Dijkstra from every (cell, axis): {(cell, axis): {target: ticks}}."""
+        """Dijkstra from every (cell, axis): {(cell, axis): {target: steps}}."""
         found = {}
         for source in [
             ((r, c), a) for r in range(self.rows) for c in range(self.cols) for a in (0, 1)
         ]:
             best, queue = {}, [(0, source)]
             while queue:
-                ticks, (cell, axis) = heapq.heappop(queue)
+                steps, (cell, axis) = heapq.heappop(queue)
                 if (cell, axis) in best:
                     continue
-                best[cell, axis] = ticks
+                best[cell, axis] = steps
                 for b in (0, 1):
                     if self.exit(cell, b):
-                        reach = ticks + self.move_time(loaded, axis, b)
+                        reach = steps + self.move_time(loaded, axis, b)
                         heapq.heappush(queue, (reach, (self.exit(cell, b), b)))
             found[source] = {}
-            for (cell, _), ticks in best.items():
-                found[source][cell] = min(ticks, found[source].get(cell, ticks))
+            for (cell, _), steps in best.items():
+                found[source][cell] = min(steps, found[source].get(cell, steps))
         return found
 
     def target(self, i):
@@ -85,7 +85,7 @@ class Oracle:
     def held(self, cell, but):
         return any(cell in (s["at"], s["to"]) for j, s in enumerate(self.shuttles) if j != but)
 
-    def tick(self, actions):
+    def step(self, actions):
         """Advance; returns each shuttle's deliveries."""
         wants = {}
         for i, (s, action) in enumerate(zip(self.shuttles, actions, strict=True)):
@@ -124,7 +124,7 @@ class Oracle:
         return 0
 
     def exit_times(self, i):
-        """Ticks until the target is served via each exit, None where there is none."""
+        """Steps until the target is served via each exit, None where there is none."""
         s = self.shuttles[i]
         times = []
         for b in (0, 1):
@@ -184,7 +184,7 @@ class Oracle:
         return np.array(features, np.float32)
 
     def remaining(self, i):
-        """Ticks until shuttle i has delivered if nobody is in the way; either axis counts half."""
+        """Steps until shuttle i has delivered if nobody is in the way; either axis counts half."""
         me, handling = self.shuttles[i], self.timing.handling
         at_work = me["busy"] > 0 and me["to"] == self.target(i)
         if at_work:
@@ -208,18 +208,18 @@ def mixed(state, obs, params, key):
 
 @partial(jax.jit, static_argnums=(0, 1, 3))
 def trace(env, dispatcher, key, num_steps):
-    """Everything that happened, with a leading axis of ticks; observations are those after."""
-    key_reset, key_ticks = jax.random.split(key)
+    """Everything that happened, with a leading axis of steps; observations are those after."""
+    key_reset, key_steps = jax.random.split(key)
     params = env.default_params
 
-    def tick(carry, key):
+    def step(carry, key):
         obs, state = carry
         action = dispatcher(state, obs, params, key)
         obs, state, reward, terminated, truncated, info = env.step_env(key, state, action, params)
         return (obs, state), (action, obs, state, reward, terminated, truncated, info)
 
     start = env.reset_env(key_reset, params)
-    return start, jax.lax.scan(tick, start, jax.random.split(key_ticks, num_steps))[1]
+    return start, jax.lax.scan(step, start, jax.random.split(key_steps, num_steps))[1]
 
 
 def jobs_of(env, key, num_jobs):

@@ -11,7 +11,7 @@ from probe_envs import quick_jit
 
 @dataclass
 class Played:
-    """Episodes of `E` environments; observations have one row more than ticks."""
+    """Episodes of `E` environments; observations have one row more than steps."""
 
     features: np.ndarray  # [T + 1, E, A, D]
     alive: np.ndarray  # [T + 1, E, A]
@@ -30,9 +30,9 @@ def compiled(env):
 
 
 def play(env, policy, num_envs=1, params=None, seed=0):
-    """As many ticks as the horizon has, without auto-reset.
+    """As many steps as the horizon has, without auto-reset.
 
-    `policy(features [E, A, D], tick) -> actions [E, A]` also answers for those who wait.
+    `policy(features [E, A, D], time_step) -> actions [E, A]` also answers for those who wait.
     """
     params = env.default_params if params is None else params
     reset, step = compiled(env)
@@ -43,8 +43,8 @@ def play(env, policy, num_envs=1, params=None, seed=0):
 
     obs, state = reset(keys(), params)
     seen, happened = [obs], []
-    for tick in range(int(env.horizon(params))):
-        action = jnp.asarray(policy(np.asarray(obs.features), tick), jnp.int32)
+    for time_step in range(int(env.horizon(params))):
+        action = jnp.asarray(policy(np.asarray(obs.features), time_step), jnp.int32)
         obs, state, *rest, _ = step(keys(), state, action, params)
         seen.append(obs)
         happened.append(rest)
@@ -54,11 +54,13 @@ def play(env, policy, num_envs=1, params=None, seed=0):
 
 def naming(num_symbols, offset=0):
     """Names the one-hot in the first features, or another symbol with an offset."""
-    return lambda features, tick: (features[..., :num_symbols].argmax(-1) + offset) % num_symbols
+    return lambda features, time_step: (
+        (features[..., :num_symbols].argmax(-1) + offset) % num_symbols
+    )
 
 
 def table(*rows):
-    """Rows such as "10 01" as `[ticks, A]`, one word for each tick."""
+    """Rows such as "10 01" as `[steps, A]`, one word for each step."""
     return np.array([[int(digit) for digit in word] for row in rows for word in row.split()])
 
 

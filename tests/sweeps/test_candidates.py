@@ -17,7 +17,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 from jaxmarl_ppo.sweeps.candidates import Candidates
-from jaxmarl_ppo.sweeps.program import choose_lane
+from jaxmarl_ppo.sweeps.program import choose_replica
 from jaxmarl_ppo.sweeps.program_key import program_key
 
 PPO = PPOConfig(num_minibatches=2)
@@ -117,14 +117,14 @@ def test_snapshots_that_are_exchanged_are_refused(game):
 
 
 def test_a_run_goes_to_the_device_that_has_the_least_to_do():
-    assert [choose_lane(taken, 6, 3) for taken in ([], [0], [0, 3], [0, 1, 3], [3, 4, 5])] == [
+    assert [choose_replica(taken, 6, 3) for taken in ([], [0], [0, 3], [0, 1, 3], [3, 4, 5])] == [
         0,
         3,
         1,
         4,
         0,
     ]
-    assert choose_lane([0, 1, 2, 4], 5, 3) == 3  # the sixth lane is nobody's
+    assert choose_replica([0, 1, 2, 4], 5, 3) == 3  # the sixth replica is nobody's
 
 
 def key_of(game, **changes):
@@ -162,7 +162,7 @@ def test_numbers_share_a_program(game, changes):
         ppo(optimiser="sgd"),
         ppo(adam_eps=1e-3),
         ppo(normalise_advantages=False),
-        ppo(discount_by="tick"),
+        ppo(discount_by="step"),
         ppo(value_clip="ppo2", value_clip_eps=0.2),
         {"default_policy": PolicySpec(network=MLP(hidden_sizes=(5,)))},
         {"default_policy": PolicySpec(network=MLP(hidden_sizes=(4,), activation="relu"))},

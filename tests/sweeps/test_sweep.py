@@ -93,7 +93,7 @@ def test_every_trial_is_over_and_the_best_is_the_best(found):
 
 
 def test_a_trial_is_to_the_bit_the_run_that_its_record_says(found, tmp_path):
-    """The one that took a lane in which another had been."""
+    """The one that took a replica in which another had been."""
     trial = found[0].trials[4]
     recorded = read_run(trial.run_dir)
     assert recorded.config.default_ppo.learning_rate == trial.values["default_ppo.learning_rate"]
@@ -162,7 +162,7 @@ def test_a_trial_that_breaks_down_has_failed_and_the_others_go_on(tmp_path):
 
 
 @pytest.mark.rare
-def test_a_pruned_trial_leaves_its_lane_to_the_next(tmp_path):
+def test_a_pruned_trial_leaves_its_replica_to_the_next(tmp_path):
     search = SearchConfig(
         sampler="random", pruner="asha", reduction_factor=2, num_trials=8, num_members=2
     )

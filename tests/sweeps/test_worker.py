@@ -60,7 +60,7 @@ def looks(candidates, worker):
 
 def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(candidates, worker, looks):
     candidate = candidates.make({"default_ppo.learning_rate": 3e-2})
-    # Beside another one, in the other lane.
+    # Beside another one, in the other replica.
     worker.begin(RunName(1, 0), candidates.make({"default_ppo.learning_rate": 1e-3}), FOLDER)
     worker.begin(RUN, candidate, FOLDER, looks[0].saved)
     rest = [look for look in train(worker) if look.name == RUN]
@@ -74,7 +74,7 @@ def test_a_run_that_goes_on_elsewhere_is_the_same_to_the_bit(candidates, worker,
         assert all(jax.tree.leaves(same))
 
 
-def test_a_run_that_is_over_leaves_its_lane(worker, looks):
+def test_a_run_that_is_over_leaves_its_replica(worker, looks):
     assert [look.is_over for look in looks] == [False, False, True]
     assert [look.saved.iteration for look in looks] == [2, 4, 6]
     assert worker.room == 2
@@ -85,7 +85,9 @@ def test_other_numbers_go_on_from_a_run_and_other_shapes_are_refused(candidates,
     worker.begin(RUN, other, FOLDER, looks[0].saved)
     (rest, *_) = train(worker)
     assert rest.env_steps == looks[1].env_steps
-    parameters = [jax.tree.leaves(look.population.banks[0].params) for look in (looks[0], rest)]
+    parameters = [
+        jax.tree.leaves(look.population.policy_groups[0].params) for look in (looks[0], rest)
+    ]
     moved = max(np.abs(x - y).max() for x, y in zip(*parameters, strict=True))
     assert 0 < moved < 4 * 2 * 1e-3  # so far Adam goes in as many steps at that rate
     narrow = {name: array.reshape(-1)[:1] for name, array in looks[0].saved.arrays.items()}

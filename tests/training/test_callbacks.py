@@ -197,7 +197,7 @@ def test_the_best_checkpoint_stays_and_a_target_ends_the_run(tmp_path):
 
 
 def test_a_plateau_ends_the_run(tmp_path):
-    """Every life takes five ticks, so no length is better than the first."""
+    """Every life takes five steps, so no length is better than the first."""
     objective = ObjectiveConfig(measure="evaluation/agents/bob_0/length_mean", patience=2)
     often = dataclasses.replace(EVALUATION, every_env_steps=1, opponents=())
     result = make_trainer(

@@ -143,8 +143,11 @@ def test_members_train_with_the_numbers_that_the_lineage_says(group):
     events = lineage_of(group.run_dir)
     for member in group.members:
         values = values_of(events, member.run_dir.name)
-        for bank in member.state.training:
-            rate, gamma = bank.hyperparams.learning_rate.values, bank.hyperparams.gamma
+        for policy_group in member.state.training:
+            rate, gamma = (
+                policy_group.hyperparams.learning_rate.values,
+                policy_group.hyperparams.gamma,
+            )
             np.testing.assert_allclose(rate, values[RATE], rtol=1e-6)
             np.testing.assert_allclose(gamma, values[GAMMA], rtol=1e-6)
         config = load_run(member.run_dir, env=Lamps()).config

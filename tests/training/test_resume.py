@@ -20,6 +20,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import CNN, LSTM, MLP, MinGRU
 from jaxmarl_ppo.runs.callbacks import Callback
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
+from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.manifest import read_standing
 from jaxmarl_ppo.runs.run_folder import load_run
@@ -69,6 +70,29 @@ def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, iteration):
     torn = cut_back(whole.run_dir, tmp_path / "torn", iteration)
     assert_same_end(resume(torn).train(), whole)
     assert load_run(torn, env=Lamps()).population is not None
+
+
+def test_a_checkpoint_with_the_former_names_of_its_arrays_goes_on_to_the_bit(
+    whole, tmp_path, monkeypatch
+):
+    former = {
+        "state/per_env/banks/0/pending/steps": "state/per_env/banks/0/pending/ticks",
+        "state/per_env/banks/0/pending/decisions/policy_index": (
+            "state/per_env/banks/0/pending/decisions/member"
+        ),
+        "metrics/sums/env_steps": "metrics/sums/ticks",
+        "metrics/fault/step": "metrics/fault/tick",
+    }
+
+    def read(folder):
+        arrays = read_arrays(folder)
+        arrays = {name.replace("/policy_groups/", "/banks/"): x for name, x in arrays.items()}
+        assert former.keys() <= arrays.keys()
+        return {former.get(name, name): array for name, array in arrays.items()}
+
+    torn = cut_back(whole.run_dir, tmp_path / "torn", 3)
+    monkeypatch.setattr("jaxmarl_ppo.training.resume.read_arrays", read)
+    assert_same_end(resume(torn).train(), whole)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
@@ -165,7 +189,7 @@ def test_a_killed_run_is_evaluated_and_loaded_from_its_newest_checkpoint(whole, 
             assert np.isfinite(array).all(), name
     policy = dataclasses.replace(CONFIG.default_policy, load=str(newest))
     warm = make_trainer(tmp_path / "warm", default_policy=policy)
-    assert {member.member for member in warm.learner.loaded} == {0, 1}
+    assert {loaded.policy_index for loaded in warm.learner.loaded} == {0, 1}
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path):

@@ -14,7 +14,7 @@ from jaxmarl_ppo.training.rivals import Rivals, over_rivals
 WIDER = PolicySpec(network=MLP(hidden_sizes=(8,)))
 
 
-@pytest.mark.parametrize("policies", [{}, {"bob_0": WIDER}], ids=["one bank", "two banks"])
+@pytest.mark.parametrize("policies", [{}, {"bob_0": WIDER}], ids=["one policy group", "two groups"])
 def test_only_rivals_are_exchanged(policies):
     env = Lamps()
     config = dataclasses.replace(CONFIG, policies=policies, num_devices=1)
@@ -27,12 +27,12 @@ def test_only_rivals_are_exchanged(policies):
     mixed = Rivals(learner, ["bob_0"]).against(own, other)
     for agent, source in (("ann_0", own), ("bob_0", other)):
         player = learner.players.first_player_of[learner.players.policies.index(agent)]
-        for index, bank in enumerate(learner.players.banks):
-            if player in bank.players:
-                row = player - bank.first_player
+        for index, group in enumerate(learner.players.policy_groups):
+            if player in group.players:
+                row = player - group.first_player
                 for found, wanted in zip(
-                    jax.tree.leaves(mixed.banks[index]),
-                    jax.tree.leaves(source.banks[index]),
+                    jax.tree.leaves(mixed.policy_groups[index]),
+                    jax.tree.leaves(source.policy_groups[index]),
                     strict=True,
                 ):
                     np.testing.assert_array_equal(found[row], wanted[row])

@@ -51,7 +51,7 @@ def resume(run_dir, **kwargs):
 def assert_same_end(found, expected):
     for own, other in zip(found.members, expected.members, strict=True):
         assert_same_end(own, other)
-    if not expected.members:  # in a group's own state there are lanes that nobody trains
+    if not expected.members:  # in a group's own state there are replicas that nobody trains
         first, second = to_arrays(found.state), to_arrays(expected.state)
         for name in second:
             np.testing.assert_array_equal(first[name], second[name], err_msg=name)

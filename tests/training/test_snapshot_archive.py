@@ -72,7 +72,7 @@ def pool_of(arrays, name):
 
 
 def stacks(arrays):
-    return {k: x for k, x in arrays.items() if k.startswith("state/population/banks/0")}
+    return {k: x for k, x in arrays.items() if k.startswith("state/population/policy_groups/0")}
 
 
 def test_every_snapshot_has_a_file_and_comes_back(run, states):

@@ -39,7 +39,7 @@ def test_a_share_of_the_iterations_time(learner, state):
     before = jax.tree.map(np.array, jax.device_get(state.per_env.rollout.obs))
     share = measured(split, state, iteration_s=1e3)
     split.close()
-    assert 0.0 < share < 1e-3  # a rollout of 32 ticks takes less than a second
+    assert 0.0 < share < 1e-3  # a rollout of 32 steps takes less than a second
     assert_same(before, state.per_env.rollout.obs)  # the state is there as it was
     # Slower than the whole, as where something else was busy: not more than everything.
     split = TimeSplit(learner, Devices(learner.num_devices), after_s=0.0)

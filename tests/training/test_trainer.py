@@ -83,12 +83,12 @@ def test_entries_count_everything_once(result):
     for entry in result.history:
         assert entry["env_steps"] == entry["iteration"] * per_iteration
         assert entry["decisions"] == 2 * entry["env_steps"]
-        assert entry["decisions_per_tick"] == 2.0
+        assert entry["decisions_per_step"] == 2.0
         assert entry["env_steps_per_s"] > 0
         assert entry["peak_memory_mb"] > 0
     decided = sum(p["decisions"] for entry in result.history for p in entry["policies"].values())
     assert decided == 2 * CONFIG.total_env_steps
-    # Every environment ends a life of either agent on every fifth tick.
+    # Every environment ends a life of either agent at every fifth step.
     for agent in Lamps.agents:
         lives = [entry["agents"][agent] for entry in result.history]
         assert sum(life["episodes"] for life in lives) == NUM_ENVS * (10 * NUM_STEPS // 5)
@@ -167,7 +167,7 @@ def test_about_a_hundred_entries(tmp_path, iterations, interval):
 
 @pytest.fixture(scope="module")
 def before_fault(tmp_path_factory):
-    """Two iterations, which is where tick 17 finds a run with 8 ticks per rollout."""
+    """Two iterations, which is where step 17 finds a run with 8 steps per rollout."""
     steps = 2 * NUM_ENVS * NUM_STEPS
     return make_trainer(tmp_path_factory.mktemp("good") / "new", total_env_steps=steps).train()
 
@@ -192,11 +192,11 @@ def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, fie
     with pytest.raises(EnvironmentFault) as caught:
         make_trainer(run_dir, LampParams(fault=kind), log_interval=10).train()
     message = str(caught.value)
-    assert f"environment 'lamps' {what} at tick 1 of iteration 2" in message
-    assert "its tick 17 since training began" in message
+    assert f"environment 'lamps' {what} at step 1 of iteration 2" in message
+    assert "its step 17 since training began" in message
     assert str(run_dir) in message
     assert (caught.value.field, caught.value.agent) == (field, "bob_0")
-    assert (caught.value.tick, caught.value.iteration) == (1, 2)
+    assert (caught.value.step, caught.value.iteration) == (1, 2)
     assert_same(load(run_dir).population, before_fault.population)
 
 
@@ -272,8 +272,8 @@ def test_steps_that_are_not_finite_are_left_out_if_that_is_asked_for(tmp_path):
 def test_saved_policies_are_the_final_ones(result):
     loaded = load(result.run_dir)
     assert_same(loaded.population, result.population)
-    (bank,) = loaded.population.banks
-    assert (bank.obs_moments.count > 0).all()
+    (group,) = loaded.population.policy_groups
+    assert (group.obs_moments.count > 0).all()
     assert loaded.config == dataclasses.replace(CONFIG, num_devices=1)
     assert loaded.env_params == LampParams()
 
@@ -375,8 +375,8 @@ def test_a_pool_is_saved_with_the_policy_that_it_is_of(league, tmp_path):
     assert pool.count == 3
     assert len(set(pool.added_at.tolist())) == 3
     assert max(pool.added_at) >= 8
-    (bank,) = loaded.population.banks
-    kernels = bank.params["policy_head"]["kernel"]
+    (group,) = loaded.population.policy_groups
+    kernels = group.params["policy_head"]["kernel"]
     assert all((kernels[i] != kernels[j]).any() for i in (1, 2, 3) for j in range(1, i))
     assert results.games[0, 1:].sum() > 10
     assert league.history[-1]["league"]["pools"] == {
@@ -411,7 +411,7 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
     entry = int(np.argmin(pool.added_at))
     made = make(bob_0=f"past@{entry}")
     population = made.learner.init_population(jax.random.key(1))
-    (new,), (old,) = population.banks, league.population.banks
+    (new,), (old,) = population.policy_groups, league.population.policy_groups
     assert_same(jax.tree.map(lambda x: x[1], new), jax.tree.map(lambda x: x[1 + entry], old))
     assert not (new.params["value_head"]["kernel"][0] == old.params["value_head"]["kernel"]).any()
     with pytest.raises(
@@ -442,12 +442,12 @@ def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypa
 
 @pytest.mark.rare
 def test_a_faulty_rollout_leaves_the_league_alone(tmp_path):
-    """Tick 26 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
+    """Step 26 is faulty; that iteration ends an episode too, and a snapshot is due after it."""
     params = LampParams(fault_time=26, life=29)
     steps = 3 * NUM_ENVS * NUM_STEPS
     before = make_trainer(tmp_path / "before", params, total_env_steps=steps, **LEAGUE).train()
     with pytest.raises(
-        EnvironmentFault, match="gave NaN in 'reward' of agent 'bob_0' at tick 2 of"
+        EnvironmentFault, match="gave NaN in 'reward' of agent 'bob_0' at step 2 of"
     ):
         make_trainer(tmp_path / "faulty", params.replace(fault=NAN_REWARD), **LEAGUE).train()
     loaded = load(tmp_path / "faulty", env=LEAGUE["env"])
@@ -522,6 +522,18 @@ def test_a_flipped_bit_among_the_parameters_is_found(result, tmp_path):
         path.write_bytes(flipped)
         with pytest.raises(ValueError, match=r"damaged or not a file of policies|is of format"):
             load(tmp_path / "run")
+
+
+def test_policies_with_the_former_name_of_their_groups_are_read(result, tmp_path):
+    shutil.copytree(result.run_dir, tmp_path / "run")
+    path = tmp_path / "run" / POLICIES_FILE
+    players = serialization.msgpack_restore(
+        serialization.msgpack_restore(path.read_bytes())["players"]
+    )
+    population = players["population"]
+    population["banks"] = population.pop("policy_groups")
+    path.write_bytes(serialization.msgpack_serialize({"format": 1, **players}))
+    assert_same(load(tmp_path / "run").population, result.population)
 
 
 def test_policies_of_the_first_format_are_read(result, tmp_path):

@@ -38,6 +38,12 @@ def test_the_first_condition_that_holds_ends_the_run(whole, tmp_path):
     assert reached.history[-1]["iteration"] == first + 1
 
 
+def test_a_number_may_have_the_name_that_older_logs_give_it(tmp_path):
+    result = train(tmp_path / "run", ("decisions_per_tick > 1",))
+    assert result.stopped_by == "decisions_per_tick > 1 holds, it is 2"
+    assert result.history[-1]["iteration"] == 1
+
+
 @pytest.mark.rare
 def test_conditions_are_kept_and_can_be_others_when_a_run_goes_on(tmp_path):
     folder = tmp_path / "run"

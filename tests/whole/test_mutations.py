@@ -172,9 +172,9 @@ def write_others(folder, run, learner):
     """Write what is read besides records, logs and checkpoints; return what reads each file."""
     expected = jax.eval_shape(learner.init_population, jax.random.key(0))
     population = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), expected)
-    bank = jax.tree.map(lambda x: x[:1], population.banks[0])
-    one = jax.tree.map(lambda x: x[0], bank)
-    write_snapshot(run, "past", 1, bank)
+    policy_group = jax.tree.map(lambda x: x[:1], population.policy_groups[0])
+    one = jax.tree.map(lambda x: x[0], policy_group)
+    write_snapshot(run, "past", 1, policy_group)
     taken = {"iteration": 1, "sha256": "0" * 64, "results": np.zeros((3, 2, 2)).tolist()}
     archive = {"past": [taken, taken | {"iteration": 2}]}
     write_json(folder / "snapshots.json", archive)

@@ -1,4 +1,4 @@
-"""The plain-Python twins that RLlib steps, tick for tick against the environments themselves."""
+"""The plain-Python twins that RLlib steps, step for step against the environments themselves."""
 
 import dataclasses
 import json
@@ -47,7 +47,7 @@ def same_observation(twin, features, action_mask, agent_mask):
     """Whether a twin shows what the environment shows, `[A, D]`, `[A, N]` and `[A]`."""
     for agent, width in enumerate(twin.feature_widths):
         # XLA's quotients of integers may be off in the last bit.
-        # Not by `np.testing`, which at every tick would take most of the time.
+        # Not by `np.testing`, which at every step would take most of the time.
         shown = np.asarray(twin.features(agent))
         assert shown.shape == (width,)
         assert (abs(shown - features[agent, :width]) <= 1e-6).all()
@@ -57,10 +57,10 @@ def same_observation(twin, features, action_mask, agent_mask):
 
 
 def same_episode(twin, first, actions, later):
-    """Replay an episode's actions on a twin that stands at its start; returns the ticks.
+    """Replay an episode's actions on a twin that stands at its start; returns the steps.
 
     `later` holds what the environment said after each action:
-    `(obs, reward, terminated, truncated)` with a leading axis of ticks.
+    `(obs, reward, terminated, truncated)` with a leading axis of steps.
     """
     same_observation(twin, first.features, first.action_mask, first.agent_mask)
     obs, rewards, terminated, truncated = later
@@ -83,11 +83,11 @@ def play(name, actions, key):
     def episode(key, actions):
         first, start = env.reset_env(key, params)
 
-        def tick(state, action):
+        def time_step(state, action):
             obs, state, reward, terminated, truncated, _ = env.step_env(key, state, action, params)
             return state, (obs, reward, terminated, truncated)
 
-        return first, start, jax.lax.scan(tick, start, actions)[1]
+        return first, start, jax.lax.scan(time_step, start, actions)[1]
 
     keys = jax.random.split(key, len(actions))
     return jax.device_get(jax.jit(jax.vmap(episode))(keys, jnp.asarray(actions)))
@@ -97,7 +97,7 @@ def row(tree, b):
     return jax.tree.map(lambda x: x[b], tree)
 
 
-def test_tic_tac_toe_equals_its_twin_over_ten_thousand_ticks():
+def test_tic_tac_toe_equals_its_twin_over_ten_thousand_steps():
     rng = np.random.default_rng(0)
     # Permutations are legal games to the end; every fourth game has moves on taken cells too.
     actions = rng.permuted(np.tile(np.arange(9), (2000, 1)), axis=1)
@@ -106,45 +106,45 @@ def test_tic_tac_toe_equals_its_twin_over_ten_thousand_ticks():
     actions[:, 0::2, 1] = actions[:, 1::2, 0] = 4  # of those who wait, which counts for nothing
     first, _, later = play("tic_tac_toe", actions, jax.random.key(0))
     twin = TicTacToeTwin()
-    ticks, lengths = 0, set()
+    steps, lengths = 0, set()
     for b in range(len(actions)):
         twin.reset(rng)
         length = same_episode(twin, row(first, b), actions[b], row(later, b))
-        ticks, lengths = ticks + length, lengths | {length}
-    assert ticks >= 10_000
+        steps, lengths = steps + length, lengths | {length}
+    assert steps >= 10_000
     assert lengths == set(range(2, 10))
 
 
-def test_crypto_equals_its_twin_over_ten_thousand_ticks():
+def test_crypto_equals_its_twin_over_ten_thousand_steps():
     rng = np.random.default_rng(0)
     actions = rng.integers(0, 4, (400, 25, 3))
     first, start, later = play("crypto", actions, jax.random.key(1))
     twin = CryptoTwin()
-    ticks, secrets = 0, set()
+    steps, secrets = 0, set()
     for b in range(len(actions)):
         secret = int(start.goal[b].argmax()), int(start.secret[b].argmax())
         twin.set_state(*secret)
-        ticks += same_episode(twin, row(first, b), actions[b], row(later, b))
+        steps += same_episode(twin, row(first, b), actions[b], row(later, b))
         secrets.add(secret)
-    assert ticks == 10_000
+    assert steps == 10_000
     assert len(secrets) == 4
 
 
 @pytest.mark.rare
-def test_shuttle_grid_equals_its_twin_over_ten_thousand_ticks():
+def test_shuttle_grid_equals_its_twin_over_ten_thousand_steps():
     env, _ = jaxmarl_envs.make("shuttle_grid")
-    ticks = delivered = waits = 0
+    steps = delivered = waits = 0
     for seed in range(40):
         key = jax.random.key(seed)
         (first, start), (actions, obs, states, *later) = jax.device_get(trace(env, mixed, key, 256))
         jobs = [[_cells(job) for job in of_shuttle] for of_shuttle in jobs_of(env, key, 16)]
         twin = ShuttleGridTwin(lambda i, k, jobs=jobs: jobs[i][k])
         twin.set_state(start.cell.tolist())
-        ticks += same_episode(twin, first, actions, (obs, *later[:3]))
+        steps += same_episode(twin, first, actions, (obs, *later[:3]))
         assert twin.num_delivered == states.num_delivered[-1].tolist()
         delivered += sum(twin.num_delivered)
         waits = max(waits, states.wait.max())
-    assert ticks >= 10_000
+    assert steps >= 10_000
     assert delivered > 400
     assert waits > 8
 
@@ -226,17 +226,17 @@ def test_noise_and_its_twin_have_the_same_lengths_and_distributions():
 
 
 def play_noise(num_steps):
-    """`(obs, reward, episode_over)` with a leading axis of ticks."""
+    """`(obs, reward, episode_over)` with a leading axis of steps."""
     env = Noise()
 
-    def tick(carry, key):
+    def time_step(carry, key):
         _, state = carry
         obs, state, reward, *_, info = env.step(key, state, jnp.zeros(6, jnp.int32), ())
         return (obs, state), (obs, reward, info["episode_over"])
 
     start = env.reset(jax.random.key(0), ())
     keys = jax.random.split(jax.random.key(1), num_steps)
-    return jax.device_get(jax.jit(lambda: jax.lax.scan(tick, start, keys)[1])())
+    return jax.device_get(jax.jit(lambda: jax.lax.scan(time_step, start, keys)[1])())
 
 
 def test_noise_keeps_the_contract():

@@ -28,7 +28,7 @@ def test_policies_are_made_as_the_document_says():
     assert config.policies["past"].of == "thinker"
     own = TrainConfig(num_envs=2, num_steps=4, default_policy=specs["fading"])
     learner = make_learner(*jaxmarl_envs.make("crypto"), own)
-    assert learner.players.banks[0].network.is_linear
+    assert learner.players.policy_groups[0].network.is_linear
 
 
 def test_episodes_are_kept_as_the_document_says(tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_python_blocks_run(tmp_path, monkeypatch):
     monkeypatch.setattr(jaxmarl_ppo, "use_cpu_cores", lambda: None)
     namespace = run_blocks(README)
     assert (namespace["result"].run_dir / "curve.png").is_file()
-    assert namespace["metrics"].sums.ticks.shape == (3,)
+    assert namespace["metrics"].sums.env_steps.shape == (3,)
 
 
 def test_callbacks_are_told_as_the_document_says(tmp_path, monkeypatch):
@@ -89,7 +89,7 @@ def test_environments_are_written_and_drawn_as_the_document_says(monkeypatch):
     _, state = env.reset(jax.random.key(0))
     picture = env.render(jax.device_get(state))
     assert picture.count("<text") >= 3
-    assert "<title>tick 0</title>" in picture
+    assert "<title>step 0</title>" in picture
     assert len(env.action_names) == env.action_width(env.default_params)
     assert env.best_actions(jax.device_get(state)).sum(1).tolist() == [1, 1, 1]
 

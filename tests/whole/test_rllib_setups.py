@@ -97,7 +97,7 @@ def test_shuttles_of_which_only_the_idle_are_observed_train_an_lstm(tmp_path):
     result = Trainer(env, (), told, tmp_path / "run", progress=False).train()
     assert not result.interrupted
     assert result.env_steps == 768
-    decisions = [entry["decisions_per_tick"] for entry in result.history]
+    decisions = [entry["decisions_per_step"] for entry in result.history]
     assert all(0 < number < 6 for number in decisions)
     final = result.history[-1]["policies"]["shared"]
     assert final["trained_decisions"] > 0
@@ -105,7 +105,7 @@ def test_shuttles_of_which_only_the_idle_are_observed_train_an_lstm(tmp_path):
 
 
 @pytest.mark.rare
-def test_a_league_is_zero_sum_to_the_digit_in_rollouts_of_one_tick(tmp_path):
+def test_a_league_is_zero_sum_to_the_digit_in_rollouts_of_one_step(tmp_path):
     """There the rewards of one player showed up in the other's return."""
     config = {
         "policies": {"p1", "p2", "p3", "p4"},

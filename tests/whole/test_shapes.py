@@ -33,14 +33,14 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.policies import ask
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
-from jaxmarl_ppo.ppo import bank_learner, loss, minibatches, update
+from jaxmarl_ppo.ppo import group_learner, loss, minibatches, update
 from jaxmarl_ppo.rollout import act, bootstrap, faults, lives, rollout, step
-from jaxmarl_ppo.types import BankTraining, Decisions, Hyperparams, Schedule
+from jaxmarl_ppo.types import Decisions, Hyperparams, PolicyGroupTraining, Schedule
 
 T, E = 7, 8
 # Of what is trained `K` counts the trained members alone.
 OF_THE_TRAINED = (
-    Hyperparams, Schedule, BankTraining, bank_learner.UpdateReport, update.UpdateStats,
+    Hyperparams, Schedule, PolicyGroupTraining, group_learner.UpdateReport, update.UpdateStats,
     loss.LossSums, advantages.CreditParams, minibatches.Blocks, minibatches.Selection,
 )  # fmt: skip
 DOORS = (
@@ -48,11 +48,12 @@ DOORS = (
     rollout.rollout, faults.check, faults.check_last, faults.find_fault, decision_table.tabulate,
     advantages.rollout_end, advantages.own_timeline_gae, advantages.estimate_credit,
     pending.nothing_pending, pending.open_decisions, minibatches.pack_rows, minibatches.pack_chunks,
-    minibatches.shuffle, minibatches.select_minibatch, update.update, bank_learner.BankLearner.init,
-    bank_learner.BankLearner.learn, league_results.record_results, metrics.measure, Learner.init,
+    minibatches.shuffle, minibatches.select_minibatch, update.update,
+    group_learner.PolicyGroupLearner.init, group_learner.PolicyGroupLearner.learn,
+    league_results.record_results, metrics.measure, Learner.init,
     Learner.learn, Learner.train_step, StackedNetwork.forward,
 )  # fmt: skip
-# What can be asked for all slots of a bank instead of its lanes.
+# What can be asked for all slots of a policy group instead of its active rows.
 OF_ALL_SLOTS = ("ask", "own_timeline_gae", "StackedNetwork.forward")
 
 # Which of them a case does not go through.
@@ -63,7 +64,7 @@ UNUSED = {
 
 
 class Crowd(MultiAgentEnv[jax.Array, None]):
-    """Six agents, of which three act at a tick; no two axes of it are equally long."""
+    """Six agents, of which three act at a step; no two axes of it are equally long."""
 
     name = "crowd"
     agents = ("a", "b", "c", "d", "e", "f")
@@ -120,7 +121,7 @@ def rest(state, obs, params, key):
 
 
 def crowd() -> Case:
-    """A recurrent bank of two policies and a pool, beside a script; all axes of other lengths."""
+    """A recurrent group of two policies and a pool, beside a script; all axes of other lengths."""
     everything = {
         "prev_action": True, "prev_reward": True, "append_agent_id": True,
         "normalise_observations": True, "normalise_rewards": True,
@@ -143,7 +144,7 @@ def crowd() -> Case:
 
 
 def reach() -> Case:
-    """Feed-forward policies with continuous actions, every agent in a lane of its own."""
+    """Feed-forward policies with continuous actions, every agent in an active row of its own."""
     config = TrainConfig(
         default_policy=PolicySpec(network=MLP((9,)), imitate=rest, imitate_coef=Linear(1.0, 0.0)),
         num_envs=E, num_steps=T,
@@ -180,7 +181,7 @@ def put_watches(monkeypatch) -> list[tuple[str, Any, Promise | None]]:
     owners = [module for name, module in sys.modules.items() if name.startswith("jaxmarl_ppo")]
     for door in DOORS:
         watched = watch(door, seen)
-        for owner in (*owners, bank_learner.BankLearner, Learner, StackedNetwork):
+        for owner in (*owners, group_learner.PolicyGroupLearner, Learner, StackedNetwork):
             if vars(owner).get(door.__name__) is door:
                 monkeypatch.setattr(owner, door.__name__, watched)
     return seen
@@ -217,7 +218,7 @@ def test_a_record_of_other_shapes_is_found():
         inputs=np.zeros((3, 4, 6)), action_mask=np.zeros((3, 4, 5), bool),
         action=number.astype(int), log_prob=number, value=number,
         hidden=(np.zeros((3, 4, 2)), np.zeros((3, 4, 2))), is_first=flag, acted=flag,
-        member=number.astype(int),
+        policy_index=number.astype(int),
     )  # fmt: skip
     sizes = {"E": 3, "S": 4, "N": 5, "D": 6, "H": 2}
     held = Promise("[E, S]: open")
@@ -230,7 +231,7 @@ def test_a_record_of_other_shapes_is_found():
     assert faults_of(inputs=np.zeros((4, 3, 6))) == ["d.inputs"]
     assert faults_of(value=np.zeros(3)) == ["d.value"]
     assert faults_of(acted=number) == ["d.acted"]
-    assert faults_of(member=number) == ["d.member"]
+    assert faults_of(policy_index=number) == ["d.policy_index"]
     assert faults_of(hidden=(np.zeros((3, 4, 2)), np.zeros((3, 4)))) == ["d.hidden"]
     assert faults_of(action_mask=np.zeros((3, 4, 6), bool)) == ["d.action_mask"]
 

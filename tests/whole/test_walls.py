@@ -25,8 +25,8 @@ def start(*args, **kwargs):
     return learner, state, quick_jit(learner.train_step)
 
 
-def test_memory_agents_that_skip_ticks_and_rollouts_that_cut_games():
-    """Six iterations of an LSTM on turns, with rollouts of three ticks."""
+def test_memory_agents_that_skip_steps_and_rollouts_that_cut_games():
+    """Six iterations of an LSTM on turns, with rollouts of three steps."""
     env, params = jaxmarl_envs.make("tic_tac_toe")
     _, state, step = start(env, params, memory=True, num_envs=4, num_steps=3, bptt_length=2)
     trained = decided = 0.0
@@ -36,12 +36,12 @@ def test_memory_agents_that_skip_ticks_and_rollouts_that_cut_games():
         decided += float(metrics.sums.decisions.sum())
         assert not metrics.fault.found
         assert metrics.sums.update.num_steps.min() > 0
-    still_open = state.per_env.banks[0].pending.decisions.acted.sum()
+    still_open = state.per_env.policy_groups[0].pending.decisions.acted.sum()
     assert trained == decided - still_open
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.population))
 
 
-def test_a_zero_sum_game_has_mean_return_zero_in_rollouts_of_one_tick():
+def test_a_zero_sum_game_has_mean_return_zero_in_rollouts_of_one_step():
     """The loser's last reward arrives on the winner's move, here always in another rollout."""
     env, params = jaxmarl_envs.make("tic_tac_toe")
     _, state, step = start(env, params, mapping="per_agent", num_envs=8, num_steps=1)
@@ -71,7 +71,7 @@ def test_a_life_that_ends_as_another_begins_is_one_episode_with_both():
         trained += np.asarray(metrics.sums.trained)
         rewards += np.asarray(metrics.sums.reward - metrics.sums.reward_trained)
         np.testing.assert_array_equal(metrics.sums.reward_uncredited, 0.0)
-    # 24 ticks of 4 environments are 16 episodes of 6: three decisions of A and of B in each.
+    # 24 steps of 4 environments are 16 episodes of 6: three decisions of A and of B in each.
     assert episodes == 16
     np.testing.assert_array_equal(lives, [16, 16])
     np.testing.assert_array_equal(trained, [48, 48])
@@ -108,12 +108,12 @@ def test_every_policy_has_its_own_gamma_lambda_and_learning_rate():
         Pair(), ConstantParams(length=5, truncate=True), mapping="per_agent", num_envs=8,
         num_steps=10, config={"policies": specs},
     )  # fmt: skip
-    assert len(learner.players.banks) == 1
+    assert len(learner.players.policy_groups) == 1
     state = quick_jit(learner.init)(jax.random.key(0))
     state, _ = quick_jit(learner.train_steps)(state, 200)
-    network = learner.players.banks[0].network
+    network = learner.players.policy_groups[0].network
     for row, value in enumerate((2.0, 10.0)):
-        policy = network.select(state.population.banks[0], row)
+        policy = network.select(state.population.policy_groups[0], row)
         found = network.module.apply({"params": policy.params}, (), jnp.ones((1, 1)))[2]
         assert float(found[0]) == pytest.approx(value, rel=0.03)
 
@@ -136,8 +136,10 @@ def test_advantages_are_standardised_over_ones_own_trained_rows_alone():
         state, packed = iterate(state)
     count = 0
     for decisions, advantage in packed:
-        for row in np.unique(decisions.member):
-            own = np.asarray(advantage)[np.asarray(decisions.acted & (decisions.member == row))]
+        for row in np.unique(decisions.policy_index):
+            own = np.asarray(advantage)[
+                np.asarray(decisions.acted & (decisions.policy_index == row))
+            ]
             assert own.mean() == pytest.approx(0.0, abs=1e-5)
             assert own.std() == pytest.approx(1.0, abs=1e-4)
             count += 1
@@ -166,7 +168,11 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
     state, metrics = step(state)
     assert metrics.sums.decisions[0] == 0
     assert metrics.sums.decisions[1] == 36
-    jax.tree.map(np.testing.assert_array_equal, state.population.banks, before.population.banks)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        state.population.policy_groups,
+        before.population.policy_groups,
+    )
     unchanged = (state.training[0].opt_state, before.training[0].opt_state)
     jax.tree.map(np.testing.assert_array_equal, *unchanged)
     for _ in range(3):
@@ -178,7 +184,7 @@ def test_an_iteration_of_frozen_players_only_changes_nothing_and_does_no_harm():
 def test_random_ensembles_of_agents_of_unequal_spaces_train():
     env, params = jaxmarl_envs.make("multi_spaces")
     learner, state, step = start(env, params, mapping="ensemble:2", num_envs=16, num_steps=4)
-    widths = [bank.network.input_shape for bank in learner.players.banks]
+    widths = [group.network.input_shape for group in learner.players.policy_groups]
     assert widths == [(10,), (20,)]
     for _ in range(3):
         state, metrics = step(state)

@@ -32,8 +32,8 @@ _World = tuple[int, ...]  # row, column, what is switched on
 class PlayParams:
     """Numeric parameters."""
 
-    max_alice_steps: int | jax.Array  # [] int: ticks of Alice's turn at most, at least 1
-    max_steps: int | jax.Array  # [] int, `t_max`: ticks of both turns together, at least 1
+    max_alice_steps: int | jax.Array  # [] int: steps of Alice's turn at most, at least 1
+    max_steps: int | jax.Array  # [] int, `t_max`: steps of both turns together, at least 1
     reward_scale: float | jax.Array = 0.05  # [] float, `c`
 
 
@@ -44,8 +44,8 @@ class PlayState:
     world: jax.Array  # [] int32: as it is now
     start: jax.Array  # [] int32: as Alice found it
     goal: jax.Array  # [] int32: what Bob is to bring about; in "repeat", until he acts, `world`
-    alice_time: jax.Array  # [] int32: ticks that Alice took, `t_alice`
-    bob_time: jax.Array  # [] int32: ticks that Bob took, `t_bob`
+    alice_time: jax.Array  # [] int32: steps that Alice took, `t_alice`
+    bob_time: jax.Array  # [] int32: steps that Bob took, `t_bob`
     bobs_turn: jax.Array  # [] bool: Alice is done
     over: jax.Array  # [] bool
 
@@ -200,18 +200,18 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
     r"""Alice acts alone and then only Bob, who is to undo or to repeat what she did.
 
     **Turns.** An episode begins with Alice in a uniformly drawn world of `Rooms`. Her turn is over
-    when she says `STOP` or has used `params.max_alice_steps` ticks (on the last she still acts).
+    when she says `STOP` or has used `params.max_alice_steps` steps (on the last she still acts).
     With `mode="reverse"` Bob goes on from the world that she left and is to bring back the one that
     she found; with `mode="repeat"` he begins in the one that she found and is to bring about the
     one that she left: same place, same doors, same lamps. The episode is over as soon as he has
     done so, at once if there was nothing to do, or when both together have used `params.max_steps`
-    ticks. Alice stays alive, waiting, until then, because what she earns is known only then.
+    steps. Alice stays alive, waiting, until then, because what she earns is known only then.
 
     **Actions** (discrete): up, down, left, right, toggle the switch here, and, for Alice alone,
-    `STOP`. Masked is what would change nothing, which costs a tick if chosen all the same, and
+    `STOP`. Masked is what would change nothing, which costs a step if chosen all the same, and
     `STOP` while there is nothing to undo or repeat, which ends her turn all the same.
 
-    **Reward**, for both on the last tick, with `t` the ticks that each used, `STOP` included:
+    **Reward**, for both at the last step, with `t` the steps that each used, `STOP` included:
 
     .. math:: r_{alice} = c \max(0, t_{bob} - t_{alice}), \qquad r_{bob} = -c \, t_{bob}.
 
@@ -224,11 +224,11 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
 
     **Observation** `[2, 2 (P + B) + 3]`, in [0, 1]: for each of two worlds the place as a one-hot
     (`P`) and what is switched on (`B`); Alice sees the world and the one that she found, Bob sees
-    the world and his goal. Then, for both, Alice's ticks as a share of `max_alice_steps`, and Bob's
-    ticks and the ticks left as shares of `max_steps`.
+    the world and his goal. Then, for both, Alice's steps as a share of `max_alice_steps`, and Bob's
+    steps and the steps left as shares of `max_steps`.
 
     **Metrics**, per episode and the same in both rows: `success` is 1 if Bob is done in time,
-    `task_length` the ticks that Alice used, and `shortest` the length of a shortest solution.
+    `task_length` the steps that Alice used, and `shortest` the length of a shortest solution.
 
     Args:
         mode: `"reverse"` or `"repeat"`.
@@ -256,7 +256,7 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one."""
+        """Count who can act at one step: one."""
         return 1
 
     @property
@@ -266,7 +266,7 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
         return PlayParams(max_alice_steps=longest, max_steps=3 * longest)
 
     def horizon(self, params: PlayParams) -> int | jax.Array:
-        """Bound both turns together by `params.max_steps` ticks."""
+        """Bound both turns together by `params.max_steps` steps."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: PlayParams) -> Box:
@@ -334,10 +334,10 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
         slot = BOB if bobs_turn else ALICE
         walks, other = ((slot, self.agents[slot][0].upper()) for slot in (slot, 1 - slot))
         waits = None if bool(state.over) else other
-        caption = f"tick {time}, {self.agents[slot]}'s turn"
+        caption = f"step {time}, {self.agents[slot]}'s turn"
         if bool(state.over):
             solved = int(state.world) == int(state.goal)
-            caption = f"tick {time}, bob {'is done' if solved else 'was too late'}"
+            caption = f"step {time}, bob {'is done' if solved else 'was too late'}"
         return self.rooms.draw(int(state.world), goal, walks, waits, caption)
 
     def sign(self, agent: str) -> str:

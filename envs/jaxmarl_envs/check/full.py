@@ -11,8 +11,8 @@ from jaxmarl_envs.check.types import EnvReport, Spec, Trace, calling
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.user_code import host_errors
 
-_MAX_TICKS = 1024
-_TICKS_WITHOUT_HORIZON = 128
+_MAX_STEPS = 1024
+_STEPS_WITHOUT_HORIZON = 128
 _OPERATIONS_WITHOUT_JIT = 100  # beyond, compiling them one by one takes long
 
 
@@ -27,7 +27,7 @@ def check_env(
 ) -> EnvReport:
     """Run an environment on random legal actions and raise at the first breach of the contract.
 
-    Declarations and traced shapes come first, then every observation and every tick. Results must
+    Declarations and traced shapes come first, then every observation and every step. Results must
     repeat: from the same key, with other actions in the slots that do not act, when traced again,
     and, for an environment of up to 100 operations, without `jit`. Where an environment overrides
     `step` or `step_batch`, they must do as `step_env` and, where the episode is over, `reset_env`,
@@ -37,7 +37,7 @@ def check_env(
     Args:
         env: any `MultiAgentEnv`.
         params: its parameters, by default `env.default_params`.
-        num_steps: ticks for each seed; by default the horizon and 8 more, at most 1,024, or 128
+        num_steps: steps for each seed; by default the horizon and 8 more, at most 1,024, or 128
             where there is no horizon.
         num_envs: number of seeds, run in parallel.
         key: random key, by default `jax.random.key(0)`.
@@ -47,7 +47,7 @@ def check_env(
 
     Raises:
         EnvContractError: one sentence with the field, the value found and what was expected, and
-            where they apply the seed, the episode, its tick (0 is the reset) and the agent.
+            where they apply the seed, the episode, its step (0 is the reset) and the agent.
         ValueError: `num_steps` or `num_envs` is below 1.
     """
     if num_envs < 1 or (num_steps is not None and num_steps < 1):
@@ -57,10 +57,10 @@ def check_env(
 
     run = Run(spec, num_envs, jax.random.key(0) if key is None else key)
     if num_steps is None:
-        ticks = _TICKS_WITHOUT_HORIZON if spec.horizon is None else spec.horizon + 8
-        num_steps = min(ticks, _MAX_TICKS)
+        steps = _STEPS_WITHOUT_HORIZON if spec.horizon is None else spec.horizon + 8
+        num_steps = min(steps, _MAX_STEPS)
     for _ in range(num_steps):
-        run.tick()
+        run.step()
     if num_operations <= _OPERATIONS_WITHOUT_JIT:
         run.compare_without_jit()
     if any(
@@ -72,7 +72,7 @@ def check_env(
 
 
 def _expect_same_program(spec: Spec, traced: Trace) -> int:
-    """Trace both functions twice, compare the programs, and count the operations of a tick.
+    """Trace both functions twice, compare the programs, and count the operations of a step.
 
     Whatever is not a function of the arguments, such as an attribute that counts calls or NumPy's
     random numbers, is a constant of the program, and another one the next time.

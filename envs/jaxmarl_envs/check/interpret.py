@@ -1,6 +1,6 @@
 """Traced functions evaluated with NumPy, one operation after the other, without the compiler.
 
-Compiling an environment takes seconds, evaluating a few of its ticks like this milliseconds. What
+Compiling an environment takes seconds, evaluating a few of its steps like this milliseconds. What
 NumPy has no counterpart for is handed to JAX, which compiles that one operation. Results are those
 of the compiled function up to the rounding of floats, random draws included.
 """

@@ -12,12 +12,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jaxmarl_envs.check.declare import declare, impure, random_actions, trace
 from jaxmarl_envs.check.interpret import Interpreter, opened
 from jaxmarl_envs.check.rules import BEGUN, HARMLESS, OBSERVED, STEPPED
-from jaxmarl_envs.check.run import raise_fault, see_obs, see_tick
+from jaxmarl_envs.check.run import raise_fault, see_obs, see_step
 from jaxmarl_envs.check.types import EnvContractError, Observed, Spec, Trace, breach, calling
 from jaxmarl_envs.check.values import keys_from_words
 from jaxmarl_envs.core import MultiAgentEnv
 
-_MAX_TICKS = 8
+_MAX_STEPS = 8
 _BUDGET = 10_000  # operations, some twenty microseconds each
 _FUNCTIONS: tuple[str, ...] = ("reset_env", "step_env")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -27,12 +27,12 @@ def quick_check(env: MultiAgentEnv, params: Any = None) -> None:
     """Refuse an environment that nothing could be learnt from, in a fraction of a second.
 
     Declarations and traced shapes are checked as by `check_env`, and both functions must become the
-    same program when they are traced again. Then the first ticks of one seed, at most 8 and as many
+    same program when they are traced again. Then the first steps of one seed, at most 8 and as many
     as are evaluated quickly, are played with random legal actions and asked the rules of
     `check_env`; nothing is compiled for them. Somebody must act, and lives must be able to end.
 
     More lenient than `check_env`: features may lie out of their space and types may be weak. Of an
-    environment that is stepped on the host no tick is played.
+    environment that is stepped on the host no step is played.
 
     Args:
         env: any `MultiAgentEnv`.
@@ -47,7 +47,7 @@ def quick_check(env: MultiAgentEnv, params: Any = None) -> None:
     traced = trace(spec, programs.trace)
     programs.expect_the_same_again(env)
     if not env.steps_on_host:
-        _Ticks(spec, traced, programs).play()
+        _FirstSteps(spec, traced, programs).play()
 
 
 class _Programs:
@@ -128,8 +128,8 @@ def _outputs_that_never_change(program: ClosedJaxpr) -> list[bool]:
     return [isinstance(x, Literal) or x not in varying for x in program.jaxpr.outvars]
 
 
-class _Ticks:
-    """The first ticks of one seed, evaluated by `Interpreter`."""
+class _FirstSteps:
+    """The first steps of one seed, evaluated by `Interpreter`."""
 
     def __init__(self, spec: Spec, traced: Trace, programs: _Programs) -> None:
         self.spec = spec
@@ -140,17 +140,17 @@ class _Ticks:
         self._interpreter = Interpreter(_BUDGET)
         self._rng = np.random.default_rng(0)
         self._params = jax.tree.leaves(spec.params)
-        self._episode = self._time = self._num_ticks = 0
+        self._episode = self._time = self._num_steps = 0
         self._anybody_acted = False
 
     def play(self) -> None:
-        """Play as many ticks as the budget allows and ask every rule about them."""
+        """Play as many steps as the budget allows and ask every rule about them."""
         if (began := self._call("reset_env")) is None:
             return
         obs, state = began
         first = state
         self._look(see_obs(_add_axis(obs)), began=True)
-        for _ in range(_MAX_TICKS):
+        for _ in range(_MAX_STEPS):
             before = see_obs(_add_axis(obs))
             action = random_actions(self.spec, self._rng, before.action_mask)[0]
             stepped = self._call("step_env", *jax.tree.leaves(state), action)
@@ -166,15 +166,15 @@ class _Ticks:
         self._expect_somebody_who_acts(_bytes(first) == _bytes(state))
 
     def _take(self, before: Observed, stepped: Any) -> tuple[Any, Any]:
-        """Ask the rules about a tick and return the observation and the state after it."""
+        """Ask the rules about a step and return the observation and the state after it."""
         self._time += 1
-        self._num_ticks += 1
-        tick = see_tick(before, np.array([self._time]), _add_axis(stepped))
-        self._anybody_acted |= bool(before.agent_mask.any() | tick.obs.agent_mask.any())
-        self._look(tick.obs)
+        self._num_steps += 1
+        time_step = see_step(before, np.array([self._time]), _add_axis(stepped))
+        self._anybody_acted |= bool(before.agent_mask.any() | time_step.obs.agent_mask.any())
+        self._look(time_step.obs)
         for asked in STEPPED:
-            raise_fault(self.spec, asked(self.spec, tick), self._when)
-        if self._num_ticks == 1:
+            raise_fault(self.spec, asked(self.spec, time_step), self._when)
+        if self._num_steps == 1:
             self._expect_an_end(stepped)
         return stepped[:2]
 
@@ -199,13 +199,13 @@ class _Ticks:
 
     def _expect_somebody_who_acts(self, stands_still: bool) -> None:
         """Raise if nobody acted, unless that may only take longer to begin."""
-        if self._num_ticks == 0 or self._anybody_acted:
+        if self._num_steps == 0 or self._anybody_acted:
             return
         ended = f"over {self._episode} episodes that ended" if self._episode else None
         if stands_still or ended:
             raise breach(
                 self.spec.env,
-                f"obs.agent_mask is all False on the first {self._num_ticks} ticks, "
+                f"obs.agent_mask is all False at the first {self._num_steps} steps, "
                 f"{ended or 'and the state stays as it is'}, expected agents that act",
             )
 
@@ -224,7 +224,7 @@ class _Ticks:
         return self._structures[name].unflatten(found)
 
     def _when(self, seed: int) -> str:
-        return f"seed {seed}, episode {self._episode}, tick {self._time}"
+        return f"seed {seed}, episode {self._episode}, step {self._time}"
 
 
 def _add_axis(tree: Any) -> Any:

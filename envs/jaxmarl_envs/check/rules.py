@@ -6,7 +6,7 @@ when it is asked:
 * `DECLARED`: about names, spaces and parameters, before anything runs.
 * `TRACED`: about the structure, shapes and dtypes that `reset_env` and `step_env` return.
 * `OBSERVED`, `BEGUN`: about every observation, about the first observation of every episode.
-* `STEPPED`: about every tick.
+* `STEPPED`: about every step.
 * `HARMLESS`: those of `OBSERVED` whose breach training does not suffer from.
 
 Rules of the first two lists yield what is wrong, in words that can follow "environment 'x', ". The
@@ -22,7 +22,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_envs.check.types import STEP_FIELDS, Observed, Spec, Tick, Trace, Violation, describe
+from jaxmarl_envs.check.types import (
+    STEP_FIELDS,
+    Observed,
+    Spec,
+    TimeStep,
+    Trace,
+    Violation,
+    describe,
+)
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box, Discrete
 
@@ -30,7 +38,7 @@ DECLARED: list[Callable[[MultiAgentEnv, Any], Iterator[str]]] = []
 TRACED: list[Callable[[Spec, Trace], Iterator[str]]] = []
 OBSERVED: list[Callable[[Spec, Observed], Violation]] = []
 BEGUN: list[Callable[[Spec, Observed], Violation]] = []
-STEPPED: list[Callable[[Spec, Tick], Violation | None]] = []
+STEPPED: list[Callable[[Spec, TimeStep], Violation | None]] = []
 HARMLESS: list[Callable[[Spec, Observed], Violation]] = []
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -124,7 +132,7 @@ def _max_actors(env: MultiAgentEnv, params: Any) -> Iterator[str]:
 def _horizon(env: MultiAgentEnv, params: Any) -> Iterator[str]:
     horizon = env.horizon(params)
     if horizon is not None and (np.shape(horizon) != () or not horizon >= 1):
-        yield f"horizon is {horizon!r}, expected None or a number of ticks of at least 1"
+        yield f"horizon is {horizon!r}, expected None or a number of steps of at least 1"
 
 
 # ---- What the functions return: structure, shapes, dtypes ----------------------------------------
@@ -137,7 +145,7 @@ def _observation_layout(spec: Spec, trace: Trace) -> Iterator[str]:
 
 
 @rule(TRACED)
-def _same_layout_after_every_tick(spec: Spec, trace: Trace) -> Iterator[str]:
+def _same_layout_after_every_step(spec: Spec, trace: Trace) -> Iterator[str]:
     # `lax.scan` wants this; a weak type that changes costs a second compilation.
     for field, began, stepped in zip(("obs", "state"), trace.reset, trace.step[:2], strict=True):
         before, after = (
@@ -262,64 +270,67 @@ def _somebody_lives_at_the_start(spec: Spec, obs: Observed) -> Violation:
     return Violation("obs.alive", obs.over, obs.alive, expected)
 
 
-# ---- What happens on a tick ----------------------------------------------------------------------
+# ---- What happens at a step ----------------------------------------------------------------------
 
 
 @rule(STEPPED)
-def _rewards_are_finite(spec: Spec, tick: Tick) -> Violation:
-    return Violation("reward", ~np.isfinite(tick.reward), tick.reward, "a finite number")
+def _rewards_are_finite(spec: Spec, time_step: TimeStep) -> Violation:
+    return Violation("reward", ~np.isfinite(time_step.reward), time_step.reward, "a finite number")
 
 
 @rule(STEPPED)
-def _nobody_earns_nothing(spec: Spec, tick: Tick) -> Violation:
-    broken = (tick.reward != 0) & ~tick.before.alive
+def _nobody_earns_nothing(spec: Spec, time_step: TimeStep) -> Violation:
+    broken = (time_step.reward != 0) & ~time_step.before.alive
     return Violation(
-        "reward", broken, tick.reward, "exactly 0, because the slot held nobody before this tick"
+        "reward",
+        broken,
+        time_step.reward,
+        "exactly 0, because the slot held nobody before this step",
     )
 
 
 @rule(STEPPED)
-def _only_lives_terminate(spec: Spec, tick: Tick) -> Violation:
-    broken = tick.terminated & ~tick.before.alive
-    expected = "False, because the slot held nobody before this tick"
-    return Violation("terminated", broken, tick.terminated, expected)
+def _only_lives_terminate(spec: Spec, time_step: TimeStep) -> Violation:
+    broken = time_step.terminated & ~time_step.before.alive
+    expected = "False, because the slot held nobody before this step"
+    return Violation("terminated", broken, time_step.terminated, expected)
 
 
 @rule(STEPPED)
-def _only_lives_are_truncated(spec: Spec, tick: Tick) -> Violation:
-    broken = tick.truncated & ~tick.before.alive
-    expected = "False, because the slot held nobody before this tick"
-    return Violation("truncated", broken, tick.truncated, expected)
+def _only_lives_are_truncated(spec: Spec, time_step: TimeStep) -> Violation:
+    broken = time_step.truncated & ~time_step.before.alive
+    expected = "False, because the slot held nobody before this step"
+    return Violation("truncated", broken, time_step.truncated, expected)
 
 
 @rule(STEPPED)
-def _lives_end_with_an_edge(spec: Spec, tick: Tick) -> Violation:
-    broken = tick.before.alive & ~tick.obs.alive & ~tick.edge
+def _lives_end_with_an_edge(spec: Spec, time_step: TimeStep) -> Violation:
+    broken = time_step.before.alive & ~time_step.obs.alive & ~time_step.edge
     expected = "True, because the agent was alive and is neither terminated nor truncated"
-    return Violation("obs.alive", broken, tick.obs.alive, expected)
+    return Violation("obs.alive", broken, time_step.obs.alive, expected)
 
 
 @rule(STEPPED)
-def _rebirths_keep_the_final_observation(spec: Spec, tick: Tick) -> Violation:
-    reborn = tick.edge & tick.obs.alive
-    broken = reborn & (tick.final is None)
+def _rebirths_keep_the_final_observation(spec: Spec, time_step: TimeStep) -> Violation:
+    reborn = time_step.edge & time_step.obs.alive
+    broken = reborn & (time_step.final is None)
     expected = (
-        "False, because the agent's life ended on this tick and info['final_observation'] does "
+        "False, because the agent's life ended at this step and info['final_observation'] does "
         "not hold its last observation, as it must where a slot is reborn at once"
     )
-    return Violation("obs.alive", broken, tick.obs.alive, expected)
+    return Violation("obs.alive", broken, time_step.obs.alive, expected)
 
 
 @rule(STEPPED)
-def _final_features_are_finite(spec: Spec, tick: Tick) -> Violation:
-    features = (tick.final or tick.obs).features
+def _final_features_are_finite(spec: Spec, time_step: TimeStep) -> Violation:
+    features = (time_step.final or time_step.obs).features
     field = "info['final_observation'].features"
     return Violation(field, ~np.isfinite(features), features, "a finite number")
 
 
 @rule(STEPPED)
-def _metrics_are_finite(spec: Spec, tick: Tick) -> Violation | None:
-    for name, value in tick.metrics.items():
+def _metrics_are_finite(spec: Spec, time_step: TimeStep) -> Violation | None:
+    for name, value in time_step.metrics.items():
         if not np.isfinite(value).all():
             field = f"info['metrics'][{name!r}]"
             return Violation(field, ~np.isfinite(value), value, "a finite number")
@@ -327,9 +338,9 @@ def _metrics_are_finite(spec: Spec, tick: Tick) -> Violation | None:
 
 
 @rule(STEPPED)
-def _episodes_end_by_their_horizon(spec: Spec, tick: Tick) -> Violation | None:
+def _episodes_end_by_their_horizon(spec: Spec, time_step: TimeStep) -> Violation | None:
     if spec.horizon is None:
         return None
-    broken = (tick.time >= spec.horizon) & ~tick.obs.over
+    broken = (time_step.time >= spec.horizon) & ~time_step.obs.over
     expected = f"all False, because horizon is {spec.horizon}"
-    return Violation("obs.alive", broken, tick.obs.alive, expected)
+    return Violation("obs.alive", broken, time_step.obs.alive, expected)

@@ -15,7 +15,7 @@ from jaxmarl_envs.check.types import (
     EnvReport,
     Observed,
     Spec,
-    Tick,
+    TimeStep,
     Violation,
     breach,
     calling,
@@ -23,7 +23,7 @@ from jaxmarl_envs.check.types import (
 )
 from jaxmarl_envs.core import MultiAgentEnv
 
-_TICKS_REPEATED = 4  # ticks that are computed twice with the same arguments
+_STEPS_REPEATED = 4  # steps that are computed twice with the same arguments
 _ROUNDING = 1e-5  # between programs that were compiled separately
 _SAME_KEY = ("in one call", "in another with the same key and arguments")
 _IDLE_ACTION = ("for one action", "for another of slots whose agent_mask is False")
@@ -41,7 +41,7 @@ class Run:
         self.reset_fn = jax.jit(jax.vmap(spec.env.reset_env, in_axes=(0, None)))
         self.episode = np.zeros(num_envs, int)  # [E]
         self.time = np.zeros(num_envs, int)  # [E]
-        self.num_ticks = 0
+        self.num_steps = 0
         self.num_decisions = np.zeros(spec.env.num_agents, int)  # [A]
         self.num_lives = np.zeros(spec.env.num_agents, int)  # [A]
         with calling(spec.env, "reset_env", " under jit and vmap"):
@@ -50,7 +50,7 @@ class Run:
         self._look(see_obs(self.first[0]), np.ones(num_envs, bool), began=True)
         self._expect_same("reset_env", self.first, again, _SAME_KEY)
 
-    def tick(self) -> None:
+    def step(self) -> None:
         """Step every seed once and ask every rule about it."""
         before = see_obs(self.current[0])
         action, other_action = self._actions(before)
@@ -59,17 +59,17 @@ class Run:
         with calling(self.spec.env, "step_env", " under jit and vmap"):
             stepped, reset_keys = self.step_fn(*args, self.spec.params)
         self.time += 1
-        tick = see_tick(before, self.time, stepped)
-        self._look(tick.obs, np.ones(self.num_envs, bool))
+        time_step = see_step(before, self.time, stepped)
+        self._look(time_step.obs, np.ones(self.num_envs, bool))
         for stepped_rule in STEPPED:
-            self._raise_fault(stepped_rule(self.spec, tick))
-        if self.num_ticks < _TICKS_REPEATED * self.num_envs:
+            self._raise_fault(stepped_rule(self.spec, time_step))
+        if self.num_steps < _STEPS_REPEATED * self.num_envs:
             self._repeat(args, stepped, action, _SAME_KEY)
         if not before.agent_mask.all():
             self._repeat(args, stepped, other_action, _IDLE_ACTION)
 
-        over = tick.obs.over
-        self._count(tick, over, args, stepped)
+        over = time_step.obs.over
+        self._count(time_step, over, args, stepped)
         self.current = self._begin_anew(over, stepped, reset_keys)
         self._look(see_obs(self.current[0]), over, began=True)
 
@@ -79,14 +79,14 @@ class Run:
             return stepped[:2]
         return _select(over, self.reset_fn(keys, self.spec.params), stepped[:2])
 
-    def _count(self, tick: Tick, over: np.ndarray, args: Any, stepped: Any) -> None:
-        if self.num_ticks == 0:
+    def _count(self, time_step: TimeStep, over: np.ndarray, args: Any, stepped: Any) -> None:
+        if self.num_steps == 0:
             self.first_args, self.first_stepped, self.ending = args, stepped, (args, 0)
         if over.any() and not self.episode.any():
             self.ending = (args, int(over.argmax()))
-        self.num_ticks += self.num_envs
-        self.num_decisions += tick.before.agent_mask.sum(0)
-        self.num_lives += tick.edge.sum(0)
+        self.num_steps += self.num_envs
+        self.num_decisions += time_step.before.agent_mask.sum(0)
+        self.num_lives += time_step.edge.sum(0)
         self.episode += over
         self.time[over] = 0
 
@@ -104,7 +104,7 @@ class Run:
         self._expect_same("step_env", stepped, again, how, timed=True)
 
     def compare_without_jit(self) -> None:
-        """Run the first reset and the first tick of seed 0 operation by operation."""
+        """Run the first reset and the first step of seed 0 operation by operation."""
         env, params, how = self.spec.env, self.spec.params, ("under jit", "without")
         with calling(env, "reset_env", " without jit"):
             reset = env.reset_env(self.reset_keys[0], params)
@@ -142,7 +142,7 @@ class Run:
         raise_fault(self.spec, fault, self._when, seeds)
 
     def _when(self, seed: int) -> str:
-        return f"seed {seed}, episode {self.episode[seed]}, tick {self.time[seed]}"
+        return f"seed {seed}, episode {self.episode[seed]}, step {self.time[seed]}"
 
     def _expect_same(
         self,
@@ -169,7 +169,7 @@ class Run:
         """Count what has been seen so far."""
         agents = self.spec.env.agents
         return EnvReport(
-            num_ticks=self.num_ticks,
+            num_steps=self.num_steps,
             num_episodes=int(self.episode.sum()),
             num_decisions=dict(zip(agents, self.num_decisions.tolist(), strict=True)),
             num_lives=dict(zip(agents, self.num_lives.tolist(), strict=True)),
@@ -246,11 +246,11 @@ def see_obs(obs: Any) -> Observed:
     return Observed(*(np.asarray(getattr(obs, f.name)) for f in fields(Observed)))
 
 
-def see_tick(before: Observed, time: np.ndarray, stepped: Any) -> Tick:
+def see_step(before: Observed, time: np.ndarray, stepped: Any) -> TimeStep:
     """Turn what `step_env` returned for `E` environments into NumPy arrays."""
     obs, _, *values, info = stepped
     final = info.get("final_observation")
-    return Tick(
+    return TimeStep(
         before,
         time,
         see_obs(obs),

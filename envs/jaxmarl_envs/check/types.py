@@ -21,9 +21,9 @@ class EnvContractError(ValueError):
 class EnvReport:
     """Report of `check_env`: counts of what it has seen. A part whose count is 0 was not tried."""
 
-    num_ticks: int  # over all seeds
+    num_steps: int  # over all seeds
     num_episodes: int  # that ended
-    num_decisions: Mapping[str, int]  # by agent: ticks on which it had to act
+    num_decisions: Mapping[str, int]  # by agent: steps at which it had to act
     num_lives: Mapping[str, int]  # by agent: lives that ended
 
 
@@ -63,11 +63,11 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Tick:
+class TimeStep:
     """One call of `step_env` on `E` environments."""
 
     before: Observed
-    time: np.ndarray  # [E] int: ticks of the episode, this one included
+    time: np.ndarray  # [E] int: steps of the episode, this one included
     obs: Observed
     reward: np.ndarray  # [E, A] float
     terminated: np.ndarray  # [E, A] bool

@@ -11,14 +11,14 @@ _INDEX = {"eve": 0, "bob": 1, "alice": 2}
 def draw_talk(
     goal: int, secret: int, spoken: np.ndarray | None, heard: np.ndarray, time: int
 ) -> str:
-    """Draw the three with what they know and what they said on the tick before.
+    """Draw the three with what they know and what they said at the step before.
 
     Args:
         goal: the bit to tell.
         secret: the key that Alice and Bob share.
-        spoken: `[3, 4]`, utterances of the tick before; None where there was none.
+        spoken: `[3, 4]`, utterances of the step before; None where there was none.
         heard: `[4]`, Alice's last words.
-        time: ticks done.
+        time: steps done.
     """
     canvas = Canvas(320, 226)
     canvas.rect(6, 6, 308, 196, "field", corner=8)
@@ -46,10 +46,10 @@ def draw_talk(
         lines = [f"guessed {said} {mark}"] if len(said) < 8 else [f"guessed {mark}", said]
         for k, line in enumerate(lines):
             canvas.text(x, y + 14 * k, line, 12 - 2 * k, hue, bold=True)
-    when = f", after what was said and guessed on tick {time - 1}" if time else ""
-    canvas.text(10, 214, f"tick {time}{when}", 11, "faint", "start")
+    when = f", after what was said and guessed at step {time - 1}" if time else ""
+    canvas.text(10, 214, f"step {time}{when}", 11, "faint", "start")
     said = f"alice said {words}" if time else "nothing said yet"
-    return canvas.to_svg(f"Tick {time}: goal {goal}, key {secret}; {'; '.join([said, *right])}")
+    return canvas.to_svg(f"Step {time}: goal {goal}, key {secret}; {'; '.join([said, *right])}")
 
 
 def _word(utterance: np.ndarray) -> str:

@@ -27,7 +27,7 @@ _WIDTHS = (NUM_SYMBOLS, 2 * NUM_SYMBOLS, 2 * NUM_SYMBOLS)
 class CryptoParams:
     """Numeric parameters."""
 
-    max_steps: int | jax.Array = 25  # [] int: ticks in an episode
+    max_steps: int | jax.Array = 25  # [] int: steps in an episode
 
 
 @struct.dataclass
@@ -37,29 +37,29 @@ class CryptoState:
     goal: jax.Array  # [4] float one-hot, index 0 or 1: the bit to tell
     secret: jax.Array  # [4] float one-hot, index 0 or 1: the key that Alice and Bob share
     message: jax.Array  # [4] float: Alice's last utterance, all zeros before the first
-    time: jax.Array  # [] int: ticks done
+    time: jax.Array  # [] int: steps done
 
 
 class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
     r"""Alice (goal, key) speaks; Bob (key, her words) and Eve (her words) guess the goal aloud.
 
     Goal and key are independent fair coins, drawn at the start of an episode and fixed in it. All
-    three agents utter a vector of width 4 at every tick: the one-hot of a `Discrete(4)` action, or
-    with `continuous_actions=True` the `Box(0, 1, (4,))` action as it is. A tick sets the utterances
-    `c` first; rewards and observations follow from them, so a guess answers the words of the tick
+    three agents utter a vector of width 4 at every step: the one-hot of a `Discrete(4)` action, or
+    with `continuous_actions=True` the `Box(0, 1, (4,))` action as it is. A step sets the utterances
+    `c` first; rewards and observations follow from them, so a guess answers the words of the step
     before, and the first guess is blind. With the goal `g` as a one-hot,
 
     .. math:: e_i = 0 \text{ if } c_i = 0 \text{ exactly, else } \lVert c_i - g \rVert^2, \qquad
               r_{eve} = -e_{eve}, \quad r_{bob} = r_{alice} = e_{eve} - e_{bob}.
 
     So silence, which only continuous actions can utter, counts as a perfect guess, as in MPE2. The
-    episode is truncated for all at tick `max_steps`, because no observation tells the time.
+    episode is truncated for all at step `max_steps`, because no observation tells the time.
 
-    Expected returns at 25 ticks (eve / bob and alice): uniform symbols -37.5 / 0; goal told openly
-    and guessed by both from the second tick on -1 / 0; goal xor key, which leaves eve a coin to
+    Expected returns at 25 steps (eve / bob and alice): uniform symbols -37.5 / 0; goal told openly
+    and guessed by both from the second step on -1 / 0; goal xor key, which leaves eve a coin to
     toss, -25 / +24, the minimax value for discrete actions.
 
-    Metric `accuracy` `[A]`, summed over an episode: the share of the ticks after the blind first
+    Metric `accuracy` `[A]`, summed over an episode: the share of the steps after the blind first
     one on which an utterance, read as a guess, is right, that is closer to the goal than to the
     other possible goal (a symbol: equal to the goal; a tie, such as silence, is wrong). At the
     optimum Bob has 1 and Eve 0.5 on average. Alice's row reads her words as a statement of the
@@ -77,11 +77,11 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
 
     @property
     def default_params(self) -> CryptoParams:
-        """Set the length of an episode to 25 ticks."""
+        """Set the length of an episode to 25 steps."""
         return CryptoParams()
 
     def horizon(self, params: CryptoParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: CryptoParams) -> Box:

@@ -32,8 +32,8 @@ class Poker(MultiAgentEnv[State, Params]):
 
     Slots are `first`, who begins every round, and `second`. Actions are `fold`, `call` (a check
     where there is nothing to pay) and `raise`; who may not fold or raise has them masked, and one
-    that is taken all the same counts as a call. Rewards are what a game won or lost, in antes, on
-    its last tick.
+    that is taken all the same counts as a call. Rewards are what a game won or lost, in antes, at
+    its last step.
 
     A slot's features are zeros and ones and say all that it knows: which seat it has, its card, the
     public card once it lies there, and every call and raise of both rounds. So an observation is an
@@ -46,7 +46,7 @@ class Poker(MultiAgentEnv[State, Params]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one player."""
+        """Count who can act at one step: one player."""
         return 1
 
     @property

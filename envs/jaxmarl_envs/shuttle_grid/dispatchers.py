@@ -1,7 +1,7 @@
 """Scripted dispatchers for `shuttle_grid`, the baselines that a trained policy is measured against.
 
 A dispatcher is a pure function `(state, obs, params, key) -> action [A]` of one environment;
-callers `vmap`. Deliveries per shift of 256 ticks with the default layout, over 4,096 shifts (the
+callers `vmap`. Deliveries per shift of 256 steps with the default layout, over 4,096 shifts (the
 last over 8,192):
 
 ================ ========== =====================================================
@@ -11,7 +11,7 @@ hold             0          nothing
 uniform          1.8        any of the three actions
 greedy           19.5       the exit of the shortest time; a quarter end deadlocked
 other_exit       23.8       greedy, but the other exit after 8 waits
-blocked_penalty  24.2       greedy, with a blocked exit taken to cost 12 ticks more
+blocked_penalty  24.2       greedy, with a blocked exit taken to cost 12 steps more
 tuned            24.7       greedy by costs that were tuned, see `tuned.py`
 ================ ========== =====================================================
 
@@ -36,7 +36,7 @@ from jaxmarl_envs.shuttle_grid.state import (
 )
 
 PATIENCE = 8  # waits after which `other_exit` gives up its first choice
-BLOCKED_PENALTY = 12  # ticks
+BLOCKED_PENALTY = 12  # steps
 
 Dispatcher = Callable[[ShuttleState, Observation, ShuttleParams, jax.Array], jax.Array]
 
@@ -83,7 +83,7 @@ def other_exit(
 def blocked_penalty(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """Choose as `greedy`, with 12 ticks added where the exit is held by another now."""
+    """Choose as `greedy`, with 12 steps added where the exit is held by another now."""
     del params, key
     return _quickest(state.exit_times + BLOCKED_PENALTY * _blocked(obs))
 

@@ -27,7 +27,7 @@ def draw_shift(guidepath: Guidepath, state: ShuttleState) -> str:
         x, y = _middle(guidepath, int(cell))
         _draw_port(canvas, x - 14, y - 13)
     delivered, time = int(np.asarray(state.num_delivered).sum()), int(state.time)
-    caption = f"tick {time}, {delivered} delivered"
+    caption = f"step {time}, {delivered} delivered"
     canvas.text(MARGIN, canvas.height - 0.6 * CAPTION, caption, 11, "faint", "start")
     _draw_legend(canvas)
     return canvas.to_svg(_describe(guidepath, state, caption))
@@ -116,9 +116,9 @@ def _draw_load(canvas: Canvas, x: float, y: float) -> None:
     canvas.rect(x - 4, y - 4, 8, 8, "ink", "paper", 1)
 
 
-def _draw_handling(canvas: Canvas, x: float, y: float, ticks: int) -> None:
-    """Draw the ticks that loading or unloading still takes, as dots one below the other."""
-    for k in range(min(ticks, MOST_DOTS)):
+def _draw_handling(canvas: Canvas, x: float, y: float, steps: int) -> None:
+    """Draw the steps that loading or unloading still takes, as dots one below the other."""
+    for k in range(min(steps, MOST_DOTS)):
         canvas.circle(x, y - 7.5 + 5 * k, 1.8, "ink")
 
 
@@ -132,7 +132,7 @@ def _draw_legend(canvas: Canvas) -> None:
             (lambda x, y: canvas.agent(0, x, y, 7, "0", hollow=True), "idle"),
             (lambda x, y: canvas.agent(0, x, y, 7, "0"), "busy"),
             (lambda x, y: _draw_load(canvas, x, y), "loaded"),
-            (lambda x, y: _draw_handling(canvas, x, y + 2.5, 3), "ticks of handling"),
+            (lambda x, y: _draw_handling(canvas, x, y + 2.5, 3), "steps of handling"),
             (lambda x, y: _draw_hold(canvas, x, y, 6, agent_colour(0)), "held on the way"),
             (lambda x, y: _draw_port(canvas, x, y), "port"),
             (lambda x, y: _draw_target(canvas, x, y, 0, True), "load that 0 fetches"),

@@ -53,13 +53,13 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     **Actions** (discrete, 3): 0 hold, 1 leave by the row, 2 leave by the column. Exits off the grid
     are masked, and asking for one is holding. Shuttles with `busy > 0` do not act.
 
-    **A tick.** (1) A request is feasible if the cell asked for is neither the position nor the
+    **A step.** (1) A request is feasible if the cell asked for is neither the position nor the
     reserved cell of any other shuttle. (2) Among feasible requests for one cell the highest
     `1e6 * loaded + max(10, A) * min(wait, 999) + (i + t) mod A` wins. (3) Winners reserve the cell,
-    hold both cells until they arrive, and are busy for 2 ticks (3 loaded), and 2 more if the axis
+    hold both cells until they arrive, and are busy for 2 steps (3 loaded), and 2 more if the axis
     of travel changes. (4) Busy counts down. Where it reaches 0 the shuttle arrives and gives up the
-    old cell, and begins handling (4 ticks) at once if this is its target; or, if it was handling,
-    it has picked up or delivered. `wait` counts the ticks in a row that a shuttle stood idle and
+    old cell, and begins handling (4 steps) at once if this is its target; or, if it was handling,
+    it has picked up or delivered. `wait` counts the steps in a row that a shuttle stood idle and
     did not get to leave, by its own choice or not; otherwise it is 0.
 
     **Jobs.** Shuttle i's k-th job is drawn from `fold_in(fold_in(key, i), k)`: a uniform cell that
@@ -67,12 +67,12 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     At the start shuttles stand on distinct uniform cells, with the axis of their row exit if there
     is one; one that happens to stand on its target begins handling.
 
-    **Reward**: the deliveries of the tick, the same for all, or with `reward="own"` each shuttle's
+    **Reward**: the deliveries of the step, the same for all, or with `reward="own"` each shuttle's
     own, or with `reward="progress"` what all have come nearer to delivering, in deliveries (see
     `progress.py`). `info["metrics"]["deliveries"]` always has the team's; `"own_deliveries"` each
     one's.
 
-    **End**: all are *terminated* after `params.max_steps` ticks. The observation tells the time
+    **End**: all are *terminated* after `params.max_steps` steps. The observation tells the time
     left, so nothing is worth anything beyond it (Pardo et al., 2018, "Time limits in reinforcement
     learning").
 
@@ -85,10 +85,10 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         num_cols: `C`; even, for the same reason.
         ports: `(row, col)` of each port.
         reward: "team", "own" or "progress".
-        move_empty: ticks to move one cell without a load.
-        move_loaded: ticks to move one cell with a load.
-        turn: ticks added to a move when the axis changes.
-        handling: ticks to pick up or to deliver.
+        move_empty: steps to move one cell without a load.
+        move_loaded: steps to move one cell with a load.
+        turn: steps added to a move when the axis changes.
+        handling: steps to pick up or to deliver.
         max_steps: default of `params.max_steps`.
         full_view: observations also tell what precedence and the routes of mates hang on.
         half_turn: a shuttle in the lower half of the hall sees everything turned by 180 degrees, as
@@ -158,7 +158,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
 
     @property
     def default_params(self) -> ShuttleParams:
-        """Set the length of a shift to `max_steps` ticks."""
+        """Set the length of a shift to `max_steps` steps."""
         return ShuttleParams(max_steps=self.max_steps)
 
     def observation_space(self, agent: str, params: ShuttleParams) -> Box:
@@ -172,7 +172,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return Discrete(3)
 
     def horizon(self, params: ShuttleParams) -> int | jax.Array:
-        """Give the length of every shift, `params.max_steps` ticks."""
+        """Give the length of every shift, `params.max_steps` steps."""
         return params.max_steps
 
     def reset_env(self, key: jax.Array, params: ShuttleParams) -> tuple[Observation, ShuttleState]:
@@ -204,7 +204,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
     def step_env(
         self, key: jax.Array, state: ShuttleState, action: jax.Array, params: ShuttleParams
     ) -> StepResult[ShuttleState]:
-        """Advance one tick; `action [A]` counts only where the shuttle is idle."""
+        """Advance one step; `action [A]` counts only where the shuttle is idle."""
         del key
         alive = state.time < params.max_steps
         before = state
@@ -237,7 +237,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return draw_shift(self.guidepath, state)
 
     def exit_times(self, state: ShuttleState) -> jax.Array:
-        """Compute the ticks until targets are served via row and column exit, `[A, 2]` int32.
+        """Compute the steps until targets are served via row and column exit, `[A, 2]` int32.
 
         The sum of what is left of the present operation, the move through that exit, the shortest
         way from there with nobody in the way, and handling. At least `UNREACHABLE` where there is
@@ -248,16 +248,16 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         loaded = state.loaded.astype(jnp.int32)
         travel_times = jnp.asarray(self.guidepath.travel_times)
         travel = travel_times[loaded[:, None], exits, axes, state.target[:, None]]
-        move = self._move_ticks(state.loaded[:, None], state.axis[:, None] != axes)
+        move = self._move_steps(state.loaded[:, None], state.axis[:, None] != axes)
         times = state.busy[:, None] + move + travel + self.guidepath.timings.handling
         return jnp.where(exits == NO_EXIT, UNREACHABLE, times)
 
-    def _move_ticks(self, loaded: jax.Array, turns: jax.Array) -> jax.Array:
+    def _move_steps(self, loaded: jax.Array, turns: jax.Array) -> jax.Array:
         timings = self.guidepath.timings
         return jnp.where(loaded, timings.move_loaded, timings.move_empty) + timings.turn * turns
 
     def _reserve(self, state: ShuttleState, action: jax.Array) -> ShuttleState:
-        """Make steps 1 to 3 of a tick: decide who gets to leave; `action` is `[A]` int."""
+        """Make parts 1 to 3 of a step: decide who gets to leave; `action` is `[A]` int."""
         idle = state.busy == 0
         axis = jnp.where(action == LEAVE_BY_COLUMN, COLUMN, ROW).astype(jnp.int32)
         exits = jnp.asarray(self.guidepath.exits)[state.cell]  # [A, 2]
@@ -271,7 +271,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return replace(
             state,
             reserved=jnp.where(leaves, goal, state.reserved),
-            busy=jnp.where(leaves, self._move_ticks(state.loaded, axis != state.axis), state.busy),
+            busy=jnp.where(leaves, self._move_steps(state.loaded, axis != state.axis), state.busy),
             axis=jnp.where(leaves, axis, state.axis),
             wait=jnp.where(idle & ~leaves, state.wait + 1, 0),
         )
@@ -284,7 +284,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return PRIORITY_LOADED * state.loaded + max(PRIORITY_WAIT, num) * wait + turn
 
     def _complete(self, state: ShuttleState) -> tuple[ShuttleState, jax.Array]:
-        """Make step 4 of a tick: let time pass. Returns the state and who delivered, `[A]` bool."""
+        """Make part 4 of a step: let time pass. Returns the state and who delivered, `[A]` bool."""
         finished = state.busy == 1
         arrived = finished & (state.reserved != state.cell)
         handled = finished & ~arrived

@@ -49,7 +49,7 @@ def _evaluate(
     key: jax.Array,
     num_episodes: int,
 ) -> jax.Array:
-    def tick(
+    def step(
         carry: tuple[Observation, ShuttleState], key: jax.Array
     ) -> tuple[tuple[Observation, ShuttleState], jax.Array]:
         key_dispatcher, key_step = jax.random.split(key)
@@ -59,9 +59,9 @@ def _evaluate(
         return (obs, state), info["metrics"]["deliveries"][0]
 
     def shift(key: jax.Array) -> jax.Array:
-        key_reset, key_ticks = jax.random.split(key)
+        key_reset, key_steps = jax.random.split(key)
         start = env.reset_env(key_reset, params)
-        _, deliveries = jax.lax.scan(tick, start, jax.random.split(key_ticks, num_steps))
+        _, deliveries = jax.lax.scan(step, start, jax.random.split(key_steps, num_steps))
         return deliveries.sum()
 
     return jax.vmap(shift)(jax.random.split(key, num_episodes))

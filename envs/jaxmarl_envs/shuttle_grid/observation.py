@@ -100,7 +100,7 @@ def features(
     Args:
         state: of one environment.
         path: its streets.
-        max_steps: ticks of a shift.
+        max_steps: steps of a shift.
         priority: `[A]` int, the highest of which gets a cell that several ask for.
         sight: what is shown.
     """

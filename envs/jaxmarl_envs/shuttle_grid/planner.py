@@ -1,11 +1,11 @@
 """A central planner: looks ahead with a dispatcher, and departs from it where that surely pays.
 
-Before every tick it tries joint actions on copies of the shift: what the dispatcher would do, and
+Before every step it tries joint actions on copies of the shift: what the dispatcher would do, and
 departures from it, in which some of the idle shuttles take their other exit or hold. From there on
-all go by the dispatcher, for `horizon` ticks and through several draws of the jobs to come, since
+all go by the dispatcher, for `horizon` steps and through several draws of the jobs to come, since
 nobody knows those. A departure is taken if its progress is greater by more than `bound` standard
 errors (a rollout algorithm: Bertsekas, Tsitsiklis & Wu 1997, "Rollout algorithms for combinatorial
-optimization"). It says what is possible with all in one hand; a tick of it costs thousands.
+optimization"). It says what is possible with all in one hand; a step of it costs thousands.
 """
 
 from dataclasses import replace
@@ -35,8 +35,8 @@ def make_planner(
 
     Args:
         env: the environment, by which it looks ahead.
-        dispatcher: what all are taken to do from the next tick on.
-        horizon: ticks that it looks ahead, at least 1.
+        dispatcher: what all are taken to do from the next step on.
+        horizon: steps that it looks ahead, at least 1.
         num_departures: joint actions that are tried beside the dispatcher's, at least 1.
         num_futures: draws of the jobs to come, the same for all that is tried, at least 2.
         bound: standard errors over these draws by which a departure has to be better.
@@ -60,7 +60,7 @@ def make_planner(
         """Sum up the team's progress over the horizon, `()`; `key` draws the jobs to come."""
         future = replace(state, job_keys=jax.random.split(key, env.num_agents))
 
-        def tick(carry: tuple[ShuttleState, jax.Array], _: None):
+        def step(carry: tuple[ShuttleState, jax.Array], _: None):
             before, action = carry
             obs, after = env.step_env(key, before, action, params)[:2]
             delivered = after.num_delivered > before.num_delivered
@@ -68,7 +68,7 @@ def make_planner(
             gained = progress(before, after, delivered, time_left, env.guidepath).sum()
             return (after, dispatcher(after, obs, params, key)), gained
 
-        return jax.lax.scan(tick, (future, action), None, length=horizon)[1].sum()
+        return jax.lax.scan(step, (future, action), None, length=horizon)[1].sum()
 
     def plan(
         state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array

@@ -1,7 +1,7 @@
-"""Progress of a tick: deliveries counted in instalments, as a reward with little chance in it.
+"""Progress of a step: deliveries counted in instalments, as a reward with little chance in it.
 
-A job is so many ticks of work with nobody in the way, `remaining`. Whoever is on its way gets a
-tick's worth nearer to its delivery at every tick, who waits does not, and a detour costs what it is
+A job is so many steps of work with nobody in the way, `remaining`. Whoever is on its way gets a
+step's worth nearer to its delivery at every step, who waits does not, and a detour costs what it is
 longer. All that is left of chance is who stands in whose way: how long jobs are, which makes up
 most of the variance of deliveries, cancels. In units of a mean job the progress of a shift is what
 is delivered, but for the jobs that its end interrupts, since the jobs are drawn independently of
@@ -16,7 +16,7 @@ from jaxmarl_envs.shuttle_grid.state import ShuttleState
 
 
 def remaining(state: ShuttleState, path: Guidepath) -> jax.Array:
-    """Compute the ticks until present jobs are delivered with nobody in the way, `[A]` float32.
+    """Compute the steps until present jobs are delivered with nobody in the way, `[A]` float32.
 
     Along which axis a shuttle will reach its load is not known before its last move: the mean of
     the ways on from there is taken until then.
@@ -41,15 +41,15 @@ def progress(
     time_left: jax.Array,
     path: Guidepath,
 ) -> jax.Array:
-    """Compute how much nearer to its delivery each shuttle came in a tick, `[A]`, in deliveries.
+    """Compute how much nearer to its delivery each shuttle came in a step, `[A]`, in deliveries.
 
     What can no longer be delivered before the end of the shift comes no nearer.
 
     Args:
-        before: the state before the tick.
+        before: the state before the step.
         after: the state after it.
         delivered: `[A]` bool, who delivered in it, and so has another job afterwards.
-        time_left: `()` int, ticks of the shift after it.
+        time_left: `()` int, steps of the shift after it.
         path: the streets.
     """
     left = jnp.where(delivered, 0.0, remaining(after, path))

@@ -13,7 +13,7 @@ import numpy as np
 
 ROW, COLUMN = 0, 1  # axes of travel, and the index of an exit
 NO_EXIT = -1
-UNREACHABLE = 1 << 24  # more ticks than any route takes, and still safe to add to
+UNREACHABLE = 1 << 24  # more steps than any route takes, and still safe to add to
 WINDOW_RADIUS = 2
 WINDOW_CELLS = (2 * WINDOW_RADIUS + 1) ** 2  # 25, so a window fits the bits of one word
 MAX_CELLS = 1024
@@ -31,13 +31,13 @@ class Timings:
     def __post_init__(self) -> None:
         lowest = {"move_empty": 1, "move_loaded": 1, "turn": 0, "handling": 1}
         for name, minimum in lowest.items():
-            ticks = getattr(self, name)
-            if not is_int(ticks) or not minimum <= ticks <= 1000:
-                raise ValueError(f"{name}={ticks!r}: must be an integer from {minimum} to 1000")
+            steps = getattr(self, name)
+            if not is_int(steps) or not minimum <= steps <= 1000:
+                raise ValueError(f"{name}={steps!r}: must be an integer from {minimum} to 1000")
 
     @property
     def longest(self) -> int:
-        """Give the most ticks that a shuttle can be busy with one operation."""
+        """Give the most steps that a shuttle can be busy with one operation."""
         return max(max(self.move_empty, self.move_loaded) + self.turn, self.handling)
 
 
@@ -53,7 +53,7 @@ class Guidepath:
         num_rows: even, at least 2; with an odd number a corner of the grid would have no exit.
         num_cols: even, at least 2.
         ports: `(row, col)` of each port; at least one, and not every cell.
-        timings: ticks of each operation.
+        timings: steps of each operation.
 
     Raises:
         ValueError: an argument is out of range.
@@ -83,13 +83,13 @@ class Guidepath:
 
     @property
     def mean_job(self) -> float:
-        """Give the mean ticks from one delivery to the next with nobody in the way."""
+        """Give the mean steps from one delivery to the next with nobody in the way."""
         to_load = self.travel_times[0].mean(axis=1)[np.ix_(self.port_cells, self.storage_cells)]
         to_port = self.travel_times[1].mean(axis=1)[np.ix_(self.storage_cells, self.port_cells)]
         return float(to_load.mean() + to_port.mean()) + 2 * self.timings.handling
 
     def _longest_exit_time(self) -> int:
-        """Compute `S`: no shuttle sees more ticks until its target is served, via either exit."""
+        """Compute `S`: no shuttle sees more steps until its target is served, via either exit."""
         targets = (self.storage_cells, self.port_cells)
         moves = (self.timings.move_empty, self.timings.move_loaded)
         travel = max(
@@ -119,11 +119,11 @@ def travel_times(exits: np.ndarray, move: int, turn: int) -> np.ndarray:
 
     Args:
         exits: `[cells, 2]` from `exit_cells`.
-        move: ticks for one cell.
-        turn: ticks added when the axis of travel changes.
+        move: steps for one cell.
+        turn: steps added when the axis of travel changes.
 
     Returns:
-        `D [cells, 2, cells]` int32: ticks from standing on cell `c`, having last moved along axis
+        `D [cells, 2, cells]` int32: steps from standing on cell `c`, having last moved along axis
         `a`, to standing on cell `g`; the axis on arrival is free.
     """
     num_cells = len(exits)

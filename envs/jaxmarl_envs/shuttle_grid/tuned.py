@@ -1,6 +1,6 @@
 """A dispatcher whose costs were tuned: detours round where others often stand, waits that pay.
 
-Each shuttle for itself takes the exit of the least cost, in ticks: the move, the cheapest way on
+Each shuttle for itself takes the exit of the least cost, in steps: the move, the cheapest way on
 from there, and a penalty if another holds the cell behind it now. The penalty tells apart what the
 holder does there, along which axis it does and whether it is loaded, and grows with how long it
 will be busy. On the way on every move costs what it takes and a share of how often one is in the
@@ -41,7 +41,7 @@ class Costs:
 
     edge: Any  # [2, cells / 2, 2] of a move out of a cell of the upper half along an axis
     held: Any  # [2, kinds, 2, 2] of a held cell: by whom, on my axis or not, loaded or not
-    per_tick: Any  # [2, kinds, 2] for each tick that the holder will be busy; likewise
+    per_step: Any  # [2, kinds, 2] for each step that the holder will be busy; likewise
 
     @staticmethod
     def plain(path: Guidepath, held: float) -> "Costs":
@@ -49,7 +49,7 @@ class Costs:
         return Costs(
             edge=jnp.zeros((2, path.num_cells // 2, 2)),
             held=jnp.full((2, NUM_KINDS, 2, 2), held),
-            per_tick=jnp.zeros((2, NUM_KINDS, 2)),
+            per_step=jnp.zeros((2, NUM_KINDS, 2)),
         )
 
 
@@ -88,7 +88,7 @@ def ways(costs: Costs, path: Guidepath) -> jax.Array:
     timings = path.timings
     move = jnp.array([timings.move_empty, timings.move_loaded], jnp.float32)
     edge = jnp.concatenate([costs.edge, costs.edge[:, ::-1]], axis=1)
-    # Not less than a tick, or going round would be free.
+    # Not less than a step, or going round would be free.
     step = jnp.maximum(move[:, None, None] + edge, 1.0)  # [2, cells, 2]
     step = jnp.where(exits == NO_EXIT, UNREACHABLE, step)
     at_target = jnp.eye(path.num_cells, dtype=bool)[:, None, :]
@@ -129,5 +129,5 @@ def _penalties(costs: Costs, state: ShuttleState, path: Guidepath) -> jax.Array:
     mine = state.loaded.astype(jnp.int32)[:, None, None]
     its = state.loaded.astype(jnp.int32)
     held = jnp.asarray(costs.held)[mine, kind, across, its]
-    held += jnp.asarray(costs.per_tick)[mine, kind, across] * state.busy
+    held += jnp.asarray(costs.per_step)[mine, kind, across] * state.busy
     return jnp.where(leaves | enters | stands, held, 0.0).sum(axis=-1)

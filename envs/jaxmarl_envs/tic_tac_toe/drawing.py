@@ -14,7 +14,7 @@ def draw_board(board: Board, state: State, last_action: Any = None) -> str:
     Args:
         board: its size and lines.
         state: of one game.
-        last_action: `[2]` int, of the tick before.
+        last_action: `[2]` int, of the step before.
     """
     x_has, o_has = (_cells(board, words) for words in np.asarray(state.stones))
     cells = np.where(x_has, 0, np.where(o_has, 1, -1)).reshape(board.rows, board.cols)

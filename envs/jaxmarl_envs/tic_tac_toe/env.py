@@ -22,7 +22,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
     Slots are `x`, who moves first, and `o`. Each slot's features are three planes over the board:
     its own stones, the opponent's stones, and 1 everywhere while it is to move. An action is the
-    row-major index of a cell. On the tick that ends the game both lives terminate, the winner earns
+    row-major index of a cell. At the step that ends the game both lives terminate, the winner earns
     1 and the loser -1, or both 0 in a draw; `info["metrics"]` then has a 1 in `win`, `draw` or
     `loss` of each slot.
 
@@ -56,7 +56,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can move at one tick: one player."""
+        """Count who can move at one step: one player."""
         return 1
 
     @property

@@ -1,8 +1,8 @@
 """Lives of every kind: together, alternating, in turn, joining and leaving.
 
-All environments here have one task: an agent sees a target, one of four, and earns 1 on a tick on
-which it acts and names it. Targets are independent, uniform, and drawn anew for every slot on every
-tick, so a target that is seen while waiting is not the one to name. Naming at random earns 1/4 of
+All environments here have one task: an agent sees a target, one of four, and earns 1 at a step at
+which it acts and names it. Targets are independent, uniform, and drawn anew for every slot at every
+step, so a target that is seen while waiting is not the one to name. Naming at random earns 1/4 of
 the optimum, which is 1 for each decision.
 """
 
@@ -59,7 +59,7 @@ class _Naming(MultiAgentEnv):
 class TargetsState:
     """The clock and what there is to name."""
 
-    time: jax.Array  # [] int32: ticks done
+    time: jax.Array  # [] int32: steps done
     target: jax.Array  # [A] int32
 
 
@@ -67,15 +67,15 @@ class TargetsState:
 class BasicParams:
     """Numeric parameters."""
 
-    max_steps: int | jax.Array = 25  # [] int: ticks in an episode
+    max_steps: int | jax.Array = 25  # [] int: steps in an episode
 
 
 class Basic(_Naming):
-    """N agents live for 25 ticks, all act on all of them, and each names its own target.
+    """N agents live for 25 steps, all act at all of them, and each names its own target.
 
-    An agent earns 1 on each tick on which it names its target. All lives terminate on tick
-    `params.max_steps`; the observation tells the time left. Returns of each agent at 25 ticks: 25
-    at the optimum, 6.25 for uniform play. At the optimum a decision with `k` ticks left, itself
+    An agent earns 1 at each step at which it names its target. All lives terminate at step
+    `params.max_steps`; the observation tells the time left. Returns of each agent at 25 steps: 25
+    at the optimum, 6.25 for uniform play. At the optimum a decision with `k` steps left, itself
     included, has the value `(1 - gamma ** k) / (1 - gamma)`.
 
     It has the timing of RLlib's `BasicMultiAgent`, whose agents have nothing to learn.
@@ -94,11 +94,11 @@ class Basic(_Naming):
 
     @property
     def default_params(self) -> BasicParams:
-        """Set the length of an episode to 25 ticks."""
+        """Set the length of an episode to 25 steps."""
         return BasicParams()
 
     def horizon(self, params: BasicParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
     def reset_env(self, key: jax.Array, params: BasicParams) -> tuple[Observation, TargetsState]:
@@ -128,18 +128,18 @@ class NoParams:
 
 
 class _TakingTurns(_Naming):
-    """One agent acts on each tick, in a given order; a life terminates with its last decision."""
+    """One agent acts at each step, in a given order; a life terminates with its last decision."""
 
     def __init__(self, num_agents: int, turns: np.ndarray) -> None:
         self.agents = _agent_names(num_agents)
         acts = turns[:, None] == np.arange(num_agents)
-        self._acts = np.vstack([acts, np.zeros((1, num_agents), bool)])  # [ticks + 1, A]
-        # Decisions of each agent that are left before each tick, and after the last one.
-        self._left = self._acts[::-1].cumsum(0)[::-1]  # [ticks + 1, A]
+        self._acts = np.vstack([acts, np.zeros((1, num_agents), bool)])  # [steps + 1, A]
+        # Decisions of each agent that are left before each step, and after the last one.
+        self._left = self._acts[::-1].cumsum(0)[::-1]  # [steps + 1, A]
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one."""
+        """Count who can act at one step: one."""
         return 1
 
     @property
@@ -148,7 +148,7 @@ class _TakingTurns(_Naming):
         return NoParams()
 
     def horizon(self, params: NoParams) -> int:
-        """Give the length of every episode, one tick for each decision."""
+        """Give the length of every episode, one step for each decision."""
         return len(self._acts) - 1
 
     def reset_env(self, key: jax.Array, params: NoParams) -> tuple[Observation, TargetsState]:
@@ -179,9 +179,9 @@ class _TakingTurns(_Naming):
 class EarlyDone(_TakingTurns):
     """Two agents alternate; the first has 3 decisions, the other has 5 and plays on alone.
 
-    Ticks 0 to 7 belong to agents 0 1 0 1 0 1 1 1. The life of agent 0 terminates on tick 4, that of
-    agent 1 on tick 7, each with its last decision, and an episode lasts 8 ticks. Whose turn it is
-    earns 1 for naming its target; nobody earns on the other's ticks. Returns: 3 and 5 at the
+    Steps 0 to 7 belong to agents 0 1 0 1 0 1 1 1. The life of agent 0 terminates at step 4, that of
+    agent 1 at step 7, each with its last decision, and an episode lasts 8 steps. Whose turn it is
+    earns 1 for naming its target; nobody earns at the other's steps. Returns: 3 and 5 at the
     optimum, 0.75 and 1.25 for uniform play. By decision, one with `k` decisions left, itself
     included, has the value `(1 - gamma ** k) / (1 - gamma)` at the optimum.
 
@@ -196,12 +196,12 @@ class EarlyDone(_TakingTurns):
 
 
 class RoundRobin(_TakingTurns):
-    """N agents act one per tick, in turn, and each lives for 5 decisions.
+    """N agents act one per step, in turn, and each lives for 5 decisions.
 
-    On tick t it is the turn of agent t mod N. An agent's life terminates with its last decision, so
-    an episode lasts `num_decisions * num_agents` ticks, 5 N by default, and the agents leave one by
+    At step t it is the turn of agent t mod N. An agent's life terminates with its last decision, so
+    an episode lasts `num_decisions * num_agents` steps, 5 N by default, and the agents leave one by
     one in its last round. Whose turn it is earns 1 for naming its target; nobody earns on another's
-    tick. Returns of each agent: `num_decisions` at the optimum, a quarter of it for uniform play.
+    step. Returns of each agent: `num_decisions` at the optimum, a quarter of it for uniform play.
     By decision, one with `k` decisions left, itself included, has the value
     `(1 - gamma ** k) / (1 - gamma)` at the optimum.
 
@@ -227,9 +227,9 @@ class RoundRobin(_TakingTurns):
 class FlexAgentsParams:
     """Numeric parameters."""
 
-    max_age: int | jax.Array = 25  # [] int: ticks that a life can last
-    p_join: float | jax.Array = 0.25  # [] float: chance per tick that somebody joins
-    p_leave: float | jax.Array = 0.75  # [] float: chance per tick that one of several leaves
+    max_age: int | jax.Array = 25  # [] int: steps that a life can last
+    p_join: float | jax.Array = 0.25  # [] float: chance per step that somebody joins
+    p_leave: float | jax.Array = 0.75  # [] float: chance per step that one of several leaves
 
 
 @struct.dataclass
@@ -237,31 +237,31 @@ class FlexAgentsState:
     """State: the living agents, their ages, and the targets to name."""
 
     alive: jax.Array  # [A] bool
-    age: jax.Array  # [A] int32: ticks lived; 0 in empty slots
+    age: jax.Array  # [A] int32: steps lived; 0 in empty slots
     target: jax.Array  # [A] int32
 
 
 class FlexAgents(_Naming):
     """Agents join and leave at random, in recycled slots; the episode is over when nobody lives.
 
-    The first slot holds an agent at the start, the others are empty. One tick, in this order:
+    The first slot holds an agent at the start, the others are empty. One step, in this order:
 
-    1. Everyone who lives names its target, earns 1 if it is right, and is a tick older.
-    2. Whoever has lived for `params.max_age` ticks dies.
+    1. Everyone who lives names its target, earns 1 if it is right, and is a step older.
+    2. Whoever has lived for `params.max_age` steps dies.
     3. If more than one still live, then with probability `p_leave` one of them leaves, drawn
        uniformly.
     4. If a slot is empty, then with probability `p_join` a new agent takes the lowest empty one.
-       It acts for the first time on the next tick. The slot may be one that became empty on this
-       very tick, so that a life ends and another begins in it at once; a newcomer may also save an
+       It acts for the first time at the next step. The slot may be one that became empty at this
+       very step, so that a life ends and another begins in it at once; a newcomer may also save an
        episode whose last agent has just died.
 
     Both ends, of age and by leaving, terminate a life. The episode is over when nobody lives after
-    step 4; it has no bound in time. Everyone acts on every tick of its life. The observation of an
+    point 4; it has no bound in time. Everyone acts at every step of its life. The observation of an
     empty slot is all zeros.
 
-    Who lives does not depend on actions. The optimum earns each agent 1 on each tick of its life,
-    uniform play 1/4. With the default parameters an episode lasts 297 ticks on average (standard
-    deviation 276, median 212), with 75 lives, and its ticks hold 1.37 agents; so the optimum of
+    Who lives does not depend on actions. The optimum earns each agent 1 at each step of its life,
+    uniform play 1/4. With the default parameters an episode lasts 297 steps on average (standard
+    deviation 276, median 212), with 75 lives, and its steps hold 1.37 agents; so the optimum of
     the team's return is 407. Averages of 100,000 episodes of a separate simulation, with standard
     errors of 0.3 %.
 
@@ -285,7 +285,7 @@ class FlexAgents(_Naming):
 
     @property
     def default_params(self) -> FlexAgentsParams:
-        """Set lives to 25 ticks at most, and the chances to join and leave to 1/4 and 3/4."""
+        """Set lives to 25 steps at most, and the chances to join and leave to 1/4 and 3/4."""
         return FlexAgentsParams()
 
     def observation_space(self, agent: str, params: object) -> Box:

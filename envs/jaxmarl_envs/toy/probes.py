@@ -1,7 +1,7 @@
 """Probe environments: each asks one thing of a trainer, and every answer is known by hand.
 
-Values are those that a critic must reach: `gamma` is the discount, and "by decision" and "by tick"
-say whether it counts an agent's own decisions or the ticks of the environment.
+Values are those that a critic must reach: `gamma` is the discount, and "by decision" and "by step"
+say whether it counts an agent's own decisions or the steps of the environment.
 """
 
 import jax
@@ -19,7 +19,7 @@ _NUM_SYMBOLS = 2
 class Clock:
     """All there is to the state of a constant environment."""
 
-    time: jax.Array  # [] int32: ticks done
+    time: jax.Array  # [] int32: steps done
 
 
 @struct.dataclass
@@ -33,19 +33,19 @@ class ValueOnlyParams:
 class TruncationOnlyParams:
     """Numeric parameters."""
 
-    reward: float | jax.Array = 1.0  # [] float: on every tick
-    max_steps: int | jax.Array = 10  # [] int: ticks in an episode
+    reward: float | jax.Array = 1.0  # [] float: at every step
+    max_steps: int | jax.Array = 10  # [] int: steps in an episode
 
 
 class _Constant(MultiAgentEnv):
-    """One agent, one observation, two actions without effect, the same reward on every tick."""
+    """One agent, one observation, two actions without effect, the same reward at every step."""
 
     agents = ("agent_0",)
     _truncates: bool
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: the only agent."""
+        """Count who can act at one step: the only agent."""
         return 1
 
     def observation_space(self, agent: str, params: object) -> Box:
@@ -65,7 +65,7 @@ class _Constant(MultiAgentEnv):
     def step_env(
         self, key: jax.Array, state: Clock, action: jax.Array, params
     ) -> StepResult[Clock]:
-        """Advance one tick; `action` is `[1]` int."""
+        """Advance one step; `action` is `[1]` int."""
         state = Clock(state.time + 1)
         over = state.time >= jnp.asarray(self.horizon(params))
         ended = over[None]
@@ -79,7 +79,7 @@ class _Constant(MultiAgentEnv):
 
 
 class ValueOnly(_Constant):
-    """One agent, one tick, a constant reward: is the value of a terminal decision learnt?
+    """One agent, one step, a constant reward: is the value of a terminal decision learnt?
 
     The agent earns `params.reward` whatever it does, and its life terminates. V = reward, for every
     discount; every return is the reward.
@@ -94,15 +94,15 @@ class ValueOnly(_Constant):
         return ValueOnlyParams()
 
     def horizon(self, params: ValueOnlyParams) -> int:
-        """Bound every episode by one tick."""
+        """Bound every episode by one step."""
         return 1
 
 
 class TruncationOnly(_Constant):
     """A constant reward that only the clock ends: is V bootstrapped where a life is truncated?
 
-    The agent earns `params.reward` on each of `params.max_steps` ticks, whatever it does; then its
-    life is truncated. The observation is the same on all ticks, so V = reward / (1 - gamma),
+    The agent earns `params.reward` at each of `params.max_steps` steps, whatever it does; then its
+    life is truncated. The observation is the same at all steps, so V = reward / (1 - gamma),
     however short the episode; one that takes the truncation for an end learns less. Every return is
     `reward * max_steps`.
     """
@@ -112,11 +112,11 @@ class TruncationOnly(_Constant):
 
     @property
     def default_params(self) -> TruncationOnlyParams:
-        """Set the reward to 1 on each of 10 ticks."""
+        """Set the reward to 1 at each of 10 steps."""
         return TruncationOnlyParams()
 
     def horizon(self, params: TruncationOnlyParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
 
@@ -131,23 +131,23 @@ class DelayedRewardParams:
 class DelayedRewardState:
     """State: the targets that both agents see, and whether the first agent was right."""
 
-    time: jax.Array  # [] int32: ticks done
-    target: jax.Array  # [2] int32: the symbol to name, drawn anew on every tick
+    time: jax.Array  # [] int32: steps done
+    target: jax.Array  # [2] int32: the symbol to name, drawn anew at every step
     right: jax.Array  # [] bool: the first agent named its symbol
 
 
 class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
-    """The first agent acts and is paid on the other's later tick: does the reward find its way?
+    """The first agent acts and is paid at the other's later step: does the reward find its way?
 
-    Each observation shows one of two symbols. On tick 0 only `first` acts; on the ticks 1 to
-    `params.delay` only `second` does, and `first` waits. `second` earns 1 on each of its ticks on
-    which it names its symbol. `first` earns 1 on the last of these ticks if it named, on tick 0,
+    Each observation shows one of two symbols. At step 0 only `first` acts; at steps 1 to
+    `params.delay` only `second` does, and `first` waits. `second` earns 1 at each of its steps at
+    which it names its symbol. `first` earns 1 at the last of these steps if it named, at step 0,
     the symbol that it saw then; the symbols that it sees while it waits are others. Both lives
-    terminate on that tick, so an episode lasts `delay + 1` ticks.
+    terminate at that step, so an episode lasts `delay + 1` steps.
 
     Returns: the optimum is 1 for `first` and `delay` for `second`, uniform play has half of both.
     At the optimum the value of the decision of `first` is 1 by decision and `gamma ** delay` by
-    tick, and that of a decision of `second` with `k` decisions left, itself included, is
+    step, and that of a decision of `second` with `k` decisions left, itself included, is
     `(1 - gamma ** k) / (1 - gamma)` both ways.
     """
 
@@ -156,16 +156,16 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one."""
+        """Count who can act at one step: one."""
         return 1
 
     @property
     def default_params(self) -> DelayedRewardParams:
-        """Set the delay to one tick."""
+        """Set the delay to one step."""
         return DelayedRewardParams()
 
     def horizon(self, params: DelayedRewardParams) -> int | jax.Array:
-        """Give the length of every episode, `params.delay + 1` ticks."""
+        """Give the length of every episode, `params.delay + 1` steps."""
         return params.delay + 1
 
     def observation_space(self, agent: str, params: DelayedRewardParams) -> Box:
@@ -194,7 +194,7 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
         action: jax.Array,
         params: DelayedRewardParams,
     ) -> StepResult[DelayedRewardState]:
-        """Advance one tick; `action` is `[2]` int."""
+        """Advance one step; `action` is `[2]` int."""
         named = action == state.target  # [A]
         right = jnp.where(state.time == 0, named[0], state.right)
         over = state.time >= params.delay
@@ -224,29 +224,29 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
 class RememberCueParams:
     """Numeric parameters."""
 
-    delay: int | jax.Array = 3  # [] int, at least 0: ticks between cue and question
+    delay: int | jax.Array = 3  # [] int, at least 0: steps between cue and question
 
 
 @struct.dataclass
 class RememberCueState:
     """The cue, and how long ago it was shown."""
 
-    time: jax.Array  # [] int32: ticks done
+    time: jax.Array  # [] int32: steps done
     cue: jax.Array  # [] int32
 
 
 class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
     """A cue at the first decision is asked for at the last one: is there memory, and is it held?
 
-    Tick 0 shows one of two cues, equally likely, to be acted on without effect. `params.delay`
-    ticks go by: on odd ones the agent does not act and the observation shows the *other* cue, on
-    even ones it acts, without effect, on a blank. The tick after, `delay + 1`, asks: the agent sees
-    nothing but a flag, earns 1 for naming the cue of tick 0, and its life terminates. So an
-    episode has `delay + 2` ticks and `delay // 2 + 2` decisions.
+    Step 0 shows one of two cues, equally likely, to be acted on without effect. `params.delay`
+    steps go by: at odd ones the agent does not act and the observation shows the *other* cue, at
+    even ones it acts, without effect, on a blank. The step after, `delay + 1`, asks: the agent sees
+    nothing but a flag, earns 1 for naming the cue of step 0, and its life terminates. So an
+    episode has `delay + 2` steps and `delay // 2 + 2` decisions.
 
     Returns: 1 with memory; 1/2 for every policy without, uniform play included. At the optimum the
     question is worth 1, and the first decision `gamma ** (delay // 2 + 1)` by decision and
-    `gamma ** (delay + 1)` by tick. Memory that moves on the ticks on which the agent waits has seen
+    `gamma ** (delay + 1)` by step. Memory that moves at the steps at which the agent waits has seen
     both cues.
     """
 
@@ -255,11 +255,11 @@ class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
 
     @property
     def default_params(self) -> RememberCueParams:
-        """Set the length of an episode to five ticks, three of them decisions."""
+        """Set the length of an episode to five steps, three of them decisions."""
         return RememberCueParams()
 
     def horizon(self, params: RememberCueParams) -> int | jax.Array:
-        """Give the length of every episode, `params.delay + 2` ticks."""
+        """Give the length of every episode, `params.delay + 2` steps."""
         return params.delay + 2
 
     def observation_space(self, agent: str, params: RememberCueParams) -> Box:
@@ -283,7 +283,7 @@ class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
     def step_env(
         self, key: jax.Array, state: RememberCueState, action: jax.Array, params: RememberCueParams
     ) -> StepResult[RememberCueState]:
-        """Advance one tick; `action` is `[1]` int."""
+        """Advance one step; `action` is `[1]` int."""
         terminated = (state.time > params.delay)[None]
         reward = (terminated & (action == state.cue)).astype(jnp.float32)
         state = RememberCueState(state.time + 1, state.cue)

@@ -15,32 +15,32 @@ from jaxmarl_envs.threefry import split, unrolled
 class RelayParams:
     """Numeric parameters."""
 
-    leg: int | jax.Array = 3  # [] int: ticks of each runner
+    leg: int | jax.Array = 3  # [] int: steps of each runner
 
 
 @struct.dataclass
 class RelayState:
     """State: the positions of the baton and of its goal."""
 
-    time: jax.Array  # [] int32: ticks done
+    time: jax.Array  # [] int32: steps done
     position: jax.Array  # [] int32
     goal: jax.Array  # [] int32: -1 or 1, the side on which the goal lies
 
 
 class Relay(MultiAgentEnv[RelayState, RelayParams]):
-    """A carries the baton and is gone for good; on that tick B is born where A has left it.
+    """A carries the baton and is gone for good; at that step B is born where A has left it.
 
     The baton starts at 0 of a line; the goal is at `2 * leg` or `-2 * leg`, a fair coin. A carries
-    the baton one step left (action 0) or right (action 1) on each of the ticks 0 to `leg - 1`. On
-    tick `leg - 1` A's life terminates, and the observation after this tick has B alive and to act.
-    B carries on from there for `leg` ticks; then B's life terminates and the episode is over, after
-    `2 * leg` ticks. B does not live before A's end, nor A after it.
+    the baton one step left (action 0) or right (action 1) at each of steps 0 to `leg - 1`. At
+    step `leg - 1` A's life terminates, and the observation after this step has B alive and to act.
+    B carries on from there for `leg` steps; then B's life terminates and the episode is over, after
+    `2 * leg` steps. B does not live before A's end, nor A after it.
 
-    On the last tick of its own life, a runner earns minus the distance between baton and goal; on
-    all other ticks 0. So A is paid for what B finds: where A leaves a distance d, B's best return
+    At the last step of its own life, a runner earns minus the distance between baton and goal; at
+    all other steps 0. So A is paid for what B finds: where A leaves a distance d, B's best return
     is `leg - d`. Returns (A / B) with the default leg of 3: both run to the goal -3 / 0; uniform
     play, and any that ignores the goal, -6 / -6 on average; A uniform and B running -6 / -3. At
-    the optimum a decision with k ticks of its leg left, itself included, and distance d has the
+    the optimum a decision with k steps of its leg left, itself included, and distance d has the
     value `gamma ** (k - 1) * (k - d)`.
     """
 
@@ -49,16 +49,16 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one runner."""
+        """Count who can act at one step: one runner."""
         return 1
 
     @property
     def default_params(self) -> RelayParams:
-        """Set both legs to 3 ticks."""
+        """Set both legs to 3 steps."""
         return RelayParams()
 
     def horizon(self, params: RelayParams) -> int | jax.Array:
-        """Give the length of every episode, `2 * params.leg` ticks."""
+        """Give the length of every episode, `2 * params.leg` steps."""
         return 2 * params.leg
 
     def observation_space(self, agent: str, params: RelayParams) -> Box:
@@ -92,7 +92,7 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
         return obs, state, reward, terminated, jnp.zeros_like(terminated), {}
 
     def _observe(self, state: RelayState, params: RelayParams) -> Observation:
-        first = jnp.arange(2) * params.leg  # [A]: the tick on which each leg begins
+        first = jnp.arange(2) * params.leg  # [A]: the step at which each leg begins
         to_go = jnp.clip(first + params.leg - state.time, 0, params.leg) / params.leg
         alive = (state.time >= first) & (state.time < first + params.leg)
         place = jnp.stack([state.position / (2 * params.leg), state.goal]).astype(jnp.float32)
@@ -111,24 +111,24 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
 class MultiSpacesParams:
     """Numeric parameters."""
 
-    max_steps: int | jax.Array = 25  # [] int: ticks in an episode
+    max_steps: int | jax.Array = 25  # [] int: steps in an episode
 
 
 @struct.dataclass
 class MultiSpacesState:
     """State: the targets to name."""
 
-    time: jax.Array  # [] int32: ticks done
+    time: jax.Array  # [] int32: steps done
     target: jax.Array  # [A] int32: below the agent's number of actions
 
 
 class MultiSpaces(MultiAgentEnv[MultiSpacesState, MultiSpacesParams]):
-    """Agent 0 has 10 features and 2 actions, agent 1 has 20 and 3; both act on every tick.
+    """Agent 0 has 10 features and 2 actions, agent 1 has 20 and 3; both act at every step.
 
-    On every tick each agent sees its own target, uniform among its actions: a one-hot in its first
-    2 (3) features. The other 8 (17) are uniform noise between -1 and 1. An agent earns 1 on each
-    tick on which it names its target. Both are truncated at tick `params.max_steps`, because no
-    observation tells the time. Returns at 25 ticks (agent 0 / agent 1): 25 / 25 at the optimum,
+    At every step each agent sees its own target, uniform among its actions: a one-hot in its first
+    2 (3) features. The other 8 (17) are uniform noise between -1 and 1. An agent earns 1 at each
+    step at which it names its target. Both are truncated at step `params.max_steps`, because no
+    observation tells the time. Returns at 25 steps (agent 0 / agent 1): 25 / 25 at the optimum,
     12.5 / 8.33 for uniform play. At the optimum every decision has the value `1 / (1 - gamma)`.
 
     It has the spaces of RLlib's `BasicMultiAgentMultiSpaces`, whose agents have nothing to learn.
@@ -141,11 +141,11 @@ class MultiSpaces(MultiAgentEnv[MultiSpacesState, MultiSpacesParams]):
 
     @property
     def default_params(self) -> MultiSpacesParams:
-        """Set the length of an episode to 25 ticks."""
+        """Set the length of an episode to 25 steps."""
         return MultiSpacesParams()
 
     def horizon(self, params: MultiSpacesParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` ticks."""
+        """Give the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: MultiSpacesParams) -> Box:
@@ -212,17 +212,17 @@ class PressYourLuckState:
 
 
 class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
-    """Throw again or hold: a zero-sum dice game with runs of moves and with ticks of pure chance.
+    """Throw again or hold: a zero-sum dice game with runs of moves and with steps of pure chance.
 
-    Who has the turn throws (action 1) or holds (action 0). A throw is followed by a tick on which
+    Who has the turn throws (action 1) or holds (action 0). A throw is followed by a step at which
     nobody acts and the die falls: with probability `p_bust` the points at stake are lost and the
     turn passes; otherwise 1, 2 or 3, equally likely, are added to the points at stake and the same
     player decides again. Holding banks the points at stake and passes the turn at once. With
     nothing at stake holding is illegal (and, if chosen all the same, is a throw). `first` begins.
     The game is over when `num_decisions` decisions, of both together, have been made and the last
     die has fallen; what is then at stake is lost. Whoever has banked more earns 1 and the other -1;
-    a tie earns 0. Nothing is earned before, and both lives terminate on that tick, which comes
-    within `2 * num_decisions` ticks. `info["metrics"]` then has a 1 in `win`, `draw` or `loss`.
+    a tie earns 0. Nothing is earned before, and both lives terminate at that step, which comes
+    within `2 * num_decisions` steps. `info["metrics"]` then has a 1 in `win`, `draw` or `loss`.
 
     Expected return of `first` with the default parameters, `second` has the opposite: best play on
     both sides 29607 / 262144 = 0.1129; a fair coin on both sides wherever holding is legal 0.1657;
@@ -235,7 +235,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one."""
+        """Count who can act at one step: one."""
         return 1
 
     @property
@@ -244,7 +244,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         return PressYourLuckParams()
 
     def horizon(self, params: PressYourLuckParams) -> int | jax.Array:
-        """Bound a game by `2 * num_decisions` ticks, if all throw and nobody holds."""
+        """Bound a game by `2 * num_decisions` steps, if all throw and nobody holds."""
         return 2 * params.num_decisions
 
     def observation_space(self, agent: str, params: PressYourLuckParams) -> Box:

@@ -12,21 +12,21 @@ from jaxmarl_envs.spaces import Box, Discrete
 class TwoStepState:
     """State: the step, and which of the two second steps was chosen."""
 
-    time: jax.Array  # [] int32: ticks done
-    risky: jax.Array  # [] bool: whether the second tick is the one with 8 to earn
+    time: jax.Array  # [] int32: steps done
+    risky: jax.Array  # [] bool: whether the second step is the one with 8 to earn
 
 
 class TwoStep(MultiAgentEnv[TwoStepState, None]):
     r"""Two decide at once, twice; what is best takes both, and each alone would lose by it.
 
-    The first tick pays nothing. Action 0 of `agent_0` leads to a tick that pays 7 in all, whatever
+    The first step pays nothing. Action 0 of `agent_0` leads to a step that pays 7 in all, whatever
     both do. Its action 1 leads to one that pays by both actions,
 
     .. math:: \begin{pmatrix} 0 & 1 \\ 1 & 8 \end{pmatrix},
 
     so with a partner at random action 1 is worth 4.5 and action 0 is worth .5. Each earns half of
     what is paid. Together they earn at most 8; what tempts players that learn apart is 7, as the
-    risky tick pays less unless both already play 1 there. Uniform play earns 4.75.
+    risky step pays less unless both already play 1 there. Uniform play earns 4.75.
 
     After the two-step game of Rashid et al., "QMIX" (2018), section 5 and table 1.
     """
@@ -40,11 +40,11 @@ class TwoStep(MultiAgentEnv[TwoStepState, None]):
         return
 
     def horizon(self, params: None) -> int:
-        """Give the length of every episode, 2 ticks."""
+        """Give the length of every episode, 2 steps."""
         return 2
 
     def observation_space(self, agent: str, params: None) -> Box:
-        """Give the space of the place, one-hot: the first tick, the safe one, the risky one."""
+        """Give the space of the place, one-hot: the first step, the safe one, the risky one."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (3,))
 
@@ -54,7 +54,7 @@ class TwoStep(MultiAgentEnv[TwoStepState, None]):
         return Discrete(2)
 
     def reset_env(self, key: jax.Array, params: None) -> tuple[Observation, TwoStepState]:
-        """Begin at the first tick."""
+        """Begin at the first step."""
         state = TwoStepState(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
         return self._observe(state), state
 

@@ -44,7 +44,7 @@ class GroupedState:
 class Grouped(MultiAgentEnv[GroupedState, Any]):
     r"""An environment in which the agents of a group earn together.
 
-    With `r` the wrapped environment's rewards, `L` the slots that held an agent before the tick and
+    With `r` the wrapped environment's rewards, `L` the slots that held an agent before the step and
     `G(i)` the group of agent `i`, which is `i` alone for an agent outside every group,
 
     .. math:: r'_i = \sum_{j \in G(i) \cap L} r_j \text{ ("sum")}, \qquad
@@ -89,7 +89,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 
     @property
     def max_actors(self) -> int:
-        """Bound who can act at one tick as the wrapped environment does."""
+        """Bound who can act at one step as the wrapped environment does."""
         return self.env.max_actors
 
     @property

@@ -50,7 +50,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
       is learnt is the joint distribution, which may depend on all of it, and not one for each
       member. Where they are vectors, they are put side by side.
     * It lives while a member lives, acts when a member acts, and earns what its members earn
-      together. Its life is truncated if on its last tick a member's was, else terminated.
+      together. Its life is truncated if at its last step a member's was, else terminated.
 
     Agents in no group see and do what they did, flattened. Metrics are summed over members. Scripts
     of the wrapped environment decide for every member.
@@ -91,7 +91,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
 
     @property
     def max_actors(self) -> int:
-        """Bound who can act at one tick, as the wrapped environment does."""
+        """Bound who can act at one step, as the wrapped environment does."""
         return min(self.env.max_actors, self.num_agents)
 
     @property

@@ -39,7 +39,7 @@ HINTS = {
     "action_space": "the environment tells it",
     "observation_space": "the environment tells it",
     "action_mask_key": "masks are a field of every observation",
-    "batch_mode": "a rollout may end at any tick: the rest of an episode is bootstrapped",
+    "batch_mode": "a rollout may end at any step: the rest of an episode is bootstrapped",
     "evaluation": _EVALUATE,
     "custom_eval_function": _EVALUATE,
     "framework": "this is JAX",

@@ -23,7 +23,7 @@ class Batch:
 
     Attributes:
         num_envs: parallel environments.
-        num_steps: ticks of each.
+        num_steps: steps of each.
         minibatch_rows: decisions of one policy in a minibatch; None for all.
     """
 

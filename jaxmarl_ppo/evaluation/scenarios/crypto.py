@@ -12,7 +12,7 @@ def report_crypto(evaluation: Evaluation) -> Report:
         for agent in ("bob_0", "eve_0")
     }
     headline = (
-        f"bob_0 names the goal at {100 * accuracy['bob_0']:.1f} % of the ticks, "
+        f"bob_0 names the goal at {100 * accuracy['bob_0']:.1f} % of the steps, "
         f"eve_0 at {100 * accuracy['eve_0']:.1f} % (a perfect cipher: 100 % and 50 %)"
     )
     return {"accuracy": accuracy, "headline": [headline]}

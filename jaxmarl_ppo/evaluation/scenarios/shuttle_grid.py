@@ -26,7 +26,7 @@ def report_shuttle_grid(evaluation: Evaluation) -> Report:
     best = max(dispatchers, key=lambda name: dispatchers[name]["mean"])
     headline = [
         f"{_deliveries_in_words(team)} deliveries per shift of "
-        f"{max_steps} ticks; best scripted dispatcher ({best}) "
+        f"{max_steps} steps; best scripted dispatcher ({best}) "
         f"{_deliveries_in_words(dispatchers[best])}",
         *yardsticks(env, max_steps),
     ]

@@ -62,10 +62,10 @@ def _log_probabilities(
     )
     state = state.replace(obs=obs, player=jnp.full(state.player.shape, player))
     log_probs = jnp.log(obs.action_mask / obs.action_mask.sum(-1, keepdims=True))
-    banks = zip(players.banks, population.banks, state.hidden, strict=True)
-    for bank, stack, hidden in banks:
-        response = ask(bank, stack, hidden, state, obs, obs.agent_mask)
-        distribution = bank.network.distribution
+    groups = zip(players.policy_groups, population.policy_groups, state.hidden, strict=True)
+    for group, stack, hidden in groups:
+        response = ask(group, stack, hidden, state, obs, obs.agent_mask)
+        distribution = group.network.distribution
 
         def log_prob(action, response=response, distribution=distribution) -> jax.Array:
             mask = response.action_mask
@@ -73,7 +73,7 @@ def _log_probabilities(
             return distribution.log_prob(response.outputs, mask, actions)
 
         own = jax.vmap(log_prob, out_axes=-1)(jnp.arange(num_actions))  # [D, S, N]
-        log_probs = bank.interface.spread(own, log_probs, response.asked)
+        log_probs = group.interface.spread(own, log_probs, response.asked)
     return log_probs[jnp.arange(num_decisions), mover]
 
 
@@ -84,9 +84,9 @@ def why_not_tabulated(learner: Learner, decision: str) -> str | None:
         learner: whose policies.
         decision: what a policy goes by whose play a table can hold.
     """
-    if any(bank.network.is_recurrent for bank in learner.players.banks):
+    if any(group.network.is_recurrent for group in learner.players.policy_groups):
         return f"left out: a policy with memory does not play by the {decision} alone"
-    interfaces = [bank.interface for bank in learner.players.banks]
+    interfaces = [group.interface for group in learner.players.policy_groups]
     if any(interface.prev_action or interface.prev_reward for interface in interfaces):
         return (
             "left out: a policy that sees its previous action or reward does not play by the "

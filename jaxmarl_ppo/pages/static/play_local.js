@@ -31,7 +31,7 @@ function step(actions) {
 }
 
 function goOn() {
-  for (let tick = 0; tick < 10000; tick++) {
+  for (let count = 0; count < 10000; count++) {
     if (table.end || waitsFor(look()).length || !table.persons.length) return;
     step({});
   }

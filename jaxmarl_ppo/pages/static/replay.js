@@ -1,13 +1,13 @@
-// Watching episodes tick by tick.
+// Watching episodes step by step.
 
-const view = { data: null, episode: 0, tick: 0, timer: null, plot: null, severalPlayers: false, showsScripts: false };
+const view = { data: null, episode: 0, step: 0, timer: null, plot: null, severalPlayers: false, showsScripts: false };
 
 const episode = () => view.data.episodes[view.episode];
-const numTicks = () => episode().ticks.length;
+const numSteps = () => episode().ticks.length;
 
 function showPicture() {
   const { lines, frames } = episode();
-  const picture = parsePicture(frames[view.tick].map((k) => lines[k]).join("\n"));
+  const picture = parsePicture(frames[view.step].map((k) => lines[k]).join("\n"));
   byId("picture").replaceChildren(picture);
   byId("picture-key").replaceChildren(...markChoices(picture));
 }
@@ -21,7 +21,7 @@ function markChoices(picture) {
       for (const kind of kinds) seen.add(`${place.localName === "g" ? "way" : "cell"} ${kind}`);
     }
   };
-  const slots = view.tick === numTicks() ? [] : episode().ticks[view.tick];
+  const slots = view.step === numSteps() ? [] : episode().ticks[view.step];
   slots.forEach((now, slot) => {
     if (!now || !("action" in now) || Array.isArray(now.action)) return;
     const good = now.best || ("advice" in now ? [now.advice] : []);
@@ -34,7 +34,7 @@ function markChoices(picture) {
   else if (seen.has("cell right")) legend.push(frame("right", "next move, a best one"));
   else if (seen.has("cell chosen")) legend.push(frame("", "next move"));
   if (seen.has("cell best")) legend.push(frame("best", "best moves"));
-  if (seen.has("cell chosen") && view.tick) legend.push(frame("before", "last move"));
+  if (seen.has("cell chosen") && view.step) legend.push(frame("before", "last move"));
   if (seen.has("way chosen")) legend.push(make("span", {}, "thick arrow: what is done next"));
   if (picture.querySelector("[data-shows].best:not(.chosen)")) legend.push(make("span", {}, `dashed arrow: what ${episode().reference} would do`));
   return legend;
@@ -42,16 +42,16 @@ function markChoices(picture) {
 
 function describe() {
   const title = byId("picture").querySelector("title");
-  return title ? title.textContent : `Tick ${view.tick}`;
+  return title ? title.textContent : `Step ${view.step}`;
 }
 
-// Lines over ticks, which break where a life ends or nobody is there: who comes next is another one.
+// Lines over steps, which break where a life ends or nobody is there: who comes next is another one.
 function series(measure) {
   return view.data.agents.map((_, slot) => {
     const points = [];
     let sum = 0;
-    episode().ticks.forEach((tick, t) => {
-      const now = tick[slot];
+    episode().ticks.forEach((step, t) => {
+      const now = step[slot];
       if (now) {
         sum += now.reward;
         const value = measure === "return" ? sum : now[measure];
@@ -71,9 +71,9 @@ function showChart() {
   const lines = series(measure.value).map((points, slot) => ({
     points, hue: slot, dash: dashOf(slot), sign: view.data.agents[slot].sign, name: view.data.agents[slot].name,
   }));
-  const label = `${measure.selectedOptions[0].text} of every agent over ticks`;
+  const label = `${measure.selectedOptions[0].text} of every agent over steps`;
   drawInto(byId("chart"), (width) => {
-    const plot = lineChart(lines, { label, width, from: 0, to: Math.max(numTicks(), 1), nameX: "tick" });
+    const plot = lineChart(lines, { label, width, from: 0, to: Math.max(numSteps(), 1), nameX: "step" });
     plot.chart.append(draw("line", { id: "now", y1: 4, y2: plot.height, style: "stroke:var(--ink);stroke-width:1.2" }));
     plot.chart.addEventListener("click", (event) => go(Math.round(plot.atPixel(event))));
     view.plot = plot;
@@ -85,53 +85,53 @@ function showChart() {
 }
 
 function moveNow() {
-  for (const end of ["x1", "x2"]) byId("now").setAttribute(end, view.plot.x(view.tick));
+  for (const end of ["x1", "x2"]) byId("now").setAttribute(end, view.plot.x(view.step));
 }
 
-const isMistake = (tick) => tick.some((slot) => slot && slot.mistake);
+const isMistake = (step) => step.some((slot) => slot && slot.mistake);
 
 // Above, mistakes by the signs of those who make them; below, where somebody earns or loses. What is
-// so on many ticks is for the chart to show.
+// so at many steps is for the chart to show.
 function showMarks() {
-  const { ticks } = episode();
+  const { ticks: steps } = episode();
   // The slider's knob is 16 pixels wide, and stays within its ends.
   const place = (mark, t) => {
-    mark.style.left = `calc(8px + (100% - 16px) * ${t / Math.max(ticks.length, 1)})`;
+    mark.style.left = `calc(8px + (100% - 16px) * ${t / Math.max(steps.length, 1)})`;
     return mark;
   };
   const sign = (slot) => make("span", { className: "mistake" }, parsePicture(view.data.agents[slot].sign));
-  const mistakes = ticks.flatMap((tick, t) => tick.flatMap((now, slot) => (now && now.mistake ? [place(sign(slot), t)] : [])));
+  const mistakes = steps.flatMap((step, t) => step.flatMap((now, slot) => (now && now.mistake ? [place(sign(slot), t)] : [])));
   const key = (kind, words) => make("span", {}, make("i", { className: kind }), words);
   const rows = [["mistakes", mistakes, key("mistake", "mistake, below the sign of who makes it")]];
   for (const [kind, isSo, words] of [["earned", (x) => x > 0, "somebody earns"], ["lost", (x) => x < 0, "somebody loses"]]) {
-    const found = ticks.flatMap((tick, t) => (tick.some((now) => now && isSo(now.reward)) ? [t] : []));
-    const few = found.length <= Math.max(3, ticks.length / 4);
+    const found = steps.flatMap((step, t) => (step.some((now) => now && isSo(now.reward)) ? [t] : []));
+    const few = found.length <= Math.max(3, steps.length / 4);
     rows.push(["rewards", few ? found.map((t) => place(make("i", { className: kind }), t)) : [], key(kind, words)]);
   }
   const shown = rows.filter(([, marks]) => marks.length);
   byId("marks").replaceChildren(...shown.map(([className, marks]) => make("div", { className }, ...marks)));
   byId("marks-key").replaceChildren(...shown.map(([, , words]) => words));
-  const known = ticks.some((tick) => tick.some((slot) => slot && "mistake" in slot));
+  const known = steps.some((step) => step.some((slot) => slot && "mistake" in slot));
   for (const id of ["mistake", "mistake-key"]) byId(id).hidden = !known;
   byId("mistake").disabled = !mistakes.length;
 }
 
-function showTick() {
+function showStep() {
   showPicture();
   showAgents();
   moveNow();
-  byId("slider").value = view.tick;
-  byId("slider").setAttribute("aria-valuetext", `tick ${view.tick} of ${numTicks()}`);
-  byId("tick").textContent = `tick ${view.tick} of ${numTicks()}`;
-  for (const id of ["first", "back"]) byId(id).disabled = view.tick === 0;
-  for (const id of ["forward", "last"]) byId(id).disabled = view.tick === numTicks();
+  byId("slider").value = view.step;
+  byId("slider").setAttribute("aria-valuetext", `step ${view.step} of ${numSteps()}`);
+  byId("step").textContent = `step ${view.step} of ${numSteps()}`;
+  for (const id of ["first", "back"]) byId(id).disabled = view.step === 0;
+  for (const id of ["forward", "last"]) byId(id).disabled = view.step === numSteps();
   // Not while it plays, which would be more words than anybody can say.
   if (!view.timer) byId("spoken").textContent = describe();
 }
 
-function go(tick) {
-  view.tick = Math.max(0, Math.min(numTicks(), tick));
-  showTick();
+function go(step) {
+  view.step = Math.max(0, Math.min(numSteps(), step));
+  showStep();
 }
 
 function pause() {
@@ -142,42 +142,42 @@ function pause() {
 }
 
 function play() {
-  if (view.tick === numTicks()) view.tick = 0;
+  if (view.step === numSteps()) view.step = 0;
   byId("play").textContent = "Pause";
   clearInterval(view.timer);
   view.timer = setInterval(() => {
-    if (view.tick < numTicks()) go(view.tick + 1);
-    if (view.tick === numTicks()) pause();
+    if (view.step < numSteps()) go(view.step + 1);
+    if (view.step === numSteps()) pause();
   }, 1000 / Number(byId("speed").value));
 }
 
 const toggle = () => (view.timer ? pause() : play());
 
 function nextMistake(backwards) {
-  const found = episode().ticks.map((tick, t) => (isMistake(tick) ? t : -1)).filter((t) => t >= 0);
+  const found = episode().ticks.map((step, t) => (isMistake(step) ? t : -1)).filter((t) => t >= 0);
   if (!found.length) return;
   if (view.timer) pause();
-  const later = backwards ? found.filter((t) => t < view.tick) : found.filter((t) => t > view.tick);
+  const later = backwards ? found.filter((t) => t < view.step) : found.filter((t) => t > view.step);
   go(later.length ? (backwards ? later.at(-1) : later[0]) : backwards ? found.at(-1) : found[0]);
 }
 
 function chooseEpisode(index) {
   if (view.timer) pause();
   view.episode = index;
-  view.tick = 0;
+  view.step = 0;
   byId("episode").selectedIndex = index;
-  byId("slider").max = numTicks();
+  byId("slider").max = numSteps();
   showMarks();
   showChart();
-  showTick();
+  showStep();
 }
 
 const KEYS = {
   " ": toggle,
-  ArrowLeft: () => go(view.tick - 1),
-  ArrowRight: () => go(view.tick + 1),
+  ArrowLeft: () => go(view.step - 1),
+  ArrowRight: () => go(view.step + 1),
   Home: () => go(0),
-  End: () => go(numTicks()),
+  End: () => go(numSteps()),
   m: () => nextMistake(false),
   M: () => nextMistake(true),
   e: () => chooseEpisode((view.episode + 1) % view.data.episodes.length),
@@ -185,7 +185,7 @@ const KEYS = {
 
 function episodeName(one, index) {
   const { agents } = view.data;
-  const sums = agents.map((_, slot) => one.ticks.reduce((sum, tick) => sum + (tick[slot] ? tick[slot].reward : 0), 0));
+  const sums = agents.map((_, slot) => one.ticks.reduce((sum, step) => sum + (step[slot] ? step[slot].reward : 0), 0));
   const what = one.interest.length ? ` (${one.interest.join(", ")})` : "";
   const together = agents.length > 1 && sums.every((sum) => sum === sums[0]);
   const shown = sums.map((sum, slot) => `${agents[slot].name} ${number(sum)}`).join(", ");
@@ -196,7 +196,7 @@ function episodeName(one, index) {
 // Shows episodes in the elements of replay.html; keys are those pressed within `root`.
 function startReplay(data, root) {
   view.data = data;
-  const holds = (one) => one.ticks.flatMap((tick) => tick.flatMap((now) => (now ? [one.names[now.player]] : [])));
+  const holds = (one) => one.ticks.flatMap((step) => step.flatMap((now) => (now ? [one.names[now.player]] : [])));
   view.severalPlayers = new Set(data.episodes.flatMap(holds)).size > 1;
   byId("episode").replaceChildren(
     ...view.data.episodes.map((one, index) => make("option", {}, episodeName(one, index))),
@@ -209,8 +209,8 @@ function startReplay(data, root) {
   byId("measure").addEventListener("change", showChart);
   byId("speed").addEventListener("change", () => view.timer && play());
   const buttons = {
-    first: () => go(0), back: () => go(view.tick - 1), play: toggle,
-    forward: () => go(view.tick + 1), last: () => go(numTicks()), mistake: () => nextMistake(false),
+    first: () => go(0), back: () => go(view.step - 1), play: toggle,
+    forward: () => go(view.step + 1), last: () => go(numSteps()), mistake: () => nextMistake(false),
   };
   for (const [id, act] of Object.entries(buttons)) byId(id).addEventListener("click", act);
   root.addEventListener("keydown", (event) => {

@@ -1,15 +1,15 @@
 // What every agent decides in the picture that is shown, and how it stands.
 
-// A picture stands between two ticks: cards tell of the tick that comes next.
+// A picture stands between two steps: cards tell of the step that comes next.
 function showAgents() {
-  const ticks = episode().ticks;
-  const atEnd = view.tick === numTicks();
-  const slots = atEnd ? [] : ticks[view.tick];
+  const steps = episode().ticks;
+  const atEnd = view.step === numSteps();
+  const slots = atEnd ? [] : steps[view.step];
   const all = view.data.agents.map((_, slot) => slot);
   const acting = all.filter((slot) => slots[slot] && "action" in slots[slot]);
   const others = all.filter((slot) => !acting.includes(slot));
   byId("agents").replaceChildren(
-    make("h2", {}, atEnd ? "The end" : `Next, on tick ${view.tick}`),
+    make("h2", {}, atEnd ? "The end" : `Next, at step ${view.step}`),
     ...acting.map((slot) => actingCard(slot, slots[slot])),
     ...(others.length ? [restCard(others, slots, atEnd)] : []),
   );
@@ -17,11 +17,11 @@ function showAgents() {
 
 // Of the life that goes on, or has just ended with the episode: who is born again begins at nothing.
 function returnSoFar(slot) {
-  const ticks = episode().ticks;
+  const steps = episode().ticks;
   let sum = 0;
-  for (let t = view.tick - 1; t >= 0; t--) {
-    const now = ticks[t][slot];
-    if (!now || (now.end && t < numTicks() - 1)) break;
+  for (let t = view.step - 1; t >= 0; t--) {
+    const now = steps[t][slot];
+    if (!now || (now.end && t < numSteps() - 1)) break;
     sum += now.reward;
   }
   return sum;
@@ -63,7 +63,7 @@ function restCard(others, slots, atEnd) {
 }
 
 // Whether somebody else held the slot before, or nobody.
-const isReborn = (slot) => episode().ticks.slice(0, view.tick).some((tick) => !tick[slot] || tick[slot].end);
+const isReborn = (slot) => episode().ticks.slice(0, view.step).some((step) => !step[slot] || step[slot].end);
 
 // A number with its explanation, for those who point at it.
 const explained = (words, meaning) => make("abbr", { title: meaning }, words);

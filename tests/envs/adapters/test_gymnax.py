@@ -53,7 +53,7 @@ def compiled(env):
 
 
 class Played:
-    """An episode of the lifted environment; what it showed and gave, tick by tick."""
+    """An episode of the lifted environment; what it showed and gave, step by step."""
 
     def __init__(self, env, params, choose, seed=0):
         self.env, self.params = env, params
@@ -184,7 +184,7 @@ def test_a_fall_terminates_and_the_time_limit_truncates(played):
     np.testing.assert_array_equal(episode.reward.sum(0), episode.length)
 
 
-def test_a_fall_on_the_last_tick_is_a_fall(played):
+def test_a_fall_on_the_last_step_is_a_fall(played):
     episode = played("CartPole-v1")
     limit = int(episode.length[0])
     again = Played(episode.env, episode.params.replace(max_steps_in_episode=limit), balance)
@@ -198,7 +198,7 @@ def test_the_episode_is_over_when_the_last_game_ends(played):
     env, params = episode.env, episode.params
     step = quick_jit(env.step)
     obs, state = episode.observations[0], episode.states[0]
-    # No tick of CartPole uses its key, so the same actions lead to the same end.
+    # No step of CartPole uses its key, so the same actions lead to the same end.
     for t, action in enumerate(episode.actions):
         before = obs
         obs, state, _, _, _, info = step(episode.keys[t], state, action, params)
@@ -220,12 +220,12 @@ def test_the_time_limit_is_a_leaf_that_needs_no_second_compilation(played):
         changed = params.replace(max_steps_in_episode=limit)
         assert env.horizon(changed) == limit
         _, state = reset(jax.random.key(0), changed)
-        for tick in range(1, limit + 1):
+        for time_step in range(1, limit + 1):
             obs, state, _, terminated, truncated, _ = step(
                 jax.random.key(1), state, np.zeros((2, 1), np.float32), changed
             )
-            np.testing.assert_array_equal(truncated, [tick == limit] * 2)
-            np.testing.assert_array_equal(obs.alive, [tick < limit] * 2)
+            np.testing.assert_array_equal(truncated, [time_step == limit] * 2)
+            np.testing.assert_array_equal(obs.alive, [time_step < limit] * 2)
             assert not terminated.any()
     assert step._cache_size() == 1
 
@@ -292,9 +292,9 @@ def test_bounds_follow_the_parameters():
 def test_a_time_limit_that_is_no_integer_is_rounded_up():
     env, params = make_multi_agent("BernoulliBandit-misc")
     assert isinstance(params.max_steps_in_episode, float)
-    for limit, ticks in ((100.0, 100), (7.5, 8), (jnp.float32(7.0), 7)):
+    for limit, steps in ((100.0, 100), (7.5, 8), (jnp.float32(7.0), 7)):
         horizon = env.horizon(params.replace(max_steps_in_episode=limit))
-        assert (horizon, horizon.dtype) == (ticks, jnp.int32)
+        assert (horizon, horizon.dtype) == (steps, jnp.int32)
 
 
 def test_parameters_without_a_time_limit_have_no_horizon():

@@ -23,7 +23,7 @@ from probe_envs import quick_jit, tiny_learner
 from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.host import SlowEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
-from jaxmarl_envs.adapters.incoming.pettingzoo import MAX_TICKS, from_pettingzoo
+from jaxmarl_envs.adapters.incoming.pettingzoo import MAX_STEPS, from_pettingzoo
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.wrappers import Grouped
 from jaxmarl_ppo import PPOConfig, Scripted, TrainConfig, Trainer
@@ -45,20 +45,20 @@ def here(make_fn, **options):
 
 
 class Play:
-    """`E` environments on random legal actions; `[tick]` lists of what was there and what came."""
+    """`E` environments on random legal actions; lists by step of what was there and what came."""
 
-    def __init__(self, env, num_envs, num_ticks, seed=0):
+    def __init__(self, env, num_envs, num_steps, seed=0):
         self.env = env
         rng = np.random.default_rng(seed)
-        keys = jax.random.split(jax.random.key(seed), (num_ticks + 1, num_envs))
+        keys = jax.random.split(jax.random.key(seed), (num_steps + 1, num_envs))
         obs, state = quick_jit(jax.vmap(env.reset_env, (0, None)))(keys[0], ())
         step = quick_jit(env.step_batch)
         self.before, self.states, self.actions, self.after = [], [], [], []
-        for tick in range(num_ticks):
+        for time_step in range(num_steps):
             self.before.append(jax.device_get(obs))
             self.states.append(state)
             self.actions.append(self._draw(rng, obs))
-            obs, state, *rest = step(keys[tick + 1], state, self.actions[-1], ())
+            obs, state, *rest = step(keys[time_step + 1], state, self.actions[-1], ())
             self.after.append(jax.device_get((obs, *rest)))
         self.state = state
 
@@ -80,7 +80,7 @@ def own(env, array, agent):
     return array[(env.agents.index(agent), *map(slice, shape))]
 
 
-# ---- The same as the raw environment, tick for tick ----------------------------------------------
+# ---- The same as the raw environment, step for step ----------------------------------------------
 
 
 @pytest.mark.rare_cases("mpe2.simple_crypto_v3-options2-3", "mpe2.simple_spread_v3-options1-2")
@@ -94,15 +94,15 @@ def own(env, array, agent):
 )
 def test_a_parallel_environment_is_the_raw_one(env_id, options, num_workers):
     env, _ = make("pettingzoo", env_id=env_id, num_workers=num_workers, **options)
-    play = Play(env, num_envs=4, num_ticks=17)
+    play = Play(env, num_envs=4, num_steps=17)
     env.close()
     for e in range(4):
         raw = importlib.import_module(env_id).parallel_env(**options)
         assert env.agents == tuple(raw.possible_agents)
-        for tick in range(17):
-            before, action = play.before[tick], play.actions[tick][e]
-            if tick == 0 or not raw.agents:
-                seen, _ = raw.reset(seed=int(play.states[tick].seed[e]))
+        for time_step in range(17):
+            before, action = play.before[time_step], play.actions[time_step][e]
+            if time_step == 0 or not raw.agents:
+                seen, _ = raw.reset(seed=int(play.states[time_step].seed[e]))
                 expect_seen(env, before, e, seen)
             seen, *answer = raw.step(
                 {
@@ -111,7 +111,7 @@ def test_a_parallel_environment_is_the_raw_one(env_id, options, num_workers):
                     for i, agent in enumerate(raw.agents)
                 }
             )  # fmt: skip
-            _, *found, info = play.after[tick]
+            _, *found, info = play.after[time_step]
             for values, expected in zip(found, answer, strict=False):
                 expected = np.array([expected[agent] for agent in env.agents])
                 np.testing.assert_array_equal(values[e], expected.astype(values.dtype))
@@ -130,67 +130,67 @@ def expect_seen(env, obs, e, seen):
 
 @pytest.mark.parametrize("env_id", [TIC_TAC_TOE, "classic/rps_v2", "classic/connect_four_v3"])
 def test_a_turn_based_environment_is_the_raw_one_as_agent_iter_tells_it(env_id):
-    num_ticks = 70
+    num_steps = 70
     env, _ = make("pettingzoo", env_id=env_id, api="aec", num_workers=0)
     assert env.max_actors == 1
-    play = Play(env, num_envs=2, num_ticks=num_ticks)
+    play = Play(env, num_envs=2, num_steps=num_steps)
     for e in range(2):
-        tick = 0
-        while tick < num_ticks:
-            tick = expect_episode(pettingzoo.make("aec", env_id), play, e, tick)
+        time_step = 0
+        while time_step < num_steps:
+            time_step = expect_episode(pettingzoo.make("aec", env_id), play, e, time_step)
 
 
-def expect_episode(raw, play, e, tick):
-    """Compare from `tick` on, where an episode begins, and return where the next one does."""
+def expect_episode(raw, play, e, time_step):
+    """Compare from `time_step` on, where an episode begins, and return where the next one does."""
     env, returns, paid = play.env, {}, dict.fromkeys(play.env.agents, 0.0)
-    raw.reset(seed=int(play.states[tick].seed[e]))
+    raw.reset(seed=int(play.states[time_step].seed[e]))
     for agent in raw.agent_iter():
         seen, reward, terminated, truncated, _ = raw.last()
         returns[agent] = returns.get(agent, 0.0) + reward
         slot = env.agents.index(agent)
         if terminated or truncated:
-            _, _, edge_terminated, edge_truncated, info = play.after[tick - 1]
+            _, _, edge_terminated, edge_truncated, info = play.after[time_step - 1]
             assert (edge_terminated[e, slot], edge_truncated[e, slot]) == (terminated, truncated)
             final = info["final_observation"].features[e]
             board = seen["observation"] if isinstance(seen, dict) else np.eye(4)[seen]
             np.testing.assert_array_equal(own(env, final, agent), board)
             raw.step(None)
             continue
-        if tick == len(play.before):
-            return tick  # the record ends within an episode
-        before = play.before[tick]
+        if time_step == len(play.before):
+            return time_step  # the record ends within an episode
+        before = play.before[time_step]
         np.testing.assert_array_equal(np.flatnonzero(before.agent_mask[e]), [slot])
         if isinstance(seen, dict):
             np.testing.assert_array_equal(before.action_mask[e, slot], seen["action_mask"])
             np.testing.assert_array_equal(own(env, before.features[e], agent), seen["observation"])
-        raw.step(int(play.actions[tick][e, slot]))
-        for other, amount in zip(env.agents, play.after[tick][1][e], strict=True):
+        raw.step(int(play.actions[time_step][e, slot]))
+        for other, amount in zip(env.agents, play.after[time_step][1][e], strict=True):
             paid[other] += amount
-        tick += 1
-    assert play.after[tick - 1][-1]["episode_over"][e]
+        time_step += 1
+    assert play.after[time_step - 1][-1]["episode_over"][e]
     assert paid == pytest.approx(returns)
-    return tick
+    return time_step
 
 
 # ---- Lives, by hand ------------------------------------------------------------------------------
 
 
 def test_agents_of_a_parallel_environment_come_and_go():
-    play = Play(here(Leavers), num_envs=1, num_ticks=9)
+    play = Play(here(Leavers), num_envs=1, num_steps=9)
     alive = [obs.alive[0].tolist() for obs in play.before]
     a_b, all_three, b_c = [True, True, False], [True, True, True], [False, True, True]
     assert alive == [a_b, all_three, b_c, b_c, a_b, all_three, b_c, b_c, a_b]
     for obs in play.before:
         np.testing.assert_array_equal(obs.agent_mask, obs.alive)
-    for tick, (_, reward, terminated, truncated, info) in enumerate(play.after):
-        phase = tick % 4 + 1
+    for time_step, (_, reward, terminated, truncated, info) in enumerate(play.after):
+        phase = time_step % 4 + 1
         assert terminated[0].tolist() == [phase == 2, False, phase == 4]
         assert truncated[0].tolist() == [False, phase == 4, False]
         assert info["episode_over"][0] == (phase == 4)
         # The third number that all see is the draw that they were paid on top of their actions.
         final = info["final_observation"].features[0]
-        lives = play.before[tick].alive[0]
-        expected = play.actions[tick][0] + [0, 1, 0] + final[1, 2]
+        lives = play.before[time_step].alive[0]
+        expected = play.actions[time_step][0] + [0, 1, 0] + final[1, 2]
         np.testing.assert_allclose(reward[0], np.where(lives, expected, 0), rtol=1e-6)
         np.testing.assert_array_equal(final[lives, 0], phase)
         np.testing.assert_array_equal(final[:, 3], [0, 7, 0])
@@ -199,17 +199,17 @@ def test_agents_of_a_parallel_environment_come_and_go():
 
 
 def test_whoever_lives_and_is_not_observed_waits():
-    play = Play(here(Dozing), num_envs=1, num_ticks=6)
-    for tick, (obs, (_, reward, *_)) in enumerate(zip(play.before, play.after, strict=True)):
+    play = Play(here(Dozing), num_envs=1, num_steps=6)
+    for time_step, (obs, (_, reward, *_)) in enumerate(zip(play.before, play.after, strict=True)):
         assert obs.alive[0].all()
-        assert obs.agent_mask[0].tolist() == [True, tick % 2 == 0]
+        assert obs.agent_mask[0].tolist() == [True, time_step % 2 == 0]
         assert reward[0, 1] >= 1  # paid all the same
 
 
 def test_masks_come_from_infos():
-    play = Play(here(Leavers), num_envs=1, num_ticks=4)
-    for tick, obs in enumerate(play.before):
-        assert obs.action_mask[0, 1].tolist() == [True, tick % 2 == 0, True]
+    play = Play(here(Leavers), num_envs=1, num_steps=4)
+    for time_step, obs in enumerate(play.before):
+        assert obs.action_mask[0, 1].tolist() == [True, time_step % 2 == 0, True]
         assert obs.action_mask[0, 0].tolist() == [True, True, False]
 
 
@@ -236,22 +236,22 @@ def test_agents_of_a_turn_based_environment_wait_are_paid_and_go():
 
 
 def test_the_horizon_truncates_whoever_lives():
-    play = Play(here(Leavers, horizon=3), num_envs=1, num_ticks=6)
-    for tick, (obs, _, terminated, truncated, info) in enumerate(play.after):
-        last = tick % 3 == 2
+    play = Play(here(Leavers, horizon=3), num_envs=1, num_steps=6)
+    for time_step, (obs, _, terminated, truncated, info) in enumerate(play.after):
+        last = time_step % 3 == 2
         assert truncated[0].tolist() == [False, last, last]
-        assert terminated[0].tolist() == [tick % 3 == 1, False, False]
+        assert terminated[0].tolist() == [time_step % 3 == 1, False, False]
         assert info["episode_over"][0] == last
         assert obs.alive[0].tolist() == ([True, True, False] if last else obs.alive[0].tolist())
 
 
-def test_without_a_horizon_none_is_claimed_but_a_thousand_ticks_are_the_end():
+def test_without_a_horizon_none_is_claimed_but_a_thousand_steps_are_the_end():
     env = here(Endless)
     assert env.horizon(()) is None
     game = env.pool._make_game()
     game.reset(0)
-    ends = [bool(game.step(np.zeros(2, np.int32))[1].truncated.all()) for _ in range(MAX_TICKS)]
-    assert ends.index(True) == MAX_TICKS - 1
+    ends = [bool(game.step(np.zeros(2, np.int32))[1].truncated.all()) for _ in range(MAX_STEPS)]
+    assert ends.index(True) == MAX_STEPS - 1
 
 
 # ---- Spaces --------------------------------------------------------------------------------------
@@ -259,15 +259,15 @@ def test_without_a_horizon_none_is_claimed_but_a_thousand_ticks_are_the_end():
 
 def test_images_become_planes_from_0_to_1_and_actions_keep_their_shape():
     env = here(Camera)
-    play = Play(env, num_envs=2, num_ticks=6)
+    play = Play(env, num_envs=2, num_steps=6)
     rng = np.random.default_rng(int(play.states[0].seed[0]))
-    for tick in range(5):
+    for time_step in range(5):
         image = rng.integers(256, size=(4, 3, 2), dtype=np.uint8)
         np.testing.assert_array_equal(
-            play.before[tick].features[0, 0], image.astype(np.float32) / np.float32(255)
+            play.before[time_step].features[0, 0], image.astype(np.float32) / np.float32(255)
         )
-        played = play.actions[tick][0, 0].astype(np.float64)
-        assert play.after[tick][1][0, 0] == np.float32(played.sum())
+        played = play.actions[time_step][0, 0].astype(np.float64)
+        assert play.after[time_step][1][0, 0] == np.float32(played.sum())
     assert env.action_space("eye", ()).high.tolist() == [2.0, 0.5]
 
 
@@ -371,27 +371,27 @@ def test_an_environment_that_ignores_its_seed_is_found_out():
 
 def test_any_earlier_state_can_be_stepped_again():
     env = here(Leavers)
-    play = Play(env, num_envs=2, num_ticks=7)
-    for tick in (3, 1, 2, 6):
-        key, state, action = one(play, tick, 1)
-        if tick == 2:
-            # Another second tick, so that there is a game with this seed, time and another past.
+    play = Play(env, num_envs=2, num_steps=7)
+    for time_step in (3, 1, 2, 6):
+        key, state, action = one(play, time_step, 1)
+        if time_step == 2:
+            # Another second step, so that there is a game with this seed, time and another past.
             _, earlier, other = one(play, 1, 1)
             env.step_env(key, earlier, np.array([1 - other[0], other[1], 0]), ())
-        if tick == 6:
+        if time_step == 6:
             env.close()
         answer = env.step_env(key, state, action, ())
-        _, reward, terminated, truncated, info = play.after[tick]
+        _, reward, terminated, truncated, info = play.after[time_step]
         found = jax.device_get((answer[2:5], answer[0]))
         expected = ((reward, terminated, truncated), info["final_observation"])
         jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[1]), found, expected)
 
 
-def one(play, tick, e):
+def one(play, time_step, e):
     return (
         jax.random.key(0),
-        jax.tree.map(lambda x: x[e], play.states[tick]),
-        play.actions[tick][e],
+        jax.tree.map(lambda x: x[e], play.states[time_step]),
+        play.actions[time_step][e],
     )
 
 
@@ -421,7 +421,7 @@ def test_games_that_go_on_are_never_played_again():
     counts = []
     env = here(lambda: Endless(counts=counts), horizon=4)
     counts.clear()
-    Play(env, num_envs=3, num_ticks=10)
+    Play(env, num_envs=3, num_steps=10)
     assert {what: counts.count(what) for what in set(counts)} == {
         "made": 3,
         "reset": 3 + 2 * 3,
@@ -433,7 +433,7 @@ def test_a_reset_leaves_the_games_that_go_on_alone():
     """As in a wrapper that resets all environments to use some."""
     counts = []
     env = here(lambda: Endless(counts=counts))
-    play = Play(env, num_envs=2, num_ticks=5)
+    play = Play(env, num_envs=2, num_steps=5)
     counts.clear()
     env.reset_env(jax.random.key(1), ())
     keys = jax.random.split(jax.random.key(2))
@@ -448,7 +448,7 @@ def test_the_first_episodes_begin_at_different_phases_at_a_bearable_cost():
     learner = tiny_learner(env, (), num_envs=4, config={"stagger_starts": True})
     state = quick_jit(learner.init)(jax.random.key(0))
     assert state.per_env.rollout.env_state.time.tolist() == [0, 3, 6, 9]
-    # Nine ticks of four environments: those that are dropped cost one step and one reset each.
+    # Nine steps of four environments: those that are dropped cost one step and one reset each.
     assert counts.count("step") == 36
     assert counts.count("reset") <= 4 + 36
 
@@ -481,9 +481,9 @@ def test_every_reward_is_accounted_for():
         trained += np.asarray(metrics.sums.reward_trained)
         uncredited += np.asarray(metrics.sums.reward_uncredited)
     assert len(book) == 27
-    paid = [sum(tick.get(agent, 0.0) for tick in book) for agent in "abc"]
+    paid = [sum(time_step.get(agent, 0.0) for time_step in book) for agent in "abc"]
     np.testing.assert_allclose(counted, paid, rtol=1e-5)
-    waiting = np.asarray(state.per_env.banks[0].pending.reward_sum).sum(0)
+    waiting = np.asarray(state.per_env.policy_groups[0].pending.reward_sum).sum(0)
     np.testing.assert_allclose(trained + uncredited + waiting, paid, rtol=1e-5)
 
 
@@ -527,7 +527,7 @@ def test_only_one_device_is_used(wrap):
 
 def step_three_times(env):
     try:
-        Play(env, num_envs=2, num_ticks=3)
+        Play(env, num_envs=2, num_steps=3)
     finally:
         env.close()
 
@@ -549,7 +549,7 @@ def test_a_process_that_dies_is_told_and_started_again():
     with pytest.raises(ERRORS, match="process 0 ended with status 3"):
         step_three_times(env)
     assert env.pool.pids == ()
-    Play(env, num_envs=2, num_ticks=2)
+    Play(env, num_envs=2, num_steps=2)
     assert len(env.pool.pids) == 2
     os.kill(env.pool.pids[1], signal.SIGKILL)
     with pytest.raises(ERRORS, match="process 1 was killed by signal 9"):

@@ -47,12 +47,12 @@ def pool_of():
         pool.close()
 
 
-def play(pool, num_ticks=3, seeds=SEEDS):
+def play(pool, num_steps=3, seeds=SEEDS):
     """Play episodes; their past is zeros."""
     pool.reset(seeds)
     past = np.zeros((len(seeds), 1000, 2), np.int32)
-    for tick in range(num_ticks):
-        pool.step(seeds, np.full(len(seeds), tick), past, np.zeros((len(seeds), 2), np.int32))
+    for time_step in range(num_steps):
+        pool.step(seeds, np.full(len(seeds), time_step), past, np.zeros((len(seeds), 2), np.int32))
 
 
 def is_gone(pid, patience_s=20.0):
@@ -87,7 +87,7 @@ def test_a_step_that_never_returns_is_warned_of_and_ended(pool_of):
         play(pool)
     assert pool.pids == ()
     assert is_gone(pid, patience_s=0.1)
-    play(pool, num_ticks=2)  # with a new process
+    play(pool, num_steps=2)  # with a new process
 
 
 @QUIET
@@ -197,7 +197,7 @@ def test_a_request_to_stop_ends_what_does_not_answer(pool_of, monkeypatch, num_w
     pool.reset(SEEDS)
     try:
         stop_request.request(at_once=False)
-        play(pool, num_ticks=2)  # whoever answers plays on
+        play(pool, num_steps=2)  # whoever answers plays on
         if at_once:
             stop_request.request(at_once=True)
         with pytest.raises(HostEnvironmentError, match=r"seed 8 .* and a stop was requested"):

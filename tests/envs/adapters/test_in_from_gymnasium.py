@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 class Countdown(gymnasium.Env):
-    """Ends when a count that begins anywhere is 0, and is cut after `limit` ticks.
+    """Ends when a count that begins anywhere is 0, and is cut after `limit` steps.
 
     An action takes 1 or 2 off, which is paid.
     """
@@ -29,17 +29,17 @@ class Countdown(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.count, self.ticks = int(self.np_random.integers(3, 8)), 0
+        self.count, self.steps = int(self.np_random.integers(3, 8)), 0
         return self._see(), self._info()
 
     def step(self, action):
         assert self.count > 0
-        self.count, self.ticks = self.count - int(action), self.ticks + 1
+        self.count, self.steps = self.count - int(action), self.steps + 1
         over = self.count <= 0
-        return self._see(), float(action), over, self.ticks == self.limit and not over, self._info()
+        return self._see(), float(action), over, self.steps == self.limit and not over, self._info()
 
     def _see(self):
-        return np.array([self.count, self.ticks], np.float64)
+        return np.array([self.count, self.steps], np.float64)
 
     def _info(self):
         return {"action_mask": np.array([1, self.count > 1], np.int8)}
@@ -49,12 +49,12 @@ def vector(mode):
     return SyncVectorEnv([lambda: Countdown(2), Countdown, Countdown], autoreset_mode=mode)
 
 
-def walk(env, seed, num_ticks):
-    """Frames before, what came, and random legal actions, tick by tick."""
+def walk(env, seed, num_steps):
+    """Frames before, what came, and random legal actions, step by step."""
     game = env.pool._make_game()
     rng = np.random.default_rng(0)
     frame = copy.deepcopy(game.reset(seed))
-    for _ in range(num_ticks):
+    for _ in range(num_steps):
         noise = rng.random(frame.action_mask.shape)
         action = np.where(frame.action_mask, noise, -1).argmax(-1)
         final, outcome, following = copy.deepcopy(game.step(action))
@@ -95,7 +95,7 @@ def expect_vector(env, mode, seed):
         one.reset(seed=seed + i)
     for frame, action, final, outcome, following in walk(env, seed, 12):
         for i, one in enumerate(raw):
-            if not frame.alive[i]:  # begun anew by this tick
+            if not frame.alive[i]:  # begun anew by this step
                 assert mode == AutoresetMode.NEXT_STEP
                 np.testing.assert_array_equal(following.features[i], one.reset()[0])
                 assert (outcome.reward[i], following.agent_mask[i]) == (0, True)

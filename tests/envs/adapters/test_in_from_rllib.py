@@ -60,7 +60,7 @@ def test_only_those_observed_act_and_all_who_live_are_paid():
     assert paid == [[t] * 6 for t in range(1, 7)]
 
 
-def test_a_tick_on_which_nobody_is_observed_passes():
+def test_a_step_on_which_nobody_is_observed_passes():
     walk = Walk(here(Shuttles))
     walk.step([2] * 6)
     assert who(walk.frame.agent_mask) == []
@@ -120,11 +120,11 @@ def test_a_free_slot_is_taken_rather_than_one_that_became_free_now():
 
 def test_former_interfaces_come_in():
     walk = Walk(here(Former, flatten=True))
-    for tick in range(4):
+    for time_step in range(4):
         outcome = walk.step([0, 1])
         assert outcome.reward.tolist() == [1, 0]
         assert (who(outcome.terminated), who(outcome.truncated)) == (
-            ([1], [0]) if tick == 3 else ([], [])
+            ([1], [0]) if time_step == 3 else ([], [])
         )
     assert walk.frame.features.argmax(-1).tolist() == [4, 4]
 
@@ -147,12 +147,12 @@ def test_the_contract_is_kept(make_fn, options):
 # ---- Chance --------------------------------------------------------------------------------------
 
 
-def draws(env, num_ticks=4):
+def draws(env, num_steps=4):
     key = jax.random.split(jax.random.key(3), 5)
     obs, state = quick_jit(jax.vmap(env.reset_env, (0, None)))(key, ())
     step = quick_jit(env.step_batch)
     found = [obs.features]
-    for _ in range(num_ticks):
+    for _ in range(num_steps):
         obs, state, reward, *_ = step(key, state, np.zeros((5, 2), np.int32), ())
         found += [obs.features, reward]
     return jax.device_get(found)
@@ -207,8 +207,8 @@ def test_six_shuttles_train_an_lstm_and_no_reward_is_lost():
         state, metrics = step(state)
         counted += float(np.sum(metrics.sums.reward))
         waiting -= float(np.sum(metrics.sums.reward_trained + metrics.sums.reward_uncredited))
-    pending = float(np.sum(state.per_env.banks[0].pending.reward_sum))
-    # Two episodes and a tick, in each of two environments, for six shuttles.
+    pending = float(np.sum(state.per_env.policy_groups[0].pending.reward_sum))
+    # Two episodes and a step, in each of two environments, for six shuttles.
     assert counted == 2 * 6 * (2 * sum(range(1, 13)) + 1)
     assert counted + waiting == pytest.approx(pending)
 

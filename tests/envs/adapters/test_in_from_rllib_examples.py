@@ -79,5 +79,5 @@ def test_numbers_are_guessed(tmp_path):
     learner = tiny_learner(env, (), mapping="per_agent")
     state = jax.jit(learner.init)(jax.random.key(0))
     _, metrics = jax.jit(learner.train_step)(state)
-    assert float(metrics.sums.decisions.sum()) == float(metrics.sums.ticks)
+    assert float(metrics.sums.decisions.sum()) == float(metrics.sums.env_steps)
     assert np.isfinite(float(metrics.sums.reward.sum()))

@@ -1,4 +1,4 @@
-"""JaxMARL's environments through the adapter, against JaxMARL's own, tick for tick."""
+"""JaxMARL's environments through the adapter, against JaxMARL's own, step for step."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ UP, DOWN, RIGHT, LEFT, STAY, INTERACT = range(6)  # Overcooked
 EAST, STOP, FIRST_TARGET = 1, 4, 5  # SMAX
 NOTHING, SWITCH, TELL = range(3)  # switch riddle
 
-# Options of the environments that are played at random beside JaxMARL's own, and the most ticks.
+# Options of the environments that are played at random beside JaxMARL's own, and the most steps.
 GAMES = {
     "MPE_simple_spread_v3": ({}, 26),
     "MPE_simple_speaker_listener_v4": ({}, 26),
@@ -59,16 +59,16 @@ def built_by_jaxmarl(env_id):
 
 
 class Played:
-    """An episode through the adapter; what it showed and gave, tick by tick."""
+    """An episode through the adapter; what it showed and gave, step by step."""
 
-    def __init__(self, env, params, choose, max_ticks, seed=0):
+    def __init__(self, env, params, choose, max_steps, seed=0):
         self.env, self.params = env, params
         self.reset, self.step = quick_jit(env.reset_env), quick_jit(env.step_env)
-        self.replay(choose, max_ticks, seed)
+        self.replay(choose, max_steps, seed)
 
-    def replay(self, choose, max_ticks, seed=0):
+    def replay(self, choose, max_steps, seed=0):
         """Play another one with what is compiled already."""
-        key, *self.keys = jax.random.split(jax.random.key(seed), 1 + max_ticks)
+        key, *self.keys = jax.random.split(jax.random.key(seed), 1 + max_steps)
         self.reset_key = key
         obs, state = self.reset(key, self.params)
         self.observations, self.states, self.actions, results = [obs], [state], [], []
@@ -126,12 +126,12 @@ def played():
 
     def play(env_id):
         if env_id not in episodes:
-            options, max_ticks = GAMES[env_id]
+            options, max_steps = GAMES[env_id]
             env, params = make("jaxmarl", env_id=env_id, **options)
             choose = fight if env_id == "HeuristicEnemySMAX" else at_random(env)
             # With seed 3 the players' order is not its own inverse.
             seed = 3 if env_id == "hanabi" else 0
-            episodes[env_id] = Played(env, params, choose, max_ticks, seed)
+            episodes[env_id] = Played(env, params, choose, max_steps, seed)
         return episodes[env_id]
 
     return play
@@ -162,7 +162,7 @@ def idle_action(game, env_id):
 
 @pytest.mark.rare_cases("HeuristicEnemySMAX", "MPE_simple_spread_v3", "overcooked")
 @pytest.mark.parametrize("env_id", some_rare(GAMES))
-def test_an_episode_is_jaxmarl_s_own_tick_for_tick(played, env_id):
+def test_an_episode_is_jaxmarl_s_own_step_for_step(played, env_id):
     episode, game = played(env_id), built_by_jaxmarl(env_id)
     reset, step = quick_jit(game.reset), quick_jit(game.step_env)
     masks_of = {"hanabi": "get_legal_moves"}.get(env_id, "get_avail_actions")
@@ -209,7 +209,7 @@ def test_what_ends_by_time_alone_is_truncated_at_the_horizon(played, env_id):
 
 
 @pytest.mark.rare
-def test_hanabi_terminates_and_one_player_acts_at_a_tick(played):
+def test_hanabi_terminates_and_one_player_acts_at_a_step(played):
     episode = played("hanabi")
     assert episode.env.max_actors == 1
     assert episode.env.horizon(episode.params) is None
@@ -248,7 +248,7 @@ def test_a_dead_unit_waits_and_earns_with_its_team(played):
 
 @pytest.fixture(scope="module")
 def battle():
-    """Three marines against three that do not shoot, of at most 40 + 1 ticks."""
+    """Three marines against three that do not shoot, of at most 40 + 1 steps."""
     options = {"scenario": "3m", "enemy_shoots": False, "max_steps": 40}
     env, params = make("jaxmarl", env_id="HeuristicEnemySMAX", **options)
     return Played(env, params, attack, 41)

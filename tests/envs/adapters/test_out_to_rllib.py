@@ -124,7 +124,7 @@ def expect_same(found, expected):
         np.testing.assert_array_equal(one.action, other.action)
         np.testing.assert_allclose(one.reward, other.reward, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(one.next_features, other.next_features)
-        # RLlib flags a life that is told to have ended on the tick that truncates the rest twice.
+        # RLlib flags a life that is told to have ended at the step that truncates the rest twice.
         assert one.terminated == other.terminated
         assert other.terminated or one.truncated == other.truncated
 
@@ -152,13 +152,13 @@ def test_rllib_records_every_decision_once_with_all_that_it_earned(case):
             continue
         sent = recording.sent[episode]
         choose = lambda name, count, mask: sent[name][count]  # noqa: B023, E731
-        ticks = play(env, params, SEED, recording.numbers[episode], choose)
-        expected, before = decisions(env, params, ticks)
+        steps = play(env, params, SEED, recording.numbers[episode], choose)
+        expected, before = decisions(env, params, steps)
         found = recording.transitions[episode]
         assert found.keys() == expected.keys()
         for agent in expected:
             expect_same(found[agent], expected[agent])
-        for agent, earned in returns(ticks).items():
+        for agent, earned in returns(steps).items():
             told = sum(one.reward for one in found[agent])
             np.testing.assert_allclose(told + before[agent], earned, rtol=1e-4, atol=1e-5)
 
@@ -176,7 +176,7 @@ def test_what_a_waiting_agent_earns_comes_with_its_next_observation_or_at_its_en
     np.testing.assert_array_equal(observations["second"], [0.0, 1.0])
     assert rewards == {"second": 5.0}
     assert terminateds == truncateds == {"__all__": False}
-    # First is paid 1 for its action on second's tick, with its own final observation.
+    # First is paid 1 for its action at second's step, with its own final observation.
     observations, rewards, terminateds, truncateds, _ = env.step({"second": 1})
     assert rewards == {"first": 1.0, "second": 0.0}
     np.testing.assert_array_equal(observations["first"], [1.0, 0.0])
@@ -185,7 +185,7 @@ def test_what_a_waiting_agent_earns_comes_with_its_next_observation_or_at_its_en
 
 
 class Paid(Duel):
-    """Nobody acts on the first tick, on which first earns 3 and second 5."""
+    """Nobody acts at the first step, at which first earns 3 and second 5."""
 
     def reset_env(self, key, params):
         obs, (_, zero) = super().reset_env(key, params)
@@ -197,7 +197,7 @@ class Paid(Duel):
 
 
 def test_what_was_earned_before_anybody_acts_is_in_the_infos_of_the_reset():
-    # Ticks -1 (nobody's), 0 (first's) and 1 (second's): second earns 5 on two of them.
+    # Steps -1 (nobody's), 0 (first's) and 1 (second's): second earns 5 at two of them.
     env = RLlibEnv(Paid())
     observations, infos = env.reset(seed=0)
     assert list(observations) == ["first"]

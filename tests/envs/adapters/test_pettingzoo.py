@@ -159,21 +159,21 @@ def expect_seen(env, params, observation, agent, obs):
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_a_parallel_step_is_a_tick(name):
+def test_a_parallel_step_is_a_step(name):
     env, params = made(name)
     parallel = to_parallel(env, params, max_lives=None)
     observations, infos = parallel.reset(seed=SEED)
     for episode in range(2):
-        decided, ticks = defaultdict(int), raw(name, episode)
-        for tick in ticks:
-            names = [agent for agent in tick.names if agent is not None]
+        decided, steps = defaultdict(int), raw(name, episode)
+        for time_step in steps:
+            names = [agent for agent in time_step.names if agent is not None]
             assert parallel.agents == names
             actions = {}
             for agent in names:
-                slot = tick.names.index(agent)
-                assert infos[agent]["acts"] == tick.acted[slot]
-                own, shown = expect_seen(env, params, observations[agent], agent, tick.obs)
-                if tick.acted[slot]:
+                slot = time_step.names.index(agent)
+                assert infos[agent]["acts"] == time_step.acted[slot]
+                own, shown = expect_seen(env, params, observations[agent], agent, time_step.obs)
+                if time_step.acted[slot]:
                     actions[agent] = by_rule(agent, decided[agent], own)
                     decided[agent] += 1
                     if shown is not None:
@@ -183,26 +183,28 @@ def test_a_parallel_step_is_a_tick(name):
                     assert own[shown.argmax()]
                     if name not in ("random_lives", "duel"):
                         actions[agent] = 1  # which is ignored
-            assert actions.items() >= tick.actions.items()
+            assert actions.items() >= time_step.actions.items()
             observations, rewards, terminated, truncated, infos = parallel.step(actions)
-            expect_tick(env, params, tick, (observations, rewards, terminated, truncated, infos))
+            expect_step(
+                env, params, time_step, (observations, rewards, terminated, truncated, infos)
+            )
         assert parallel.agents == []
         observations, infos = parallel.reset()
 
 
-def expect_tick(env, params, tick, results):
+def expect_step(env, params, time_step, results):
     observations, rewards, terminated, truncated, infos = results
-    before = [agent for agent in tick.names if agent is not None]
-    after = [agent for agent in tick.names_after if agent is not None]
+    before = [agent for agent in time_step.names if agent is not None]
+    after = [agent for agent in time_step.names_after if agent is not None]
     for told in results:
         assert set(told) == {*before, *after}
     for agent in before:
-        slot = tick.names.index(agent)
-        np.testing.assert_allclose(rewards[agent], tick.reward[slot], rtol=1e-6, atol=1e-6)
-        assert terminated[agent] == tick.terminated[slot]
-        assert truncated[agent] == tick.truncated[slot]
+        slot = time_step.names.index(agent)
+        np.testing.assert_allclose(rewards[agent], time_step.reward[slot], rtol=1e-6, atol=1e-6)
+        assert terminated[agent] == time_step.terminated[slot]
+        assert truncated[agent] == time_step.truncated[slot]
         if agent not in after:
-            expect_seen(env, params, observations[agent], agent, tick.final)
+            expect_seen(env, params, observations[agent], agent, time_step.final)
             assert not infos[agent]["acts"]
     for agent in {*after} - {*before}:
         assert rewards[agent] == 0
@@ -216,9 +218,9 @@ def test_in_turn_every_agent_is_told_what_its_decisions_have_earned(name):
     in_turn = to_aec(env, params, max_lives=None)
     in_turn.reset(seed=SEED)
     for episode in range(2):
-        ticks = raw(name, episode)
-        expected, before = decisions(env, params, ticks)
-        order = [agent for tick in ticks for agent in tick.actions]
+        steps = raw(name, episode)
+        expected, before = decisions(env, params, steps)
+        order = [agent for time_step in steps for agent in time_step.actions]
         acted, told = [], defaultdict(list)
         for agent in in_turn.agent_iter():
             observation, reward, terminated, truncated, _ = in_turn.last()
@@ -233,8 +235,8 @@ def test_in_turn_every_agent_is_told_what_its_decisions_have_earned(name):
             acted.append(agent)
             in_turn.step(by_rule(agent, acted.count(agent) - 1, mask))
         assert acted == order
-        assert told.keys() == returns(ticks).keys()
-        for agent, earned in returns(ticks).items():
+        assert told.keys() == returns(steps).keys()
+        for agent, earned in returns(steps).items():
             rewards = [x[0] for x in told[agent]]
             np.testing.assert_allclose(sum(rewards), earned, rtol=1e-4, atol=1e-5)
             by_decision = [before[agent], *(one.reward for one in expected[agent])]
@@ -251,14 +253,14 @@ def test_continuous_actions_arrive_as_they_are():
     def choose(name, count, mask):
         return np.full(4, (len(name) + count) % 7 / 8, np.float32)
 
-    ticks = play(env, params, SEED, 0, choose)
+    steps = play(env, params, SEED, 0, choose)
     parallel = to_parallel(env, params)
     parallel.reset(seed=SEED)
-    for time, tick in enumerate(ticks):
+    for time, time_step in enumerate(steps):
         results = parallel.step({agent: choose(agent, time, None) for agent in parallel.agents})
         for slot, agent in enumerate(env.agents):
-            assert results[1][agent] == tick.reward[slot]
-    assert len({float(tick.reward[0]) for tick in ticks}) > 3
+            assert results[1][agent] == time_step.reward[slot]
+    assert len({float(time_step.reward[0]) for time_step in steps}) > 3
 
 
 # ---- Spaces, masks, names ------------------------------------------------------------------------

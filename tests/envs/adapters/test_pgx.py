@@ -20,8 +20,8 @@ import jaxmarl_envs
 from jaxmarl_envs import Discrete, check_env
 from jaxmarl_envs.adapters.incoming.pgx import Pgx
 
-# Ticks to play, enough for games to end on some of them.
-TICKS = {
+# Steps to play, enough for games to end on some of them.
+STEPS = {
     "connect_four": 42,
     "kuhn_poker": 4,
     "leduc_holdem": 8,
@@ -48,10 +48,10 @@ def made():
     return make
 
 
-def play_both(env, params, num_ticks, num_games):
+def play_both(env, params, num_steps, num_games):
     """Random legal games on both sides, `[T, B, ...]` NumPy arrays of ours and of pgx's."""
     game, num_players = env.game, env.num_agents
-    key_reset, *keys = jax.random.split(jax.random.key(3), 1 + num_ticks)
+    key_reset, *keys = jax.random.split(jax.random.key(3), 1 + num_steps)
 
     def views(state):
         with warnings.catch_warnings():
@@ -62,7 +62,7 @@ def play_both(env, params, num_ticks, num_games):
         obs, state = env.reset_env(key, params)
         return obs, (state, game.init(key))
 
-    def tick(carry, key):
+    def time_step(carry, key):
         state, theirs = carry
         key_act, key_step = jax.random.split(key)
         legal = theirs.legal_action_mask
@@ -88,8 +88,8 @@ def play_both(env, params, num_ticks, num_games):
     @quick_jit
     def play():
         obs, begun = jax.vmap(reset)(jax.random.split(key_reset, num_games))
-        ticks = jnp.stack([jax.random.split(key, num_games) for key in keys])
-        _, record = jax.lax.scan(jax.vmap(tick), begun, ticks)
+        steps = jnp.stack([jax.random.split(key, num_games) for key in keys])
+        _, record = jax.lax.scan(jax.vmap(time_step), begun, steps)
         first = {"obs": obs, "theirs": begun[1], "views": jax.vmap(views)(begun[1])}
         return first, record
 
@@ -103,8 +103,8 @@ def played(made):
     def play(env_id):
         if env_id not in known:
             env, params, *_ = made(env_id)
-            num_games = 64 if TICKS[env_id] < 100 else 8
-            known[env_id] = play_both(env, params, TICKS[env_id], num_games)
+            num_games = 64 if STEPS[env_id] < 100 else 8
+            known[env_id] = play_both(env, params, STEPS[env_id], num_games)
         return known[env_id]
 
     return play
@@ -122,56 +122,56 @@ def expect_observation(obs, theirs, views):
     np.testing.assert_array_equal(obs.action_mask, legal | ~obs.agent_mask[..., None])
 
 
-# ---- Tick for tick as pgx ------------------------------------------------------------------------
+# ---- Step for step as pgx ------------------------------------------------------------------------
 
 
 @pytest.mark.rare_cases("2048", "minatar-breakout", "leduc_holdem", "kuhn_poker")
-@pytest.mark.parametrize("env_id", TICKS)
-def test_every_tick_is_pgx_s_own(played, env_id):
-    first, ticks = played(env_id)
+@pytest.mark.parametrize("env_id", STEPS)
+def test_every_step_is_pgx_s_own(played, env_id):
+    first, steps = played(env_id)
     expect_observation(first["obs"], first["theirs"], first["views"])
-    expect_observation(ticks["obs"], ticks["theirs"], ticks["views"])
-    np.testing.assert_array_equal(ticks["reward"], ticks["theirs"].rewards)
-    ends = ticks["theirs"].terminated & ~ticks["was_over"]
+    expect_observation(steps["obs"], steps["theirs"], steps["views"])
+    np.testing.assert_array_equal(steps["reward"], steps["theirs"].rewards)
+    ends = steps["theirs"].terminated & ~steps["was_over"]
     np.testing.assert_array_equal(
-        ticks["terminated"], np.broadcast_to(ends[..., None], ticks["terminated"].shape)
+        steps["terminated"], np.broadcast_to(ends[..., None], steps["terminated"].shape)
     )
-    assert not ticks["truncated"].any()
+    assert not steps["truncated"].any()
     assert ends.any()
-    assert (np.asarray(ticks["reward"]) != 0).any()
-    assert ticks["obs"].alive.shape[-1] == PLAYERS.get(env_id, 2)
+    assert (np.asarray(steps["reward"]) != 0).any()
+    assert steps["obs"].alive.shape[-1] == PLAYERS.get(env_id, 2)
 
 
 @pytest.mark.rare_cases("2048", "minatar-breakout", "leduc_holdem", "kuhn_poker")
-@pytest.mark.parametrize("env_id", TICKS)
+@pytest.mark.parametrize("env_id", STEPS)
 def test_the_mover_sees_the_observation_that_pgx_keeps(played, env_id):
-    _, ticks = played(env_id)
-    mover = ticks["theirs"].current_player
-    seen = np.take_along_axis(ticks["obs"].features, mover[..., None, None], axis=2)[:, :, 0]
-    shown = ticks["theirs"].observation
+    _, steps = played(env_id)
+    mover = steps["theirs"].current_player
+    seen = np.take_along_axis(steps["obs"].features, mover[..., None, None], axis=2)[:, :, 0]
+    shown = steps["theirs"].observation
     np.testing.assert_array_equal(seen, shown.reshape(seen.shape))
 
 
 def test_a_game_that_is_over_gives_nothing_more(played):
-    _, ticks = played("kuhn_poker")
-    was_over = ticks["was_over"]
+    _, steps = played("kuhn_poker")
+    was_over = steps["was_over"]
     assert was_over[-1].all()
     for name in ("reward", "terminated", "truncated"):
-        assert not ticks[name][was_over].any()
-    for counts in ticks["metrics"].values():
+        assert not steps[name][was_over].any()
+    for counts in steps["metrics"].values():
         assert not counts[was_over].any()
 
 
 def test_outcomes_are_counted_once_by_the_sign_of_the_last_reward(played):
     for env_id in ("connect_four", "leduc_holdem"):
-        _, ticks = played(env_id)
-        returns = ticks["reward"].sum(0)  # [B, A]
-        finished = ticks["terminated"].any(0)
+        _, steps = played(env_id)
+        returns = steps["reward"].sum(0)  # [B, A]
+        finished = steps["terminated"].any(0)
         assert finished.all()
         for name, sign in (("win", 1), ("draw", 0), ("loss", -1)):
-            counted = ticks["metrics"][name].sum(0)
+            counted = steps["metrics"][name].sum(0)
             np.testing.assert_array_equal(counted, np.sign(returns) == sign)
-    assert ticks["metrics"]["draw"].any()
+    assert steps["metrics"]["draw"].any()
 
 
 @pytest.mark.rare
@@ -180,19 +180,19 @@ def test_games_of_one_player_have_no_outcomes(played):
 
 
 def test_both_players_begin_and_then_take_turns(played):
-    first, ticks = played("connect_four")
+    first, steps = played("connect_four")
     begins = np.asarray(first["theirs"].current_player)
     assert 0.25 < begins.mean() < 0.75
-    mover = np.argmax(ticks["obs"].agent_mask, axis=-1)  # [T, B]
-    goes_on = ticks["obs"].alive.all(-1)
+    mover = np.argmax(steps["obs"].agent_mask, axis=-1)  # [T, B]
+    goes_on = steps["obs"].alive.all(-1)
     turn = (begins + 1 + np.arange(len(mover))[:, None]) % 2
     np.testing.assert_array_equal(mover[goes_on], turn[goes_on])
 
 
 def test_poker_players_see_their_own_card_alone(played):
-    first, ticks = played("kuhn_poker")
+    first, steps = played("kuhn_poker")
     cards = np.asarray(first["theirs"]._cards)  # [B, A]
-    for obs in (first["obs"].features, ticks["obs"].features[0]):
+    for obs in (first["obs"].features, steps["obs"].features[0]):
         np.testing.assert_array_equal(obs[..., :3], np.eye(3)[cards])
 
 
@@ -204,14 +204,14 @@ def play_columns(made, columns, **options):
     _, params, reset, step = made("connect_four", **options)
     obs, state = reset(jax.random.key(0), params)
     begins = int(np.argmax(obs.agent_mask))
-    ticks = []
+    steps = []
     for column in columns:
         action = np.full(2, column, np.int32)
         obs, state, reward, terminated, truncated, info = step(
             jax.random.key(1), state, action, params
         )
         order = [begins, 1 - begins]
-        ticks.append(
+        steps.append(
             {
                 "reward": np.asarray(reward)[order].tolist(),
                 "terminated": np.asarray(terminated).tolist(),
@@ -223,16 +223,18 @@ def play_columns(made, columns, **options):
                 },
             }
         )
-    return ticks
+    return steps
 
 
-def outcomes(tick):
-    return [name for name, counts in tick["metrics"].items() if any(counts)]
+def outcomes(time_step):
+    return [name for name, counts in time_step["metrics"].items() if any(counts)]
 
 
-def test_four_in_a_row_pays_both_players_on_that_tick(made):
+def test_four_in_a_row_pays_both_players_on_that_step(made):
     *before, last = play_columns(made, [0, 1, 0, 1, 0, 1, 0])
-    assert all(tick["reward"] == [0, 0] and tick["alive"] == [True, True] for tick in before)
+    assert all(
+        time_step["reward"] == [0, 0] and time_step["alive"] == [True, True] for time_step in before
+    )
     assert not any(map(outcomes, before))
     assert last["reward"] == [1, -1]
     assert (last["terminated"], last["truncated"]) == ([True, True], [False, False])
@@ -242,20 +244,20 @@ def test_four_in_a_row_pays_both_players_on_that_tick(made):
 
 def test_an_action_outside_the_mask_loses_at_once(made):
     *before, last = play_columns(made, [3, 3, 3, 3, 3, 3, 3])
-    assert not any(any(tick["terminated"]) for tick in before)
+    assert not any(any(time_step["terminated"]) for time_step in before)
     assert last["reward"] == [-1, 1]
     assert last["terminated"] == [True, True]
     assert last["metrics"]["loss"] == [1, 0]
 
 
-def test_a_full_board_is_a_draw_on_the_last_tick_of_the_horizon(made):
+def test_a_full_board_is_a_draw_on_the_last_step_of_the_horizon(made):
     # Column by column, in an order that lines nobody's stones up.
     order = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 3, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3]
     order += [4, 4, 4, 4, 4, 4, 6, 5, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6]
     *before, last = play_columns(made, order)
     env, params, *_ = made("connect_four")
     assert len(order) == env.horizon(params) == 42
-    assert not any(any(tick["terminated"]) for tick in before)
+    assert not any(any(time_step["terminated"]) for time_step in before)
     assert last["terminated"] == [True, True]
     assert last["reward"] == [0, 0]
     assert last["metrics"]["draw"] == [1, 1]
@@ -279,11 +281,11 @@ def test_the_longest_hand_of_leduc_has_eight_moves(made):
 
 
 def test_max_steps_truncates_a_game_that_is_not_over(made):
-    ticks = play_columns(made, [0, 1, 0, 1], max_steps=3)
-    assert [tick["truncated"] for tick in ticks] == [[t == 2] * 2 for t in range(4)]
-    assert [tick["alive"] for tick in ticks] == [[t < 2] * 2 for t in range(4)]
-    assert not any(any(tick["terminated"]) for tick in ticks)
-    assert not any(map(outcomes, ticks))
+    steps = play_columns(made, [0, 1, 0, 1], max_steps=3)
+    assert [time_step["truncated"] for time_step in steps] == [[t == 2] * 2 for t in range(4)]
+    assert [time_step["alive"] for time_step in steps] == [[t < 2] * 2 for t in range(4)]
+    assert not any(any(time_step["terminated"]) for time_step in steps)
+    assert not any(map(outcomes, steps))
     env, params, *_ = made("connect_four", max_steps=3)
     assert env.horizon(params) == 3
 
@@ -503,9 +505,9 @@ def script():
 
 def test_look_ahead_wins_then_blocks_then_draws_lots(made, played, script):
     env, params, *_ = made("connect_four")
-    _, ticks = played("connect_four")
-    goes_on = ticks["obs"].alive.all(-1)
-    obs, state = jax.tree.map(lambda x: x[goes_on], (ticks["obs"], ticks["theirs"]))
+    _, steps = played("connect_four")
+    goes_on = steps["obs"].alive.all(-1)
+    obs, state = jax.tree.map(lambda x: x[goes_on], (steps["obs"], steps["theirs"]))
     mover, legal = np.asarray(state.current_player), np.asarray(state.legal_action_mask)
 
     def wins(state, player):

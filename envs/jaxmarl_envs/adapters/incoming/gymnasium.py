@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
-from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game
@@ -101,7 +101,7 @@ def from_gymnasium(
 
     A single one has one agent. Those of a `VectorEnv` are agents that live side by side, one each,
     whose lives are the episodes; so `num_envs` of a training run counts vectors. A life that ends
-    is followed by the next one as the vector's autoreset mode has it: on the same tick or, with
+    is followed by the next one as the vector's autoreset mode has it: at the same step or, with
     nobody alive in between, on the next one. Action masks are taken from `info["action_mask"]`.
 
     Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
@@ -109,7 +109,7 @@ def from_gymnasium(
 
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
-        horizon: the tick on which an episode that goes on is truncated, and a vector begins anew.
+        horizon: the step at which an episode that goes on is truncated, and a vector begins anew.
             None for 1,000.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
@@ -126,8 +126,8 @@ def from_gymnasium(
     check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
-    max_ticks = MAX_TICKS if horizon is None else horizon
-    make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
+    max_steps = MAX_STEPS if horizon is None else horizon
+    make_game = functools.partial(_make_game, make_fn, max_steps, flatten)
     game = first_game(make_game, step_timeout, name)
     layout = Layout(
         agents=game.names,
@@ -135,7 +135,7 @@ def from_gymnasium(
         action_spaces=tuple(spaces.action for spaces in game.spaces),
         max_actors=len(game.names),
         horizon=horizon,
-        max_ticks=max_ticks,
+        max_steps=max_steps,
     )
     spec = getattr(game.env, "spec", None)
     own_name = type(game.env).__name__ if spec is None else str(spec.id)
@@ -143,11 +143,11 @@ def from_gymnasium(
 
 
 class SingleGame(SlotGame):
-    """An `Env`: its one agent acts on every tick."""
+    """An `Env`: its one agent acts at every step."""
 
-    def __init__(self, env: Any, max_ticks: int, flatten: bool = False) -> None:
+    def __init__(self, env: Any, max_steps: int, flatten: bool = False) -> None:
         own = {AGENT: (env.observation_space, env.action_space)}
-        super().__init__(env, (AGENT,), read_spaces(own, flatten), max_ticks)
+        super().__init__(env, (AGENT,), read_spaces(own, flatten), max_steps)
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)
@@ -167,11 +167,11 @@ class SingleGame(SlotGame):
 class VectorGame(SlotGame):
     """A `VectorEnv`: an agent for each of its environments."""
 
-    def __init__(self, env: Any, max_ticks: int, flatten: bool = False) -> None:
+    def __init__(self, env: Any, max_steps: int, flatten: bool = False) -> None:
         library = import_extra("gymnasium.vector", "gymnasium")
         names = tuple(f"env_{i}" for i in range(env.num_envs))
         spaces = env.single_observation_space, env.single_action_space
-        super().__init__(env, names, read_spaces(dict.fromkeys(names, spaces), flatten), max_ticks)
+        super().__init__(env, names, read_spaces(dict.fromkeys(names, spaces), flatten), max_steps)
         modes = library.AutoresetMode
         self._mode = modes(env.metadata.get("autoreset_mode", modes.NEXT_STEP))
         self._resets_later = self._mode == modes.NEXT_STEP
@@ -223,13 +223,13 @@ class VectorGame(SlotGame):
             self._show(slot, row, own, acts=bool(self._acting[slot]))
 
 
-def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> SlotGame:
+def _make_game(make_fn: Callable[[], Any], max_steps: int, flatten: bool) -> SlotGame:
     library = import_extra("gymnasium", "gymnasium")
     env = make_fn()
     if isinstance(env, import_extra("gymnasium.vector", "gymnasium").VectorEnv):
-        return VectorGame(env, max_ticks, flatten)
+        return VectorGame(env, max_steps, flatten)
     if isinstance(env, library.Env):
-        return SingleGame(env, max_ticks, flatten)
+        return SingleGame(env, max_steps, flatten)
     raise ValueError(
         f"expected a function that makes an Env or VectorEnv of Gymnasium, but it made {env!r}"
     )

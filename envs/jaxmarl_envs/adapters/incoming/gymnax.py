@@ -45,8 +45,8 @@ class LiftedState:
 class Lifted(MultiAgentEnv[LiftedState, Any]):
     """`num_agents` independent games of one gymnax environment, side by side.
 
-    The key of a reset or a tick is split into one for each agent, in the order of the slots. All
-    agents whose game goes on act at every tick. A game that gymnax reports as terminated ends its
+    The key of a reset or a step is split into one for each agent, in the order of the slots. All
+    agents whose game goes on act at every step. A game that gymnax reports as terminated ends its
     agent's life as `terminated`; one that has only reached its time limit ends it as `truncated`.
     From then on the slot is dead and keeps its last features, and the episode is over when no game
     goes on. What an agent sees is flattened to float32; a discrete observation becomes a one-hot
@@ -104,7 +104,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         return self._default_params
 
     def horizon(self, params: Any) -> int | jax.Array | None:
-        """Give the time limit of every game in ticks, where there is one."""
+        """Give the time limit of every game in steps, where there is one."""
         limit = getattr(params, "max_steps_in_episode", None)
         if limit is None or isinstance(limit, int):
             return limit
@@ -151,7 +151,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     def _step_game(
         self, key: jax.Array, state: LiftedState, action: jax.Array, params: Any
     ) -> tuple[LiftedState, jax.Array, jax.Array, jax.Array]:
-        """Advance one agent's game by a tick; `state` is without the axis `A`."""
+        """Advance one agent's game by a step; `state` is without the axis `A`."""
         action = action.reshape(self._action_shape)
         seen, game, reward, terminated, _ = self.game.step_env(key, state.games, action, params)
         terminated = state.alive & terminated
@@ -177,7 +177,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
 
 
 def _strongly_typed(x: jax.Array) -> jax.Array:
-    """Give what began as a Python number, as gymnax's clocks do, the type that a tick gives it."""
+    """Give what began as a Python number, as gymnax's clocks do, the type that a step gives it."""
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x.astype(x.dtype)
 
 

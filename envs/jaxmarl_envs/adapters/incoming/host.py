@@ -1,6 +1,6 @@
 """Environments in plain Python, stepped on the host while everything else is compiled.
 
-A compiled program calls back for every tick. The state of such an environment is the seed of its
+A compiled program calls back for every step. The state of such an environment is the seed of its
 episode and all that was played in it, so that its functions are pure like those of any other: they
 can be repeated, vmapped, differ in batch size from call to call, and a saved state goes on where it
 was. That asks of the environment that the same seed and the same actions lead to the same episode.
@@ -23,7 +23,7 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.user_code import HostEnvironmentError
 
-MAX_TICKS = 1000  # of an episode where no horizon is named
+MAX_STEPS = 1000  # of an episode where no horizon is named
 
 
 class SlowEnvironmentWarning(UserWarning):
@@ -37,8 +37,8 @@ class Layout(NamedTuple):
     observation_spaces: tuple[Box, ...]  # one per agent, of equal rank
     action_spaces: tuple[Space, ...]  # one per agent
     max_actors: int
-    horizon: int | None  # the most ticks of an episode, where that is known
-    max_ticks: int  # those that a state has room for; at most so many may be played
+    horizon: int | None  # the most steps of an episode, where that is known
+    max_steps: int  # those that a state has room for; at most so many may be played
 
 
 @struct.dataclass
@@ -46,15 +46,15 @@ class HostState:
     """One episode, as far as it has been played."""
 
     seed: jax.Array  # () uint32: what it was reset with
-    time: jax.Array  # () int32: ticks done
+    time: jax.Array  # () int32: steps done
     agent_mask: jax.Array  # [A] bool: who is to act now
-    past: jax.Array  # [max_ticks, A] int32 or [max_ticks, A, N] float32: actions, then zeros
+    past: jax.Array  # [max_steps, A] int32 or [max_steps, A, N] float32: actions, then zeros
 
 
 class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     """A game in plain Python, many of them at once in worker processes.
 
-    The seed of an episode is drawn from the key of its reset; the key of a tick is not used, for
+    The seed of an episode is drawn from the key of its reset; the key of a step is not used, for
     all later chance is the game's own. `step` and `step_batch` reset on the host, and only what is
     over. Failures arrive as JAX hands them on: a `ValueError` or `jax.errors.JaxRuntimeError` that
     contains the message of a `HostEnvironmentError`; within `user_code.host_errors` as that.
@@ -114,11 +114,11 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick."""
+        """Count who can act at one step."""
         return self.layout.max_actors
 
     def horizon(self, params: tuple[()]) -> int | None:
-        """Give the most ticks of an episode, where that is known."""
+        """Give the most steps of an episode, where that is known."""
         return self.layout.horizon
 
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
@@ -138,7 +138,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def step_env(
         self, key: jax.Array, state: HostState, action: jax.Array, params: tuple[()]
     ) -> StepResult[HostState]:
-        """Advance one tick; `action` is `[A]` int or `[A, N]` float."""
+        """Advance one step; `action` is `[A]` int or `[A, N]` float."""
         played = self._played(state, action)
         found = self._call(
             self._step_games,
@@ -175,7 +175,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
-        shape = (self.layout.max_ticks, self.num_agents)
+        shape = (self.layout.max_steps, self.num_agents)
         if self._continuous:
             past = jnp.zeros((*shape, self._action_width), jnp.float32)
         else:
@@ -191,7 +191,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return HostState(
             state.seed,
             # An episode that is over stands still.
-            time=jnp.minimum(state.time + 1, self.layout.max_ticks),
+            time=jnp.minimum(state.time + 1, self.layout.max_steps),
             agent_mask=obs.agent_mask,
             past=state.past.at[state.time].set(played, mode="drop"),
         )
@@ -227,7 +227,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
 
 def check_horizon(horizon: object) -> None:
-    """Refuse what is no number of ticks.
+    """Refuse what is no number of steps.
 
     Raises:
         ValueError: it is not.

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-TICK_S = 0.1  # between two calls of those who wait
+POLL_S = 0.1  # between two calls of those who wait
 _HEADER = 8  # bytes: the length of the message
 
 
@@ -19,7 +19,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket, is_watched: bool = False) -> None:
         self._connection = connection
-        connection.settimeout(TICK_S if is_watched else None)
+        connection.settimeout(POLL_S if is_watched else None)
 
     def close(self) -> None:
         """Close the connection, which the other end notices."""

@@ -51,7 +51,7 @@ class _Standing:
     seed: int
     time: int
     past: np.ndarray | None = (
-        None  # [max_ticks, A] or [max_ticks, A, N], of which `time` rows count
+        None  # [max_steps, A] or [max_steps, A, N], of which `time` rows count
     )
     acting: np.ndarray | None = None  # [A] bool, who is to act
 
@@ -130,12 +130,12 @@ class HostPool:
         actions: np.ndarray,
         reset_seeds: np.ndarray | None = None,
     ) -> Answer:
-        """Advance episodes by one tick.
+        """Advance episodes by one step.
 
         Args:
             seeds: `[E]` int, what the episodes began with.
-            times: `[E]` int, ticks done.
-            past: `[E, max_ticks, A]` or `[E, max_ticks, A, N]`, what was played in them.
+            times: `[E]` int, steps done.
+            past: `[E, max_steps, A]` or `[E, max_steps, A, N]`, what was played in them.
             actions: `[E, A]` or `[E, A, N]`.
             reset_seeds: `[E]` int, to begin the next episodes with where these are over.
 
@@ -160,7 +160,7 @@ class HostPool:
             return answer
 
     def _find(self, place: int, seed: int, time: int, past: np.ndarray) -> _Standing | None:
-        """Find a place's game that stands at this tick of this episode, and make it the latest."""
+        """Find a place's game that stands at this step of this episode, and make it the latest."""
         standings = self._standings.get(place, [])
         for standing in standings:
             if standing.is_at(seed, time, past):

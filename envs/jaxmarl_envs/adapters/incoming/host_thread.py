@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from jaxmarl_envs.adapters.incoming.host_channel import TICK_S
+from jaxmarl_envs.adapters.incoming.host_channel import POLL_S
 
 _Task = tuple[Callable[[], Any], "queue.SimpleQueue[tuple[bool, Any]]"]
 
@@ -36,7 +36,7 @@ class HostThread:
         self._tasks.put((function, answers))
         while True:
             try:
-                fine, answer = answers.get(timeout=TICK_S)
+                fine, answer = answers.get(timeout=POLL_S)
                 break
             except queue.Empty:
                 on_wait()

@@ -63,11 +63,11 @@ class Game(Protocol):
         ...
 
     def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
-        """Advance one tick; `action` is `[A]` int or `[A, N]` float.
+        """Advance one step; `action` is `[A]` int or `[A, N]` float.
 
         Returns:
             What all slots see, with the rows of agents whose lives ended still their own; what the
-            tick brought; and what all slots see in which others live by now.
+            step brought; and what all slots see in which others live by now.
         """
         ...
 

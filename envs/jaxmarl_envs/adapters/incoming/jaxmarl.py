@@ -96,7 +96,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         self._discrete = isinstance(self._spaces[0], Discrete)
 
     def _look(self) -> tuple[list[tuple[int, ...]], Any]:
-        """Trace the shapes of what agents see, and the types of JaxMARL's state after a tick."""
+        """Trace the shapes of what agents see, and the types of JaxMARL's state after a step."""
         key = jax.random.key(0)
         seen, state = jax.eval_shape(self.game.reset, key)
         zeros = [jnp.zeros(space.shape, space.dtype) for space in self._spaces]
@@ -106,7 +106,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one in Hanabi, all elsewhere."""
+        """Count who can act at one step: one in Hanabi, all elsewhere."""
         return self._rules.max_actors or self.num_agents
 
     @property
@@ -115,7 +115,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return JaxMARLParams(self._shaped_reward)
 
     def horizon(self, params: JaxMARLParams) -> int | None:
-        """Give JaxMARL's time limit in ticks, where there is one."""
+        """Give JaxMARL's time limit in steps, where there is one."""
         return self._rules.horizon()
 
     def observation_space(self, agent: str, params: JaxMARLParams) -> Box:
@@ -179,7 +179,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return [row[:size] for row, size in zip(action, sizes, strict=True)]
 
     def _settle(self, game: Any) -> Any:
-        """Give each part of the state one type; JaxMARL's resets and ticks may disagree on it."""
+        """Give each part of the state one type; JaxMARL's resets and steps may disagree on it."""
         return jax.tree.map(lambda x, dtype: jnp.asarray(x, dtype), game, self._state_types)
 
     def _observe(self, seen: Any, state: JaxMARLState) -> Observation:

@@ -22,7 +22,7 @@ def draw_particles(
         positions: `[entities, 2]`, agents first.
         radii: `[entities]`, of the same units.
         agents: names of the agents.
-        time: ticks since the beginning.
+        time: steps since the beginning.
     """
     size = 260.0
     canvas = Canvas(size, size + 20)
@@ -37,11 +37,11 @@ def draw_particles(
             canvas.agent(k, x, y, radius, str(k))
         else:
             canvas.circle(x, y, radius, "ink")
-    canvas.text(6, size + 10, f"tick {time}", 10, "faint", "start")
+    canvas.text(6, size + 10, f"step {time}", 10, "faint", "start")
     near = [
         f"{name} at {positions[k, 0]:.1f}, {positions[k, 1]:.1f}" for k, name in enumerate(agents)
     ]
-    return canvas.to_svg(f"Tick {time}: {'; '.join(near)}")
+    return canvas.to_svg(f"Step {time}: {'; '.join(near)}")
 
 
 def draw_battle(battle: Any, width: float, height: float, full_health: np.ndarray) -> str:
@@ -68,7 +68,7 @@ def draw_battle(battle: Any, width: float, height: float, full_health: np.ndarra
         share = float(battle.unit_health[k]) / float(full_health[int(battle.unit_types[k])])
         canvas.rect(place[0] - 8, place[1] - 15, 16, 3, "edge")
         canvas.rect(place[0] - 8, place[1] - 15, 16 * min(1.0, max(0.0, share)), 3, "good")
-    caption = f"tick {int(battle.step)}: {left[0]} of ours, {left[1]} of theirs"
+    caption = f"step {int(battle.step)}: {left[0]} of ours, {left[1]} of theirs"
     canvas.text(6, scale * height + 10, caption, 10, "faint", "start")
     return canvas.to_svg(caption.capitalize())
 
@@ -105,13 +105,13 @@ def draw_kitchen(state: Any, padding: int, agents: Sequence[str]) -> str:
         if held != "nothing":
             canvas.text(x, y - 14, held, 8, bold=True)
         said.append(f"{name} holds {held}")
-    caption = f"tick {int(state.step)}"
+    caption = f"step {int(state.step)}"
     canvas.text(6, CELL * height + 16, caption, 10, "faint", "start")
-    return canvas.to_svg(f"Tick {int(state.step)}: {'; '.join(said)}")
+    return canvas.to_svg(f"Step {int(state.step)}: {'; '.join(said)}")
 
 
 def _soup(status: int) -> str:
     """Say how far the soup in a pot is, by the number that the map holds: 23 for an empty pot."""
     if status == 0:
         return "ready"
-    return f"{23 - status} of 3" if status > 20 else f"{status} ticks"
+    return f"{23 - status} of 3" if status > 20 else f"{status} steps"

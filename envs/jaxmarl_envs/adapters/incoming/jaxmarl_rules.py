@@ -32,21 +32,21 @@ class GameRules:
         self.game, self.arguments = game, arguments
 
     def horizon(self) -> int | None:
-        """Give the most ticks of an episode, or None where there is no bound."""
+        """Give the most steps of an episode, or None where there is no bound."""
         return None
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
         """Tell whether an episode that ends now was cut off by a time limit, `[]` bool.
 
         Args:
-            before: JaxMARL's state before the tick.
+            before: JaxMARL's state before the step.
             action: the actions, `[]` int or `[n]` float for each agent.
             after: the state after it.
         """
         return jnp.bool_(False)
 
     def acting(self, state: Any) -> jax.Array:
-        """Tell whose action counts on the next tick, `[A]` bool."""
+        """Tell whose action counts at the next step, `[A]` bool."""
         return jnp.ones(len(self.game.agents), bool)
 
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
@@ -75,7 +75,7 @@ class GameRules:
         return None
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """Measure a tick, with `[A]` float for each metric; a trainer sums them over lives.
+        """Measure a step, with `[A]` float for each metric; a trainer sums them over lives.
 
         `reward` is `[A]` float.
         """
@@ -94,7 +94,7 @@ class MPE(TimeLimited):
     """Particle environments."""
 
     def horizon(self) -> int:
-        """Give one tick more than `max_steps`, as JaxMARL compares the clock before the tick."""
+        """Give one step more than `max_steps`, as JaxMARL compares the clock before the step."""
         return self.game.max_steps + 1
 
     def render(self, state: Any) -> str:
@@ -113,7 +113,7 @@ class SMAX(GameRules):
     idle_action = 4  # stop
 
     def horizon(self) -> int:
-        """Give one tick more than `max_steps`, as JaxMARL compares the clock before the tick."""
+        """Give one step more than `max_steps`, as JaxMARL compares the clock before the step."""
         return self.game.max_steps + 1
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
@@ -208,7 +208,7 @@ class SwitchRiddle(GameRules):
     """
 
     def horizon(self) -> int:
-        """Give as many ticks as there are days."""
+        """Give as many steps as there are days."""
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
@@ -228,7 +228,7 @@ class InnerAndOuter(TimeLimited):
     """Several short games, one after the other, are one episode."""
 
     def horizon(self) -> int:
-        """Count the ticks of all the short games."""
+        """Count the steps of all the short games."""
         return self.arguments["num_inner_steps"] * self.arguments["num_outer_steps"]
 
 
@@ -292,7 +292,7 @@ class JaxNav(GameRules):
         return ~(state.done | state.move_term)
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """Measure who `arrived` and who `crashed` on this tick."""
+        """Measure who `arrived` and who `crashed` at this step."""
         return {
             "arrived": (after.goal_reached & ~before.goal_reached).astype(jnp.float32),
             "crashed": (after.move_term & ~before.move_term).astype(jnp.float32),
@@ -303,7 +303,7 @@ class MABrax(GameRules):
     """Robots whose joints belong to several agents; it needs `jaxmarl[mabrax]`."""
 
     def horizon(self) -> int:
-        """Give the time limit in ticks, each of which may be several steps of Brax's clock."""
+        """Give the time limit in environment steps, each of which may be several of Brax's."""
         return -(-self.game.episode_length // self.game.action_repeat)
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:

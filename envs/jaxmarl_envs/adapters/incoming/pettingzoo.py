@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
 from jaxmarl_envs.adapters.incoming.slot_game import first_game
@@ -85,8 +85,8 @@ def from_pettingzoo(
     """Turn a PettingZoo environment, parallel or AEC, into one that is stepped on the host.
 
     The agents are its `possible_agents`; any of them may come late, end before others, and come
-    back. In a parallel environment all who live and are observed act, and a tick is a step. In an
-    AEC environment the selected agent acts alone, and a tick is one action of one agent. Action
+    back. In a parallel environment all who live and are observed act at every step. In an AEC
+    environment the selected agent acts alone, and a step is one action of one agent. Action
     masks are taken from `observation["action_mask"]` or `info["action_mask"]`. See
     `gymnasium_spaces.AgentSpaces` for what becomes of observations and actions.
 
@@ -95,7 +95,7 @@ def from_pettingzoo(
 
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
-        horizon: the tick on which an episode that goes on is truncated for everybody. If it is what
+        horizon: the step at which an episode that goes on is truncated for everybody. If it is what
             episodes last anyway, the first ones can begin at different phases. None for 1,000, and
             all begin together.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
@@ -116,8 +116,8 @@ def from_pettingzoo(
             f"make_fn={make_fn!r}: give a function that makes an environment, such as "
             "lambda: simple_spread_v3.parallel_env()"
         )
-    max_ticks = MAX_TICKS if horizon is None else horizon
-    make_game = functools.partial(_make_game, make_fn, max_ticks, flatten)
+    max_steps = MAX_STEPS if horizon is None else horizon
+    make_game = functools.partial(_make_game, make_fn, max_steps, flatten)
     game = first_game(make_game, step_timeout, name)
     layout = Layout(
         agents=tuple(map(str, game.names)),
@@ -125,13 +125,13 @@ def from_pettingzoo(
         action_spaces=tuple(spaces.action for spaces in game.spaces),
         max_actors=1 if isinstance(game, AECGame) else len(game.names),
         horizon=horizon,
-        max_ticks=max_ticks,
+        max_steps=max_steps,
     )
     name = str(game.env) if name is None else name
     return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
-def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> PettingZooGame:
+def _make_game(make_fn: Callable[[], Any], max_steps: int, flatten: bool) -> PettingZooGame:
     module = import_extra("pettingzoo", "pettingzoo")
     env = make_fn()
     kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
@@ -139,7 +139,7 @@ def _make_game(make_fn: Callable[[], Any], max_ticks: int, flatten: bool) -> Pet
         if isinstance(env, kind):
             if not getattr(env, "possible_agents", None):
                 raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
-            return game(env, max_ticks, flatten)
+            return game(env, max_steps, flatten)
     raise ValueError(
         f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
     )

@@ -15,14 +15,14 @@ class PettingZooGame(SlotGame):
 
     Args:
         env: the environment.
-        max_ticks: the tick on which all who still live are truncated.
+        max_steps: the step at which all who still live are truncated.
         flatten: write all observations as vectors.
     """
 
-    def __init__(self, env: Any, max_ticks: int, flatten: bool = False) -> None:
+    def __init__(self, env: Any, max_steps: int, flatten: bool = False) -> None:
         agents = tuple(env.possible_agents)
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
-        super().__init__(env, agents, read_spaces(own, flatten), max_ticks)
+        super().__init__(env, agents, read_spaces(own, flatten), max_steps)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
@@ -91,7 +91,7 @@ class ParallelGame(PettingZooGame):
 class AECGame(PettingZooGame):
     """An `AECEnv`: the selected agent acts, the others wait.
 
-    A tick is one action and after it the removal of those whose end has come, for which PettingZoo
+    A step is one action and after it the removal of those whose end has come, for which PettingZoo
     wants a `None` each. A life ends as its agent is removed, so an agent that is flagged earlier
     still earns what comes until then. What it sees last is what it observes before its removal.
     """

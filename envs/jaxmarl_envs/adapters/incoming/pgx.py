@@ -22,7 +22,7 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.drawing.stones import cell_name, draw_stones, stone_sign, winning_line
 from jaxmarl_envs.spaces import Box, Discrete
 
-# The most ticks that a game can last, where its rules say so.
+# The most steps that a game can last, where its rules say so.
 _HORIZONS = {
     "animal_shogi": 256,
     "bridge_bidding": 319,
@@ -51,11 +51,11 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
     """One pgx game; slot `player_i` is pgx's player `i`.
 
     A game draws at its beginning who moves first, so every slot plays every side. One player acts
-    at a tick, `current_player`, and its row of the action mask is pgx's; the others wait, and may
-    then do anything. All players get pgx's rewards of the tick. pgx ends a game for all at once:
+    at a step, `current_player`, and its row of the action mask is pgx's; the others wait, and may
+    then do anything. All players get pgx's rewards of the step. pgx ends a game for all at once:
     then all lives terminate, and where there are several players `info["metrics"]` has a 1 in
-    `win`, `draw` or `loss` of each, by the sign of its reward on that tick. An action outside the
-    mask ends the game with pgx's penalty. The key of a reset or a tick is pgx's key; the state is
+    `win`, `draw` or `loss` of each, by the sign of its reward at that step. An action outside the
+    mask ends the game with pgx's penalty. The key of a reset or a step is pgx's key; the state is
     pgx's state, but for the observation, which is not kept.
 
     What a player sees is what pgx's `observe` gives it, as float32. For those who wait that is not
@@ -65,7 +65,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
     pgx never truncates. Its limits on the number of moves are rules of the game (a draw in chess,
     gardner_chess, shogi and animal_shogi; in go the score counts) and terminate, though what a
     player sees of shogi and go does not tell how near the limit is. So does the clock of
-    minatar-freeway, which nobody sees either and which ends every episode on tick 2,501:
+    minatar-freeway, which nobody sees either and which ends every episode at step 2,501:
     `max_steps=2500` makes a truncation of it.
 
     Args:
@@ -73,7 +73,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
             `dds_results_table_path`.
         planes: features `[A, rows, cols, planes]` as pgx gives them, instead of the same numbers
             flat, `[A, D]`.
-        max_steps: ticks after which a game that is not over is truncated; None for no limit. The
+        max_steps: steps after which a game that is not over is truncated; None for no limit. The
             MinAtar games other than freeway may go on for ever.
         **options: arguments of the game's class, such as `komi=6.5` for "go_9x9" or
             `sticky_action_prob=0.0` for a MinAtar game.
@@ -114,7 +114,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
 
     @property
     def max_actors(self) -> int:
-        """Count who can act at one tick: one player."""
+        """Count who can act at one step: one player."""
         return 1
 
     @property
@@ -124,7 +124,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
 
     def reset_env(self, key: jax.Array, params: PgxParams) -> tuple[Observation, Any]:
         """Begin a game; pgx draws who moves first."""
-        # What begins as a Python number gets the type that a tick gives it.
+        # What begins as a Python number gets the type that a step gives it.
         state = jax.tree.map(
             lambda x: jnp.asarray(x, jnp.result_type(x)), self._without_view(self.game.init(key))
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxmarl_envs import own
-from jaxmarl_envs.adapters.incoming.host import MAX_TICKS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import (
     STEP_TIMEOUT_S,
     check_step_timeout,
@@ -97,7 +97,7 @@ def from_rllib_env(
 ) -> HostEnv:
     """Turn a `MultiAgentEnv` of RLlib into an environment that is stepped on the host.
 
-    A tick is a step of the environment. Who is in its dictionary of observations acts, everyone
+    A step is one of RLlib's environment. Who is in its dictionary of observations acts, everyone
     else who lives waits; with an empty dictionary only time goes on. Rewards count for whom they
     are given to, observed or not. Lives end by `terminateds`, `truncateds` and their `"__all__"`.
     Action masks are taken from `observation["action_mask"]` or `info["action_mask"]`. See
@@ -114,9 +114,9 @@ def from_rllib_env(
         max_agents: where ids are names that come and go, such as `car_17`: the most who live at
             once, or that by what their ids begin with, such as `{"car": 8, "bike": 4}`. The slots
             are `agent_0, ...`, or `car_0, ...`. None where all ids are known.
-        max_actors: the most who act on one tick, which makes training faster where turns are taken;
+        max_actors: the most who act at one step, which makes training faster where turns are taken;
             None for all.
-        horizon: the tick on which an episode that goes on is truncated for everybody. If it is what
+        horizon: the step at which an episode that goes on is truncated for everybody. If it is what
             episodes last anyway, the first ones can begin at different phases. None for 1,000, and
             all begin together.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
@@ -161,16 +161,16 @@ def from_rllib_env(
             UnrepeatableEnvironmentWarning,
             stacklevel=2,
         )
-    max_ticks = MAX_TICKS if horizon is None else horizon
+    max_steps = MAX_STEPS if horizon is None else horizon
     layout = Layout(
         agents=roster.names,
         observation_spaces=tuple(spaces.observation for spaces in roster.spaces),
         action_spaces=tuple(spaces.action for spaces in roster.spaces),
         max_actors=num_agents if max_actors is None else max_actors,
         horizon=horizon,
-        max_ticks=max_ticks,
+        max_steps=max_steps,
     )
-    make_game = functools.partial(_make_game, make_fn, roster, max_ticks)
+    make_game = functools.partial(_make_game, make_fn, roster, max_steps)
     return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
@@ -188,8 +188,8 @@ def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
     return found(EnvContext(copy.deepcopy(env_config)))
 
 
-def _make_game(make_fn: Callable[[], Any], roster: Roster, max_ticks: int) -> MultiAgentGame:
-    return MultiAgentGame(make_fn(), roster, max_ticks)
+def _make_game(make_fn: Callable[[], Any], roster: Roster, max_steps: int) -> MultiAgentGame:
+    return MultiAgentGame(make_fn(), roster, max_steps)
 
 
 def _call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:

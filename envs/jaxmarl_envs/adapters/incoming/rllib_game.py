@@ -71,7 +71,7 @@ class RawEnv:
         return seen, infos if isinstance(infos, Mapping) else {}
 
     def step(self, actions: dict[Any, Any]) -> tuple[Mapping[Any, Any], ...]:
-        """Play a tick.
+        """Play a step.
 
         Returns:
             Observations, rewards, terminateds, truncateds and infos, by agent id.
@@ -107,11 +107,11 @@ class MultiAgentGame(SlotGame):
     Args:
         env: the environment.
         roster: who can be in it.
-        max_ticks: the tick on which all who still live are truncated.
+        max_steps: the step at which all who still live are truncated.
     """
 
-    def __init__(self, env: Any, roster: Roster, max_ticks: int) -> None:
-        super().__init__(env, roster.names, roster.spaces, max_ticks)
+    def __init__(self, env: Any, roster: Roster, max_steps: int) -> None:
+        super().__init__(env, roster.names, roster.spaces, max_steps)
         self.repeats = roster.repeats
         self._roster = roster
         self._raw = RawEnv(env, OwnRandomness(roster.draws_from_random))
@@ -190,7 +190,7 @@ class MultiAgentGame(SlotGame):
         return tuple(self.env.agents) if self._roster.lists_agents else ()
 
     def _enter(self, agent: Hashable, freed: tuple[int, ...]) -> None:
-        """Give an agent its slot, rather none of those that `freed` became free on this tick."""
+        """Give an agent its slot, rather none of those that `freed` became free at this step."""
         if agent in self._slots:
             return
         slot = self._free_slot(agent, freed)

@@ -12,10 +12,10 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, as_gymnasium, 
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness, generators_kept
 from jaxmarl_envs.adapters.incoming.rllib_game import ALL, RawEnv, Roster, kind_of
 
-# For how long an environment is tried out: episodes, ticks of them all, and seconds.
-EPISODES, TICKS, SECONDS = 6, 2000, 3.0
-# Ticks that are played twice, to see whether the same comes of them.
-REPEATED_TICKS = 40
+# For how long an environment is tried out: episodes, steps of them all, and seconds.
+EPISODES, STEPS, SECONDS = 6, 2000, 3.0
+# Steps that are played twice, to see whether the same comes of them.
+REPEATED_STEPS = 40
 
 
 def find_roster(
@@ -108,7 +108,7 @@ class _Trial:
 
     Attributes:
         spaces: by agent id, its observation space and its action space.
-        record: everything that came in the first ticks.
+        record: everything that came in the first steps.
         draws_from_random: whether Python's global generator was used.
     """
 
@@ -125,7 +125,7 @@ class _Trial:
 
     def play(self, num_episodes: int) -> None:
         """Play some episodes, as far as time allows."""
-        until, ticks = time.monotonic() + SECONDS, 0
+        until, steps = time.monotonic() + SECONDS, 0
         with generators_kept():
             for episode in range(num_episodes):
                 random.seed(episode)
@@ -135,10 +135,10 @@ class _Trial:
                 self._episodes.append(set())
                 living = self._meet(seen, set())
                 over = False
-                while not over and ticks < TICKS and time.monotonic() < until:
+                while not over and steps < STEPS and time.monotonic() < until:
                     actions = {a: self._draw(a, row, infos.get(a)) for a, row in seen.items()}
                     *found, infos = self._raw.step(actions)
-                    ticks += 1
+                    steps += 1
                     self._note(found)
                     seen, ends = found[0], {**_true(found[2]), **_true(found[3])}
                     living = self._meet(seen, living) - ends.keys()
@@ -195,7 +195,7 @@ class _Trial:
         return space.sample()
 
     def _note(self, found: Any) -> None:
-        if len(self.record) < REPEATED_TICKS:
+        if len(self.record) < REPEATED_STEPS:
             self.record.append(copy.deepcopy(_values(found)))
 
 

@@ -23,7 +23,7 @@ class SlotGame:
         env: the environment.
         names: of the slots.
         spaces: of the agents in them, in their order.
-        max_ticks: the tick on which all who still live are truncated.
+        max_steps: the step at which all who still live are truncated.
 
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
@@ -32,9 +32,9 @@ class SlotGame:
     repeats = True
 
     def __init__(
-        self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], max_ticks: int
+        self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], max_steps: int
     ) -> None:
-        self.env, self.max_ticks = env, max_ticks
+        self.env, self.max_steps = env, max_steps
         self.names, self.spaces = tuple(names), tuple(spaces)
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
         num_actions = max(s.num_actions for s in self.spaces)
@@ -61,14 +61,14 @@ class SlotGame:
         return self._frame()
 
     def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
-        """Advance one tick; an episode that is over stands still.
+        """Advance one step; an episode that is over stands still.
 
         Args:
             action: `[A]` int or `[A, N]` float.
 
         Returns:
-            What all slots see after the tick, with the rows of agents whose lives ended still their
-            own; what the tick brought; and what all slots see in which others live by now.
+            What all slots see after the step, with the rows of agents whose lives ended still their
+            own; what the step brought; and what all slots see in which others live by now.
         """
         num_agents = len(self.names)
         outcome = GameStep(np.zeros(num_agents, np.float32), *np.zeros((2, num_agents), bool))
@@ -76,10 +76,10 @@ class SlotGame:
             frame = self._frame()
             return frame, outcome, frame
         before = self._alive
-        self._begin_tick()
+        self._begin_step()
         self._advance(action, outcome)
         outcome.reward[~before] = 0
-        if self._time >= self.max_ticks:
+        if self._time >= self.max_steps:
             outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
         frame = self._frame()
@@ -88,14 +88,14 @@ class SlotGame:
         features, legal = self._final
         return frame._replace(features=features, action_mask=legal), outcome, frame
 
-    def _begin_tick(self) -> None:
+    def _begin_step(self) -> None:
         self._time, self._final = self._time + 1, None
 
     def _begin(self, seed: int) -> None:
         raise NotImplementedError
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        """Play a tick: fill the outcome in, and show what everyone sees then."""
+        """Play a step: fill the outcome in, and show what everyone sees then."""
         raise NotImplementedError
 
     def _frame(self) -> Frame:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.outgoing.one_agent import (
     ACTS,
-    MOST_TICKS_WITHOUT_THE_AGENT,
+    MOST_STEPS_WITHOUT_THE_AGENT,
     REWARD,
     REWARD_BEFORE,
     TERMINATED,
@@ -130,7 +130,7 @@ class _Common:
         if not (rows[:, [ACTS, TERMINATED, TRUNCATED]] > 0).any(axis=1).all():
             raise ValueError(
                 f"{self._env.name!r}: {self._env.agents[self._slot]!r} was not to act for "
-                f"{MOST_TICKS_WITHOUT_THE_AGENT:,} ticks"
+                f"{MOST_STEPS_WITHOUT_THE_AGENT:,} steps"
             )
 
 

@@ -11,7 +11,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 
-MOST_TICKS_WITHOUT_THE_AGENT = 10_000
+MOST_STEPS_WITHOUT_THE_AGENT = 10_000
 _OTHERS = 2**32 - 1  # of the series, no number of an episode
 # What is fetched of a view is one row: features, flat, and action mask, then these.
 ACTS, REWARD, TERMINATED, TRUNCATED = range(-4, 0)
@@ -26,7 +26,7 @@ class View:
 
     series: jax.Array  # [] key
     episode: jax.Array  # [] int32
-    tick: jax.Array  # [] int32
+    time_step: jax.Array  # [] int32
     state: Any
     obs: Observation
     seen: jax.Array  # [F + N] float: features and mask, those of a life that has just ended
@@ -48,21 +48,21 @@ class OneAgentGame:
         return self._to_a_decision(self._reset(series, last + 1, params), params)
 
     def step(self, view: View, action: Any, params: Any) -> View:
-        """Make ticks, at least one, until the agent is to act or its life has ended.
+        """Make steps, at least one, until the agent is to act or its life has ended.
 
         `action` is `[]` int or `[N]` float.
         """
-        first = view.tick
+        first = view.time_step
 
         def goes_on(view: View) -> jax.Array:
-            num_ticks = view.tick - first
+            num_steps = view.time_step - first
             waiting = ~view.shows(ACTS, TERMINATED, TRUNCATED)
-            return (num_ticks == 0) | (waiting & (num_ticks < MOST_TICKS_WITHOUT_THE_AGENT))
+            return (num_steps == 0) | (waiting & (num_steps < MOST_STEPS_WITHOUT_THE_AGENT))
 
         def once_more(view: View) -> View:
-            earned = jnp.where(view.tick == first, 0.0, view.outcome[REWARD])
-            chosen = jnp.where(view.tick == first, action, jnp.zeros_like(action))
-            view = self._tick(view, chosen, params)
+            earned = jnp.where(view.time_step == first, 0.0, view.outcome[REWARD])
+            chosen = jnp.where(view.time_step == first, action, jnp.zeros_like(action))
+            view = self._step(view, chosen, params)
             return replace(view, outcome=view.outcome.at[REWARD].add(earned))
 
         return jax.lax.while_loop(goes_on, once_more, view)
@@ -71,11 +71,11 @@ class OneAgentGame:
         key = jax.random.fold_in(jax.random.fold_in(series, episode), 0)
         obs, state = self.env.reset_env(key, params)
         outcome = jnp.zeros(4).at[ACTS].set(obs.agent_mask[self.slot])
-        tick = jnp.zeros((), jnp.int32)
-        return View(series, episode, tick, state, obs, self._seen(obs), outcome)
+        time_step = jnp.zeros((), jnp.int32)
+        return View(series, episode, time_step, state, obs, self._seen(obs), outcome)
 
-    def _tick(self, view: View, action: Any, params: Any) -> View:
-        env, slot, time = self.env, self.slot, view.tick + 1
+    def _step(self, view: View, action: Any, params: Any) -> View:
+        env, slot, time = self.env, self.slot, view.time_step + 1
         key, key_others = (
             jax.random.fold_in(jax.random.fold_in(series, view.episode), time)
             for series in (view.series, jax.random.fold_in(view.series, _OTHERS))
@@ -92,21 +92,21 @@ class OneAgentGame:
         return View(view.series, view.episode, time, state, obs, seen, outcome)
 
     def _to_a_decision(self, view: View, params: Any) -> View:
-        """Play ticks, and episodes, until the agent is to act, and keep what its life earned."""
+        """Play steps, and episodes, until the agent is to act, and keep what its life earned."""
         continuous = self.env.is_continuous(params)
         nothing = jnp.zeros(self.env.action_width(params)) if continuous else jnp.int32(0)
 
         def undecided(carry: tuple[View, jax.Array]) -> jax.Array:
-            return ~carry[0].shows(ACTS) & (carry[1] < MOST_TICKS_WITHOUT_THE_AGENT)
+            return ~carry[0].shows(ACTS) & (carry[1] < MOST_STEPS_WITHOUT_THE_AGENT)
 
         def once_more(carry: tuple[View, jax.Array]) -> tuple[View, jax.Array]:
             view, count = carry
             after = jax.lax.cond(
                 view.obs.alive.any(),
-                lambda: self._tick(view, nothing, params),
+                lambda: self._step(view, nothing, params),
                 lambda: self._reset(view.series, view.episode + 1, params),
             )
-            kept = ~after.shows(TERMINATED, TRUNCATED) & (after.tick > 0)
+            kept = ~after.shows(TERMINATED, TRUNCATED) & (after.time_step > 0)
             earned = jnp.where(kept, view.outcome[REWARD] + after.outcome[REWARD], 0.0)
             outcome = jnp.zeros(4).at[ACTS].set(after.outcome[ACTS]).at[REWARD].set(earned)
             return replace(after, outcome=outcome), count + 1

@@ -31,7 +31,7 @@ def to_parallel(
     action_masks: str = "auto",
     max_lives: int | None = 1,
 ) -> "Parallel":
-    """Make a `pettingzoo.ParallelEnv`, of which a step is a tick.
+    """Make a `pettingzoo.ParallelEnv`, with a step for each step of the environment.
 
     **Who acts.** All that live are in `agents` and may send actions; those of agents that wait are
     ignored and may be left out. `infos[agent]["acts"]` says whether the next action counts. The
@@ -45,7 +45,7 @@ def to_parallel(
     and otherwise `"none"`, which it always is for continuous actions.
 
     **Lives.** An agent whose life ends gets its own final observation with the reward and the flag
-    of that tick, and leaves `agents`. PettingZoo forbids names to return, so the next life in a
+    of that step, and leaves `agents`. PettingZoo forbids names to return, so the next life in a
     slot gets a new one: `car`, then `car#2`, `car#3`. They are all in `possible_agents`, for
     `max_lives` lives of every slot; a further one is an error. With `max_lives=None` there is no
     bound, and no `possible_agents`, as PettingZoo has it for generated agents. A slot has one pair
@@ -72,8 +72,8 @@ def to_aec(
 ) -> "AEC":
     """Make a `pettingzoo.AECEnv`, in which whoever must act does so in the order of the slots.
 
-    Agents that act on the same tick see what was there at its beginning; the tick is made when the
-    last of them has acted. Ticks on which nobody acts pass unseen. What an agent earns while it
+    Agents that act at the same step see what was there at its beginning; the step is made when the
+    last of them has acted. Steps at which nobody acts pass unseen. What an agent earns while it
     waits adds up until its next `last()`; an agent whose life ends, whether it ever acted or not,
     gets a last turn with its final observation, all that it has earned since and its flag, to which
     the only answer is `step(None)`. Agents that are born appear in `agents` at once.
@@ -171,7 +171,7 @@ class Parallel(_Common, pettingzoo.ParallelEnv):
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Make one tick with the actions of agents by name."""
+        """Make one step with the actions of agents by name."""
         passed = self._hosted.step(actions)
         self.agents = list(self._hosted.slots)
         observations, infos = {}, {}
@@ -221,7 +221,7 @@ class AEC(_Common, pettingzoo.AECEnv):
         if len(self._actions) < len(self._turns):
             self.agent_selection = self._turns[len(self._actions)]
             return
-        self._tick()
+        self._step()
         self._go_on()
 
     def observe(self, agent: str) -> Any:
@@ -231,15 +231,15 @@ class AEC(_Common, pettingzoo.AECEnv):
         return self._observe(self._hosted.slots[agent])
 
     def _go_on(self) -> None:
-        """Make ticks until somebody is to act or nobody lives, and select who is next."""
+        """Make steps until somebody is to act or nobody lives, and select who is next."""
         while self._hosted.slots and not self._hosted.acts.any():
-            self._tick()
+            self._step()
         acts = self._hosted.acts
         self._turns = [agent for agent, slot in self._hosted.slots.items() if acts[slot]]
         self.agent_selection = self._turns[0] if self._turns else self.agents[0]
         self._deads_step_first()
 
-    def _tick(self) -> None:
+    def _step(self) -> None:
         passed = self._hosted.step(self._actions, until_asked=True)
         self._actions = {}
         for agent, end in passed.ended.items():

@@ -1,4 +1,4 @@
-"""The functions of an environment that is stepped from Python, compiled, a table for each tick."""
+"""The functions of an environment that is stepped from Python, compiled, a table for each step."""
 
 import functools
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 
-# A tick is fetched as one table `[A, F + N + 5]`: features, flat, and action mask, then these.
+# A step is fetched as one table `[A, F + N + 5]`: features, flat, and action mask, then these.
 ALIVE, ACTS, REWARD, TERMINATED, TRUNCATED = range(-5, 0)
-MOST_TICKS_WITHOUT_AN_AGENT = 10_000
+MOST_STEPS_WITHOUT_AN_AGENT = 10_000
 
 
 @struct.dataclass
@@ -21,10 +21,10 @@ class RunningEpisode:
     """An episode on the device."""
 
     key: jax.Array  # [] of the episode
-    tick: jax.Array  # [] int32: ticks done
+    time_step: jax.Array  # [] int32: steps done
     state: Any
     central: jax.Array | None  # [G] what a centralised critic may see
-    table: jax.Array  # [A, F + N + 5] float: what agents see, and the last tick brought
+    table: jax.Array  # [A, F + N + 5] float: what agents see, and the last step brought
     final: jax.Array  # [A, F + N] float, in which an ended agent's row is its own
 
 
@@ -41,8 +41,8 @@ def programs(env: MultiAgentEnv) -> Programs:
     """Compile an environment's reset, its step, and its step on to the next event.
 
     `reset(series, episode, params)` begins an episode of the series of a key. `step(running,
-    action, params)` makes one tick; `action` is `[A]` int or `[A, N]` float. `step_on` takes the
-    same and makes ticks until somebody is to act or a life begins or ends, at most 10,000, in which
+    action, params)` makes one step; `action` is `[A]` int or `[A, N]` float. `step_on` takes the
+    same and makes steps until somebody is to act or a life begins or ends, at most 10,000, in which
     those who are not asked send 0; rewards are summed over them. All are compiled once for an
     environment, however many step it.
     """
@@ -55,27 +55,27 @@ def programs(env: MultiAgentEnv) -> Programs:
         return RunningEpisode(key, jnp.zeros((), jnp.int32), state, obs.state, table, _seen(obs))
 
     def step(running: RunningEpisode, action: Any, params: Any) -> RunningEpisode:
-        tick = running.tick + 1
+        time_step = running.time_step + 1
         obs, state, reward, terminated, truncated, info = env.step_env(
-            jax.random.fold_in(running.key, tick), running.state, action, params
+            jax.random.fold_in(running.key, time_step), running.state, action, params
         )
         table = _table(obs, reward, terminated, truncated & ~terminated)
         final = _seen(info.get("final_observation", obs))
-        return RunningEpisode(running.key, tick, state, obs.state, table, final)
+        return RunningEpisode(running.key, time_step, state, obs.state, table, final)
 
     def step_on(running: RunningEpisode, action: Any, params: Any) -> RunningEpisode:
-        first, alive = running.tick, running.table[:, ALIVE]
+        first, alive = running.time_step, running.table[:, ALIVE]
 
         def nobody_concerned(running: RunningEpisode) -> jax.Array:
             changed = running.table[:, ALIVE] != alive
             told = running.table[:, jnp.array([ACTS, TERMINATED, TRUNCATED])] > 0
-            num_ticks = running.tick - first
-            waiting = ~changed.any() & ~told.any() & (num_ticks < MOST_TICKS_WITHOUT_AN_AGENT)
-            return (num_ticks == 0) | waiting
+            num_steps = running.time_step - first
+            waiting = ~changed.any() & ~told.any() & (num_steps < MOST_STEPS_WITHOUT_AN_AGENT)
+            return (num_steps == 0) | waiting
 
         def once_more(running: RunningEpisode) -> RunningEpisode:
-            earned = jnp.where(running.tick == first, 0.0, running.table[:, REWARD])
-            chosen = jnp.where(running.tick == first, action, jnp.zeros_like(action))
+            earned = jnp.where(running.time_step == first, 0.0, running.table[:, REWARD])
+            chosen = jnp.where(running.time_step == first, action, jnp.zeros_like(action))
             running = step(running, chosen, params)
             return replace(running, table=running.table.at[:, REWARD].add(earned))
 

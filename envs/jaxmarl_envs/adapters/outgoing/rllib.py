@@ -72,7 +72,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
     **Who is asked.** Observations are given to those alone who must act on them, and to those whose
     life has ended: their own final observation, with the flag and all that they have earned since
     their last decision. So what an agent earns while it waits arrives with its next observation and
-    is credited to its last decision, wherever RLlib cuts its fragments. Ticks on which nobody acts
+    is credited to its last decision, wherever RLlib cuts its fragments. Steps at which nobody acts
     pass unseen, so that RLlib never gets an empty dict.
 
     What an agent has earned before its first decision comes beside its first observation, where
@@ -172,7 +172,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Make ticks up to the next decision or the end of the episode."""
+        """Make steps up to the next decision or the end of the episode."""
         self._go_on(action_dict)
         over = not self._hosted.slots
         told = dict(self._untold)
@@ -188,7 +188,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         return observations, rewards, terminateds, truncateds, {agent: {} for agent in observations}
 
     def _go_on(self, actions: dict[str, Any]) -> None:
-        """Make ticks, at least one, until somebody is to act or nobody lives."""
+        """Make steps, at least one, until somebody is to act or nobody lives."""
         while True:
             passed = self._hosted.step(actions, until_asked=True)
             for agent, reward in passed.rewards.items():

@@ -1,7 +1,7 @@
 """One environment stepped from Python, its agents called by name: what every door out shares.
 
 Keys: episode `e` after `seed(s)` has the key `fold_in(key(s), e)`, of which `fold_in(., 0)` begins
-it and `fold_in(., t)` makes its tick `t = 1, 2, ...`.
+it and `fold_in(., t)` makes its step `t = 1, 2, ...`.
 """
 
 import functools
@@ -17,7 +17,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.outgoing.programs import (
     ACTS,
     ALIVE,
-    MOST_TICKS_WITHOUT_AN_AGENT,
+    MOST_STEPS_WITHOUT_AN_AGENT,
     REWARD,
     TERMINATED,
     TRUNCATED,
@@ -45,7 +45,7 @@ class Passed(NamedTuple):
     ended: dict[str, Ended]
 
     def flags(self) -> tuple[dict[str, bool], dict[str, bool]]:
-        """Tell of each agent whether it was terminated, and whether truncated, on this tick."""
+        """Tell of each agent whether it was terminated, and whether truncated, at this step."""
         terminated = dict.fromkeys(self.rewards, False)
         truncated = dict(terminated)
         for agent, end in self.ended.items():
@@ -115,11 +115,11 @@ class Hosted:
         self._name_lives()
 
     def step(self, actions: Mapping[str, Any], until_asked: bool = False) -> Passed:
-        """Make one tick, or ticks until somebody is to act or a life begins or ends.
+        """Make one step, or steps until somebody is to act or a life begins or ends.
 
         Args:
             actions: of those who must act; others may be named too.
-            until_asked: whether to go on over ticks that concern no agent.
+            until_asked: whether to go on over steps that concern no agent.
 
         Raises:
             ValueError: no episode runs, somebody who must act does not, or an unknown agent or
@@ -141,14 +141,14 @@ class Hosted:
         self._name_lives()
         if until_asked and not self.acts.any() and self.slots == lived:
             raise ValueError(
-                f"{self.env.name!r}: nobody was to act for {MOST_TICKS_WITHOUT_AN_AGENT:,} ticks"
+                f"{self.env.name!r}: nobody was to act for {MOST_STEPS_WITHOUT_AN_AGENT:,} steps"
             )
         rewards = dict.fromkeys(self.slots, 0.0)  # who has just been born has earned nothing
         rewards |= {agent: float(reward[slot]) for agent, slot in lived.items()}
         return Passed(rewards, ended)
 
     def _see(self, running: RunningEpisode) -> np.ndarray:
-        """Fetch the table `[A, F + N + 5]` of what the last tick, or the reset, brought."""
+        """Fetch the table `[A, F + N + 5]` of what the last step, or the reset, brought."""
         self._table = table = np.asarray(running.table)
         self.acts, self._alive = table[:, ACTS] > 0, table[:, ALIVE] > 0
         return table

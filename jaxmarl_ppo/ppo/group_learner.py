@@ -1,4 +1,4 @@
-"""Training of a policy group (`Bank`) on a rollout: credit, update, normalisers.
+"""Training of a policy group on a rollout: credit, update, normalisers.
 
 A policy group sees the slots that it can play, and in them only the decisions of its own members.
 It treats a slot in which others act in between as one that waits.
@@ -19,7 +19,7 @@ from jaxmarl_ppo.machine.tuning import tuning
 from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.collectives import all_sum
 from jaxmarl_ppo.ops.rows import to_rows
-from jaxmarl_ppo.policies.bank import Bank
+from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.ppo import minibatches
 from jaxmarl_ppo.ppo.advantage_stats import explained_variance, standardise_own
 from jaxmarl_ppo.ppo.grouped_blocks import pack_in_groups, packs_in_groups
@@ -35,9 +35,9 @@ from jaxmarl_ppo.ppo.update import (
 )
 from jaxmarl_ppo.rollout.rollout import Rollout
 from jaxmarl_ppo.types import (
-    BankCarry,
-    BankTraining,
     Hyperparams,
+    PolicyGroupCarry,
+    PolicyGroupTraining,
     PolicyStack,
     PyTree,
     RolloutState,
@@ -45,7 +45,7 @@ from jaxmarl_ppo.types import (
 
 
 class UpdateReport(struct.PyTreeNode):
-    """Report of a bank's part of an iteration; `K` are the trained members."""
+    """Report of a policy group's part of an iteration; `K` are the trained members."""
 
     update: UpdateStats  # [K]
     hyperparams: Hyperparams  # [K]: in force during the update
@@ -55,65 +55,67 @@ class UpdateReport(struct.PyTreeNode):
 
 
 class Learnt(NamedTuple):
-    """A bank after an iteration: its policies, its training, and what it reports."""
+    """A policy group after an iteration: its policies, its training, and what it reports."""
 
     stack: PolicyStack  # all members, [K, ...]
-    training: BankTraining
-    carry: BankCarry
+    training: PolicyGroupTraining
+    carry: PolicyGroupCarry
     report: UpdateReport
 
 
 @dataclass(frozen=True, eq=False)
-class BankLearner:
-    """Everything static about how a bank is trained.
+class PolicyGroupLearner:
+    """Everything static about how a policy group is trained.
 
     Attributes:
-        index: of the bank among all banks.
-        bank: who is trained.
+        index: of the policy group among all policy groups.
+        policy_group: who is trained.
         policy_ids: of every trained member, its index among all policies.
         hyperparams: `[K]` of the trained members.
         update_shape: what the compiled update depends on.
         block_size: rows that are shuffled together; for a recurrent network, decisions per chunk.
-        discount_by_tick: see `advantages.own_timeline_gae`.
+        discount_by_step: see `advantages.own_timeline_gae`.
         normalise_advantages: to zero mean and unit variance over each member's rows.
     """
 
     index: int
-    bank: Bank
+    policy_group: PolicyGroup
     policy_ids: tuple[int, ...]
     hyperparams: Hyperparams
     update_shape: UpdateShape
     block_size: int
-    discount_by_tick: bool
+    discount_by_step: bool
     normalise_advantages: bool
 
     @property
     def scope(self) -> str:
         """Return the name of this policy group's training in compiled programs and profiles."""
-        return f"bank{self.index}"
+        return f"policy_group{self.index}"
 
     @property
     def num_trainable(self) -> int:
         """Return the number `K` of trained members."""
-        return self.bank.num_trainable
+        return self.policy_group.num_trainable
 
-    def init(self, stack: PolicyStack, state: RolloutState) -> tuple[BankTraining, BankCarry]:
+    def init(
+        self, stack: PolicyStack, state: RolloutState
+    ) -> tuple[PolicyGroupTraining, PolicyGroupCarry]:
         """Begin with fresh optimiser states and no open decision."""
-        pending = nothing_pending(self.bank, state)
+        pending = nothing_pending(self.policy_group, state)
         hyperparams = self.hyperparams.at(jnp.zeros(()))
         params = self._trainable(stack).params
         opt_state = init_optimiser(params, hyperparams, self.update_shape)
         magnet = None if self.update_shape.magnet == "off" else params
         return (
-            BankTraining(opt_state, self.hyperparams, magnet),
-            BankCarry(pending, jnp.zeros_like(pending.reward)),
+            PolicyGroupTraining(opt_state, self.hyperparams, magnet),
+            PolicyGroupCarry(pending, jnp.zeros_like(pending.reward)),
         )
 
     def learn(
         self,
         stack: PolicyStack,
-        training: BankTraining,
-        carry: BankCarry,
+        training: PolicyGroupTraining,
+        carry: PolicyGroupCarry,
         played: Rollout,
         after: RolloutState,
         usable: jax.Array,
@@ -121,7 +123,7 @@ class BankLearner:
         key: jax.Array,
         axis_name: str | None = None,
     ) -> Learnt:
-        """Train every member of the bank on its own decisions of a rollout.
+        """Train every member of the policy group on its own decisions of a rollout.
 
         Args:
             stack: all members before.
@@ -139,9 +141,12 @@ class BankLearner:
         table = tabulate(carry.pending.decisions, decisions)
         params = self._credit_params(stack, hyperparams)
         credit, opened = self._estimate(carry, played, after, params)
-        member = table.column("member")
-        trainable = table.column("acted") & credit.closed & usable & (member < self.num_trainable)
-        mine = trainable[:, None] & (member[:, None] == jnp.arange(self.num_trainable))  # [R, K]
+        policy_index = table.column("policy_index")
+        trainable = (
+            table.column("acted") & credit.closed & usable & (policy_index < self.num_trainable)
+        )
+        is_own = policy_index[:, None] == jnp.arange(self.num_trainable)
+        mine = trainable[:, None] & is_own  # [R, K]
         blocks = self._pack(
             self._training_table(table, credit, trainable, axis_name),
             played.start_hidden[self.index],
@@ -149,7 +154,13 @@ class BankLearner:
         own = self._trainable(stack)
         shape = self.update_shape
         inputs = UpdateInputs(
-            self.bank.network, shape, own, blocks, hyperparams, axis_name, magnet=training.magnet
+            self.policy_group.network,
+            shape,
+            own,
+            blocks,
+            hyperparams,
+            axis_name,
+            magnet=training.magnet,
         )
         own, opt_state, stats = update(inputs, training.opt_state, key)
         # After the update, which replays decisions as they were made, by the old normalisers.
@@ -158,12 +169,12 @@ class BankLearner:
         )
         return Learnt(
             stack=self._with_trainable(stack, own),
-            training=BankTraining(
+            training=PolicyGroupTraining(
                 opt_state,
                 self._next_hyperparams(training, stats),
                 move_magnet(training.magnet, own.params, hyperparams, stats),
             ),
-            carry=BankCarry(open_decisions(table, credit, opened), return_trace),
+            carry=PolicyGroupCarry(open_decisions(table, credit, opened), return_trace),
             report=self._report(table, credit, mine, trainable, hyperparams, stats, axis_name),
         )
 
@@ -176,21 +187,21 @@ class BankLearner:
         return jax.tree.map(lambda x, y: jnp.concatenate([y, x[self.num_trainable :]]), stack, own)
 
     def _estimate(
-        self, carry: BankCarry, played: Rollout, after: RolloutState, params: CreditParams
+        self, carry: PolicyGroupCarry, played: Rollout, after: RolloutState, params: CreditParams
     ) -> tuple[Credit, jax.Array]:
         """Credit the open decisions and the rollout's, see `advantages.estimate_credit`."""
-        interface = self.bank.interface
-        _, plays = self.bank.members(after.player)
+        interface = self.policy_group.interface
+        _, plays = self.policy_group.members(after.player)
         acts_next = interface.own(after.obs.agent_mask) & plays
         end = rollout_end(interface.own(played.bootstrap_value), acts_next)
         return estimate_credit(
-            self.bank,
+            self.policy_group,
             carry.pending,
             played.decisions[self.index],
             played.outcomes,
             params,
             end,
-            self.discount_by_tick,
+            self.discount_by_step,
         )
 
     def _credit_params(self, stack: PolicyStack, hyperparams: Hyperparams) -> CreditParams:
@@ -208,17 +219,17 @@ class BankLearner:
         target = table.column("value") + advantage
         if self.normalise_advantages:
             advantage = standardise_own(
-                advantage, trainable, table.column("member"), self.num_trainable, axis_name
+                advantage, trainable, table.column("policy_index"), self.num_trainable, axis_name
             )
         return TrainingTable(table, advantage, target, trainable)
 
     def _pack(self, table: TrainingTable, start_hidden: PyTree) -> Blocks:
         """Pack the trainable rows into blocks, of a recurrent network into chunks of streams."""
-        recurrent, own_lanes = self.bank.network.is_recurrent, self.bank.own_lanes
-        if tuning().packs_in_place and own_lanes and not recurrent:
-            return minibatches.pack_in_place(table, own_lanes, self.block_size)
-        if packs_in_groups(self.bank):
-            most = self.bank.most_trained_in_lane
+        recurrent, own_rows = self.policy_group.network.is_recurrent, self.policy_group.own_rows
+        if tuning().packs_in_place and own_rows and not recurrent:
+            return minibatches.pack_in_place(table, own_rows, self.block_size)
+        if packs_in_groups(self.policy_group):
+            most = self.policy_group.most_trained_in_row
             return pack_in_groups(table, self.num_trainable, most, self.block_size)
         if not recurrent:
             return minibatches.pack_rows(
@@ -248,9 +259,9 @@ class BankLearner:
             moments = running_moments.update_moments(own.obs_moments, inputs, weight, axis_name)
             own = own.replace(obs_moments=moments)
         if own.return_moments is not None:
-            discount = params.of(table.column("member")).gamma
-            if self.discount_by_tick:
-                discount **= credit.ticks
+            discount = params.of(table.column("policy_index")).gamma
+            if self.discount_by_step:
+                discount **= credit.steps
             decided = (table.column("is_first"), mine.any(-1), credit.reward, discount)
             return_trace, returns = discounted_returns(return_trace, *map(table.to_grid, decided))
             moments = running_moments.update_moments(
@@ -259,7 +270,7 @@ class BankLearner:
             own = own.replace(return_moments=moments)
         return own, return_trace
 
-    def _next_hyperparams(self, training: BankTraining, stats: UpdateStats) -> Hyperparams:
+    def _next_hyperparams(self, training: PolicyGroupTraining, stats: UpdateStats) -> Hyperparams:
         hyperparams = training.hyperparams
         if self.update_shape.kl_control != "penalty":
             return hyperparams

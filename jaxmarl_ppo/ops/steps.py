@@ -1,4 +1,4 @@
-"""Scans over ticks whose results are many small arrays, `[E, ...]` each.
+"""Scans over steps whose results are many small arrays, `[E, ...]` each.
 
 Rows of three numbers, as `[E, A]` may have, fill a fraction of an accelerator's vector, so there
 narrow arrays lie in memory with `E` as their fastest axis. On a GPU every array that is written is
@@ -23,20 +23,20 @@ Carry = TypeVar("Carry")
 MAX_WIDTH = 64
 
 
-def scan_ticks(
+def scan_steps(
     body: Callable[[Carry, Any], tuple[Carry, PyTree]],
     carry: Carry,
     entries: PyTree,
     reverse: bool = False,
 ) -> tuple[Carry, PyTree]:
-    """Scan over ticks, as `jax.lax.scan`.
+    """Scan over steps, as `jax.lax.scan`.
 
     Args:
-        body: takes what is carried and the entries of a tick; returns what is carried on and the
-            results of the tick, `[E, ...]` leaves.
+        body: takes what is carried and the entries of a step; returns what is carried on and the
+            results of the step, `[E, ...]` leaves.
         carry: `[E, ...]` leaves.
         entries: `[T, ...]` leaves.
-        reverse: from the last tick to the first.
+        reverse: from the last step to the first.
 
     Returns:
         What is carried in the end, and results `[T, E, ...]`.

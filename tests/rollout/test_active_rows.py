@@ -11,7 +11,7 @@ from probe_envs import FewAct, quick_jit, tiny_learner
 from jaxmarl_ppo import MLP, Matchups, PolicySpec, PPOConfig
 from jaxmarl_ppo.credit.decision_table import tabulate
 from jaxmarl_ppo.machine import tuning
-from jaxmarl_ppo.ops.lanes import assign_lanes, put, take
+from jaxmarl_ppo.ops.active_rows import assign_rows, put, take
 from jaxmarl_ppo.rollout import faults
 from jaxmarl_ppo.types import Decisions
 
@@ -24,41 +24,41 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize("num_lanes", [1, 2, 4])
-def test_lanes_hold_those_who_act_in_the_order_of_slots(num_lanes):
-    rng = np.random.default_rng(num_lanes)
+@pytest.mark.parametrize("num_active_rows", [1, 2, 4])
+def test_rows_hold_those_who_act_in_the_order_of_slots(num_active_rows):
+    rng = np.random.default_rng(num_active_rows)
     acting = np.zeros((30, S), bool)
     for row in acting:
-        row[rng.choice(S, rng.integers(0, num_lanes + 1), replace=False)] = True
-    slot = np.asarray(assign_lanes(jnp.array(acting), num_lanes))
-    assert slot.shape == (30, num_lanes)
-    for lanes, row in zip(slot, acting, strict=True):
-        assert len(set(lanes)) == num_lanes
+        row[rng.choice(S, rng.integers(0, num_active_rows + 1), replace=False)] = True
+    slot = np.asarray(assign_rows(jnp.array(acting), num_active_rows))
+    assert slot.shape == (30, num_active_rows)
+    for active_rows, row in zip(slot, acting, strict=True):
+        assert len(set(active_rows)) == num_active_rows
         actors = np.nonzero(row)[0]
-        np.testing.assert_array_equal(lanes[: len(actors)], actors)
+        np.testing.assert_array_equal(active_rows[: len(actors)], actors)
 
 
-def test_where_all_may_act_every_slot_has_a_lane_of_its_own():
+def test_where_all_may_act_every_slot_has_a_row_of_its_own():
     x, y = jnp.zeros((E, S)), jnp.ones((E, S))
-    slot = assign_lanes(x > 0, S)
+    slot = assign_rows(x > 0, S)
     assert slot is None
     assert take(x, slot) is x
     assert put(x, slot, y) is x
 
 
-@pytest.mark.parametrize("num_lanes", [1, 2])
+@pytest.mark.parametrize("num_active_rows", [1, 2])
 @pytest.mark.parametrize("kind", ["numbers", "flags", "rows"])
-def test_what_is_put_into_lanes_is_taken_from_them(kind, num_lanes):
+def test_what_is_put_into_rows_is_taken_from_them(kind, num_active_rows):
     rng = np.random.default_rng(0)
-    slot = np.stack([rng.permutation(S)[:num_lanes] for _ in range(E)])
+    slot = np.stack([rng.permutation(S)[:num_active_rows] for _ in range(E)])
     width = (3,) if kind == "rows" else ()
-    others, x = (rng.normal(size=(E, n, *width)).astype(np.float32) for n in (S, num_lanes))
+    others, x = (rng.normal(size=(E, n, *width)).astype(np.float32) for n in (S, num_active_rows))
     others, x = (others > 0, x > 0) if kind == "flags" else (others, x)
     for where in (None, rng.random(slot.shape) < 0.5):
         expected = others.copy()
-        for e, lane in np.ndindex(slot.shape):
-            if where is None or where[e, lane]:
-                expected[e, slot[e, lane]] = x[e, lane]
+        for e, active_row in np.ndindex(slot.shape):
+            if where is None or where[e, active_row]:
+                expected[e, slot[e, active_row]] = x[e, active_row]
         whole = put(*map(jnp.array, (x, slot, others)), None if where is None else jnp.array(where))
         np.testing.assert_array_equal(whole, expected)
         if where is None:
@@ -72,20 +72,20 @@ def numbered(shape, first):
     return Decisions(
         inputs=number[..., None], action_mask=no[..., None], action=number.astype(int),
         log_prob=number, value=number, hidden=(), is_first=number % 3 == 0, acted=no,
-        member=number.astype(int),
+        policy_index=number.astype(int),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("rows_last", [False, True])
-@pytest.mark.parametrize("num_lanes", [1, 2, S])
-def test_rows_and_tables_are_each_others_inverse(monkeypatch, num_lanes, rows_last):
+@pytest.mark.parametrize("num_active_rows", [1, 2, S])
+def test_rows_and_tables_are_each_others_inverse(monkeypatch, num_active_rows, rows_last):
     monkeypatch.setattr(tuning, "CPU", dataclasses.replace(tuning.CPU, rows_last=rows_last))
     rng = np.random.default_rng(1)
-    slot = np.stack([np.sort(rng.permutation(S)[:num_lanes]) for _ in range(T * E)])
-    slot = slot.reshape(T, E, num_lanes)
-    lanes = None if num_lanes == S else jnp.array(slot)
-    pending, decisions = numbered((E, S), 1), numbered((T, E, num_lanes), 1000)
-    decisions = decisions.replace(slot=lanes)
+    slot = np.stack([np.sort(rng.permutation(S)[:num_active_rows]) for _ in range(T * E)])
+    slot = slot.reshape(T, E, num_active_rows)
+    active_rows = None if num_active_rows == S else jnp.array(slot)
+    pending, decisions = numbered((E, S), 1), numbered((T, E, num_active_rows), 1000)
+    decisions = decisions.replace(slot=active_rows)
     table = tabulate(*jax.tree.map(jnp.array, (pending, decisions)))
     expected = np.zeros((1 + T, E, S), np.float32)
     expected[0] = pending.value
@@ -110,7 +110,7 @@ def test_rows_and_tables_are_each_others_inverse(monkeypatch, num_lanes, rows_la
 
 def discounts(gamma):
     """A policy that discounts by its own factor."""
-    ppo = PPOConfig(num_epochs=1, num_minibatches=1, discount_by="tick", gamma=gamma)
+    ppo = PPOConfig(num_epochs=1, num_minibatches=1, discount_by="step", gamma=gamma)
     return PolicySpec(network=MLP(hidden_sizes=(8,)), ppo=ppo, **EVERYTHING)
 
 
@@ -120,29 +120,29 @@ class Undeclared(FewAct):
     max_actors = 3
 
 
-def in_lanes(record):
-    """A record with a row for every slot, as one with lanes."""
+def in_active_rows(record):
+    """A record with a row for every slot, as one with active rows."""
     (decisions,) = record.decisions
-    slot = jax.vmap(lambda acted: assign_lanes(acted, FewAct.max_actors))(decisions.acted)
+    slot = jax.vmap(lambda acted: assign_rows(acted, FewAct.max_actors))(decisions.acted)
     compact = jax.vmap(take)(decisions, slot)
     return record._replace(decisions=(compact.replace(slot=slot),))
 
 
 @pytest.mark.rare_cases("own discounts", "plain")
 @pytest.mark.parametrize("case", ["plain", "memory", "own discounts"])
-def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
+def test_what_is_learnt_from_rows_is_what_is_learnt_from_all_slots(case):
     env, twin = FewAct(), Undeclared()
     memory = case == "memory"
     options = {
         "memory": memory, "spec": EVERYTHING, "num_steps": 8, "num_envs": 5,
-        "discount_by": "tick", "bptt_length": 3 if memory else None,
+        "discount_by": "step", "bptt_length": 3 if memory else None,
     }  # fmt: skip
     if case == "own discounts":
         # Tables, of which one is drawn for each episode.
         options["mapping"] = Matchups(({"*": "near"}, {"*": "far"}))
         options["config"] = {"policies": {"near": discounts(0.4), "far": discounts(0.9)}}
     few, many = (tiny_learner(e, e.default_params, **options) for e in (env, twin))
-    assert [learner.players.banks[0].num_lanes for learner in (few, many)] == [2, 3]
+    assert [learner.players.policy_groups[0].num_active_rows for learner in (few, many)] == [2, 3]
     state = quick_jit(many.init)(jax.random.key(0))
     play = quick_jit(many.play)
 
@@ -156,7 +156,7 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
     learn_few, learn_many = learn(few), learn(many)
     for key in jax.random.split(jax.random.key(2), 3):
         slots, record = play(state, key)
-        compact = in_lanes(record)
+        compact = in_active_rows(record)
         assert record.decisions[0].acted.sum() == compact.decisions[0].acted.sum() > 0
         expected = jax.device_get(learn_many(state, slots, record))
         found = jax.device_get(learn_few(state, slots, compact))
@@ -170,7 +170,7 @@ def test_what_is_learnt_from_lanes_is_what_is_learnt_from_all_slots(case):
 
 
 class Crowded(FewAct):
-    """Two act at a tick, and it says that only one does."""
+    """Two act at a step, and it says that only one does."""
 
     max_actors = 1
 
@@ -181,27 +181,27 @@ def test_more_actors_than_declared_are_a_fault_and_not_lost():
     _, record = quick_jit(learner.play)(state, jax.random.key(1))
     fault = faults.find_fault(record.faults, record.last_fault, state.iteration)
     acted = np.asarray(record.outcomes.acted)
-    (tick, env) = (int(x[0]) for x in np.nonzero(acted.sum(-1) > 1))
-    agent = np.nonzero(acted[tick, env])[0][0]
+    (step, env) = (int(x[0]) for x in np.nonzero(acted.sum(-1) > 1))
+    agent = np.nonzero(acted[step, env])[0][0]
     assert fault.found
     assert faults.FAULT_FIELDS[int(fault.field)] == "agent_mask"
-    assert (int(fault.tick), int(fault.env), int(fault.agent)) == (tick, env, agent)
+    assert (int(fault.step), int(fault.env), int(fault.agent)) == (step, env, agent)
 
 
 def carried(state):
-    return state.per_env.banks[0].pending.decisions
+    return state.per_env.policy_groups[0].pending.decisions
 
 
 def learnt(state, reports):
     """All that is learnt, with what is carried over where something is."""
-    (bank,), decisions = state.per_env.banks, carried(state)
+    (group,), decisions = state.per_env.policy_groups, carried(state)
     rows = jax.tree.map(lambda x: x[decisions.acted], decisions)
-    bank = bank.replace(pending=bank.pending.replace(decisions=rows))
-    return state.population, state.training, bank, reports
+    group = group.replace(pending=group.pending.replace(decisions=rows))
+    return state.population, state.training, group, reports
 
 
 def test_a_table_of_rows_is_zero_where_nobody_could_act():
-    slot = jnp.array([[[1], [0]]])  # one tick, two environments of two slots
+    slot = jnp.array([[[1], [0]]])  # one step, two environments of two slots
     table = tabulate(numbered((2, 2), 1), numbered((1, 2, 1), 5).replace(slot=slot))
     found = table.to_grid(jnp.array([False] * 4 + [True] * 2))
     np.testing.assert_array_equal(found, [[[0, 0], [0, 0]], [[0, 1], [1, 0]]])

@@ -1,8 +1,9 @@
-"""The rows that a bank computes and keeps of a tick: as many as agents can act at once.
+"""The rows that a policy group computes and keeps of a step: as many as agents can act at once.
 
 An environment that declares how few they are (`max_actors`) needs no more, whichever slots they
-are. Then a tick has `M` lanes, fewer than the bank's `S` slots, and a lane holds one slot that
-acts. Where everyone may act every slot has a lane of its own, and lanes make no difference.
+are. Then a step has `M` active rows, fewer than the group's `S` slots, and each of them holds one
+slot that acts. Where everyone may act every slot has a row of its own, and active rows make no
+difference.
 """
 
 import jax
@@ -12,26 +13,26 @@ from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.types import PyTree
 
 
-def assign_lanes(acting: jax.Array, num_lanes: int) -> jax.Array | None:
-    """Choose the slots in the lanes of a tick, `[E, M]` int: all that act, then some that do not.
+def assign_rows(acting: jax.Array, num_active_rows: int) -> jax.Array | None:
+    """Choose the slots in a step's active rows, `[E, M]` int: all that act, then some that do not.
 
     Args:
         acting: `[E, S]` bool, at most `M` of them True in each environment.
-        num_lanes: `M`.
+        num_active_rows: `M`.
 
     Returns:
-        None where every slot has a lane of its own.
+        None where every slot has an active row of its own.
     """
-    if num_lanes == acting.shape[-1]:
+    if num_active_rows == acting.shape[-1]:
         return None
-    if num_lanes == 1:
+    if num_active_rows == 1:
         # The same slot as below, without a sort.
         return jnp.argmax(acting, axis=-1, keepdims=True)
-    return jnp.argsort(~acting, axis=-1, stable=True)[..., :num_lanes]
+    return jnp.argsort(~acting, axis=-1, stable=True)[..., :num_active_rows]
 
 
 def take(x: PyTree, slot: jax.Array | None) -> PyTree:
-    """Take leaves `[E, S, ...]` at the slots in the lanes, `[E, M, ...]`."""
+    """Take leaves `[E, S, ...]` at the slots in the active rows, `[E, M, ...]`."""
     if slot is None:
         return x
     envs = jnp.arange(slot.shape[0])[:, None]
@@ -41,9 +42,9 @@ def take(x: PyTree, slot: jax.Array | None) -> PyTree:
 def put(
     x: PyTree, slot: jax.Array | None, others: PyTree, where: jax.Array | None = None
 ) -> PyTree:
-    """Put `x [E, M, ...]` at the slots in lanes into leaves `[E, S, ...]` of `others`.
+    """Put `x [E, M, ...]` at the slots in active rows into leaves `[E, S, ...]` of `others`.
 
-    Where `where [E, M]` is given, only the lanes in which it is True are put.
+    Where `where [E, M]` is given, only the active rows in which it is True are put.
     """
     if slot is None:
         return x if where is None else where_rows(where, x, others)
