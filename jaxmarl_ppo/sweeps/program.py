@@ -17,12 +17,8 @@ from jaxmarl_ppo.sweeps.trial_run import IntermediateResult, TrialRun
 from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.resume import with_hyperparams
-from jaxmarl_ppo.types import TrainState
-
-# A slice of compiled iterations is to last about this long, so that a signal is soon heard.
-SLICE_S = 0.5
-# The next slice may have at most this many times the iterations of the last one.
-SLICE_GROWTH = 8
+from jaxmarl_ppo.training.slicing import Slices
+from jaxmarl_ppo.types import PyTree, TrainState
 
 
 class Program:
@@ -46,7 +42,7 @@ class Program:
         self._runs: dict[int, TrialRun] = {}  # by replica
         self._states: Any = None
         self._metrics: Any = None
-        self._slice_iterations = 1
+        self._slices = Slices()
 
     @property
     def is_idle(self) -> bool:
@@ -57,12 +53,21 @@ class Program:
         """Compile what trains and what begins a run."""
         self._members.compile()
 
-    def admit(self, run: TrialRun, learner: Learner, saved: Saved | None = None) -> None:
+    def admit(
+        self,
+        config: TrainConfig,
+        learner: Learner,
+        env_params: PyTree,
+        folder: Path,
+        saved: Saved | None = None,
+    ) -> TrialRun:
         """Begin a run as a replica that is free, or go on with one.
 
         Args:
-            run: the run.
+            config: of the run, with its own seed.
             learner: of the run, for its hyper-parameters.
+            env_params: of the run.
+            folder: of its record, for messages.
             saved: where it stood; None for a run that begins.
 
         Raises:
@@ -71,10 +76,9 @@ class Program:
         members = self._members
         per_device = members.num_replicas // members.num_devices
         replica = choose_replica(self._runs, members.num_members, per_device)
-        key = jax.random.key(run.config.seed)
-        one = members.begin(key, hyperparams_of(learner), run.env_params)
+        one = members.begin(jax.random.key(config.seed), hyperparams_of(learner), env_params)
         if saved is not None:
-            one = restored(saved, one, run.folder)
+            one = restored(saved, one, folder)
         if self._states is None:
             # Replicas that are free hold the same, which never trains.
             self._states = members.fill(one)
@@ -82,7 +86,10 @@ class Program:
         else:
             self._states = members.write(self._states, replica, one)
             self._metrics = members.write(self._metrics, replica, self._no_metrics)
+        good = jax.tree.map(np.array, jax.device_get(one.population))
+        run = TrialRun(self.learner, config, env_params, folder, self.evaluator, good, saved)
         self._runs[replica] = run
+        return run
 
     def dismiss(self, run: TrialRun) -> None:
         """Free the replica of a run."""
@@ -97,12 +104,11 @@ class Program:
         """Train all runs by a slice, each at most to where it is looked at; return those."""
         counts = np.zeros(self._members.num_replicas, np.int32)
         for replica, run in self._runs.items():
-            counts[replica] = min(run.num_left, self._slice_iterations)
+            counts[replica] = min(run.num_left, self._slices.num_iterations)
         began = time.perf_counter()
         self._states, self._metrics = self._members.train(self._states, counts, self._metrics)
         wait_until_ready(self._metrics.sums.env_steps)
-        wanted = int(SLICE_S * counts.max() / (time.perf_counter() - began))
-        self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
+        self._slices.adapt(int(counts.max()), time.perf_counter() - began)
         iterations, faults = jax.device_get((self._states.iteration, self._metrics.fault.found))
         for replica, run in self._runs.items():
             run.iteration = int(iterations[replica])

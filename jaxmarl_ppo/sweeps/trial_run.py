@@ -8,17 +8,10 @@ from typing import Any
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.sweeps.workers import Saved
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Measure
-from jaxmarl_ppo.training.one_run import (
-    RunClock,
-    check_fault,
-    check_finite,
-    make_entry,
-    make_report,
-)
+from jaxmarl_ppo.training.run import Run, RunClock
 from jaxmarl_ppo.types import Population, PyTree
 
 # How often a run is looked at that is not evaluated meanwhile, unless it says otherwise.
@@ -40,7 +33,7 @@ class IntermediateResult:
     report: dict[str, Any] | None
 
 
-class TrialRun:
+class TrialRun(Run):
     """A run that trains side by side with others.
 
     Args:
@@ -49,11 +42,8 @@ class TrialRun:
         env_params: of the run.
         folder: of its record, for messages.
         evaluator: of the program; None where nothing is evaluated.
+        good: the players that it begins with, on the host.
         saved: where it stood; None for a run that begins.
-
-    Attributes:
-        good: the newest players that are known to be sound, on the host; None before the first
-            look.
     """
 
     def __init__(
@@ -63,19 +53,24 @@ class TrialRun:
         env_params: PyTree,
         folder: Path,
         evaluator: MeanwhileEvaluator | None,
+        good: Population,
         saved: Saved | None = None,
     ) -> None:
-        self.config, self.env_params, self.folder = config, env_params, folder
         self.iteration = 0 if saved is None else saved.iteration
-        self.good: Population | None = None
-        self.decisions = 0 if saved is None else saved.decisions
-        self._learner = learner
-        self._evaluator = None if evaluator is None else evaluator.for_seed(config.seed)
+        super().__init__(
+            learner=learner,
+            config=config,
+            run_dir=folder,
+            evaluator=None if evaluator is None else evaluator.for_seed(config.seed),
+            good=good,
+            good_env_steps=config.num_envs * config.num_steps * self.iteration,
+            decisions=0 if saved is None else saved.decisions,
+        )
+        self.env_params = env_params
         self._measure = Measure(config.objective.measure, learner)
-        self._env_steps_of_good = self.env_steps
         self._next_look = self._look_after(self.iteration)
-        self._looked_at = time.perf_counter()
-        self._began = self._looked_at - (0.0 if saved is None else saved.wall_s)
+        self._looked_at = (self.iteration, time.perf_counter())
+        self._began = self._looked_at[1] - (0.0 if saved is None else saved.wall_s)
 
     @property
     def num_left(self) -> int:
@@ -90,7 +85,7 @@ class TrialRun:
     @property
     def env_steps(self) -> int:
         """Environment steps done."""
-        return self.iteration * self.config.num_envs * self.config.num_steps
+        return self.env_steps_of(self.iteration)
 
     @property
     def wall_s(self) -> float:
@@ -109,37 +104,25 @@ class TrialRun:
             TrainingDiverged: parameters are not finite any more.
             ValueError: the objective's measure is not among the numbers that there are.
         """
-        self._check(population, metrics)
-        entry = self._entry(metrics)
+        self.check(population, metrics, self.iteration)
+        iteration, moment = self._looked_at
+        self._looked_at = (self.iteration, time.perf_counter())
+        env_steps = self.env_steps_of(self.iteration - iteration)
+        entry = self.entry(metrics, self._clock(env_steps / (self._looked_at[1] - moment)))
         value = self._measure.of_entry(entry)
         self._next_look = self._look_after(self.iteration)
-        if self._evaluator is None:
+        if self.evaluator is None:
             return IntermediateResult(value, entry, None)
-        report = make_report(self._evaluator, population, self._moment(0.0), self.env_params)
+        report = self.report(self._clock(0.0), self.env_params)
         # Not a part of training's rate.
-        self._looked_at = time.perf_counter()
+        self._looked_at = (self.iteration, time.perf_counter())
         evaluated = self._measure.of_evaluation(report)
         return IntermediateResult(evaluated if value is None else value, entry, report)
 
     def _look_after(self, iteration: int) -> int:
         return min(iteration + look_interval(self.config), self.config.num_iterations)
 
-    def _check(self, population: Population, metrics: Metrics) -> None:
-        """Take the players as the ones to save, unless something is wrong with them."""
-        saved = self._env_steps_of_good
-        check_finite(self._learner, population, metrics, self.env_steps, saved, self.folder)
-        self.good, self._env_steps_of_good = population, self.env_steps
-        check_fault(self._learner, metrics.fault, self.folder)
-
-    def _entry(self, metrics: Metrics) -> dict[str, Any]:
-        summary = summarise(self._learner, metrics)
-        self.decisions += summary["decisions"]
-        now = time.perf_counter()
-        rate = summary["env_steps"] / (now - self._looked_at)
-        self._looked_at = now
-        return make_entry(self._learner, summary, self.decisions, self._moment(rate))
-
-    def _moment(self, rate: float) -> RunClock:
+    def _clock(self, rate: float) -> RunClock:
         return RunClock(self.iteration, self.env_steps, self.wall_s, rate)
 
 

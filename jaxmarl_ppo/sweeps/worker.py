@@ -68,8 +68,7 @@ class Worker:
             self._programs[key] = program
         program = self._programs[key]
         own = replace(config, seed=config.seed + name.offset)
-        run = TrialRun(program.learner, own, candidate.env_params, folder, program.evaluator, saved)
-        program.admit(run, learner, saved)
+        run = program.admit(own, learner, candidate.env_params, folder, saved)
         self._runs[name] = (program, run)
 
     def end(self, name: RunName) -> None:

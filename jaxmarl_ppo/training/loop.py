@@ -14,19 +14,17 @@ from jaxmarl_ppo.runs.callbacks import Callbacks
 from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.runs.place import RunFolders
 from jaxmarl_ppo.training.objective import Objective
-from jaxmarl_ppo.training.one_run import RunClock, Trained
 from jaxmarl_ppo.training.outcome import Logged
 from jaxmarl_ppo.training.progress import Progress
+from jaxmarl_ppo.training.run import RunClock
 from jaxmarl_ppo.training.saving import Saver
+from jaxmarl_ppo.training.slicing import Slices
 from jaxmarl_ppo.training.time_split import TimeSplit
+from jaxmarl_ppo.training.trained import Trained
 from jaxmarl_ppo.training.until import Until
 
-# A slice of compiled iterations is to last about this long, so that Ctrl-C is soon heard.
-SLICE_S = 0.5
 # Without a log interval of its own a run has an entry at least this often.
 LOG_EVERY_S = 5.0
-# The next slice may have at most this many times the iterations of the last one.
-SLICE_GROWTH = 8
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Loop:
     earlier_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self._slice_iterations = 1
+        self._slices = Slices()
         # Of the newest checkpoint; a run that begins has none.
         self._saved_iteration = self.iteration or None
         every = self.around.config.evaluation.every_env_steps
@@ -191,19 +189,14 @@ class Loop:
         return min(around.config.num_iterations, *ends)
 
     def _advance(self, target: int) -> None:
-        """Train up to iteration `target`, in slices, unless something else is due before.
-
-        A slice adds its iterations to the metrics one by one, so how many there are to a slice
-        changes no bit of them.
-        """
+        """Train up to iteration `target`, in slices, unless something else is due before."""
         around = self.around
         while self.iteration < target and self.stopped_by is None:
             count = min(self._agreed_slice(), target - self.iteration)
             started = time.perf_counter()
             self.iteration = self.trained.train(count)
             seconds = time.perf_counter() - started
-            wanted = int(SLICE_S * count / seconds)
-            self._slice_iterations = max(1, min(wanted, SLICE_GROWTH * self._slice_iterations))
+            self._slices.adapt(count, seconds)
             around.progress.advance(self.env_steps(self.iteration), self._rate())
             if around.time_split is not None:
                 around.time_split.poll(self.trained.state, seconds / count)
@@ -212,7 +205,7 @@ class Loop:
                 return
 
     def _agreed_slice(self) -> int:
-        return self.around.processes.agree("slice", lambda: self._slice_iterations)
+        return self.around.processes.agree("slice", lambda: self._slices.num_iterations)
 
     def _rate(self) -> float:
         """Measure environment steps per second since the newest entry, or the start."""
@@ -222,7 +215,7 @@ class Loop:
     def _log(self) -> bool:
         """Make an entry of the interval; return whether the objective is at its best."""
         around = self.around
-        entry = self.trained.entry(self._moment)
+        entry = self.trained.entry(self._clock)
         entry["seconds"] = dict(around.progress.seconds)
         if around.time_split is not None and around.time_split.rollout_share is not None:
             entry["rollout_share"] = around.time_split.rollout_share
@@ -240,7 +233,7 @@ class Loop:
         around.progress.set_phase("evaluating")
         began = time.perf_counter()
         evaluate = self.trained.evaluate
-        report = around.processes.agree("evaluation", lambda: evaluate(self._moment))
+        report = around.processes.agree("evaluation", lambda: evaluate(self._clock))
         # Not a part of training's rate.
         iteration, moment = self._measured_from
         self._measured_from = (iteration, moment + time.perf_counter() - began)
@@ -288,7 +281,7 @@ class Loop:
             self.around.callbacks.tell("on_checkpoint", path)
 
     @property
-    def _moment(self) -> RunClock:
+    def _clock(self) -> RunClock:
         return RunClock(self.iteration, self.env_steps(self.iteration), self._wall_s, self._rate())
 
     @property

@@ -32,9 +32,9 @@ from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.runs.run_folder import run_record
 from jaxmarl_ppo.training.exchange import Copy, exchange
 from jaxmarl_ppo.training.objective import Measure
-from jaxmarl_ppo.training.one_run import RunClock
 from jaxmarl_ppo.training.outcome import Logged, save_best
 from jaxmarl_ppo.training.rivals import Rivals, over_rivals
+from jaxmarl_ppo.training.run import RunClock
 from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone
 from jaxmarl_ppo.types import PyTree, TrainState
 
@@ -90,18 +90,18 @@ class PbtGroup(SeedGroup):
         self.iteration = super().train(count)
         return self.iteration
 
-    def entry(self, moment: RunClock) -> dict[str, Any]:
+    def entry(self, clock: RunClock) -> dict[str, Any]:
         """Make an entry of every member's log, and return what they have in common."""
-        entry = super().entry(moment)
+        entry = super().entry(clock)
         found = {run.name: self.measure.of_entry(run.history[-1]) for run in self.runs}
-        self._score(found, moment.iteration)
+        self._score(found, clock.iteration)
         return entry
 
-    def evaluate(self, moment: RunClock) -> dict[str, Any]:
+    def evaluate(self, clock: RunClock) -> dict[str, Any]:
         """Evaluate every member, and return what they have in common."""
-        report = super().evaluate(moment)
+        report = super().evaluate(clock)
         found = {run.name: self.measure.of_evaluation(run.evaluations[-1]) for run in self.runs}
-        self._score(found, moment.iteration)
+        self._score(found, clock.iteration)
         return report
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
@@ -135,14 +135,14 @@ class PbtGroup(SeedGroup):
         stopped = {**result.stopped_members, **self.failed}
         return dataclasses.replace(result, best_member=best, stopped_members=stopped)
 
-    def _report(self, run: SeedRun, moment: RunClock) -> dict[str, Any]:
+    def _report(self, run: SeedRun, clock: RunClock) -> dict[str, Any]:
         """Evaluate a member, also against the policies of all others."""
-        report = super()._report(run, moment)
+        report = super()._report(run, clock)
         if self.rivals is None:
             return report
         assert run.evaluator is not None
         met = [
-            run.evaluator.evaluate(self.rivals.against(run.good, other.good), moment.iteration)
+            run.evaluator.evaluate(self.rivals.against(run.good, other.good), clock.iteration)
             for other in self.runs
             if other is not run
         ]

@@ -17,7 +17,6 @@ from jaxmarl_ppo.devices.members import Members, MemberStates
 from jaxmarl_ppo.evaluation.seeds import summarise_seeds
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import summarise
 from jaxmarl_ppo.machine.interruption import wait_until_ready
 from jaxmarl_ppo.runs.callbacks import Callbacks, RunInfo, TrainResult
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
@@ -26,17 +25,10 @@ from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot
 from jaxmarl_ppo.runs.manifest import Standing
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
-from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.exchange import first_values
-from jaxmarl_ppo.training.one_run import (
-    RunClock,
-    check_fault,
-    check_finite,
-    make_entry,
-    make_report,
-)
 from jaxmarl_ppo.training.outcome import Logged, save_group, save_run
-from jaxmarl_ppo.types import Population, PyTree
+from jaxmarl_ppo.training.run import Run, RunClock
+from jaxmarl_ppo.types import PyTree
 
 
 def config_of_seed(config: TrainConfig, index: int) -> TrainConfig:
@@ -86,33 +78,21 @@ def member_dir(group_dir: Path, config: TrainConfig) -> Path:
     return group_dir / MEMBERS / member_name(config)
 
 
-@dataclass
-class SeedRun:
-    """One of the runs of a group, and what is kept of it.
+@dataclass(eq=False)
+class SeedRun(Run):
+    """One of the runs of a group, with its log.
 
     Attributes:
         replica: the index at which it is trained.
-        config: of the run, as it would be alone.
-        run_dir: its folder.
         record: the content of its `config.json`.
         callbacks: who writes its log.
-        good: the newest players that are known to be finite, on the host.
-        good_env_steps: environment steps that they have learnt from.
-        decisions: up to the newest entry of the log.
-        evaluator: None where nothing is evaluated.
         history: entries of its log.
         evaluations: its evaluations.
     """
 
     replica: int
-    config: TrainConfig
-    run_dir: Path
     record: Mapping[str, Any]
     callbacks: Callbacks
-    good: Population
-    good_env_steps: int
-    decisions: int
-    evaluator: MeanwhileEvaluator | None
     history: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
@@ -205,16 +185,11 @@ class SeedGroup:
         # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
         populations = jax.tree.map(np.array, jax.device_get(self.state.population))
         metrics = jax.device_get(self.metrics)
-        env_steps = iteration * self.learner.num_envs * self.learner.num_steps
         errors = []
         for run in self.runs:
             population, own = _row(populations, run.replica), _row(metrics, run.replica)
             try:
-                check_finite(
-                    self.learner, population, own, env_steps, run.good_env_steps, run.run_dir
-                )
-                run.good, run.good_env_steps = population, env_steps
-                check_fault(self.learner, own.fault, run.run_dir)
+                run.check(population, own, iteration)
             except (EnvironmentFault, TrainingDiverged) as error:
                 errors.append((run, error))
         if len(errors) == len(self.runs):
@@ -233,13 +208,11 @@ class SeedGroup:
             stacklevel=2,
         )
 
-    def entry(self, moment: RunClock) -> dict[str, Any]:
+    def entry(self, clock: RunClock) -> dict[str, Any]:
         """Make an entry of every seed's log, and return what they have in common."""
         metrics = jax.device_get(self.metrics)
         for run in self.runs:
-            summary = summarise(self.learner, _row(metrics, run.replica))
-            run.decisions += summary["decisions"]
-            run.history.append(make_entry(self.learner, summary, run.decisions, moment))
+            run.history.append(run.entry(_row(metrics, run.replica), clock))
             run.callbacks.tell("on_log", run.history[-1])
         self.metrics = self.members.fill(self.members.no_metrics)
         newest = [run.history[-1] for run in self.runs]
@@ -255,21 +228,20 @@ class SeedGroup:
             **numbers,
         }
 
-    def evaluate(self, moment: RunClock) -> dict[str, Any]:
+    def evaluate(self, clock: RunClock) -> dict[str, Any]:
         """Evaluate every seed as it would be alone, and return what they have in common."""
         for run in self.runs:
-            run.evaluations.append(self._report(run, moment))
+            run.evaluations.append(self._report(run, clock))
             run.callbacks.tell("on_evaluation", run.evaluations[-1])
         newest = [run.evaluations[-1] for run in self.runs]
-        clock = ("env_steps", "iteration", "wall_s")
-        found = [{k: v for k, v in own.items() if k not in clock} for own in newest]
-        common = {key: newest[0][key] for key in clock}
+        when = ("env_steps", "iteration", "wall_s")
+        found = [{k: v for k, v in own.items() if k not in when} for own in newest]
+        common = {key: newest[0][key] for key in when}
         return {**common, "seeds": len(newest), **summarise_seeds(found, has_counts=False)}
 
-    def _report(self, run: SeedRun, moment: RunClock) -> dict[str, Any]:
+    def _report(self, run: SeedRun, clock: RunClock) -> dict[str, Any]:
         """Evaluate a seed."""
-        assert run.evaluator is not None
-        return make_report(run.evaluator, run.good, moment)
+        return run.report(clock)
 
     @property
     def kept(self) -> Sequence[SeedRun]:

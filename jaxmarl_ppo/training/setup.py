@@ -26,10 +26,10 @@ from jaxmarl_ppo.runs.run_folder import read_record
 from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.exchange import first_values
 from jaxmarl_ppo.training.objective import Measure
-from jaxmarl_ppo.training.one_run import OneRun, Trained
 from jaxmarl_ppo.training.pbt_group import PbtGroup, hyperparams_with
 from jaxmarl_ppo.training.resume import Restored, Resumption, member_of, restore
 from jaxmarl_ppo.training.rivals import Rivals
+from jaxmarl_ppo.training.run import Run
 from jaxmarl_ppo.training.seed_group import (
     SeedGroup,
     SeedRun,
@@ -38,6 +38,7 @@ from jaxmarl_ppo.training.seed_group import (
     member_name,
 )
 from jaxmarl_ppo.training.snapshot_archive import make_archive
+from jaxmarl_ppo.training.trained import OneRun, Trained
 from jaxmarl_ppo.types import Population, TrainState
 
 
@@ -88,21 +89,18 @@ def set_up_run(
         metrics, decisions = restored.metrics, resumption.standing.decisions
         history, evaluations = restored.history, restored.evaluations
         archived = read_archive(resumption.checkpoint)
-    run = OneRun(
+    run = Run(
         learner=learner,
         config=config,
         run_dir=run_dir,
-        compiled=compiled.train,
-        no_metrics=no_metrics,
-        state=state,
-        metrics=metrics,
+        evaluator=evaluator,
         good=_population_of(state),
         good_env_steps=_env_steps(config, resumption),
         decisions=decisions,
-        evaluator=evaluator,
-        archive=make_archive(learner.players, run_dir, archived),
     )
-    return SetUp(run, history, evaluations)
+    archive = make_archive(learner.players, run_dir, archived)
+    trained = OneRun(run, compiled.train, no_metrics, state, metrics, archive)
+    return SetUp(trained, history, evaluations)
 
 
 def set_up_group(
@@ -145,6 +143,7 @@ def set_up_group(
         # Members that learn from each other are compared on the same episodes.
         episodes_of = own if config.pbt is None else config
         run = SeedRun(
+            learner=members.learner,
             replica=replica,
             config=own,
             run_dir=run_dir,

@@ -45,7 +45,7 @@ from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.files import CONFIG_FILE, POLICIES_FILE
 from jaxmarl_ppo.runs.log import JsonLinesLogger
 from jaxmarl_ppo.runs.run_folder import load_run
-from jaxmarl_ppo.training import loop, trainer
+from jaxmarl_ppo.training import slicing, trainer
 from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
 from jaxmarl_ppo.training.trainer import Trainer
 
@@ -135,9 +135,9 @@ def test_a_second_run_of_a_trainer_compiles_nothing(result, tmp_path, monkeypatc
 
 def test_slices_change_no_bit(result, tmp_path, monkeypatch):
     # A slice that may last no time has one iteration; the others have 1, 8 and 1.
-    monkeypatch.setattr(loop, "SLICE_S", 0.0)
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     short = make_trainer(tmp_path / "short", log_interval=10).train()
-    monkeypatch.setattr(loop, "SLICE_S", 1e9)
+    monkeypatch.setattr(slicing, "SLICE_S", 1e9)
     long = make_trainer(tmp_path / "long", log_interval=10).train()
     assert without_clock(short.history) == without_clock(long.history)
     assert_same(short.population, result.population)
@@ -186,8 +186,8 @@ def before_fault(tmp_path_factory):
     ],
 )
 def test_fault_of_the_environment(tmp_path, monkeypatch, before_fault, kind, field, what, slices):
-    monkeypatch.setattr(loop, "SLICE_S", slices)
-    monkeypatch.setattr(loop, "SLICE_GROWTH", 1000)
+    monkeypatch.setattr(slicing, "SLICE_S", slices)
+    monkeypatch.setattr(slicing, "SLICE_GROWTH", 1000)
     run_dir = tmp_path / "faulty"
     with pytest.raises(EnvironmentFault) as caught:
         make_trainer(run_dir, LampParams(fault=kind), log_interval=10).train()
@@ -434,7 +434,7 @@ def test_a_policy_starts_from_a_finished_run(league, tmp_path):
 
 
 def test_league_is_the_same_again_whatever_the_slices(league, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "SLICE_S", 0.0)
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     again = make_trainer(tmp_path / "again", **LEAGUE).train()
     assert without_clock(again.history) == without_clock(league.history)
     assert_same(again.population, league.population)

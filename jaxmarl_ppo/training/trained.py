@@ -1,4 +1,4 @@
-"""A run as a loop sees it: something that trains, is checked, and tells numbers of itself."""
+"""What a training loop trains: one run on all devices, or several side by side."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,40 +8,17 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.compilation import TrainFn
-from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.metrics import Metrics
-from jaxmarl_ppo.learner.summary import find_divergence, largest_reward, summarise
 from jaxmarl_ppo.machine.interruption import wait_until_ready
-from jaxmarl_ppo.rollout.faults import Fault
 from jaxmarl_ppo.runs.callbacks import TrainResult
 from jaxmarl_ppo.runs.checkpoint_arrays import to_arrays
 from jaxmarl_ppo.runs.checkpoints import CheckpointData
-from jaxmarl_ppo.runs.log import peak_memory_mb
 from jaxmarl_ppo.runs.manifest import Standing
-from jaxmarl_ppo.training.errors import EnvironmentFault, TrainingDiverged
-from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.outcome import Logged, save_run
+from jaxmarl_ppo.training.run import Run, RunClock
 from jaxmarl_ppo.training.snapshot_archive import SnapshotArchive
-from jaxmarl_ppo.types import Population, PyTree, TrainState
-
-
-@dataclass(frozen=True)
-class RunClock:
-    """Tells when something is noted.
-
-    Attributes:
-        iteration: iterations done.
-        env_steps: environment steps of a run, done.
-        wall_s: seconds of training.
-        rate: environment steps of a run per second, of late.
-    """
-
-    iteration: int
-    env_steps: int
-    wall_s: float
-    rate: float
+from jaxmarl_ppo.types import TrainState
 
 
 class Trained(Protocol):
@@ -80,11 +57,11 @@ class Trained(Protocol):
         """Take the players as the ones to save; raises where nothing can go on."""
         ...
 
-    def entry(self, moment: RunClock) -> dict[str, Any]:
+    def entry(self, clock: RunClock) -> dict[str, Any]:
         """Make an entry of the log of what was measured since the last one."""
         ...
 
-    def evaluate(self, moment: RunClock) -> dict[str, Any]:
+    def evaluate(self, clock: RunClock) -> dict[str, Any]:
         """Evaluate the newest players that are sound."""
         ...
 
@@ -110,32 +87,30 @@ class OneRun:
     """Trains one run on all devices.
 
     Attributes:
-        learner: of the run.
-        config: of the run.
-        run_dir: its folder.
+        run: what the host keeps of it.
         compiled: the compiled iterations.
         no_metrics: the neutral element, on the host, where no donation uses it up.
         state: of training.
         metrics: of the interval of the log that has begun.
-        good: the newest players that are known to be finite, on the host.
-        good_env_steps: environment steps that they have learnt from.
-        decisions: up to the newest entry of the log.
-        evaluator: None where nothing is evaluated.
         archive: of snapshots that do not all lie on the device; None where they do.
     """
 
-    learner: Learner
-    config: TrainConfig
-    run_dir: Path
+    run: Run
     compiled: TrainFn
     no_metrics: Metrics
     state: TrainState
     metrics: Metrics
-    good: Population
-    good_env_steps: int
-    decisions: int
-    evaluator: MeanwhileEvaluator | None
     archive: SnapshotArchive | None
+
+    @property
+    def good_env_steps(self) -> int:
+        """Environment steps of the newest sound players."""
+        return self.run.good_env_steps
+
+    @property
+    def decisions(self) -> int:
+        """Decisions up to the newest entry of the log."""
+        return self.run.decisions
 
     @property
     def intervals(self) -> Sequence[int]:
@@ -162,40 +137,32 @@ class OneRun:
         """
         # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
         population = jax.tree.map(np.array, jax.device_get(self.state.population))
-        env_steps = iteration * self.config.num_envs * self.config.num_steps
-        check_finite(
-            self.learner, population, self.metrics, env_steps, self.good_env_steps, self.run_dir
-        )
-        self.good, self.good_env_steps = population, env_steps
-        check_fault(self.learner, jax.device_get(self.metrics.fault), self.run_dir)
+        self.run.check(population, self.metrics, iteration)
         if self.archive is not None:
-            self.state = self.archive.exchange(self.state, self.good, iteration)
+            self.state = self.archive.exchange(self.state, population, iteration)
 
-    def entry(self, moment: RunClock) -> dict[str, Any]:
+    def entry(self, clock: RunClock) -> dict[str, Any]:
         """Make an entry of the interval, and begin the next one."""
-        summary = summarise(self.learner, self.metrics)
-        self.decisions += summary["decisions"]
+        entry = self.run.entry(self.metrics, clock)
         self.metrics = self.no_metrics
-        entry = make_entry(self.learner, summary, self.decisions, moment)
         if "league" in entry and self.archive is not None:
             for policy, described in self.archive.describe().items():
                 entry["league"]["pools"][policy] |= described
         return entry
 
-    def evaluate(self, moment: RunClock) -> dict[str, Any]:
+    def evaluate(self, clock: RunClock) -> dict[str, Any]:
         """Evaluate what was learnt."""
-        assert self.evaluator is not None
-        return make_report(self.evaluator, self.good, moment)
+        return self.run.report(clock)
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> CheckpointData:
         """Copy what a checkpoint is made of to the host."""
         arrays = to_arrays({"state": self.state, "metrics": self.metrics})
-        names = self.learner.players.names
+        names = self.run.learner.players.names
         archive = None
         if self.archive is not None:
             self.archive.forget_lost()
             archive = self.archive.as_json()
-        return CheckpointData(arrays, self.good, names, record, standing, archive)
+        return CheckpointData(arrays, self.run.good, names, record, standing, archive)
 
     def forget(self) -> None:
         """Remove snapshots on which no checkpoint stands any more."""
@@ -204,99 +171,12 @@ class OneRun:
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
         """Use another folder; this run has no members."""
-        self.run_dir = folder
+        self.run.run_dir = folder
         if self.archive is not None:
             self.archive.run_dir = folder
         return []
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
         """Save the newest policies that are sound, the curve and the report."""
-        save_run(self.learner, self.good, logged, stopped=result.interrupted)
+        save_run(self.run.learner, self.run.good, logged, stopped=result.interrupted)
         return result
-
-
-def check_finite(
-    learner: Learner,
-    population: Population,
-    metrics: Metrics,
-    env_steps: int,
-    good_env_steps: int,
-    run_dir: Path,
-) -> None:
-    """Raise an error if parameters, normalisers, losses or gradients are not finite.
-
-    To be called before `check_fault`: such parameters make values that look like a fault.
-
-    Raises:
-        TrainingDiverged: they are not; the message names the cause.
-    """
-    found = find_divergence(learner, population, metrics)
-    if found:
-        reward = largest_reward(metrics)
-        raise TrainingDiverged(found, reward, env_steps, good_env_steps, run_dir)
-
-
-def check_fault(learner: Learner, fault: Fault, run_dir: Path) -> None:
-    """Refuse what an environment gave.
-
-    Raises:
-        EnvironmentFault: it is nothing to train on.
-    """
-    if fault.found:
-        env = learner.env
-        agent = env.agents[int(fault.agent)]
-        raise EnvironmentFault(env.name, agent, fault, learner.num_steps, run_dir)
-
-
-def make_entry(
-    learner: Learner, summary: Mapping[str, Any], decisions: int, moment: RunClock
-) -> dict[str, Any]:
-    """Make an entry of the log.
-
-    Args:
-        learner: of the run.
-        summary: of the interval, from `summarise`.
-        decisions: up to its end.
-        moment: its end.
-    """
-    entry = {
-        "env_steps": moment.env_steps,
-        "decisions": decisions,
-        "iteration": moment.iteration,
-        "wall_s": moment.wall_s,
-        "env_steps_per_s": moment.rate,
-        "decisions_per_s": moment.rate * summary["decisions_per_step"],
-        "decisions_per_step": summary["decisions_per_step"],
-        "episodes": summary["episodes"],
-        "all": summary["all"],
-        "policies": summary["policies"],
-        "agents": summary["agents"],
-        "peak_memory_mb": peak_memory_mb(),
-    }
-    if learner.env_schedules is not None:
-        # Of the last iteration, which had the values of its beginning.
-        began = moment.env_steps - learner.num_envs * learner.num_steps
-        entry["env_params"] = learner.env_schedules.values(began)
-    return entry | ({"league": summary["league"]} if "league" in summary else {})
-
-
-def make_report(
-    evaluator: MeanwhileEvaluator,
-    population: Population,
-    moment: RunClock,
-    env_params: PyTree | None = None,
-) -> dict[str, Any]:
-    """Make an entry of the evaluations.
-
-    Args:
-        evaluator: of the run.
-        population: the players.
-        moment: when.
-        env_params: of the run; None for the learner's.
-    """
-    return {
-        "env_steps": moment.env_steps,
-        "iteration": moment.iteration,
-        "wall_s": moment.wall_s,
-        **evaluator.evaluate(population, moment.iteration, env_params=env_params),
-    }
