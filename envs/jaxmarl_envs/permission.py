@@ -17,7 +17,7 @@ import contextvars
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jaxmarl_envs.own_names import full_name
+from jaxmarl_envs.user_env_names import full_name
 
 
 class NotPermitted(ValueError):  # noqa: N818

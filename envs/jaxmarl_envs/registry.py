@@ -14,10 +14,10 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from jaxmarl_envs import own
+from jaxmarl_envs import user_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own_names import full_name, is_own
 from jaxmarl_envs.permission import noting_imports
+from jaxmarl_envs.user_env_names import full_name, is_own
 
 EnvFactory = Callable[..., MultiAgentEnv]
 
@@ -113,8 +113,8 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
 def _make(name: str, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
     if is_own(name):
         name = full_name(name)
-        factory = own.load(name)
-        if own.is_stepped_in_python(factory):
+        factory = user_envs.load(name)
+        if user_envs.is_stepped_in_python(factory):
             factory = functools.partial(_factory("rllib"), name)
         return _make_own(name, factory, kwargs)
     if name not in all_names():
@@ -123,7 +123,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> tuple[MultiAgentEnv, Any]:
         valid = ", ".join(all_names())
         raise ValueError(
             f"unknown environment {name!r}; {hint}valid names: {valid}, and of your own "
-            f"{own.HOW_TO_NAME}"
+            f"{user_envs.HOW_TO_NAME}"
         )
     if name in _installed():
         return _make_own(name, _import_installed(name), kwargs)
@@ -146,13 +146,13 @@ def _factory(name: str) -> EnvFactory:
 
 
 def _make_own(
-    name: str, factory: own.EnvFactory, kwargs: dict[str, Any]
+    name: str, factory: user_envs.EnvFactory, kwargs: dict[str, Any]
 ) -> tuple[MultiAgentEnv, Any]:
     _check_keywords(name, factory, kwargs)
-    return own.build(name, factory, kwargs)
+    return user_envs.build(name, factory, kwargs)
 
 
-def _import_installed(name: str) -> own.EnvFactory:
+def _import_installed(name: str) -> user_envs.EnvFactory:
     """Import the one environment of a name that an installed package registers.
 
     Raises:
@@ -173,7 +173,7 @@ def _import_installed(name: str) -> own.EnvFactory:
             "uninstall the package"
         )
     try:
-        return own.import_factory(f"{entries[0].module}:{entries[0].attr}")
+        return user_envs.import_factory(f"{entries[0].module}:{entries[0].attr}")
     except ValueError as error:
         raise ValueError(f"environment {name!r}, {places[0]}: {error}") from error
 

@@ -21,7 +21,7 @@ class Workload:
     Attributes:
         env: name of the environment, as `jaxmarl_envs.make` takes it.
         env_kwargs: its arguments.
-        network: `"mlp"`, `"lstm"`, `"gru"`, `"min_gru"` or `"cnn"`.
+        network: kind of network, as `PolicySpec.network`.
         network_kwargs: fields of the network other than its defaults.
         mapping: which policy plays which agent, as `TrainConfig.mapping`.
         num_envs: parallel environments.

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from jaxmarl_envs.own_names import is_own
+from jaxmarl_envs.user_env_names import is_own
 from jaxmarl_ppo.bench.ahead import compile_ahead
 from jaxmarl_ppo.bench.peers import NUM_ENVS, compare
 from jaxmarl_ppo.bench.scaling import check_picture_path, plot_scaling, scaling

@@ -8,8 +8,8 @@ from typing import Any
 import jaxmarl_envs
 from jaxmarl_envs.check import EnvReport
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own_names import is_own
 from jaxmarl_envs.spaces import Discrete
+from jaxmarl_envs.user_env_names import is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.presets import preset
 

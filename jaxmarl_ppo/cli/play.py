@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jaxmarl_ppo.cli import session
 
 if TYPE_CHECKING:
-    from jaxmarl_ppo.pages.table import Table
+    from jaxmarl_ppo.pages.game_table import Table
 
 
 @dataclass(frozen=True)

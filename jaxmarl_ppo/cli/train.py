@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own_names import full_name, is_own
+from jaxmarl_envs.user_env_names import full_name, is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.arguments import Each, options_of
 from jaxmarl_ppo.cli.processes import JobOptions, launch, launch_on_ray, prepare

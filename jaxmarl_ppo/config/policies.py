@@ -53,9 +53,9 @@ class PolicySpec:
     """A policy that is a network: how it looks at the world and how it is trained.
 
     Attributes:
-        network: `"mlp"`, `"lstm"`, `"gru"`, `"min_gru"`, `"cnn"`, a module of
-            `jaxmarl_ppo.networks` with its own sizes, or any flax module that keeps the call of
-            that file.
+        network: kind of network by its name in `NETWORKS` of `networks/actor_critic.py`, such as
+            `"mlp"` and `"lstm"`; a module of that file with its own sizes; or any flax module that
+            is called like them.
         prev_action: append the agent's previous action to its features.
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.

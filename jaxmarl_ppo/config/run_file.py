@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmarl_envs.own_names import full_name
+from jaxmarl_envs.user_env_names import full_name
 from jaxmarl_ppo.config.annotations import field_hints
 from jaxmarl_ppo.config.as_json import (
     READABLE_FORMATS,

@@ -28,7 +28,9 @@ from jaxmarl_ppo.learner.sizes import (
 )
 from jaxmarl_ppo.learner.unused_options import check_effects
 from jaxmarl_ppo.machine.cores import choose_num_devices
+from jaxmarl_ppo.machine.text import listed
 from jaxmarl_ppo.machine.tuning import tuning
+from jaxmarl_ppo.networks.actor_critic import RECURRENT
 from jaxmarl_ppo.networks.precision import check_precision, has_tf32
 from jaxmarl_ppo.policies.plan import AnySpec, PolicyGroupPlan, plan_players
 from jaxmarl_ppo.policies.players import Players
@@ -284,7 +286,7 @@ def _check_minibatches(
     if ppo.bptt_length is not None:
         raise ValueError(
             f"bptt_length={ppo.bptt_length} has no effect on a network without memory; "
-            "use network 'lstm', 'gru' or 'min_gru', or drop bptt_length"
+            f"use one with memory ({listed(RECURRENT)}), or drop bptt_length"
         )
     num_rows = config.num_envs * config.num_steps * num_slots
     if ppo.num_minibatches > num_rows:

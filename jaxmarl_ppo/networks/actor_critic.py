@@ -275,3 +275,6 @@ NETWORKS: dict[str, type[ActorCritic]] = {
     "min_gru": MinGRU,
     "cnn": CNN,
 }
+# For messages: those that have memory, and those that take features in one dimension.
+RECURRENT = tuple(name for name, network in NETWORKS.items() if network.core_class)
+FLAT = tuple(name for name, network in NETWORKS.items() if not network().conv_channels)

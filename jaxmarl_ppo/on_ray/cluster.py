@@ -14,8 +14,8 @@ from importlib import metadata
 from typing import Any
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own import import_factory
-from jaxmarl_envs.own_names import is_own
+from jaxmarl_envs.user_env_names import is_own
+from jaxmarl_envs.user_envs import import_factory
 from jaxmarl_ppo.config.checks import check_name, show
 from jaxmarl_ppo.machine.extras import how_to_install
 

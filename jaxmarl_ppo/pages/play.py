@@ -6,7 +6,7 @@ from pathlib import Path
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.cross_play import with_baselines
 from jaxmarl_ppo.evaluation.opponents import seat_opponent
-from jaxmarl_ppo.pages.table import Table
+from jaxmarl_ppo.pages.game_table import Table
 from jaxmarl_ppo.runs.run_folder import load_run
 
 

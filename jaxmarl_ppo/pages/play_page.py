@@ -10,9 +10,9 @@ from jaxmarl_envs.drawing.stones import stone_sign
 from jaxmarl_envs.threefry import fold_in
 from jaxmarl_ppo.evaluation.episodes import EpisodesState
 from jaxmarl_ppo.evaluation.replay import ask_everybody
+from jaxmarl_ppo.pages.game_table import Table, play_step
 from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
 from jaxmarl_ppo.pages.portable import portable_program
-from jaxmarl_ppo.pages.table import Table, play_step
 
 STATIC = ("base.css", "play.css", "base.js", "program.js", "play_local.js", "play.js")
 # The page plays so many games again before it is played on, to see that it computes the same.

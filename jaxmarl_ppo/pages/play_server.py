@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from jaxmarl_ppo.pages.game_table import Table
 from jaxmarl_ppo.pages.page import describe_env, make_page, read_static
 from jaxmarl_ppo.pages.server import HEADERS, HOSTS, serve_app
-from jaxmarl_ppo.pages.table import Table
 
 STATIC = ("base.css", "play.css", "base.js", "play_socket.js", "play.js")
 MAX_TABLES = 32

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxmarl_ppo.networks.actor_critic import NETWORKS, ActorCritic
+from jaxmarl_ppo.machine.text import listed
+from jaxmarl_ppo.networks.actor_critic import FLAT, NETWORKS, ActorCritic
 from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
@@ -49,7 +50,7 @@ def make_network(
             + (
                 "use network 'cnn'"
                 if planes
-                else "use 'mlp', 'lstm', 'gru' or 'min_gru', or an environment in planes"
+                else f"use network {listed(FLAT)}, or an environment in planes"
             )
         )
     # A module of the user's own may know its sizes itself, and need not have these fields.

@@ -13,7 +13,7 @@ from flax import linen as nn
 
 import jaxmarl_envs
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own_names import is_own, missing_file
+from jaxmarl_envs.user_env_names import is_own, missing_file
 from jaxmarl_ppo.config import as_json, env_as_json
 from jaxmarl_ppo.config.as_json import FORMAT, READABLE_FORMATS
 from jaxmarl_ppo.config.checks import show

@@ -20,8 +20,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
+from jaxmarl_ppo.pages.game_table import play_step
 from jaxmarl_ppo.pages.play_page import play_page
-from jaxmarl_ppo.pages.table import play_step
 
 EVIL = "</script><img src=x onerror=document.title='owned'>"
 # Enough of them for a thousand positions on the first board.

@@ -12,8 +12,8 @@ from jaxmarl_ppo.evaluation.cross_play import with_baselines
 from jaxmarl_ppo.evaluation.opponents import seat_opponent
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP
+from jaxmarl_ppo.pages.game_table import Table
 from jaxmarl_ppo.pages.play_server import serve
-from jaxmarl_ppo.pages.table import Table
 
 
 def tables_of(env, opponent=None, network=None, **kwargs):

@@ -42,7 +42,7 @@ KNOWS_NO_ENVIRONMENT = FLOORS[: FLOORS.index("devices")]
 KNOWN_OF_ENVS = {
     "jaxmarl_envs.backend",
     "jaxmarl_envs.core",
-    "jaxmarl_envs.own_names",
+    "jaxmarl_envs.user_env_names",
     "jaxmarl_envs.spaces",
     "jaxmarl_envs.stop_request",
     "jaxmarl_envs.threefry",

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxmarl_envs import own
+from jaxmarl_envs import user_envs
 from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import (
     STEP_TIMEOUT_S,
@@ -23,8 +23,8 @@ from jaxmarl_envs.adapters.incoming.host_patience import (
 )
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
-from jaxmarl_envs.own_names import HOW_TO_NAME, full_name, is_own
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
+from jaxmarl_envs.user_env_names import HOW_TO_NAME, full_name, is_own
 
 
 class UnrepeatableEnvironmentWarning(UserWarning):
@@ -71,7 +71,7 @@ def rllib(
         raise ValueError(f"env_id={env_id!r}: give {HOW_TO_NAME}")
     if env_config is not None and not isinstance(env_config, Mapping):
         raise ValueError(f"env_config={env_config!r}: give a dictionary")
-    found = own.load_callable(full_name(env_id))
+    found = user_envs.load_callable(full_name(env_id))
     return from_rllib_env(
         functools.partial(_make, found, dict(env_config or {})),
         max_agents=max_agents,

@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.own_names import HOW_TO_NAME
 from jaxmarl_envs.permission import ask_permission
 from jaxmarl_envs.user_code import telling_of
+from jaxmarl_envs.user_env_names import HOW_TO_NAME
 
 EnvFactory = Callable[..., MultiAgentEnv | tuple[MultiAgentEnv, Any]]
 

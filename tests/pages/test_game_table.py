@@ -12,7 +12,7 @@ from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.evaluation.opponents import seat_opponent
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
-from jaxmarl_ppo.pages.table import Table
+from jaxmarl_ppo.pages.game_table import Table
 
 X, O = 0, 1  # noqa: E741
 
