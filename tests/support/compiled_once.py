@@ -33,8 +33,10 @@ class CompiledOnce:
         self._make_members = trainer.make_members
         patch.setattr(trainer, "compile_run", self.compile_run)
         patch.setattr(trainer, "make_members", self.make_members)
-        for module in list(sys.modules.values()):
-            if vars(module).get("make_learner") is self._make_learner:
+        # Where it is called, not where it is defined or shown to users.
+        shown = ("jaxmarl_ppo", "jaxmarl_ppo.learner", "jaxmarl_ppo.learner.build")
+        for name, module in list(sys.modules.items()):
+            if name not in shown and vars(module).get("make_learner") is self._make_learner:
                 patch.setattr(module, "make_learner", self.make_learner)
 
     def make_learner(self, env, env_params, config, *, strict=True):

@@ -14,7 +14,7 @@ from jaxmarl_ppo.config.run import EvaluationConfig, ObjectiveConfig
 from jaxmarl_ppo.config.schedules import Linear
 from jaxmarl_ppo.config.search import Choices, Range
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.learner.build import make_learner
+from jaxmarl_ppo.learner import build
 from jaxmarl_ppo.networks.actor_critic import LSTM, MLP
 from jaxmarl_ppo.sweeps.candidates import Candidates
 from jaxmarl_ppo.sweeps.program import choose_replica
@@ -128,7 +128,7 @@ def test_a_run_goes_to_the_device_that_has_the_least_to_do():
 
 
 def key_of(game, **changes):
-    return program_key(make_learner(*game, dataclasses.replace(CONFIG, **changes)))
+    return program_key(build.make_learner(*game, dataclasses.replace(CONFIG, **changes)))
 
 
 def ppo(**changes):
@@ -195,7 +195,7 @@ def test_the_key_tells_what_the_compiler_would(game):
     """Runs of one key have one program to the letter, and runs of two have two."""
 
     def program(**changes):
-        learner = make_learner(*game, dataclasses.replace(CONFIG, **changes))
+        learner = build.make_learner(*game, dataclasses.replace(CONFIG, **changes))
         state = jax.eval_shape(learner.init, jax.random.key(0))
         return key_of(game, **changes), jax.jit(learner.train_step).lower(state).as_text()
 
