@@ -234,6 +234,11 @@ class Case:
     quick: bool = True  # whether `quick_check` sees it, too
 
 
+class Painter(Tiny):
+    def render(self, state):
+        return "<svg/>"
+
+
 NOBODY = "because the slot held nobody before this step"
 CASES = [
     # Declarations.
@@ -528,6 +533,7 @@ CASES = [
         r"seed 1: step_batch gives obs\..* in step_batch and .* in step_env, and",
         quick=False,
     ),
+    Case("_drawing", Painter(), r"render takes \(state\), expected \(state, params, last_action\)"),
 ]
 
 

@@ -15,6 +15,7 @@ what stands there, and what was expected. To add a rule, write one such function
 second run, such as the same key twice, is in `run`.
 """
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -133,6 +134,17 @@ def _horizon(env: MultiAgentEnv, params: Any) -> Iterator[str]:
     horizon = env.horizon(params)
     if horizon is not None and (np.shape(horizon) != () or not horizon >= 1):
         yield f"horizon is {horizon!r}, expected None or a number of steps of at least 1"
+
+
+@rule(DECLARED)
+def _drawing(env: MultiAgentEnv, params: Any) -> Iterator[str]:
+    # Drawn after training only, when an error would come too late.
+    for name, arguments in (("render", "state, params, last_action"), ("sign", "agent")):
+        signature = inspect.signature(getattr(env, name))
+        try:
+            signature.bind(*arguments.split(", "))
+        except TypeError:
+            yield f"{name} takes {signature}, expected ({arguments})"
 
 
 # ---- What the functions return: structure, shapes, dtypes ----------------------------------------
