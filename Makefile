@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= runs/tic_tac_toe-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: train watch play test near slow long ray loggers accelerators pages docs lint clean
+.PHONY: train watch play test near slow ray loggers accelerators pages docs lint clean
 
 train: $(VENV)/.installed
 	$(BIN)/jaxmarl-ppo train tic_tac_toe --run-dir $(RUN_DIR)
@@ -26,11 +26,7 @@ near: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m "not slow and not rare" -n auto --dist loadfile $$($(BIN)/python tests/support/near.py $(SINCE))
 
 slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m "(slow or rare) and not long" -n auto --dist worksteal
-
-# The longest, which CI leaves out: thousands of damaged files, further runs that learn.
-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -m long -n auto --dist worksteal
+	$(BIN)/python -m pytest -q -m "slow or rare" -n auto --dist worksteal
 
 # What needs Ray, a large library, is tested beside it: the files that skip something without it.
 ray: $(VENV)/.installed-ray

@@ -232,7 +232,6 @@ def test_any_command_line_is_a_configuration_or_refused_in_a_sentence(args):
     ends_in_a_sentence(["tic_tac_toe", *args])
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @settings(FIXED, max_examples=500)
 @given(args=ARGS)

@@ -175,7 +175,6 @@ def test_any_file_is_a_configuration_or_refused_in_a_sentence(write, file):
     ends_in_a_sentence(write, *file)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @examples(FIXED, max_examples=2_000)
 @given(file=FILES)

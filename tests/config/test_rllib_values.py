@@ -65,7 +65,6 @@ def test_a_config_is_translated_or_refused_in_a_sentence(config):
     check(config)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=3000, deadline=None, derandomize=True)
 @given(CONFIGS)

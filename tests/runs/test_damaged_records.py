@@ -133,7 +133,6 @@ def test_a_damaged_record_is_told_in_a_sentence(tmp_path, content):
     check(tmp_path, content)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @settings(FIXED, max_examples=500)
 @given(content=STRUCTURES | BYTES)

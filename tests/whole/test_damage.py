@@ -106,7 +106,6 @@ def test_damaged_folders_are_read_or_refused(whole, tmp_path):
     check(whole, tmp_path, range(40))
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_many_damaged_folders_are_read_or_refused(whole, tmp_path):
     check(whole, tmp_path, range(1000, 1300))

@@ -27,7 +27,6 @@ def test_tic_tac_toe_preset_is_perfect(tmp_path):
     assert report["exploitability"]["stochastic"] < 0.3
 
 
-@pytest.mark.long
 def test_products_in_bfloat16_are_fine_enough(tmp_path):
     """In a quarter of the preset's steps, after which sampled play still explores."""
     report = train_and_evaluate(
@@ -54,7 +53,6 @@ def test_two_shuttles_learn_to_deliver(tmp_path):
     assert deliveries["mean"] > 0.9 * deliveries["dispatchers"]["greedy"]["mean"]
 
 
-@pytest.mark.long
 def test_who_imitates_a_dispatcher_soon_delivers_as_it_does(tmp_path):
     """In a fifth of the steps of the test above, by a reward that alone comes to .84 in them."""
     small = {"num_shuttles": 2, "num_rows": 4, "num_cols": 4, "ports": ((0, 1), (3, 2))}

@@ -572,7 +572,6 @@ def test_the_network_is_told_of_lines_and_of_where_stones_land(script):
             ]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_a_short_run_of_connect_four_beats_random_play_and_a_look_ahead(script):
     config = dataclasses.replace(script.CONFIG, num_envs=128, total_env_steps=1_000_000)
