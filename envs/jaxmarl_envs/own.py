@@ -30,8 +30,8 @@ def load(name: str) -> EnvFactory:
         name: of a class or function, as `full_name` writes it.
 
     Raises:
-        NotPermitted: see `permission.importing_only`.
-        ValueError: there is no such file, module or class, or importing it raises.
+        NotPermitted: See `permission.importing_only`.
+        ValueError: If there is no such file, module or class, or importing it raises.
     """
     ask_permission(name)
     return import_factory(name)
@@ -41,8 +41,8 @@ def load_callable(name: str) -> Callable[..., Any]:
     """Import a class or function that need not be an environment of this package.
 
     Raises:
-        NotPermitted: see `permission.importing_only`.
-        ValueError: there is no such file, module or attribute, or importing it raises.
+        NotPermitted: See `permission.importing_only`.
+        ValueError: If there is no such file, module or attribute, or importing it raises.
     """
     ask_permission(name)
     found = _import_attribute(name)
@@ -102,7 +102,7 @@ def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[Multi
         kwargs: its keyword arguments.
 
     Raises:
-        ValueError: it raises, or what it returns is no environment.
+        ValueError: If it raises, or what it returns is no environment.
     """
     given = ", ".join(f"{key}={value!r}" for key, value in kwargs.items())
     call = f"environment {name!r}, {getattr(factory, '__name__', 'the call')}({given})"

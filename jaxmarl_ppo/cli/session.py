@@ -41,7 +41,7 @@ def parse(cls: type[Options], args: Sequence[str], prog: str) -> Options:
         prog: the command.
 
     Raises:
-        ValueError: something is not as it should be, in one sentence.
+        ValueError: If something is wrong, in one sentence.
     """
     if asks_for_help(args):
         tell_help(cls, prog, args, options_of(cls), options_of(cls))
@@ -70,7 +70,7 @@ def parse_with(
         The options, and the values of places that were given, by path.
 
     Raises:
-        ValueError: something is not as it should be, in one sentence.
+        ValueError: If something is wrong, in one sentence.
     """
     has_operand = operand_of(cls) is not None
     parsed = parse_words(
@@ -139,7 +139,7 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
         The folder, or that of the checkpoint.
 
     Raises:
-        ValueError: there is none.
+        ValueError: If there is none.
     """
     if run_dir is None:
         raise ValueError(f"{prog} takes the folder of a run; see {prog} --help")

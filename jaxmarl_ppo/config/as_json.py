@@ -60,7 +60,7 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
             the user's own module.
 
     Raises:
-        ValueError: an unknown key, a value out of range, or something that cannot be rebuilt.
+        ValueError: For an unknown key, a value out of range, or something that cannot be rebuilt.
     """
     if network is not None:
         table = table_of(data, _ROOT)
@@ -95,7 +95,7 @@ def mapping_from_json(data: Any) -> MappingSpec:
     """Make a mapping from what `mapping_to_json` returned.
 
     Raises:
-        ValueError: a function of the user's own, or an unknown field.
+        ValueError: For a function of the user's own, or an unknown field.
     """
     if isinstance(data, str):
         return read_pairs(data, "mapping") if "=" in data else data
@@ -150,7 +150,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file.
 
     Raises:
-        ValueError: no such file, or not a JSON object.
+        ValueError: If there is no such file, or it is not a JSON object.
     """
     try:
         data = json.loads(read_at_most(path, MAX_RECORD_BYTES).decode())

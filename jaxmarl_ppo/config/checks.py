@@ -32,7 +32,7 @@ def check_fields(config: Any, of: str = "") -> None:
         of: what messages say after a field's name, such as `of snapshots`.
 
     Raises:
-        ValueError: a field holds what it must not.
+        ValueError: If a field holds what it must not.
     """
     for name, rule in field_rules(type(config)).items():
         value = rule(f"{name} {of}".strip(), getattr(config, name))

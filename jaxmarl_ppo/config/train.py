@@ -235,7 +235,7 @@ def comparison_interval(config: TrainConfig) -> int:
     """Count the iterations from one comparison of members to the next.
 
     Raises:
-        ValueError: nothing is measured then.
+        ValueError: If nothing would be measured.
     """
     pbt, measure = config.pbt, config.objective.measure or ""
     assert pbt is not None

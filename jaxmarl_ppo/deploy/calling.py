@@ -70,7 +70,7 @@ class Signature:
         """Look up the agent that a call is about; None where every row says its own.
 
         Raises:
-            ValueError: it is unknown, or has to be given and is not.
+            ValueError: If it is unknown, or has to be given and is not.
         """
         names = ", ".join(self.agent_shapes)
         if agent is None and self.asks_agent:
@@ -97,7 +97,7 @@ class Signature:
         """Compare shapes with what the policy takes.
 
         Raises:
-            ValueError: a shape that does not fit, or an input that is missing or without effect.
+            ValueError: For a wrong shape, or an input that is missing or without effect.
         """
         inputs = {**self.inputs, "reset": ((), "bool"), "acting": ((), "bool")}
         features, rank = given["features"].shape, len(self.feature_shape)
@@ -224,10 +224,10 @@ class Actor:
             what to hold until the same agents' next decision.
 
         Raises:
-            ValueError: a shape that does not fit, something missing or without effect, or, where
-                it is given as NumPy's arrays or lists, a row that decides on an observation that is
-                not finite or without a legal action. Of JAX's arrays, and under `jit`, such rows
-                are not found: their actions mean nothing.
+            ValueError: For a wrong shape, or an input that is missing or without effect. Given
+                NumPy arrays or lists, also for a row that decides on an observation that is not
+                finite or without a legal action. In JAX arrays, and under `jit`, such rows are not
+                detected: their actions are meaningless.
         """
         given, held, agent_shape = self._given(
             observation, hidden, action_mask, agent, prev_action, prev_reward, reset, acting

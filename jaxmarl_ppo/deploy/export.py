@@ -91,7 +91,7 @@ def check_new_file(path: str | Path) -> Path:
     """Return a path at which there is nothing yet.
 
     Raises:
-        ValueError: something is there already.
+        ValueError: If something is there already.
     """
     path = Path(path)
     if path.exists():
@@ -105,7 +105,7 @@ def make_programs(
     """Compile the policy's two programs, with its parameters inside.
 
     Raises:
-        ValueError: no name of a dimension and no number of rows.
+        ValueError: If it is neither the name of a dimension nor a number of rows.
     """
     if isinstance(batch, str) and batch.isidentifier():
         (num_rows,) = jax.export.symbolic_shape(batch)
@@ -145,7 +145,7 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     Actions may differ only where the policy likes both alike, to within rounding.
 
     Raises:
-        ValueError: they differ.
+        ValueError: If they differ.
     """
     fine = getattr(policy.network.module, "dtype", "float32") == "float32"
     fine &= policy.network.matmul_precision == "float32" and jax.default_backend() == "cpu"

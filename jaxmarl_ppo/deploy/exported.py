@@ -96,7 +96,7 @@ def load_exported(path: str | Path) -> ExportedPolicy:
     """Read what `Policy.export` wrote.
 
     Raises:
-        ValueError: the file is missing, damaged or of another format.
+        ValueError: If the file is missing, damaged or of another format.
     """
     path = Path(path)
     if not path.is_file():
@@ -144,7 +144,7 @@ def unpack(content: bytes, where: str) -> ExportedPolicy:
     """Read the bytes that `pack` made; errors tell `where` they come from.
 
     Raises:
-        ValueError: they are damaged, of another format, or no exported policy.
+        ValueError: If they are damaged, of another format, or no exported policy.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
@@ -174,7 +174,7 @@ def _signature(header: Any) -> Signature:
     """Read what a policy takes and returns, whatever the header holds.
 
     Raises:
-        Exception: what the first thing leads to that is not as `pack` writes it.
+        Exception: Of any kind, at the first thing that is not as `pack` writes it.
     """
     batch = header["inputs"]["features"]["shape"][0]
     if not isinstance(batch, str) and not _is_size(batch):
@@ -232,7 +232,7 @@ def _check_programs(
     """Refuse programs that take or return something else than the header says.
 
     Raises:
-        ValueError: one does.
+        ValueError: If one does.
     """
     inputs = {name: _said(header["inputs"][name]) for name in signature.inputs}
     hidden = [_said(leaf) for leaf in header["hidden"]]
@@ -263,7 +263,7 @@ def _check_calls(name: str, text: str) -> None:
         text: its operations, as MLIR prints them.
 
     Raises:
-        ValueError: it calls the host, or something that is not known.
+        ValueError: If it calls the host, or an unknown operation.
     """
     called = {next(filter(None, groups), "") for groups in _CALLED.findall(text)}
     unknown = sorted(call for call in called if not _CALLS.fullmatch(call))

@@ -80,7 +80,8 @@ class Policy(Actor):
             allow_imports: see `load_run`.
 
         Raises:
-            ValueError: no such run, policy or agent, or more than one policy to choose from.
+            ValueError: If there is no such run, policy or agent, or there are several policies to
+                choose from.
         """
         run = load_run(
             run_dir,
@@ -160,7 +161,7 @@ class Policy(Actor):
         Arguments are those of `act`; memory does not move. It was trained at decisions only.
 
         Raises:
-            ValueError: as `act`, or the critic sees more than the policy is given.
+            ValueError: As `act`, or if the critic sees more than the policy is given.
         """
         if self.interface.joint_width:
             raise ValueError(
@@ -193,7 +194,8 @@ class Policy(Actor):
             What was read back.
 
         Raises:
-            ValueError: the file exists, an unknown platform or batch, or other actions.
+            ValueError: If the file exists, the platform or batch is unknown, or actions are of
+                another kind.
         """
         return export_policy(self, path, platforms, batch)
 

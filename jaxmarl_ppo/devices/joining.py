@@ -32,7 +32,7 @@ def join_processes(
         process_id: which of them this is, from 0.
 
     Raises:
-        ValueError: arguments that do not fit together, no job to be found, or JAX runs already.
+        ValueError: If arguments are inconsistent, no job is found, or JAX has started already.
     """
     _check(coordinator, num_processes, process_id)
     if num_processes == 1:

@@ -52,8 +52,8 @@ class Members:
             is faster on this backend.
 
     Raises:
-        ValueError: a number out of range, an unknown layout, a learner for several devices, or an
-            environment that is stepped on the host.
+        ValueError: For a number out of range, an unknown layout, a learner for several devices, or
+            an environment that is stepped on the host.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class Members:
             env_params: of each member; None for the learner's.
 
         Raises:
-            ValueError: not as many as there are members, or what needs another compiled program.
+            ValueError: If their number differs from that of members, or they need another compiled
+                program.
         """
         for name, given in (
             ("keys", keys),
@@ -129,7 +130,7 @@ class Members:
         """Make the state that a single run begins with.
 
         Raises:
-            ValueError: hyper-parameters or parameters that need another compiled program.
+            ValueError: If hyper-parameters or parameters need another compiled program.
         """
         own = hyperparams_of(self.learner)
         if hyperparams is not None:

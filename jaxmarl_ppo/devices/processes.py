@@ -80,8 +80,8 @@ class Processes:
             decide: returns what JSON has.
 
         Raises:
-            FirstFailed: what the first process said by `fail_in_step`.
-            Departed: the first process has ended.
+            FirstFailed: With the message that the first process passed to `fail_in_step`.
+            Departed: If the first process has ended.
         """
         if self._wire is None:
             return decide()
@@ -100,7 +100,7 @@ class Processes:
         """Return every process's value on the first one, and this one's alone on others.
 
         Raises:
-            Departed: a process has ended.
+            Departed: If a process has ended.
         """
         if self._wire is None:
             return [value]
@@ -116,7 +116,7 @@ class Processes:
             facts: what must be the same on all, as JSON has it.
 
         Raises:
-            ProcessesDiffer: it is not; the first difference is named, on all processes.
+            ProcessesDiffer: If it is not; the first difference is named, on all processes.
         """
         if self._wire is None:
             return

@@ -59,7 +59,7 @@ class Wire:
         """Wait for the next value of a topic from a process, however long it takes.
 
         Raises:
-            Departed: the process has ended without sending one.
+            Departed: If the process has ended without sending one.
         """
         with self._changed:
             values = self._received[topic, peer]
@@ -142,7 +142,7 @@ class Door:
             The connections, and how the processes describe themselves, both by their numbers.
 
         Raises:
-            TimeoutError: some did not come.
+            TimeoutError: If some did not arrive.
         """
         ends: dict[int, socket.socket] = {}
         described: dict[int, str] = {}
@@ -173,7 +173,7 @@ def connect(host: str, port: int, token: str, own: int, described: str) -> socke
         described: this process in words.
 
     Raises:
-        OSError: nobody is there.
+        OSError: If no process answers.
     """
     end = socket.create_connection((host, port), timeout=CONNECT_S)
     end.sendall(json.dumps([token, own, described]).encode() + b"\n")

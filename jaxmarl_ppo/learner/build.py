@@ -54,7 +54,7 @@ def make_learner(
         strict: whether to refuse options without effect; a recorded run may have some.
 
     Raises:
-        ValueError: what does not fit together, before anything is compiled.
+        ValueError: If the configuration is inconsistent; raised before compilation.
     """
     check_arguments(env, env_params, config)
     check_precision(config.matmul_precision)
@@ -102,7 +102,8 @@ def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig)
     """Refuse arguments of the wrong kind, or in each other's place.
 
     Raises:
-        ValueError: no environment, parameters of another one, or no configuration.
+        ValueError: If the environment or the configuration is missing, or the parameters are of
+            another environment.
     """
     if not isinstance(env, MultiAgentEnv):
         raise ValueError(f"env must be a MultiAgentEnv, such as make(name)[0], got {show(env)}")

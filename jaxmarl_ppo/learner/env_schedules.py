@@ -54,7 +54,7 @@ def make_env_schedules(
         total_env_steps: of the run.
 
     Raises:
-        ValueError: there is no such parameter, or it is no single number with a fraction.
+        ValueError: If there is no such parameter, or it is no single number with a fraction.
     """
     if not specs:
         return None

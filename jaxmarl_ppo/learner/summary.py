@@ -29,7 +29,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
         Where results between players are kept also `"league"`, see `summarise_league`.
 
     Raises:
-        ValueError: the metrics of several seeds.
+        ValueError: If the metrics are of several seeds.
     """
     # All at once: read one by one, every number would be a transfer of its own.
     metrics = jax.device_get(metrics)

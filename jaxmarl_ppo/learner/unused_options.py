@@ -17,7 +17,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     """Refuse options that have no effect on this environment, or that others overrule.
 
     Raises:
-        ValueError: the first of them.
+        ValueError: For the first of them.
     """
     mapping = make_mapping(config.mapping, env.agents)
     specs = policy_specs(config, mapping)

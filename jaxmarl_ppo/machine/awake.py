@@ -48,7 +48,7 @@ def check_possible() -> None:
     """Refuse to keep cores awake where that cannot be done or has no effect.
 
     Raises:
-        ValueError: training does not run on the CPU, or the system has no such processes.
+        ValueError: If training does not run on the CPU, or the system has no such processes.
     """
     obstacle = _obstacle()
     if obstacle:

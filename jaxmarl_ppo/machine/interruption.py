@@ -248,7 +248,7 @@ def call_interruptibly(function: Callable[[], Result], interruption: Interruptio
     a single one. A call that is given up goes on in its thread; its result is dropped.
 
     Raises:
-        Stopped: an interruption was requested.
+        Stopped: If an interruption was requested.
     """
     outcome: dict[str, Any] = {}
 

@@ -20,7 +20,7 @@ def check_precision(precision: str) -> None:
     """Refuse what products cannot be computed in by the machine that is compiled for.
 
     Raises:
-        ValueError: it is unknown, or TF32 where there is none.
+        ValueError: If it is unknown, or TF32 where there is none.
     """
     if precision not in MATMUL_PRECISIONS:
         raise ValueError(

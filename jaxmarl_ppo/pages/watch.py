@@ -78,7 +78,7 @@ def watch_run(
         allow_imports: as `load_run` needs it.
 
     Raises:
-        ValueError: there is no such run or opponent, or no whole number of episodes.
+        ValueError: If there is no such run or opponent, or no whole number of episodes.
     """
     check_num_episodes(episodes)
     run = load_run(run_dir, env=env, allow_imports=allow_imports)

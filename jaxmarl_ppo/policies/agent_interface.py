@@ -224,7 +224,7 @@ def make_agent_interface(
         central_critic: give the critic what `joint_features` says.
 
     Raises:
-        ValueError: mixed or unbounded action spaces, or extra inputs beside planes.
+        ValueError: For mixed or unbounded action spaces, or extra inputs beside planes.
     """
     obs = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), env_params)[0])
     # Planes are of one shape for all agents; flat features may be padded beyond these slots' own.

@@ -62,7 +62,7 @@ def make_mapping(spec: MappingSpec, agents: tuple[str, ...]) -> PolicyMapping:
         agents: the environment's agents.
 
     Raises:
-        ValueError: an unknown word, an unknown agent, or an agent without a policy.
+        ValueError: For an unknown word, an unknown agent, or an agent without a policy.
     """
     spec = check_mapping("mapping", spec)
     if isinstance(spec, str):
@@ -80,7 +80,7 @@ def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]
     """Look up the entry of every agent: by its name, else by the first pattern that it matches.
 
     Raises:
-        ValueError: an entry that no agent matches, or an agent that no entry matches.
+        ValueError: For an entry that no agent matches, or an agent that no entry matches.
     """
     for pattern in table:
         if not fnmatch.filter(agents, pattern):
@@ -190,7 +190,7 @@ def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
     """Try a user's mapping function on a hundred first episodes.
 
     Raises:
-        ValueError: it returns something else than an index for each agent, or no candidate.
+        ValueError: If it does not return one index per agent, or returns one that is no candidate.
     """
     num_agents = len(agents)
     shape = jax.eval_shape(mapping.draw_fn, jax.random.key(0), _first_draw(0, num_agents))

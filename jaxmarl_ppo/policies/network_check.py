@@ -29,9 +29,9 @@ def make_network(
     """Return the named or given module, told how many distribution inputs are needed.
 
     Raises:
-        ValueError: a share of uniform play in continuous actions, features of another kind than
-            the module takes, a central critic that shares layers with the actor, or a user's own
-            module that does not round its products to bfloat16 and is to.
+        ValueError: For a share of uniform play in continuous actions, features of another kind than
+            the module takes, a central critic that shares layers with the actor, or a custom module
+            that does not round its products to bfloat16 though it must.
     """
     module = named_network(network)
     unimix = module.unimix if isinstance(module, ActorCritic) else 0.0
@@ -81,8 +81,8 @@ def check_network(network: StackedNetwork) -> None:
     """Call a network abstractly, so that a user's own module fails here and not in a trace.
 
     Raises:
-        ValueError: the module or one of its stages cannot be called or returns other shapes than it
-            must, or lives start from a memory that is not zero.
+        ValueError: If the module or one of its stages cannot be called or returns wrong shapes, or
+            if initial memory is not zero.
     """
     name = type(network.module).__name__
     # Acting calls a module with one batch axis, the update of one without memory with two.

@@ -73,7 +73,7 @@ def plan_players(
         The players, and of each of their policy groups which policies it holds.
 
     Raises:
-        ValueError: what does not fit together.
+        ValueError: If the arguments are inconsistent.
     """
     mapping = make_mapping(config.mapping, env.agents)
     specs = policy_specs(config, mapping)
@@ -256,7 +256,7 @@ def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySp
     """Look up what every policy of the mapping is.
 
     Raises:
-        ValueError: an entry of `policies` that no policy matches, or snapshots of nothing
+        ValueError: For an entry of `policies` that no policy matches, or snapshots of nothing
             trainable.
     """
     keys = {name: match_name(config.policies, name) for name in mapping.names}

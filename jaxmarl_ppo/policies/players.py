@@ -123,7 +123,7 @@ class Players:
         """Copy these with more scripted players, which no mapping draws.
 
         Raises:
-            ValueError: a name that another player has.
+            ValueError: For a name that another player has.
         """
         for name in scripts:
             if name in self.names:

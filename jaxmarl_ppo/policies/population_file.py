@@ -46,7 +46,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
         expected: of the shapes that it must have.
 
     Raises:
-        ValueError: the file is missing, damaged, of another format, or holds other players.
+        ValueError: If the file is missing, damaged, of another format, or holds other players.
     """
     found, state = _read(path)
     if found != names:
@@ -66,8 +66,8 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
         expected: one policy, of the shapes that it must have.
 
     Raises:
-        ValueError: the file is missing, damaged, of another format, has no such player, or one of
-            another shape.
+        ValueError: If the file is missing, damaged or of another format, or its player is missing
+            or of another shape.
     """
     names, state = _read(path)
     try:

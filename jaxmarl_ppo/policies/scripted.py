@@ -16,7 +16,8 @@ def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> Scrip
     """Return the function that a scripted policy plays by.
 
     Raises:
-        ValueError: an unknown name, or a function that does not return an action for every slot.
+        ValueError: For an unknown name, or a function that does not return an action for every
+            slot.
     """
     if spec.script == RANDOM:
         return make_random_script(env, env_params)

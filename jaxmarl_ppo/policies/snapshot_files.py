@@ -55,7 +55,7 @@ def path_of_player(folder: Path, name: str) -> Path:
     """Find the file that holds a player of a run: a snapshot's own, or that of all.
 
     Raises:
-        ValueError: the folder is that of a group of runs.
+        ValueError: If the folder is that of a group of runs.
     """
     refuse_group(folder)
     return find_snapshot(folder, name) or folder / POLICIES_FILE
@@ -65,7 +65,7 @@ def refuse_group(folder: Path) -> None:
     """Refuse the folder of a group of runs where that of one is needed.
 
     Raises:
-        ValueError: it is one.
+        ValueError: If it is one.
     """
     members = sorted(path.name for path in (folder / MEMBERS).glob("*") if path.is_dir())
     if members:
@@ -79,7 +79,7 @@ def write_snapshot(run_dir: Path, pool: str, iteration: int, stack: PolicyStack)
     """Write a snapshot, `[1, ...]` leaves, atomically; return the SHA-256 of the file.
 
     Raises:
-        OSError: it cannot be written, or the folder of the run is not there.
+        OSError: If it cannot be written, or the folder of the run is not there.
     """
     path = snapshot_path(run_dir, pool, iteration)
     for folder in (path.parent.parent, path.parent):
@@ -95,7 +95,7 @@ def read_snapshot(run_dir: Path, pool: str, iteration: int, expected: PolicyStac
     """Read a snapshot, one policy of the shapes that `expected` has.
 
     Raises:
-        ValueError: the file is missing or damaged, or does not fit.
+        ValueError: If the file is missing or damaged, or does not fit.
     """
     path = snapshot_path(run_dir, pool, iteration)
     return load_player(path, snapshot_name(pool, iteration), expected)

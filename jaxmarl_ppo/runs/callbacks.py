@@ -120,7 +120,7 @@ def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     """Take callbacks as they are, and functions as callbacks on every entry of the log.
 
     Raises:
-        ValueError: something that is neither.
+        ValueError: For something that is neither.
     """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise ValueError(f"callbacks must be a sequence of callbacks, got {show(callbacks)}")
@@ -155,7 +155,7 @@ class Callbacks:
         """Call a method of all callbacks.
 
         Raises:
-            CallbackError: one of them failed.
+            CallbackError: If one of them failed.
         """
         for callback in self._callbacks:
             try:

@@ -45,7 +45,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
         The tree, its leaves as NumPy's arrays, keys as JAX's.
 
     Raises:
-        ValueError: an array is missing, superfluous, or of another shape or type.
+        ValueError: If an array is missing, superfluous, or of another shape or type.
     """
     flat, structure = jax.tree_util.tree_flatten_with_path(expected)
     wanted = {_name(path): leaf for path, leaf in flat}

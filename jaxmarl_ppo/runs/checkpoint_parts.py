@@ -39,8 +39,8 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
     """Read the arrays of a checkpoint that `read_standing` found sound, of all its parts.
 
     Raises:
-        OSError: a file cannot be read.
-        ValueError: a file is not one of arrays.
+        OSError: If a file cannot be read.
+        ValueError: If a file is not one of arrays.
     """
     first = folder / _part_name(0)
     arrays = _unpack(first) if first.is_file() else _read_format_1(folder / STATE_FOLDER)
@@ -54,7 +54,7 @@ def check_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Read back what a checkpoint holds, and compare it with what the first process has written.
 
     Raises:
-        OSError: it reads otherwise.
+        OSError: If the content differs.
     """
     found = read_arrays(folder)
     is_shared = bool(_parts_in(folder))
@@ -75,7 +75,7 @@ def write_part(folder: Path, arrays: Mapping[str, np.ndarray], processes: Proces
         processes: of the job.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
     try:
         folder.parent.mkdir(exist_ok=True)  # not the run's folder, which somebody may have moved
@@ -91,7 +91,7 @@ def await_parts(folder: Path, processes: Processes) -> list[str]:
     """Wait until all other processes have written their parts; return the SHA-256 of each.
 
     Raises:
-        OSError: one could not, or its part is not to be seen here.
+        OSError: If one could not, or its part cannot be seen here.
     """
     reports: Sequence[Mapping[str, Any]] = processes.gather(_label(folder), {})[1:]
     for index, report in enumerate(reports, 1):
@@ -116,7 +116,7 @@ def take_parts(folder: Path, temporary: Path, digests: Sequence[str]) -> None:
         digests: what `await_parts` returned.
 
     Raises:
-        OSError: what is to be seen here of a part is not what was written.
+        OSError: If a part, as seen here, differs from what was written.
     """
     for index, digest in enumerate(digests, 1):
         part = temporary / _part_name(index)

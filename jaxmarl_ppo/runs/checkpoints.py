@@ -78,7 +78,7 @@ def write_checkpoint(run_dir: Path, snapshot: CheckpointData, processes: Process
     """Write a checkpoint, or this process's part of it; until it is complete nothing has its name.
 
     Raises:
-        OSError: it cannot be written or read back, or not all of its parts can.
+        OSError: If it cannot be written or read back, or not all of its parts can.
     """
     folder = _folder_of(run_dir, snapshot.standing)
     if not processes.is_first:
@@ -120,7 +120,7 @@ def write_whole(
         **further: what else its manifest is to say.
 
     Raises:
-        OSError: it cannot be written or read back.
+        OSError: If it cannot be written or read back.
     """
     folder = _folder_of(run_dir, standing)
     temporary = folder.with_name(f".{folder.name}.tmp")
@@ -151,7 +151,7 @@ def _read_back(folder: Path) -> None:
     """Check a checkpoint that has just been written as it will be when it is read.
 
     Raises:
-        OSError: it cannot be read, or would be found damaged.
+        OSError: If it cannot be read, or would be found damaged.
     """
     try:
         check_files(folder, read_manifest(folder))
@@ -193,8 +193,8 @@ def archived_files(run_dir: Path) -> set[Path]:
     """Collect the files of snapshots that the checkpoints of a run stand on.
 
     Raises:
-        OSError: a checkpoint cannot be read, so that nobody knows which files it needs.
-        ValueError: likewise.
+        OSError: If a checkpoint cannot be read, so the files that it needs are unknown.
+        ValueError: As above.
     """
     return {path for folder in checkpoints_of(run_dir) for path, _ in files_of_archive(folder)}
 
@@ -208,7 +208,7 @@ def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
             behind a checkpoint that is merely unreadable for the moment.
 
     Raises:
-        ValueError: there is none, or strictly none may be taken.
+        ValueError: If there is none, or strictly none may be taken.
     """
     while True:
         passed_over: list[str] = []
@@ -255,7 +255,7 @@ def best_checkpoint(run_dir: Path, goal: str) -> Path | None:
     """Find the checkpoint with the best value of the objective; None if none has one.
 
     Raises:
-        ValueError: one cannot be read now, so that nobody knows which is the best.
+        ValueError: If one cannot be read now, so the best one is unknown.
     """
     values = {}
     for folder in checkpoints_of(run_dir):
@@ -279,7 +279,7 @@ def choose_checkpoint(run_dir: Path, which: str, goal: str) -> Path:
         goal: of the run's objective.
 
     Raises:
-        ValueError: there is no such checkpoint.
+        ValueError: If there is no such checkpoint.
     """
     there = {str(int(folder.name)): folder for folder in checkpoints_of(run_dir)}
     if which == "newest":

@@ -19,7 +19,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     """Read a line of strict JSON: a table, whose numbers are finite.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If it is none.
     """
     try:
         entry = json.loads(line, parse_int=_int, parse_float=_float, parse_constant=_float)

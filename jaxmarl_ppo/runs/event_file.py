@@ -15,7 +15,7 @@ class EventFile:
         path: the file, which begins empty.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:

@@ -47,7 +47,7 @@ def refuse_links(run_dir: Path) -> None:
     The folder of the run itself may be a link: whoever named it meant what it points to.
 
     Raises:
-        ValueError: one is a link.
+        ValueError: If one is a link.
     """
     for name in (CHECKPOINTS, SNAPSHOTS, MEMBERS, Path(POLICIES_FILE).parent, "wandb"):
         refuse_link(run_dir / name)

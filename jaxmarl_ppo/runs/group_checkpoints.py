@@ -34,7 +34,7 @@ def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
     Until the last one is whole, the group has none of this moment.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
     members: dict[str, Any] = {}
     for name, own in snapshot.members.items():

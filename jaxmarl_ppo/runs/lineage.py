@@ -48,7 +48,7 @@ def values_of(events: Iterable[Event], member: str) -> Values:
     """Look up the numbers that a member has after some events.
 
     Raises:
-        ValueError: none of them is its own.
+        ValueError: If none of them is its own.
     """
     for event in reversed([*events]):
         if event.member == member:
@@ -122,7 +122,7 @@ def from_json(data: Any) -> list[Event]:
     """Make events of what `to_json` returned.
 
     Raises:
-        ValueError: they are damaged.
+        ValueError: If they are damaged.
     """
     events: list[Event] = []
     for each in check_sequence("a lineage", data, "a list of events"):

@@ -18,8 +18,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, which the system releases if the process dies.
 
     Raises:
-        ValueError: another process holds it, the file cannot be a lock, or folders of the run are
-            links to elsewhere.
+        ValueError: If another process holds it, the file cannot be a lock, or folders of the run
+            are links to elsewhere.
     """
     path = folder / LOCK_FILE
     refuse_link(path)
@@ -48,7 +48,7 @@ def check_free(folder: Path) -> None:
     """Refuse a folder in which another process trains, or whose folders are links to elsewhere.
 
     Raises:
-        ValueError: it is one.
+        ValueError: If it is one.
     """
     refuse_links(folder)
     if (folder / LOCK_FILE).exists():

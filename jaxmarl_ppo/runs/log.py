@@ -141,7 +141,7 @@ def sync_logs(run_dir: Path) -> None:
     """Flush the logs of a run to the disk, so that no checkpoint outlives entries that it counts.
 
     Raises:
-        OSError: one cannot be flushed.
+        OSError: If one cannot be flushed.
     """
     for name in (METRICS_FILE, EVALUATIONS_FILE, LINEAGE_FILE):
         # What is flushed is the file, whoever has it open; Windows wants to write for that.

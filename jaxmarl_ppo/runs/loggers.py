@@ -58,7 +58,7 @@ class WandbLogger(_Logger):
         **kwargs: as for `wandb.init`.
 
     Raises:
-        ValueError: wandb is not installed, or an argument that it does not take.
+        ValueError: If wandb is not installed, or does not take an argument.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MLflowLogger(_Logger):
         save_files: whether record, curve and policies are kept as artifacts at the end.
 
     Raises:
-        ValueError: mlflow is not installed.
+        ValueError: If mlflow is not installed.
     """
 
     def __init__(
@@ -212,7 +212,8 @@ def make_loggers(names: Sequence[str]) -> list[Callback]:
     """Make loggers by name, as their services' own variables say.
 
     Raises:
-        ValueError: an unknown name, one that is there twice, or a package that is not installed.
+        ValueError: For an unknown name, one that is there twice, or a package that is not
+            installed.
     """
     refuse_repeated("log", names)
     return [LOGGERS[choice(*LOGGERS)("logger", name)]() for name in names]

@@ -97,8 +97,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a checkpoint, and check it against its own checksum.
 
     Raises:
-        DamagedCheckpoint: it is missing or damaged.
-        ValueError: it is of a newer format, or cannot be read now.
+        DamagedCheckpoint: If it is missing or damaged.
+        ValueError: If it is of a newer format, or cannot be read now.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -127,8 +127,8 @@ def read_standing(folder: Path) -> Standing:
     """Read where a run stood from a checkpoint, after checking all files that it needs.
 
     Raises:
-        DamagedCheckpoint: a file is missing or damaged.
-        ValueError: the checkpoint is of a newer format, or cannot be read now.
+        DamagedCheckpoint: If a file is missing or damaged.
+        ValueError: If the checkpoint is of a newer format, or cannot be read now.
     """
     manifest = read_manifest(folder)
     try:
@@ -145,9 +145,9 @@ def read_own_standing(folder: Path) -> Standing:
     """Read where a run stood from a checkpoint in its folder, see `read_standing`.
 
     Raises:
-        DamagedCheckpoint: a file is missing or damaged.
-        ValueError: the checkpoint belongs to another run, is of a newer format, or cannot be read
-            now.
+        DamagedCheckpoint: If a file is missing or damaged.
+        ValueError: If the checkpoint belongs to another run, is of a newer format, or cannot be
+            read now.
     """
     run_dir, run = folder.parent.parent, read_manifest(folder).get("run")
     try:
@@ -166,8 +166,8 @@ def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Check the files of a checkpoint and the snapshots that it needs against their checksums.
 
     Raises:
-        DamagedCheckpoint: one is missing or damaged.
-        OSError: one cannot be read.
+        DamagedCheckpoint: If one is missing or damaged.
+        OSError: If one cannot be read.
     """
     for name, digest in manifest["sha256"].items():
         _check_file(folder / name, digest, "")
@@ -190,7 +190,7 @@ def files_of_archive(folder: Path) -> list[tuple[Path, str]]:
     """List the files of snapshots that a checkpoint stands on, with their checksums.
 
     Raises:
-        DamagedCheckpoint: the list is damaged.
+        DamagedCheckpoint: If the list is damaged.
     """
     run_dir = folder.parent.parent
     try:

@@ -32,7 +32,7 @@ def make_env(
         option: by which the user can name the first piece of code.
 
     Raises:
-        ValueError: it cannot be made, or not without the user's word.
+        ValueError: If it cannot be made, or not without the user's permission.
     """
     used: list[str] = []
     try:
@@ -60,7 +60,7 @@ def check_allow_imports(allow_imports: object) -> Sequence[str]:
     """Raise an error unless these can be names of code.
 
     Raises:
-        ValueError: they are not a sequence of strings.
+        ValueError: If they are not a sequence of strings.
     """
     names = check_sequence("allow_imports", allow_imports, "names such as 'package.module:Class'")
     return [check_name("an element of allow_imports", name) for name in names]
@@ -70,7 +70,7 @@ def check_effect(env: MultiAgentEnv, allow_imports: Sequence[str]) -> None:
     """Raise an error if a name was permitted that nothing was imported by.
 
     Raises:
-        ValueError: one was; the message names it and what was imported.
+        ValueError: If one was; the message names it and what was imported.
     """
     for name in unused(allow_imports, env.imports):
         imported = ", ".join(env.imports) or "nothing"

@@ -33,7 +33,7 @@ class RunFolders:
         """Raise if a folder is no longer the one that it was.
 
         Raises:
-            RunFolderMoved: it was renamed, removed or replaced.
+            RunFolderMoved: If it was renamed, removed or replaced.
         """
         for folder, identity in self._identities.items():
             if _identity(folder) != identity:

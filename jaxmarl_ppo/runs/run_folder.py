@@ -82,7 +82,7 @@ def load_run(
         allow_imports: further names of code that the record may have imported.
 
     Raises:
-        ValueError: a file is missing, damaged, or does not fit.
+        ValueError: If a file is missing, damaged, or does not fit.
     """
     refuse_group(Path(run_dir))
     recorded = read_run(
@@ -116,7 +116,7 @@ def read_run(
     """Read what a run was to be from its record; the arguments are those of `load_run`.
 
     Raises:
-        ValueError: the record is missing or damaged, or something in it cannot be rebuilt.
+        ValueError: If the record is missing or damaged, or something in it cannot be rebuilt.
     """
     record = read_record(Path(run_dir))
     if config is None:
@@ -142,7 +142,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """Read the record of a run, the content of its `config.json`.
 
     Raises:
-        ValueError: it is missing, damaged, or of another version.
+        ValueError: If it is missing, damaged, or of another version.
     """
     _check_is_there(folder)
     record = as_json.read_json(folder / CONFIG_FILE)
@@ -194,7 +194,7 @@ def load_newest(folder: Path, load: Callable[[Path], T]) -> T:
         load: reads the file that it is called with.
 
     Raises:
-        ValueError: as `load`, of a file that is there or that no newer one has replaced.
+        ValueError: As `load`, for a file that exists or that no newer one has replaced.
     """
     while True:
         path = find_policies(folder)
@@ -249,7 +249,7 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
         name: what the run is.
 
     Raises:
-        ValueError: something is there already.
+        ValueError: If something is there already.
     """
     if run_dir is None:
         stem = f"{path_part(name)}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -266,7 +266,7 @@ def check_unused(folder: Path) -> None:
     """Refuse a folder in which there is something already.
 
     Raises:
-        ValueError: there is.
+        ValueError: If there is.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} is a file; choose another name")
@@ -288,7 +288,7 @@ def _recorded_env(
         allow_imports: further such names.
 
     Raises:
-        ValueError: it cannot be made, or not without the user's word.
+        ValueError: If it cannot be made, or not without the user's permission.
     """
     if not isinstance(again, str | None):
         raise ValueError(f"env must be an environment or the name of one, got {again!r}")

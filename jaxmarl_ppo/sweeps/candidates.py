@@ -59,7 +59,7 @@ class Candidates:
         """Make the run that values mean.
 
         Raises:
-            ValueError: they are no valid configuration.
+            ValueError: If they are no valid configuration.
         """
         tables = with_values({}, self._written(values))
         about_env = tables.pop("env", {})
@@ -91,7 +91,7 @@ class Candidates:
         last ends together.
 
         Raises:
-            ValueError: the first invalid one, with its values.
+            ValueError: For the first invalid one, with its values.
         """
         ends = {
             path: dimension.labels if isinstance(dimension, Choices) else dimension.ends
@@ -117,7 +117,7 @@ def check_trials(env: MultiAgentEnv, config: TrainConfig) -> None:
     """Refuse a configuration that trials cannot have in common.
 
     Raises:
-        ValueError: what would have no effect, or cannot be.
+        ValueError: If something is impossible or would have no effect.
     """
     for part, prefix in ((config, ""), (config.objective, "objective.")):
         for name, metadata in field_metadata(type(part)).items():

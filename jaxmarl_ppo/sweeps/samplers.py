@@ -34,7 +34,7 @@ def count_trials(search: SearchConfig, space: Space) -> int:
     """Tell how many trials a search has in all.
 
     Raises:
-        ValueError: the sampler cannot search this space.
+        ValueError: If the sampler cannot search this space.
     """
     ranges = [d for d in space.values() if not isinstance(d, Choices)]
     if search.sampler == "cmaes" and len(ranges) < 2:

@@ -46,7 +46,7 @@ class Study:
         identity: what must be the same whenever the search goes on, of JSON's kinds.
 
     Raises:
-        ValueError: the study is another search.
+        ValueError: If the study is another search.
     """
 
     def __init__(

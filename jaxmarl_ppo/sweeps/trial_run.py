@@ -105,9 +105,9 @@ class TrialRun:
             metrics: since it was looked at last.
 
         Raises:
-            EnvironmentFault: the environment gave what cannot be trained on.
-            TrainingDiverged: parameters are not finite any more.
-            ValueError: the objective's measure is not among the numbers that there are.
+            EnvironmentFault: If the environment produced values that cannot be trained on.
+            TrainingDiverged: If parameters are no longer finite.
+            ValueError: If the objective's measure is not among the numbers that there are.
         """
         self._check(population, metrics)
         entry = self._entry(metrics)

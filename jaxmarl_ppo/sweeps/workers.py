@@ -99,7 +99,7 @@ class Workers(Protocol):
         A run that is over or has failed is looked at no more, and makes room for another.
 
         Raises:
-            ValueError: the objective's measure is not among the numbers that there are.
+            ValueError: If the objective's measure is not among the numbers that there are.
         """
         ...
 

@@ -29,7 +29,7 @@ def claimed(folder: Path, record: Mapping[str, Any], found: Found | None) -> Ite
         found: what goes on in it; None for a new run.
 
     Raises:
-        ValueError: the folder is in use, has something else in it, or cannot hold a run.
+        ValueError: If the folder is in use, has something else in it, or cannot hold a run.
     """
     try:
         made = _make_folder(folder)
@@ -66,7 +66,7 @@ def _check_usable(folder: Path) -> None:
     """Check that a checkpoint can be written in a folder and read back, before anything is learnt.
 
     Raises:
-        ValueError: it cannot, such as where the path is too long.
+        ValueError: If it cannot, for example because the path is too long.
     """
     checkpoints = folder / CHECKPOINTS
     if checkpoints.is_symlink():

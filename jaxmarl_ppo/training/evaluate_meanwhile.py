@@ -29,7 +29,7 @@ class MeanwhileEvaluator:
         config: of the run.
 
     Raises:
-        ValueError: an opponent that there is not, or that cannot play all agents' seats.
+        ValueError: If the opponent does not exist, or cannot play all agents' seats.
     """
 
     def __init__(self, learner: Learner, config: TrainConfig) -> None:

@@ -19,7 +19,7 @@ def check_able(processes: Processes, learner: Learner, config: TrainConfig) -> N
     """Refuse a run that several processes cannot train together.
 
     Raises:
-        ValueError: some part of it would be on one of them alone.
+        ValueError: If some part of it would exist on one of them alone.
     """
     if processes.count == 1:
         return
@@ -57,7 +57,7 @@ def check_alike(
     """Refuse a job whose processes are to train different runs.
 
     Raises:
-        ProcessesDiffer: on all of them, with the first difference.
+        ProcessesDiffer: On all of them, naming the first difference.
     """
     facts = {name: record[name] for name in _ALIKE}
     facts["backend"] = jax.default_backend()

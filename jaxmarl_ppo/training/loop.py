@@ -102,11 +102,11 @@ class Loop:
         """Train.
 
         Raises:
-            EnvironmentFault: the environment gave what cannot be trained on.
-            TrainingDiverged: parameters are not finite any more.
-            CallbackError: a callback failed.
-            RunFolderMoved: the folder of the run is no longer there.
-            ValueError: the objective's measure is not among the numbers of an entry.
+            EnvironmentFault: If the environment produced values that cannot be trained on.
+            TrainingDiverged: If parameters are no longer finite.
+            CallbackError: If a callback failed.
+            RunFolderMoved: If the folder of the run no longer exists.
+            ValueError: If the objective's measure is not among the numbers of an entry.
         """
         around, total = self.around, self.around.config.num_iterations
         while self.iteration < total and self.stopped_by is None:

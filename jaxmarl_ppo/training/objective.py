@@ -24,7 +24,7 @@ class Measure:
         learner: whose agents and policies it may name.
 
     Raises:
-        ValueError: the path names an agent or a policy that there is not.
+        ValueError: If the path names an unknown agent or policy.
     """
 
     def __init__(self, path: str | None, learner: Learner) -> None:
@@ -43,7 +43,7 @@ class Measure:
         """Read the number from an entry of the log; None where it is not there.
 
         Raises:
-            ValueError: entries never have it.
+            ValueError: If entries never have it.
         """
         if self._root == "all":
             return self._read({"all": entry["all"]}, must_be_there="return_mean" in entry["all"])
@@ -58,7 +58,7 @@ class Measure:
         """Read the number from an evaluation; None if it is one of the log.
 
         Raises:
-            ValueError: evaluations do not have it.
+            ValueError: If evaluations do not have it.
         """
         if self._root != "evaluation":
             return None
@@ -82,7 +82,7 @@ def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvalua
         evaluator: of the run; None where nothing is evaluated.
 
     Raises:
-        ValueError: there is no such number; the message names the closest one.
+        ValueError: If there is no such number; the message names the closest one.
     """
     root, _, rest = (path or "").partition("/")
     if path is None:
@@ -118,7 +118,7 @@ class Objective:
         num_worse: how often in a row it was no better than that.
 
     Raises:
-        ValueError: the measure names an agent or a policy that there is not.
+        ValueError: If the measure names an unknown agent or policy.
     """
 
     def __init__(

@@ -157,8 +157,8 @@ class OneRun:
         """Take the players as the ones to save, unless something is wrong with them.
 
         Raises:
-            EnvironmentFault: the environment gave what cannot be trained on.
-            TrainingDiverged: parameters are not finite any more.
+            EnvironmentFault: If the environment produced values that cannot be trained on.
+            TrainingDiverged: If parameters are no longer finite.
         """
         # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
         population = jax.tree.map(np.array, jax.device_get(self.state.population))
@@ -228,7 +228,7 @@ def check_finite(
     To be called before `check_fault`: such parameters make values that look like a fault.
 
     Raises:
-        TrainingDiverged: they are not; the message names the cause.
+        TrainingDiverged: If they are not; the message names the cause.
     """
     found = find_divergence(learner, population, metrics)
     if found:
@@ -240,7 +240,7 @@ def check_fault(learner: Learner, fault: Fault, run_dir: Path) -> None:
     """Refuse what an environment gave.
 
     Raises:
-        EnvironmentFault: it is nothing to train on.
+        EnvironmentFault: If it cannot be trained on.
     """
     if fault.found:
         env = learner.env

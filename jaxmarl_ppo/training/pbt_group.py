@@ -264,7 +264,7 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
         config: of the group.
 
     Raises:
-        ValueError: the first invalid member, with its numbers, or agents that cannot be rivals.
+        ValueError: For the first invalid member, with its numbers, or agents that cannot be rivals.
     """
     pbt = config.pbt
     assert pbt is not None

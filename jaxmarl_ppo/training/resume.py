@@ -108,7 +108,7 @@ def find(
         allow_imports: as in `load_run`.
 
     Raises:
-        ValueError: there is no run, or none that can go on so.
+        ValueError: If there is no run, or it cannot be resumed this way.
     """
     check_path("run_dir", run_dir)
     folder = Path(run_dir)
@@ -175,7 +175,7 @@ def check_still_newest(found: Found) -> None:
     Damaged checkpoints that were passed over lose their names.
 
     Raises:
-        ValueError: the run has gone on meanwhile.
+        ValueError: If the run has been continued meanwhile.
     """
     resumption, run_dir = found.resumption, found.run_dir
     if resumption is not None:
@@ -231,7 +231,7 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
         no_metrics: of the same run.
 
     Raises:
-        ValueError: the checkpoint is of another run.
+        ValueError: If the checkpoint is of another run.
     """
     expected = {"state": begun, "metrics": no_metrics}
     restored = from_arrays(read_arrays(resumption.checkpoint), expected, resumption.checkpoint)

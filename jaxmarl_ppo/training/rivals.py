@@ -21,8 +21,8 @@ class Rivals:
         agents: in whose seats.
 
     Raises:
-        ValueError: an agent that there is not, all of them, or policies that other agents, or more
-            than networks, play with.
+        ValueError: For an unknown agent, all agents, or policies that are shared with other agents
+            or are not networks alone.
     """
 
     def __init__(self, learner: Learner, agents: Sequence[str]) -> None:

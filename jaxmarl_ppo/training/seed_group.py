@@ -63,7 +63,7 @@ def make_members(learner: Learner, config: TrainConfig) -> Members:
         config: of the group.
 
     Raises:
-        ValueError: a run of this kind cannot be one of several.
+        ValueError: If a run of this kind cannot be one of several.
     """
     for pool in learner.players.pools:
         name = learner.players.policies[pool.policy]
@@ -199,8 +199,8 @@ class SeedGroup:
         """Take the players of every seed as the ones to save, or stop the seed.
 
         Raises:
-            EnvironmentFault: no seed can go on; that of the first one.
-            TrainingDiverged: likewise.
+            EnvironmentFault: If no seed can continue; the error of the first seed.
+            TrainingDiverged: As above.
         """
         # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
         populations = jax.tree.map(np.array, jax.device_get(self.state.population))

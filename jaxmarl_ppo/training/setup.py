@@ -77,7 +77,7 @@ def set_up_run(
         resumption: from where it goes on; None for a new one.
 
     Raises:
-        ValueError: the checkpoint is of another run.
+        ValueError: If the checkpoint is of another run.
     """
     state, no_metrics = compiled.init(jax.random.key(config.seed))
     metrics = no_metrics = jax.device_get(no_metrics)
@@ -122,7 +122,7 @@ def set_up_group(
         resumption: from where it goes on; None for a new one.
 
     Raises:
-        ValueError: a checkpoint is of another run.
+        ValueError: If a checkpoint is of another run.
     """
     stopped = {} if resumption is None else read_stopped(resumption.checkpoint)
     learnt = None if resumption is None else read_pbt(resumption.checkpoint)

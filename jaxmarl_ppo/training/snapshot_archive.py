@@ -61,7 +61,7 @@ class SnapshotArchive:
         recorded: what `as_json` made of an archive that this one goes on from.
 
     Raises:
-        ValueError: that is of another run, or damaged.
+        ValueError: If that is of another run, or damaged.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ def _read_archived(recorded: Any, num_others: int, pool: str) -> dict[int, Archi
     """Read what a checkpoint says of the snapshots of a pool.
 
     Raises:
-        ValueError: it is damaged, or has results against other players.
+        ValueError: If it is damaged, or has results against other players.
     """
     found: dict[int, Archived] = {}
     for taken in check_sequence(f"the snapshots of {pool!r}", recorded, "a list"):

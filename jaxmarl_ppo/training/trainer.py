@@ -84,8 +84,8 @@ class Trainer:
             follow it; None for as many as `TrainConfig.num_seeds` says.
 
     Raises:
-        ValueError: what does not fit together, what is wrong with the environment, or a run folder
-            in use.
+        ValueError: If the configuration is inconsistent, the environment is faulty, or the run
+            folder is in use.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Trainer:
                 `check_env`.
 
         Raises:
-            ValueError: there is no run, or none that can go on so.
+            ValueError: If there is no run, or it cannot be resumed this way.
         """
         given = {
             "total_env_steps": total_env_steps,
@@ -218,14 +218,15 @@ class Trainer:
         So does a first signal while nothing is learnt yet, during compilation.
 
         Raises:
-            EnvironmentFault: the environment gave NaN, infinity or no legal action. The parameters
-                from before are saved.
-            TrainingDiverged: parameters are not finite any more. The last finite ones are saved.
-            CallbackError: a callback failed. What was learnt is saved.
-            HostEnvironmentError: an environment in plain Python failed. What was learnt is saved.
-            RunFolderMoved: the run folder was renamed or removed. What was learnt is saved, where
-                the error says.
-            ValueError: the run folder has come into use meanwhile, or cannot hold a run.
+            EnvironmentFault: If the environment produced NaN, infinity or no legal action. The
+                parameters from before are saved.
+            TrainingDiverged: If parameters are no longer finite. The last finite ones are saved.
+            CallbackError: If a callback failed. The trained parameters are saved.
+            HostEnvironmentError: If an environment in plain Python failed. The trained parameters
+                are saved.
+            RunFolderMoved: If the run folder was renamed or removed. The error names where the
+                trained parameters are saved.
+            ValueError: If the run folder is now in use, or cannot hold a run.
         """
         began = time.perf_counter()
         with contextlib.ExitStack() as stack:

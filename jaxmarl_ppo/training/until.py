@@ -33,7 +33,7 @@ class Until:
         learner: whose agents and policies they may name.
 
     Raises:
-        ValueError: there is no such number.
+        ValueError: If there is no such number.
     """
 
     def __init__(self, conditions: Iterable[str], learner: Learner) -> None:
@@ -58,7 +58,7 @@ class Until:
         """Look at an evaluation.
 
         Raises:
-            ValueError: it has no such number.
+            ValueError: If it has no such number.
         """
         conditions = [c for c in self._conditions if _is_of_evaluation(c)]
         found = dict(scalars({EVALUATION: report})) if conditions else {}
@@ -86,7 +86,7 @@ def _find(name: str, paths: list[str]) -> str:
     """Find the path that a name means.
 
     Raises:
-        ValueError: none.
+        ValueError: If there is none.
     """
     by_name = {_dotted(path): path for path in paths}
     # A policy's number before that of an agent of the same name.

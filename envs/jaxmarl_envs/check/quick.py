@@ -39,7 +39,7 @@ def quick_check(env: MultiAgentEnv, params: Any = None) -> None:
         params: its parameters, by default `env.default_params`.
 
     Raises:
-        EnvContractError: a `ValueError` of one sentence with the field, the value found and what
+        EnvContractError: A `ValueError` of one sentence with the field, the value found and what
             was expected.
     """
     spec = declare(env, params)

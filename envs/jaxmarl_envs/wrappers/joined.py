@@ -128,7 +128,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         """Give the combinations of what the members can do.
 
         Raises:
-            ValueError: there are too many of them.
+            ValueError: If there are too many of them.
         """
         slot = self.agent_index(agent)
         if self.env.is_continuous(params):

@@ -123,7 +123,7 @@ def choose_mapping(
         findings: what there is to tell.
 
     Raises:
-        ValueError: several policies and no mapping, or a mapping to policies that there are not.
+        ValueError: For several policies without a mapping, or a mapping to unknown policies.
     """
     if mapping is None and only_default:
         return "shared", set(names)
@@ -244,7 +244,7 @@ def _spec_table(spec: Any, where: str) -> Any:
     """Read a tuple that stands for a `PolicySpec` as a table, and leave a `PolicySpec` alone.
 
     Raises:
-        ValueError: neither of them.
+        ValueError: If it is neither of them.
     """
     if isinstance(spec, Sequence) and not isinstance(spec, str | bytes) and len(spec) in _TUPLES:
         spec = dict(zip(_TUPLES[len(spec)], spec, strict=True))

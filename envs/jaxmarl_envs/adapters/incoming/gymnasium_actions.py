@@ -39,7 +39,7 @@ def read_actions(space: Any) -> Actions:
     """Read an action space.
 
     Raises:
-        ValueError: it cannot be written as one choice or one vector; the message says why.
+        ValueError: If it cannot be written as one choice or one vector; the message says why.
     """
     spaces = import_extra("gymnasium.spaces", "gymnasium")
     if isinstance(space, spaces.Discrete):

@@ -57,7 +57,7 @@ class AgentSpaces:
         """Write an observation as float32 of the shape of `self.observation`.
 
         Raises:
-            ValueError: it is not of the agent's own observation space.
+            ValueError: If it is not of the agent's own observation space.
         """
         space = self.own_observation
         if self.masked:
@@ -127,7 +127,7 @@ def read_spaces(
         flatten: write all observations as vectors.
 
     Raises:
-        ValueError: spaces that cannot be written as arrays.
+        ValueError: If spaces cannot be written as arrays.
     """
     whole = {agent: as_gymnasium(agent, pair[0]) for agent, pair in own.items()}
     inner = {agent: _inner(space) for agent, space in whole.items()}

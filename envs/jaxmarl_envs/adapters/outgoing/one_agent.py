@@ -125,7 +125,7 @@ def game(env: MultiAgentEnv, slot: int, others: str | Script) -> OneAgentGame:
     """Make the game of one agent, the same object for the same arguments, compiled once.
 
     Raises:
-        ValueError: an unknown name of a script.
+        ValueError: For an unknown name of a script.
     """
     if callable(others):
         return OneAgentGame(env, slot, others)

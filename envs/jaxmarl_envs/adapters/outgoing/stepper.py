@@ -122,8 +122,8 @@ class Hosted:
             until_asked: whether to go on over steps that concern no agent.
 
         Raises:
-            ValueError: no episode runs, somebody who must act does not, or an unknown agent or
-                action.
+            ValueError: If no episode is running, an agent that must act does not, or an agent or
+                action is unknown.
         """
         if self._running is None or not self.slots:
             raise ValueError(f"{self.env.name!r}: no episode is running: call reset first")
@@ -237,7 +237,7 @@ def place_of_masks(
     """Decide where action masks go: as chosen, or for "auto" to "observation" or "none".
 
     Raises:
-        ValueError: another choice, or masks of continuous actions.
+        ValueError: For another choice, or masks of continuous actions.
     """
     if choice not in valid:
         raise ValueError(f"action_masks={choice!r}: valid choices: {', '.join(valid)}")
