@@ -11,12 +11,12 @@ from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.training.resume import Resumption
 
-# What of a record may differ from process to process: the rest of `platform` says only where.
+# Fields that must agree between processes: the rest of `platform` only says where a process runs.
 _ALIKE = ("env", "config", "versions")
 
 
 def check_able(processes: Processes, learner: Learner, config: TrainConfig) -> None:
-    """Refuse a run that several processes cannot train together.
+    """Reject a run that several processes cannot train together.
 
     Raises:
         ValueError: If some part of it would exist on one of them alone.
@@ -54,7 +54,7 @@ def check_alike(
     run_dir: str | Path | None,
     resumption: Resumption | None,
 ) -> None:
-    """Refuse a job whose processes are to train different runs.
+    """Reject a job whose processes would train different runs.
 
     Raises:
         ProcessesDiffer: On all of them, naming the first difference.

@@ -20,8 +20,8 @@ class Measure:
 
     Args:
         path: such as `agents/x/return_mean` or `evaluation/exploitability/greedy`; None for a
-            number that is nowhere.
-        learner: whose agents and policies it may name.
+            number that no report has.
+        learner: its agents and policies may be named.
 
     Raises:
         ValueError: If the path names an unknown agent or policy.
@@ -50,12 +50,12 @@ class Measure:
         if self._root not in ("agents", "policies"):
             return None
         table = entry[self._root][self._name]
-        # Where no life has ended or nothing was trained, the numbers of that are not there.
+        # Without finished lives or trained decisions, their numbers are absent.
         whole = "return_mean" in table and (self._root == "agents" or "entropy" in table)
         return self._read({self._root: {self._name: table}}, must_be_there=whole)
 
     def of_evaluation(self, report: Mapping[str, Any]) -> float | None:
-        """Read the number from an evaluation; None if it is one of the log.
+        """Read the number from an evaluation; None if it belongs to the log.
 
         Raises:
             ValueError: If evaluations do not have it.
@@ -74,7 +74,7 @@ class Measure:
 
 
 def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvaluator | None) -> None:
-    """Check, before anything is trained, that a run will report the number of its objective.
+    """Check before training that a run will report the number of its objective.
 
     Args:
         path: of the number; None for no objective.
@@ -109,13 +109,13 @@ def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvalua
 
 
 class Objective:
-    """Follows the measure of a run.
+    """Tracks the measure of a run.
 
     Args:
         config: of the run.
-        learner: whose agents and policies the measure may name.
-        best: the best value so far, of a run that is resumed.
-        num_worse: how often in a row it was no better than that.
+        learner: its agents and policies may be named by the measure.
+        best: the best value so far of a resumed run.
+        num_worse: how often in a row it was not better.
 
     Raises:
         ValueError: If the measure names an unknown agent or policy.
@@ -134,11 +134,11 @@ class Objective:
         self.stopped_by: str | None = None
 
     def see_entry(self, entry: Mapping[str, Any]) -> float | None:
-        """Look at an entry of the log; return its measure if it is the best so far."""
+        """Process an entry of the log; return its measure if it is the best so far."""
         return self._see(self._measure.of_entry(entry))
 
     def see_evaluation(self, report: Mapping[str, Any]) -> float | None:
-        """Look at an evaluation; return its measure if it is the best so far."""
+        """Process an evaluation; return its measure if it is the best so far."""
         return self._see(self._measure.of_evaluation(report))
 
     def _see(self, value: float | None) -> float | None:

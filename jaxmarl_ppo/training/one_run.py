@@ -1,4 +1,4 @@
-"""A run as a loop sees it: something that trains, is checked, and tells numbers of itself."""
+"""A run as the training loop sees it: it trains, is checked, and reports numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ from jaxmarl_ppo.types import Population, PyTree, TrainState
 
 @dataclass(frozen=True)
 class RunClock:
-    """Tells when something is noted.
+    """Time of an entry or an evaluation.
 
     Attributes:
         iteration: iterations done.
         env_steps: environment steps of a run, done.
         wall_s: seconds of training.
-        rate: environment steps of a run per second, of late.
+        rate: environment steps of a run per second, recently.
     """
 
     iteration: int
@@ -54,7 +54,7 @@ class Trained(Protocol):
 
     @property
     def good_env_steps(self) -> int:
-        """Environment steps of the newest players that are known to be sound."""
+        """Environment steps of the newest players known to be finite."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class Trained(Protocol):
 
     @property
     def intervals(self) -> Sequence[int]:
-        """Iterations between which there is something to do in `check`."""
+        """Number of iterations between calls of `check` that have work to do."""
         ...
 
     @property
@@ -73,35 +73,35 @@ class Trained(Protocol):
         ...
 
     def train(self, count: int) -> int:
-        """Train so many iterations, and return how many that makes in all."""
+        """Train so many iterations, and return the total."""
         ...
 
     def check(self, iteration: int) -> None:
-        """Take the players as the ones to save; raises where nothing can go on."""
+        """Mark the players as the ones to save; raise where nothing can continue."""
         ...
 
     def entry(self, moment: RunClock) -> dict[str, Any]:
-        """Make an entry of the log of what was measured since the last one."""
+        """Make a log entry of the metrics since the last one."""
         ...
 
     def evaluate(self, moment: RunClock) -> dict[str, Any]:
-        """Evaluate the newest players that are sound."""
+        """Evaluate the newest finite players."""
         ...
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> Any:
-        """Copy what a checkpoint is made of."""
+        """Copy the content of a checkpoint."""
         ...
 
     def forget(self) -> None:
-        """Let go of what only older checkpoints needed, now that there is a newer one."""
+        """Remove files that only older checkpoints needed, now that there is a newer one."""
         ...
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
-        """Use another folder; returns what members of a group have written down."""
+        """Switch to another folder; return the records of a group's members."""
         ...
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
-        """Save what the run came to, and return it with what else there is to say of it."""
+        """Save the result of the run, and return it with a further description."""
         ...
 
 
@@ -114,14 +114,14 @@ class OneRun:
         config: of the run.
         run_dir: its folder.
         compiled: the compiled iterations.
-        no_metrics: the neutral element, on the host, where no donation uses it up.
+        no_metrics: the neutral element, on the host, where it is never donated.
         state: of training.
-        metrics: of the interval of the log that has begun.
-        good: the newest players that are known to be finite, on the host.
-        good_env_steps: environment steps that they have learnt from.
+        metrics: of the present log interval.
+        good: the newest players known to be finite, on the host.
+        good_env_steps: environment steps that they were trained on.
         decisions: up to the newest entry of the log.
         evaluator: None where nothing is evaluated.
-        archive: of snapshots that do not all lie on the device; None where they do.
+        archive: of snapshots, where they are not all on the device; else None.
     """
 
     learner: Learner
@@ -154,13 +154,13 @@ class OneRun:
         return int(self.state.iteration)
 
     def check(self, iteration: int) -> None:
-        """Take the players as the ones to save, unless something is wrong with them.
+        """Mark the players as the ones to save, unless something is wrong with them.
 
         Raises:
             EnvironmentFault: If the environment produced values that cannot be trained on.
             TrainingDiverged: If parameters are no longer finite.
         """
-        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+        # Copied, since on a CPU this may be the device's own memory, which training reuses.
         population = jax.tree.map(np.array, jax.device_get(self.state.population))
         env_steps = iteration * self.config.num_envs * self.config.num_steps
         check_finite(
@@ -183,12 +183,12 @@ class OneRun:
         return entry
 
     def evaluate(self, moment: RunClock) -> dict[str, Any]:
-        """Evaluate what was learnt."""
+        """Evaluate the newest policies."""
         assert self.evaluator is not None
         return make_report(self.evaluator, self.good, moment)
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> CheckpointData:
-        """Copy what a checkpoint is made of to the host."""
+        """Copy the content of a checkpoint to the host."""
         arrays = to_arrays({"state": self.state, "metrics": self.metrics})
         names = self.learner.players.names
         archive = None
@@ -198,19 +198,19 @@ class OneRun:
         return CheckpointData(arrays, self.good, names, record, standing, archive)
 
     def forget(self) -> None:
-        """Remove snapshots on which no checkpoint stands any more."""
+        """Remove snapshots that no checkpoint needs any more."""
         if self.archive is not None:
             self.archive.remove_unused()
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
-        """Use another folder; this run has no members."""
+        """Switch to another folder; this run has no members."""
         self.run_dir = folder
         if self.archive is not None:
             self.archive.run_dir = folder
         return []
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
-        """Save the newest policies that are sound, the curve and the report."""
+        """Save the newest finite policies, the curve and the report."""
         save_run(self.learner, self.good, logged, stopped=result.interrupted)
         return result
 
@@ -225,7 +225,7 @@ def check_finite(
 ) -> None:
     """Raise an error if parameters, normalisers, losses or gradients are not finite.
 
-    To be called before `check_fault`: such parameters make values that look like a fault.
+    Call it before `check_fault`: non-finite parameters make values that look like a fault.
 
     Raises:
         TrainingDiverged: If they are not; the message names the cause.
@@ -237,7 +237,7 @@ def check_finite(
 
 
 def check_fault(learner: Learner, fault: Fault, run_dir: Path) -> None:
-    """Refuse what an environment gave.
+    """Reject the values that an environment produced.
 
     Raises:
         EnvironmentFault: If it cannot be trained on.
@@ -256,8 +256,8 @@ def make_entry(
     Args:
         learner: of the run.
         summary: of the interval, from `summarise`.
-        decisions: up to its end.
-        moment: its end.
+        decisions: up to the end of the interval.
+        moment: the end of the interval.
     """
     entry = {
         "env_steps": moment.env_steps,
@@ -274,7 +274,7 @@ def make_entry(
         "peak_memory_mb": peak_memory_mb(),
     }
     if learner.env_schedules is not None:
-        # Of the last iteration, which had the values of its beginning.
+        # Of the last iteration, which used the values at its start.
         began = moment.env_steps - learner.num_envs * learner.num_steps
         entry["env_params"] = learner.env_schedules.values(began)
     return entry | ({"league": summary["league"]} if "league" in summary else {})
