@@ -85,7 +85,7 @@ def _import_attribute(name: str) -> Any:
 
 
 def is_stepped_in_python(factory: Callable[..., Any]) -> bool:
-    """Tell whether something is a class with RLlib's methods, whether or not it says so."""
+    """Return whether something is a class with RLlib's methods, whether or not it says so."""
     return (
         isinstance(factory, type)
         and not issubclass(factory, MultiAgentEnv)
@@ -135,7 +135,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_found_by_name(path: Path) -> bool:
-    """Tell whether importing a file's name, as other modules and processes do, finds that file."""
+    """Return whether importing a file's name, as other modules and processes do, finds it."""
     if path.stem in sys.modules:
         found = getattr(sys.modules[path.stem], "__file__", None)
     else:

@@ -105,7 +105,7 @@ def describe_error(error: BaseException, how: str = "") -> str:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Tell whether this package raised an exception itself, with a message that says all."""
+    """Return whether this package raised an exception itself, with a message that says all."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and _package(frames[-1]) == _THIS_PACKAGE
 

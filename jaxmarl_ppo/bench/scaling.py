@@ -158,7 +158,7 @@ def _measure(sweep: WorkloadSeries, repeats: int) -> list[dict[str, Any]]:
 
 
 def check_picture_path(path: Path) -> None:
-    """Refuse at once what could not be written after minutes of measuring.
+    """Reject at once what could not be written after minutes of measuring.
 
     Raises:
         ValueError: If the name does not end in .png, or its folder does not exist.

@@ -76,7 +76,7 @@ class Option:
         return re.sub(r"^(--(?:.*\.)?)", r"\1no-", self.flag)
 
     def takes(self, word: str) -> bool:
-        """Tell whether a word can be a further value."""
+        """Return whether a word can be a further value."""
         if self.arity == "pairs":
             return "=" in word
         if self.arity != "many":

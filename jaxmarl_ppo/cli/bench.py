@@ -78,7 +78,7 @@ class BenchOptions:
     target: str | None = None
 
     def check_effects(self, given: Sequence[str]) -> None:
-        """Refuse what would change nothing.
+        """Reject what would change nothing.
 
         Args:
             given: the options that were given.

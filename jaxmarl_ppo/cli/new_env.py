@@ -80,7 +80,7 @@ def write_env(name: str, folder: Path) -> tuple[Path, Path]:
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a new module.
+    """Reject what cannot be the name of a new module.
 
     Raises:
         ValueError: If it is no identifier, or means something already.

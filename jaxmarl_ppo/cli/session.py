@@ -87,7 +87,7 @@ def parse_with(
 
 
 def asks_for_help(args: Sequence[str]) -> bool:
-    """Tell whether arguments ask for help."""
+    """Return whether arguments ask for help."""
     return not (HELP | HELP_ALL).isdisjoint(args)
 
 
@@ -128,7 +128,7 @@ def flag(name: str) -> str:
 
 
 def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None) -> Path:
-    """Refuse a folder that was not named or is not there.
+    """Reject a folder that was not named or is not there.
 
     Args:
         run_dir: the folder of a run.
@@ -192,7 +192,7 @@ def enable_compilation_cache() -> None:
 
 
 def terminal_width() -> int | None:
-    """Tell how many letters a line of the terminal has; None where output goes elsewhere."""
+    """Return how many letters a line of the terminal has; None where output goes elsewhere."""
     from jaxmarl_ppo.machine.terminal import PlainConsole
 
     console = PlainConsole()

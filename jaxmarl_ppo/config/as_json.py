@@ -1,7 +1,7 @@
 """Configurations as JSON and back, without loss and without executing anything.
 
 A schedule is a number, `{"linear": [start, end]}` or `[[step, value], ...]`. A network is its name,
-or `{"kind": "lstm", "hidden_sizes": [...], ...}`. A module of the user's own cannot be rebuilt from
+or `{"kind": "lstm", "hidden_sizes": [...], ...}`. A custom module cannot be rebuilt from
 a file: it is recorded as `{"kind": "custom", ...}` and has to be handed in again.
 """
 

@@ -115,7 +115,7 @@ def parse_file(path: Path) -> dict[str, Any]:
 
 
 def check_depth(data: Any, what: str) -> None:
-    """Refuse tables and lists in each other of which those that handle them could not see the end.
+    """Reject tables and lists in each other of which those that handle them could not see the end.
 
     Raises:
         ValueError: If there are more than `MAX_DEPTH`; the message begins with `what`.
@@ -182,7 +182,7 @@ def _parse_yaml(text: str) -> Any:
     loader = None
     try:
         loader = _Loader(text)
-        loader.deep_construct = True  # so that what contains itself is refused
+        loader.deep_construct = True  # so that what contains itself is rejected
         data = loader.get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

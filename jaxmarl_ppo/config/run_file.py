@@ -190,7 +190,7 @@ def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path 
 
 
 def _are_one(first: str | None, second: str | None) -> bool:
-    """Tell whether two names mean one environment; files may be named from other folders."""
+    """Return whether two names mean one environment; files may be named from other folders."""
     names = [full_name(name) if name is not None else None for name in (first, second)]
     return names[0] == names[1]
 
@@ -259,7 +259,7 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def naming(path: Path | None) -> Iterator[None]:
-    """Say of what is refused in which file it stands."""
+    """Say of what is rejected in which file it stands."""
     try:
         yield
     except ValueError as error:

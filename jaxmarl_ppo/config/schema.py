@@ -150,7 +150,7 @@ def _fields_of(cls: type, make: Any) -> dict[str, Place]:
 
 
 def _is_table(annotation: Any) -> bool:
-    """Tell whether the keys of what stands in a place are the user's."""
+    """Return whether the keys of what stands in a place are the user's."""
     return get_origin(plain_type(annotation)) is Mapping
 
 

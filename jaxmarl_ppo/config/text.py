@@ -90,7 +90,7 @@ def _table(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is of the types that JSON has too."""
+    """Return whether a value is of the types that JSON has too."""
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
     if isinstance(value, list):

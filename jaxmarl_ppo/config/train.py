@@ -204,7 +204,7 @@ class TrainConfig:
 
 
 def _check_pbt(config: TrainConfig) -> None:
-    """Refuse a run whose members have nothing to learn from each other, or no way to."""
+    """Reject a run whose members have nothing to learn from each other, or no way to."""
     pbt, measure = config.pbt, config.objective.measure
     assert pbt is not None
     if config.num_seeds < 2:

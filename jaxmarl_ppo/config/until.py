@@ -32,7 +32,7 @@ class Condition:
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Tell whether the condition holds for a value."""
+        """Return whether the condition holds for a value."""
         return _RELATIONS[self.relation](value, self.bound)
 
     def __str__(self) -> str:

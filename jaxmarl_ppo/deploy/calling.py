@@ -270,7 +270,7 @@ class Actor:
         return given, held, agent_shape
 
     def _check_values(self, given: Mapping[str, Any]) -> None:
-        """Refuse rows on which nobody can act, as far as they lie on the host."""
+        """Reject rows on which nobody can act, as far as they lie on the host."""
         # Arrays of JAX are not looked at: they may be traced, or still be computed.
         acting = given.get("acting", np.True_)
         if isinstance(acting, jax.Array):

@@ -229,7 +229,7 @@ def _row_shape(spec: Any, batch: Any) -> tuple[int, ...]:
 def _check_programs(
     signature: Signature, header: Any, programs: Mapping[str, jax.export.Exported]
 ) -> None:
-    """Refuse programs that take or return something else than the header says.
+    """Reject programs that take or return something else than the header says.
 
     Raises:
         ValueError: If one does.

@@ -360,7 +360,7 @@ def _bounds(interface: AgentInterface) -> tuple[np.ndarray, np.ndarray]:
 def _asks_agent(
     interface: AgentInterface, agent_shapes: list[AgentShape], bounds: tuple[np.ndarray, np.ndarray]
 ) -> bool:
-    """Tell whether the agents differ in anything that the policy depends on."""
+    """Return whether the agents differ in anything that the policy depends on."""
     slots = [agent_shape.slot for agent_shape in agent_shapes]
     alike = all(agent_shape[1:] == agent_shapes[0][1:] for agent_shape in agent_shapes)
     same_bounds = all((bound[slots] == bound[slots[0]]).all() for bound in bounds)

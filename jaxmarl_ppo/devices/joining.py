@@ -93,7 +93,7 @@ def _connected() -> Processes:
 
 
 def _check(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
-    """Refuse arguments that cannot be."""
+    """Reject arguments that cannot be."""
     if coordinator is not None and not coordinator.rpartition(":")[2].isdecimal():
         raise ValueError(f"coordinator must be HOST:PORT, got {show(coordinator)}")
     if num_processes is not None and num_processes < 1:

@@ -299,7 +299,7 @@ def _check(
 
 
 def _check_hyperparams(given: OwnHyperparams, own: OwnHyperparams) -> None:
-    """Refuse hyper-parameters that the compiled program cannot have."""
+    """Reject hyper-parameters that the compiled program cannot have."""
     _check_alike("hyperparams", given, own)
     for mine, learners in zip(given, own, strict=True):
         for name in ("num_epochs", "num_minibatches"):
@@ -312,7 +312,7 @@ def _check_hyperparams(given: OwnHyperparams, own: OwnHyperparams) -> None:
 
 
 def _check_alike(name: str, given: PyTree, own: PyTree) -> None:
-    """Refuse a tree of other structure, shapes or types than the learner's own."""
+    """Reject a tree of other structure, shapes or types than the learner's own."""
 
     def shapes(tree: PyTree) -> list[tuple[Any, ...]]:
         flat, _ = jax.tree_util.tree_flatten_with_path(tree)

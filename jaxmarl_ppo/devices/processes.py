@@ -30,11 +30,11 @@ _DECIDED, _STOP = "decided", "stop"
 
 
 class FirstFailed(RuntimeError):  # noqa: N818
-    """Tells what went wrong on the first process, where all end in step."""
+    """Reports what went wrong on the first process, where all end in step."""
 
 
 class ProcessesDiffer(ValueError):  # noqa: N818
-    """Tells in what the processes of a job differ."""
+    """Reports in what the processes of a job differ."""
 
 
 class Processes:
@@ -110,7 +110,7 @@ class Processes:
         return [value]
 
     def check_alike(self, facts: Mapping[str, Any]) -> None:
-        """Refuse a job whose processes are to do different things.
+        """Reject a job whose processes are to do different things.
 
         Args:
             facts: what must be the same on all, as JSON has it.

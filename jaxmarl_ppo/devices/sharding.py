@@ -124,7 +124,7 @@ def _to_host(x: jax.Array) -> jax.Array | np.ndarray:
 
 
 def state_specs() -> TrainState:
-    """Tell which parts of a state are spread over devices: all that belongs to environments."""
+    """Return which parts of a state are spread over devices: all that belongs to environments."""
     return TrainState(
         population=SAME,
         training=SAME,
@@ -136,7 +136,7 @@ def state_specs() -> TrainState:
 
 
 def rollout_specs() -> Rollout:
-    """Tell which parts of what was played are spread over devices, and along which axis."""
+    """Return which parts of what was played are spread over devices, and along which axis."""
     return Rollout(
         decisions=BY_STEP_AND_ENV,
         outcomes=BY_STEP_AND_ENV,

@@ -28,7 +28,7 @@ OnTrouble = Callable[[int, str | None], None]
 
 
 class Departed(RuntimeError):  # noqa: N818
-    """Tells that a process has ended in good order that something was still awaited from."""
+    """Reports that a process has ended in good order that something was still awaited from."""
 
 
 class Wire:

@@ -83,7 +83,7 @@ class Play(struct.PyTreeNode):
         return EpisodesState(state, totals, key_steps)
 
     def goes_on(self, now: EpisodesState) -> jax.Array:
-        """Tell whether there is another step, `()` bool."""
+        """Return whether there is another step, `()` bool."""
         return ~now.totals.finished.all() & (now.totals.num_steps < self.limit)
 
     def advance(self, now: EpisodesState) -> tuple[EpisodesState, ActOutput, StepOutput]:
@@ -107,7 +107,7 @@ class Play(struct.PyTreeNode):
 
 
 def check_learner(learner: Any) -> None:
-    """Refuse what is no learner, such as an environment in its place.
+    """Reject what is no learner, such as an environment in its place.
 
     Raises:
         ValueError: If it is something else.

@@ -187,7 +187,7 @@ def _read_format(file: Npz) -> int | None:
 
 
 def _check_layout(arrays: Mapping[str, Declared]) -> None:
-    """Refuse arrays whose shapes do not make up whole episodes.
+    """Reject arrays whose shapes do not make up whole episodes.
 
     Raises:
         ValueError: If one is missing, unknown, or of another shape or kind.
@@ -212,7 +212,7 @@ def _check_layout(arrays: Mapping[str, Declared]) -> None:
 
 
 def _check_values(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse arrays whose values are not those of whole episodes.
+    """Reject arrays whose values are not those of whole episodes.
 
     Raises:
         ValueError: If one contradicts another.

@@ -95,7 +95,7 @@ class _Counts:
         self._num_values = 0
 
     def check(self, data: memoryview, depth: int) -> None:
-        """Refuse what declares more than it holds.
+        """Reject what declares more than it holds.
 
         Raises:
             ValueError: If it does, it is nested too deeply, or has too many values.

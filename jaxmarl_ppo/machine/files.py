@@ -112,7 +112,7 @@ def path_part(name: str) -> str:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a file or folder of a run that is a link, before anything is written or removed.
+    """Reject a file or folder of a run that is a link, before anything is written or removed.
 
     Raises:
         ValueError: If it is one, of either kind.

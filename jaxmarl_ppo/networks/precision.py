@@ -17,7 +17,7 @@ _TF32_CAPABILITY = 8.0
 
 
 def check_precision(precision: str) -> None:
-    """Refuse what products cannot be computed in by the machine that is compiled for.
+    """Reject what products cannot be computed in by the machine that is compiled for.
 
     Raises:
         ValueError: If it is unknown, or TF32 where there is none.
@@ -34,7 +34,7 @@ def check_precision(precision: str) -> None:
 
 
 def has_tf32() -> bool:
-    """Tell whether the machine that is compiled for multiplies in TF32."""
+    """Return whether the machine that is compiled for multiplies in TF32."""
     if backend() != "gpu":
         return False
     capability = str(getattr(local_devices()[0], "compute_capability", ""))

@@ -131,7 +131,7 @@ def versions() -> dict[str, str]:
 
 
 def check_versions(drivers: Mapping[str, str]) -> None:
-    """Refuse a machine whose versions differ from the driver's.
+    """Reject a machine whose versions differ from the driver's.
 
     Raises:
         ValueError: For the first that does.

@@ -207,7 +207,7 @@ def keep_coordinator(address: str) -> None:
 def _check_nodes(
     ray: Any, nodes: Sequence[dict[str, Any]], resources: dict[str, float], here: str
 ) -> None:
-    """Refuse a cluster whose machines run other versions, or do not see the driver's folder.
+    """Reject a cluster whose machines run other versions, or do not see the driver's folder.
 
     Raises:
         ValueError: For the first of them.
@@ -233,7 +233,7 @@ def _check_nodes(
 
 
 def check_node(drivers: dict[str, str], here: str) -> None:
-    """Refuse this machine where it runs other versions than the driver, or lacks its folder.
+    """Reject this machine where it runs other versions than the driver, or lacks its folder.
 
     Raises:
         ValueError: If it does.

@@ -267,7 +267,7 @@ class RayWorkers:
             yield Look(order.name, 0, False, error=sentence)
 
     def _check_startable(self, error: Exception) -> None:
-        """Refuse a cluster whose machines cannot start a worker at all.
+        """Reject a cluster whose machines cannot start a worker at all.
 
         Raises:
             ValueError: For example if this package is not installed.

@@ -36,7 +36,7 @@ def all_max(tree: Tree, axis_name: str | None) -> Tree:
 
 
 def all_any(x: jax.Array, axis_name: str | None) -> jax.Array:
-    """Tell whether a bool is True on any device, entry by entry."""
+    """Return whether a bool is True on any device, entry by entry."""
     return x if axis_name is None else jax.lax.psum(x.astype(jnp.int32), axis_name) > 0
 
 

@@ -27,7 +27,7 @@ def write_svgs(folder: str | Path, replay: Replay) -> None:
 
 
 def check_can_animate() -> None:
-    """Refuse where the packages are missing that an animation needs.
+    """Reject where the packages are missing that an animation needs.
 
     Raises:
         ValueError: If they are.

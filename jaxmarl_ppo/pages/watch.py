@@ -134,7 +134,7 @@ def _play(
 
 
 def _is_duel(learner: Learner, replays: Sequence[Replay]) -> bool:
-    """Tell whether two who are trained take turns at a game in which one wins what the other loses.
+    """Return whether two trained agents take turns in a zero-sum game.
 
     There good players may show little of what they know: they make no mistakes to be punished.
     """

@@ -98,7 +98,7 @@ class AgentInterface:
 
         features = own(obs.features)
         if len(self.feature_shape) > 1:
-            return features  # `make_agent_interface` refuses further inputs beside planes
+            return features  # `make_agent_interface` rejects further inputs beside planes
         # The environment pads them to its own widest agent, who may be none of this policy group's.
         features = features[..., : math.prod(self.feature_shape)]
         last_action = own(state.last_action)
@@ -269,7 +269,7 @@ def _action_bounds(
     shape = (len(spaces), max(space_width(space) for space in spaces.values()))
     low, high = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for row, (agent, space) in enumerate(spaces.items()):
-        assert isinstance(space, Box)  # action_spaces refuses mixtures
+        assert isinstance(space, Box)  # action_spaces rejects mixtures
         low[row, : space.size] = np.broadcast_to(space.low, space.shape).ravel()
         high[row, : space.size] = np.broadcast_to(space.high, space.shape).ravel()
         if not (np.isfinite(low[row]).all() and np.isfinite(high[row]).all()):

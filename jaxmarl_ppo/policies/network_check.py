@@ -52,7 +52,7 @@ def make_network(
                 else "use 'mlp', 'lstm', 'gru' or 'min_gru', or an environment in planes"
             )
         )
-    # A module of the user's own may know its sizes itself, and need not have these fields.
+    # A custom module may know its sizes itself, and need not have these fields.
     fields = {field.name for field in dataclasses.fields(module)}
     told: dict[str, Any] = {}
     if "num_outputs" in fields:
@@ -78,7 +78,7 @@ def make_network(
 
 
 def check_network(network: StackedNetwork) -> None:
-    """Call a network abstractly, so that a user's own module fails here and not in a trace.
+    """Call a network abstractly, so that a custom module fails here and not in a trace.
 
     Raises:
         ValueError: If the module or one of its stages cannot be called or returns wrong shapes, or
@@ -158,7 +158,7 @@ def _check_linear(network: StackedNetwork, name: str, batch_shape: tuple[int, ..
 def _try(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
     try:
         return jax.eval_shape(function, *args)
-    except Exception as error:  # a module of the user's own can raise anything
+    except Exception as error:  # a custom module can raise anything
         raise ValueError(f"network {name}: {what} failed: {error}") from error
 
 

@@ -129,7 +129,7 @@ def plan_players(
 
 
 def _check_names(names: list[str]) -> None:
-    """Refuse two players of one name, such as a policy `past@0` beside a pool `past`."""
+    """Reject two players of one name, such as a policy `past@0` beside a pool `past`."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(
@@ -347,7 +347,7 @@ def _group_key(
 
 
 def _same_group(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    """Tell whether two keys share a group; frozen policies, of update None, go with any update."""
+    """Return whether two keys share a group; frozen policies (update None) fit any update."""
     *alike, update = first
     *other, other_update = second
     return alike == other and (update == other_update or None in (update, other_update))

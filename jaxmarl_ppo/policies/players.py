@@ -114,7 +114,7 @@ class Players:
         return found
 
     def is_trainable(self, player: int) -> bool:
-        """Tell whether a player is a network that is trained."""
+        """Return whether a player is a network that is trained."""
         return any(
             0 <= player - group.first_player < group.num_trainable for group in self.policy_groups
         )

@@ -101,7 +101,7 @@ class PolicyGroup:
         return range(self.first_player, self.first_player + self.network.num_members)
 
     def members(self, player: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Tell which member plays each of the policy group's slots.
+        """Return which member plays each of the policy group's slots.
 
         Args:
             player: `[..., A]` int, who holds the slots.

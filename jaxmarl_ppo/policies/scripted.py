@@ -50,7 +50,7 @@ def make_random_script(env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
         rows = [
             jnp.pad(space.sample(key).ravel(), (0, width - space.size))
             for key, space in zip(keys, spaces, strict=True)
-            if isinstance(space, Box)  # all are: `action_spaces` refuses mixtures
+            if isinstance(space, Box)  # all are: `action_spaces` rejects mixtures
         ]
         return jnp.stack(rows)
 
@@ -63,7 +63,7 @@ def _check_script(script: ScriptFn, env: MultiAgentEnv, env_params: PyTree) -> N
         obs, state = env.reset_env(key, env_params)
         return script(state, obs, env_params, key)
 
-    # Traced as a rollout will trace it, so that what JAX cannot trace is refused here.
+    # Traced as a rollout will trace it, so that what JAX cannot trace is rejected here.
     name = getattr(script, "__name__", repr(script))
     try:
         action = jax.eval_shape(call)

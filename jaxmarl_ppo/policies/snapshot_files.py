@@ -62,7 +62,7 @@ def path_of_player(folder: Path, name: str) -> Path:
 
 
 def refuse_group(folder: Path) -> None:
-    """Refuse the folder of a group of runs where that of one is needed.
+    """Reject the folder of a group of runs where that of one is needed.
 
     Raises:
         ValueError: If it is one.

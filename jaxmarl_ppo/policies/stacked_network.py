@@ -301,9 +301,9 @@ class StackedNetwork:
         return jnp.moveaxis(outputs, 0, 1), value.T
 
     def _offers(self, *names: str) -> bool:
-        """Tell whether the module has all of some methods.
+        """Return whether the module has all of some methods.
 
-        All of them: a module of the user's own may have an `encode` that means something else.
+        All of them: a custom module may have an `encode` that means something else.
         """
         return all(hasattr(self.module, name) for name in names)
 

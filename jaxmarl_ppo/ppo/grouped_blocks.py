@@ -32,7 +32,7 @@ class GroupShape(NamedTuple):
 
 
 def packs_in_groups(policy_group: PolicyGroup) -> bool:
-    """Tell whether the rows of a policy group are packed this way."""
+    """Return whether the rows of a policy group are packed this way."""
     narrow = math.prod(policy_group.network.input_shape) <= MAX_WIDTH
     known = (
         policy_group.own_rows is not None

@@ -32,7 +32,7 @@ def no_fault() -> Fault:
 
 
 def health(x: jax.Array) -> jax.Array:
-    """Tell whether the numbers `[E, A, ...]` of each slot are `FINE`, `INFINITE` or `NAN`."""
+    """Return whether the numbers `[E, A, ...]` of each slot are `FINE`, `INFINITE` or `NAN`."""
     x = x.reshape(*x.shape[:2], -1)
     return jnp.where(jnp.isnan(x).any(-1), NAN, jnp.where(jnp.isinf(x).any(-1), INFINITE, FINE))
 

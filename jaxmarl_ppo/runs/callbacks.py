@@ -97,7 +97,7 @@ class Callback:
 
 
 class CallbackError(RuntimeError):
-    """Tells which callback failed; the run up to there is saved."""
+    """Reports which callback failed; the run up to there is saved."""
 
     def __init__(self, callback: Callback, method: str, error: Exception, run_dir: Path) -> None:
         super().__init__(
@@ -135,7 +135,7 @@ def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
 
 
 class Callbacks:
-    """Tells all callbacks of a run, and remembers who wants it to end.
+    """Reports all callbacks of a run, and remembers who wants it to end.
 
     Args:
         run_dir: the folder of the run.

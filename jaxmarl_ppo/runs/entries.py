@@ -37,7 +37,7 @@ def present_names(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_entry(entry: Mapping[str, Any]) -> bool:
-    """Tell whether a line is one of a log or of evaluations, as those who read them rely on it."""
+    """Check that a line is a valid entry of a log or of evaluations."""
     return (
         _is_count(entry.get("env_steps"))
         and all(_is_count(entry[key]) for key in ("iteration", "decisions") if key in entry)
@@ -52,7 +52,7 @@ def is_entry(entry: Mapping[str, Any]) -> bool:
 
 
 def _has_results(entry: Mapping[str, Any]) -> bool:
-    """Tell whether agents and policies have tables, with numbers where they are drawn."""
+    """Return whether agents and policies have tables, with numbers where they are drawn."""
 
     def is_result(own: Any) -> bool:
         return _is_table(own) and _is_number(own.get("return_mean"))

@@ -42,7 +42,7 @@ SNAPSHOTS_FILE = "snapshots.json"  # which files of the run's snapshots it stand
 
 
 def refuse_links(run_dir: Path) -> None:
-    """Refuse a run whose folders are links, in which a process would write, rename and remove.
+    """Reject a run whose folders are links, in which a process would write, rename and remove.
 
     The folder of the run itself may be a link: whoever named it meant what it points to.
 

@@ -19,7 +19,7 @@ Values = Mapping[str, float]  # numbers of a member, by path
 
 @dataclass(frozen=True)
 class Event:
-    """Tells what a member became.
+    """Reports what a member became.
 
     Attributes:
         env_steps: when, in environment steps of a member.
@@ -147,7 +147,7 @@ def read_lineage(path: Path) -> list[Event]:
 
 
 def _can_follow(entry: Mapping[str, Any], events: Sequence[Event]) -> bool:
-    """Tell whether an event is complete, and fits those of the group before it.
+    """Return whether an event is complete, and fits those of the group before it.
 
     Members begin without parents, all with the same numbers; later they become copies of others.
     """

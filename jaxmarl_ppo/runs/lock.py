@@ -45,7 +45,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder in which another process trains, or whose folders are links to elsewhere.
+    """Reject a folder in which another process trains, or whose folders are links to elsewhere.
 
     Raises:
         ValueError: If it is one.

@@ -53,7 +53,7 @@ WALL_CLOCK_FIELDS = (
 class JsonLines:
     """A file of JSON lines, each whole or absent, to which is written when there is room.
 
-    What a full disk refuses is kept and tried again with the next line, and at the end.
+    What a full disk rejects is kept and tried again with the next line, and at the end.
 
     Args:
         path: the file.
@@ -164,7 +164,7 @@ def count_lines(path: Path) -> int:
 
 
 def _end_of_line(path: Path, num_lines: int) -> int:
-    """Tell how many bytes the first lines of a file take."""
+    """Return how many bytes the first lines of a file take."""
     if not num_lines or not path.is_file():  # of a pipe nothing is asked, which could keep us
         return 0
     with path.open("rb") as file:

@@ -38,7 +38,7 @@ class DamagedCheckpoint(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Standing:
-    """Tells where a run stands, beside its state.
+    """Reports where a run stands, beside its state.
 
     Attributes:
         iteration: iterations done.

@@ -26,7 +26,7 @@ class RunFolders:
         self._handle = os.open(folder, os.O_RDONLY) if sys.platform == "linux" else None
 
     def is_there(self) -> bool:
-        """Tell whether the folder of the run is still the one that it was."""
+        """Return whether the folder of the run is still the one that it was."""
         return _identity(self.folder) == self._identities[self.folder]
 
     def check(self) -> None:

@@ -76,7 +76,7 @@ def load_run(
             the name of code, such as `package.module:Class` or `path/to/file.py:Class`, either an
             environment, or that name once more; it is then made with the recorded arguments.
         env_params: instead of the recorded parameters.
-        network: needed where `default_policy.network` was a module of the user's own.
+        network: needed where `default_policy.network` was a custom module.
         config: the run's whole configuration, needed where other parts of it cannot be rebuilt from
             a file: a mapping function, a scripted function, a module of a single policy.
         allow_imports: further names of code that the record may have imported.
@@ -263,7 +263,7 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
 
 
 def check_unused(folder: Path) -> None:
-    """Refuse a folder in which there is something already.
+    """Reject a folder in which there is something already.
 
     Raises:
         ValueError: If there is.

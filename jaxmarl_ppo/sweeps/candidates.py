@@ -85,7 +85,7 @@ class Candidates:
         }
 
     def check(self) -> None:
-        """Make the runs at the ends of the space, and refuse it where one of them is invalid.
+        """Make the runs at the ends of the space, and reject it where one of them is invalid.
 
         Every end of every dimension is tried once, beside the first ends of all others, and all
         last ends together.
@@ -114,7 +114,7 @@ class Candidates:
 
 
 def check_trials(env: MultiAgentEnv, config: TrainConfig) -> None:
-    """Refuse a configuration that trials cannot have in common.
+    """Reject a configuration that trials cannot have in common.
 
     Raises:
         ValueError: If something is impossible or would have no effect.

@@ -31,7 +31,7 @@ def distributions_of(space: Space) -> dict[str, BaseDistribution]:
 
 
 def count_trials(search: SearchConfig, space: Space) -> int:
-    """Tell how many trials a search has in all.
+    """Return how many trials a search has in all.
 
     Raises:
         ValueError: If the sampler cannot search this space.

@@ -283,7 +283,7 @@ class Sweep:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse what is written in place, or below, and is a link to elsewhere.
+    """Reject what is written in place, or below, and is a link to elsewhere.
 
     Raises:
         ValueError: If something is.
@@ -306,7 +306,7 @@ def _label(space: Space, path: str, value: Any) -> Any:
 
 
 def _check_base(env: MultiAgentEnv, config: TrainConfig) -> None:
-    """Refuse a configuration that no search can start from.
+    """Reject a configuration that no search can start from.
 
     Raises:
         ValueError: If something is missing, or would have no effect.

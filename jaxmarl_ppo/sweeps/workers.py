@@ -46,7 +46,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Look:
-    """Tells what was seen when a run was looked at.
+    """Reports what was seen when a run was looked at.
 
     Attributes:
         name: of the run.

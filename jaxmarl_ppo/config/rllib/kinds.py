@@ -124,7 +124,7 @@ _MAY_BE_NONE = {
 
 
 def check_kinds(values: Mapping[str, Any], known: Collection[str], prefix: str = "") -> None:
-    """Refuse settings whose values are of another kind than RLlib's.
+    """Reject settings whose values are of another kind than RLlib's.
 
     Args:
         values: settings by RLlib's names.

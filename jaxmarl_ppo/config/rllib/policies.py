@@ -203,7 +203,7 @@ _SPEC_HINTS = {
 
 
 def _is_random(cls: Any, key: str, findings: Findings) -> bool:
-    """Tell whether a policy's class plays at random; other classes than PPO's own are lost."""
+    """Return whether a policy's class plays at random; other classes than PPO's own are lost."""
     name = cls if isinstance(cls, str) else getattr(cls, "__name__", None)
     name = None if name is None else name.rpartition(".")[2]
     if name is not None and name not in (*_LEARNING, *_RANDOM):

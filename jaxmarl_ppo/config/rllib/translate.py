@@ -75,7 +75,7 @@ def from_rllib_config(
 
     What is translated exactly needs no word. What is not quite the same, such as a batch that has
     to be rounded, and settings that only say how RLlib runs are told in one warning. Settings that
-    change what is learnt and have no counterpart are refused in one error that lists them all.
+    change what is learnt and have no counterpart are rejected in one error that lists them all.
 
     Args:
         config: a `PPOConfig`, or a dict with any of its keys under their present or former names.

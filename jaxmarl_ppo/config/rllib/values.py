@@ -174,7 +174,7 @@ def read_ppo(
         raise ValueError(f"RLlib's configuration{whose} is refused: {error}{theirs}") from error
 
 
-# RLlib's key of a field that may be refused.
+# RLlib's key of a field that may be rejected.
 _THEIRS = {
     "learning_rate": "lr",
     "num_minibatches": "minibatch_size",

@@ -61,7 +61,7 @@ def read_actions(space: Any) -> Actions:
 
 
 def join_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Tell which combinations are legal, `[N]` bool, from masks of each choice."""
+    """Return which combinations are legal, `[N]` bool, from masks of each choice."""
     return functools.reduce(lambda x, y: np.logical_and.outer(x, y).ravel(), masks)
 
 

@@ -93,7 +93,7 @@ class AgentSpaces:
         return read_actions(self.own_action)
 
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> np.ndarray:
-        """Tell which of the agent's own actions are legal, `[N]` bool; without a mask all.
+        """Return which of the agent's own actions are legal, `[N]` bool; without a mask all.
 
         Of several choices at once a mask may be of the combinations, or of each, one after another.
         """

@@ -227,7 +227,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
 
 def check_horizon(horizon: object) -> None:
-    """Refuse what is no number of steps.
+    """Reject what is no number of steps.
 
     Raises:
         ValueError: If it is not.

@@ -29,7 +29,7 @@ class GivenUp(HostEnvironmentError):  # noqa: N818
 
 
 def check_step_timeout(step_timeout: Any) -> None:
-    """Refuse what is no limit of seconds.
+    """Reject what is no limit of seconds.
 
     Raises:
         ValueError: If it is not.

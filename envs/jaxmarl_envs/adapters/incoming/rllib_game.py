@@ -249,7 +249,7 @@ def _flag(flags: Mapping[Any, Any], agent: Hashable) -> bool:
 
 
 def _by_time_limit(info: Any) -> bool:
-    """Tell whether an episode was cut, as Gym's wrapper told it before there was a flag."""
+    """Return whether an episode was cut, as Gym's wrapper told it before there was a flag."""
     return isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
 
 

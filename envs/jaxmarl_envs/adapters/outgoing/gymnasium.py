@@ -174,7 +174,7 @@ class Single(_Common, gymnasium.Env):
         return observation, float(reward), bool(terminated), bool(truncated), info
 
     def action_masks(self) -> np.ndarray:
-        """Tell which actions are legal, `[n]` bool."""
+        """Return which actions are legal, `[n]` bool."""
         return self._masks(self._row)[0] > 0
 
     def _show(self, row: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:

@@ -33,7 +33,7 @@ class View:
     outcome: jax.Array  # [4] float: see `ACTS` and so on
 
     def shows(self, *columns: int) -> jax.Array:
-        """Tell whether one of these columns of `outcome` is set, `[]` bool."""
+        """Return whether one of these columns of `outcome` is set, `[]` bool."""
         return (self.outcome[jnp.array(columns)] > 0).any()
 
 

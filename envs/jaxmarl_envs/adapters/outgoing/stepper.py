@@ -194,7 +194,7 @@ class Hosted:
         return row[: self._num_features].reshape(self._shape)[self._own[slot]].copy()
 
     def action_mask(self, slot: int, final: bool = False) -> np.ndarray:
-        """Tell which of the slot's own actions are legal, `[n]` bool."""
+        """Return which of the slot's own actions are legal, `[n]` bool."""
         row = self._final[slot] if final else self._table[slot]
         return row[self._num_features :][: self._sizes[slot]] > 0
 
@@ -261,7 +261,7 @@ def with_masks(hosted: Hosted, key: str, dtype: type) -> list[Any]:
 
 
 def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
-    """Tell whether an agent's own action can ever be masked, as far as tracing tells.
+    """Return whether an agent's own action can ever be masked, as far as tracing tells.
 
     False only where the masks depend on neither chance nor state nor action and allow everything.
     """
