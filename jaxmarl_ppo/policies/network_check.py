@@ -1,4 +1,4 @@
-"""Networks of a configuration, built for an environment and tried before anything is compiled."""
+"""Networks of a configuration, built for an environment and checked before compilation."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 def named_network(network: str | nn.Module) -> nn.Module:
-    """Return the module that a specification means, by its name or as it is given."""
+    """Return the module of a specification, by name or as given."""
     return NETWORKS[network]() if isinstance(network, str) else network
 
 
@@ -26,7 +26,7 @@ def make_network(
     central_critic: bool = False,
     matmul_precision: str = "float32",
 ) -> nn.Module:
-    """Return the named or given module, told how many distribution inputs are needed.
+    """Return the named or given module, with the required number of distribution inputs.
 
     Raises:
         ValueError: For a share of uniform play in continuous actions, features of another kind than
@@ -52,7 +52,7 @@ def make_network(
                 else "use 'mlp', 'lstm', 'gru' or 'min_gru', or an environment in planes"
             )
         )
-    # A custom module may know its sizes itself, and need not have these fields.
+    # A custom module may set its own sizes, and need not have these fields.
     fields = {field.name for field in dataclasses.fields(module)}
     told: dict[str, Any] = {}
     if "num_outputs" in fields:
@@ -85,7 +85,7 @@ def check_network(network: StackedNetwork) -> None:
             if initial memory is not zero.
     """
     name = type(network.module).__name__
-    # Acting calls a module with one batch axis, the update of one without memory with two.
+    # Acting calls a module with one batch axis; the update of a module without memory uses two.
     for batch_shape in ((3,), (3, 2)):
         _check_call(network, name, batch_shape)
     # `recurrence.advance` begins lives at zero and does not ask the module.
@@ -129,7 +129,7 @@ def _check_call(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]
 
 
 def _check_linear(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]) -> None:
-    """Compare the stages of a memory that is linear in itself with what the module's call takes."""
+    """Compare the stages of a linear memory with the module's call."""
     hidden = network.initial_hidden(batch_shape)
     inputs = jnp.zeros((*batch_shape, *network.input_shape))
 

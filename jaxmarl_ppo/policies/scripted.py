@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
-    """Return the function that a scripted policy plays by.
+    """Return the function of a scripted policy.
 
     Raises:
         ValueError: For an unknown name, or a function that does not return an action for every
@@ -34,14 +34,14 @@ def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> Scrip
 
 
 def make_random_script(env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
-    """Make a script that draws uniformly among the legal actions, or within the bounds."""
+    """Make a scripted policy that draws uniformly among legal actions, or within bounds."""
     spaces = env.action_spaces(env_params).values()
     width = env.action_width(env_params)
 
     def draw_discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
         del state, params
         noise = jax.random.uniform(unrolled(key), obs.action_mask.shape)
-        # The greatest of equally distributed numbers is that of any legal action alike.
+        # Among identically distributed numbers every legal action is equally likely to be greatest.
         return jnp.argmax(jnp.where(obs.action_mask, noise, -1.0), axis=-1)
 
     def draw_continuous(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
@@ -63,7 +63,7 @@ def _check_script(script: ScriptFn, env: MultiAgentEnv, env_params: PyTree) -> N
         obs, state = env.reset_env(key, env_params)
         return script(state, obs, env_params, key)
 
-    # Traced as a rollout will trace it, so that what JAX cannot trace is rejected here.
+    # Traced as in a rollout, so that code that JAX cannot trace is rejected here.
     name = getattr(script, "__name__", repr(script))
     try:
         action = jax.eval_shape(call)

@@ -1,6 +1,6 @@
-"""Snapshots in files of their own, which are written once and never change.
+"""Snapshots in separate files, which are written once and never change.
 
-Such a snapshot is called `past@it150`: of the pool `past`, taken after 150 iterations.
+`past@it150` is the snapshot of the pool `past` after 150 iterations.
 """
 
 import functools
@@ -26,7 +26,7 @@ def snapshot_name(pool: str, iteration: int) -> str:
 
 
 def parse_name(name: str) -> tuple[str, int] | None:
-    """Split what `snapshot_name` made into pool and iteration; None if it made something else."""
+    """Split a name from `snapshot_name` into pool and iteration; None for other names."""
     match = _NAME.fullmatch(name)
     return None if match is None else (match[1], int(match[2]))
 
@@ -37,7 +37,7 @@ def snapshot_path(run_dir: Path, pool: str, iteration: int) -> Path:
 
 
 def find_snapshot(folder: Path, name: str) -> Path | None:
-    """Find the file of a snapshot by its name; None if it names none that is there.
+    """Find the file of a snapshot by its name; None if there is none.
 
     Args:
         folder: of a run, or of one of its checkpoints.
@@ -62,7 +62,7 @@ def path_of_player(folder: Path, name: str) -> Path:
 
 
 def refuse_group(folder: Path) -> None:
-    """Reject the folder of a group of runs where that of one is needed.
+    """Reject the folder of a group where that of a single run is needed.
 
     Raises:
         ValueError: If it is one.
@@ -107,9 +107,9 @@ def sha256_of(path: Path) -> str:
     return _sha256(path, stat.st_mtime_ns, stat.st_size)
 
 
-# A league may have thousands, and several checkpoints that stand on all of them.
+# A league may have thousands, all used by several checkpoints.
 @functools.cache
 def _sha256(path: Path, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # of which a change is another file
+    del mtime_ns, size  # a change of these means another file
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
