@@ -42,9 +42,9 @@ SNAPSHOTS_FILE = "snapshots.json"  # which files of the run's snapshots it stand
 
 
 def refuse_links(run_dir: Path) -> None:
-    """Reject a run whose folders are links, in which a process would write, rename and remove.
+    """Reject a run whose folders are links: processes write, rename and remove in them.
 
-    The folder of the run itself may be a link: whoever named it meant what it points to.
+    The folder of the run itself may be a link, since the user named it.
 
     Raises:
         ValueError: If one is a link.

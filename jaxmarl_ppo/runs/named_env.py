@@ -1,4 +1,4 @@
-"""Environments that a file names, made without running code that the user has not named.
+"""Environments named in a file, made without running code that the user has not permitted.
 
 The record of a run, a configuration and a file of a search each name an environment, which is made
 here; `jaxmarl_envs.permission` decides what may be imported for it.
@@ -22,7 +22,7 @@ def make_env(
     source: str,
     option: str = "--env",
 ) -> tuple[MultiAgentEnv, PyTree]:
-    """Make an environment as a file says, importing only code that the user names as well.
+    """Make the environment named in a file, importing only code that the user also names.
 
     Args:
         name: of the environment.
@@ -49,7 +49,7 @@ def make_env(
         ) from None
     except (ValueError, ImportError):
         raise
-    except Exception as error:  # about recorded arguments a class may raise anything
+    except Exception as error:  # a class may raise anything for recorded arguments
         reason = " ".join(str(error).split())
         raise ValueError(
             f"environment {name!r} cannot be made with {show(kwargs)}: {reason}"
@@ -67,7 +67,7 @@ def check_allow_imports(allow_imports: object) -> Sequence[str]:
 
 
 def check_effect(env: MultiAgentEnv, allow_imports: Sequence[str]) -> None:
-    """Raise an error if a name was permitted that nothing was imported by.
+    """Raise an error if a permitted name was not used by any import.
 
     Raises:
         ValueError: If one was; the message names it and what was imported.
