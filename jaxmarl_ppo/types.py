@@ -8,7 +8,7 @@
 | `D` | width of a network's input |
 | `N` | actions, or dimensions of a continuous action |
 | `P` | policies by name |
-| `Q` | players: what can hold a slot, which is a policy's network, one snapshot, or a script |
+| `Q` | players that can hold a slot: a policy's network, one snapshot, or a scripted policy |
 | `K` | members of a policy group: stacked policies of one architecture, the trainable ones first |
 | `S` | slots that a policy group can play |
 | `M` | active rows of a policy group: as many as slots can act at once, see `ops.active_rows` |
@@ -35,7 +35,7 @@ PyTree = Any
 
 
 class Decisions(struct.PyTreeNode):
-    """Decisions of one policy group: what its agents saw and did; meaningful only where `acted`."""
+    """Decisions of one policy group: inputs and actions; meaningful only where `acted`."""
 
     inputs: jax.Array  # [..., D] or [..., rows, cols, channels]: what the network was given
     action_mask: jax.Array  # [..., N] bool
@@ -54,7 +54,7 @@ class Decisions(struct.PyTreeNode):
 
 
 class Outcomes(struct.PyTreeNode):
-    """Answers of the environments at each step, and who held the slots during it."""
+    """Outputs of the environments at each step, and the slots' players during it."""
 
     reward: jax.Array  # [T, E, A]
     terminated: jax.Array  # [T, E, A] bool: edge
@@ -78,7 +78,7 @@ class Pending(struct.PyTreeNode):
 
 
 class RolloutState(struct.PyTreeNode):
-    """State between two steps: environments, who plays, and what they remember."""
+    """State between two steps: environments, players and their memory."""
 
     env_state: PyTree  # [E, ...]
     obs: Observation  # [E, A, ...]
@@ -110,8 +110,8 @@ class PolicyStack(struct.PyTreeNode):
 class Hyperparams(struct.PyTreeNode):
     """Numeric hyper-parameters of the trained members of a group; changing them never recompiles.
 
-    They are called as in `PPOConfig`, but for `kl_coef`, which begins as its `initial_kl_coef` and
-    is adapted by training.
+    Names are those of `PPOConfig`, except `kl_coef`, which starts at `initial_kl_coef` and is
+    adapted by training.
     """
 
     learning_rate: Any  # a Schedule; after `at` [K]
@@ -153,7 +153,7 @@ class Schedule(struct.PyTreeNode):
 
 
 class EpisodeSums(struct.PyTreeNode):
-    """Sums that grow step by step until a life or an episode is over.
+    """Sums that accumulate until a life or an episode ends.
 
     `rollout.episode_stats` adds to them.
     """
@@ -165,7 +165,7 @@ class EpisodeSums(struct.PyTreeNode):
 
 
 class RunningSums(EpisodeSums):
-    """Sums over lives, or over whole episodes, that have not ended yet."""
+    """Sums over lives, or over complete episodes, that have not ended yet."""
 
     counted: jax.Array  # [...] bool: False for what began before training did
 
@@ -190,11 +190,11 @@ class Pool(struct.PyTreeNode):
 
     count: jax.Array  # () int: entries in use, from the first on
     oldest: jax.Array  # () int: the entry that the next snapshot replaces once all are in use
-    waiting: jax.Array  # () bool: a snapshot is due, its place still plays
+    waiting: jax.Array  # () bool: a snapshot is due, but its place is still played
     added_at: jax.Array  # [size] int: the iteration of each entry
     last_added: jax.Array  # () int: the iteration of the newest entry
     wins: jax.Array  # (): score of the policy against snapshots since the newest was added
-    games: jax.Array  # (): number of games that `wins` is from
+    games: jax.Array  # (): number of games behind `wins`
 
 
 class League(struct.PyTreeNode):
@@ -207,31 +207,31 @@ class League(struct.PyTreeNode):
 
 
 class Population(struct.PyTreeNode):
-    """All that a run has learnt and that play depends on; this is what is saved."""
+    """All trained parameters and statistics that play depends on; this is saved."""
 
     policy_groups: tuple[PolicyStack, ...]  # per policy group
     league: League
 
 
 class PolicyGroupTraining(struct.PyTreeNode):
-    """State of a policy group's training beside its policies."""
+    """Training state of a policy group beside its policies."""
 
     opt_state: PyTree  # [K] or [K, W] leaves
     hyperparams: Hyperparams  # [K]
     magnet: PyTree = (
-        None  # [K, ...] leaves, the parameters that policies are drawn towards; or None
+        None  # [K, ...] leaves, the parameters that policies are pulled towards; or None
     )
 
 
 class PolicyGroupCarry(struct.PyTreeNode):
-    """State per slot that a policy group which is trained hands from one rollout to the next."""
+    """State per slot that a trained policy group carries from one rollout to the next."""
 
     pending: Pending  # [E, S]
     return_trace: jax.Array  # [E, S]: discounted rewards of decisions, for scaling
 
 
 class PerEnv(struct.PyTreeNode):
-    """Part of a training state that belongs to single environments: spread over devices by `E`."""
+    """Per-environment part of a training state, spread over devices by `E`."""
 
     rollout: RolloutState
     running: Running
@@ -240,7 +240,7 @@ class PerEnv(struct.PyTreeNode):
 
 
 class TrainState(struct.PyTreeNode):
-    """The whole of a training run: what is not in here does not influence it."""
+    """The complete state of a training run: nothing else influences it."""
 
     population: Population
     training: tuple[PolicyGroupTraining, ...]  # per policy group that is trained

@@ -240,7 +240,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return spaces
 
     def is_continuous(self, params: Params) -> bool:
-        """Tell whether the agents' actions are real vectors."""
+        """Return whether the agents' actions are real vectors."""
         return isinstance(next(iter(self.action_spaces(params).values())), Box)
 
     def action_width(self, params: Params) -> int:

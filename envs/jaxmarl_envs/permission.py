@@ -60,7 +60,7 @@ def importing_only(*names: str) -> Iterator[list[str]]:
         The names that were imported, a list that grows.
 
     Raises:
-        NotPermitted: something else was to be imported.
+        NotPermitted: If something else would be imported.
     """
     permitted = frozenset(map(full_name, names))
     around = _scope.get().names
@@ -90,7 +90,7 @@ def ask_permission(name: str, place: object = None, known: Sequence[str] = ()) -
         known: packages and modules that may be imported together with all that is in them.
 
     Raises:
-        NotPermitted: see `importing_only`.
+        NotPermitted: See `importing_only`.
     """
     module = place.partition(":")[0] if isinstance(place, str) else _module_of(place)
     if any(f"{module}.".startswith(f"{package}.") for package in known):

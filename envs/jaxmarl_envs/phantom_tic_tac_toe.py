@@ -144,7 +144,7 @@ class PhantomTicTacToe(MultiAgentEnv[State, Params]):
         return Discrete(_CELLS)
 
     def horizon(self, params: Params) -> int:
-        """Bound a game by nine stones and eight moves that are refused."""
+        """Bound a game by nine stones and eight moves that are rejected."""
         return _MAX_TRIES
 
     def render(self, state: State, params: Params | None = None, last_action: Any = None) -> str:
@@ -173,7 +173,7 @@ def _last_tried(state: State) -> int | None:
     """Find the cell that was tried last; None where nobody has moved."""
     stones, tried, turn = np.asarray(state.stones), np.asarray(state.tried), int(state.turn)
     cells = tried.argmax(-1)
-    # Whose last try was refused is still to move; else the other one has moved.
+    # Whose last try was rejected is still to move; else the other one has moved.
     refused = tried[turn].any() and not stones[turn, cells[turn]]
     player = turn if refused else 1 - turn
     return int(cells[player]) if tried[player].any() else None

@@ -17,7 +17,7 @@ def checked_policy(policy: np.ndarray, action_mask: np.ndarray, actions: str) ->
         actions: what errors call actions, such as moves.
 
     Raises:
-        ValueError: another shape, negative numbers, illegal actions with a probability, or rows
+        ValueError: For another shape, negative numbers, illegal actions with a probability, or rows
             that do not sum to 1.
     """
     policy = np.asarray(policy, np.float64)

@@ -80,7 +80,7 @@ def register(name: str, factory: EnvFactory) -> None:
     """Make `make(name, **kwargs)` return `factory(**kwargs)`.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: If the name is taken.
     """
     if name in all_names():
         raise ValueError(f"environment {name!r} is registered already; choose another name")
@@ -100,8 +100,8 @@ def make(name: str, /, **kwargs: Any) -> tuple[MultiAgentEnv, Any]:
         `(env, params)`; `params` may be changed with `params.replace(...)`.
 
     Raises:
-        ValueError: an unknown name or keyword, or a keyword that is missing; the message lists the
-            valid ones. Or something is wrong with the code that is named, by file and line.
+        ValueError: For an unknown name or keyword, or a missing keyword; the message lists the
+            valid ones. Also if the named code is faulty, by file and line.
     """
     with noting_imports() as imports:
         env, params = _make(name, kwargs)
@@ -156,7 +156,7 @@ def _import_installed(name: str) -> user_envs.EnvFactory:
     """Import the one environment of a name that an installed package registers.
 
     Raises:
-        ValueError: there are several, or it cannot be imported.
+        ValueError: If there are several, or it cannot be imported.
     """
     entries = _installed()[name]
     places = [

@@ -28,7 +28,7 @@ class Discrete:
         return jax.random.randint(key, (), 0, self.n)
 
     def contains(self, x: jax.Array) -> jax.Array:
-        """Tell whether `x` lies in the space."""
+        """Return whether `x` lies in the space."""
         return jnp.logical_and(x >= 0, x < self.n)
 
 
@@ -55,7 +55,7 @@ class Box:
         return jax.random.uniform(key, self.shape, minval=self.low, maxval=self.high)
 
     def contains(self, x: jax.Array) -> jax.Array:
-        """Tell whether `x` lies in the space."""
+        """Return whether `x` lies in the space."""
         return jnp.all((x >= self.low) & (x <= self.high))
 
 

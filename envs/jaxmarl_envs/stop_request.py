@@ -32,7 +32,7 @@ def withdraw() -> None:
 
 
 def is_due(since: float) -> bool:
-    """Tell whether an environment is to be given up.
+    """Return whether an environment is to be given up.
 
     Args:
         since: when it was last seen to move, by `time.monotonic`.

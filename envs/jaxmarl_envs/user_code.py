@@ -45,8 +45,8 @@ def host_errors() -> Iterator[None]:
     """Raise what an environment in plain Python raised, instead of JAX's long report of it.
 
     Raises:
-        HostEnvironmentError: an environment failed in the body.
-        KeyboardInterrupt: a signal raised it while an environment was waited for.
+        HostEnvironmentError: If an environment failed in the body.
+        KeyboardInterrupt: If a signal raised it while waiting for an environment.
     """
     try:
         yield
@@ -78,8 +78,8 @@ def telling_of(what: str) -> Iterator[None]:
     """Turn any exception of the user's code into a sentence that begins with `what`.
 
     Raises:
-        UserCodeError: the body raised something.
-        HostEnvironmentError: as raised there, which says all.
+        UserCodeError: If the body raised something.
+        HostEnvironmentError: As raised there, with its full message.
     """
     try:
         yield
@@ -105,7 +105,7 @@ def describe_error(error: BaseException, how: str = "") -> str:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Tell whether this package raised an exception itself, with a message that says all."""
+    """Return whether this package raised an exception itself, with a message that says all."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and _package(frames[-1]) == _THIS_PACKAGE
 

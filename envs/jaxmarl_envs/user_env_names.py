@@ -8,7 +8,7 @@ _NAME = re.compile(r"(?P<place>.+\.py|\w+(?:\.\w+)*):(?P<attribute>[^\W\d]\w*(?:
 
 
 def is_own(name: object) -> bool:
-    """Tell whether a name says where code lies, instead of being registered."""
+    """Return whether a name says where code lies, instead of being registered."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 

@@ -30,8 +30,8 @@ def load(name: str) -> EnvFactory:
         name: of a class or function, as `full_name` writes it.
 
     Raises:
-        NotPermitted: see `permission.importing_only`.
-        ValueError: there is no such file, module or class, or importing it raises.
+        NotPermitted: See `permission.importing_only`.
+        ValueError: If there is no such file, module or class, or importing it raises.
     """
     ask_permission(name)
     return import_factory(name)
@@ -41,8 +41,8 @@ def load_callable(name: str) -> Callable[..., Any]:
     """Import a class or function that need not be an environment of this package.
 
     Raises:
-        NotPermitted: see `permission.importing_only`.
-        ValueError: there is no such file, module or attribute, or importing it raises.
+        NotPermitted: See `permission.importing_only`.
+        ValueError: If there is no such file, module or attribute, or importing it raises.
     """
     ask_permission(name)
     found = _import_attribute(name)
@@ -85,7 +85,7 @@ def _import_attribute(name: str) -> Any:
 
 
 def is_stepped_in_python(factory: Callable[..., Any]) -> bool:
-    """Tell whether something is a class with RLlib's methods, whether or not it says so."""
+    """Return whether something is a class with RLlib's methods, whether or not it says so."""
     return (
         isinstance(factory, type)
         and not issubclass(factory, MultiAgentEnv)
@@ -102,7 +102,7 @@ def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[Multi
         kwargs: its keyword arguments.
 
     Raises:
-        ValueError: it raises, or what it returns is no environment.
+        ValueError: If it raises, or what it returns is no environment.
     """
     given = ", ".join(f"{key}={value!r}" for key, value in kwargs.items())
     call = f"environment {name!r}, {getattr(factory, '__name__', 'the call')}({given})"
@@ -135,7 +135,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_found_by_name(path: Path) -> bool:
-    """Tell whether importing a file's name, as other modules and processes do, finds that file."""
+    """Return whether importing a file's name, as other modules and processes do, finds it."""
     if path.stem in sys.modules:
         found = getattr(sys.modules[path.stem], "__file__", None)
     else:

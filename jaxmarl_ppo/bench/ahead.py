@@ -44,7 +44,7 @@ def compile_ahead(
         comes, by arithmetic, memory and launches; seconds of tracing and compiling.
 
     Raises:
-        ValueError: what `make_target` and `Workload.make` refuse.
+        ValueError: As `make_target` and `Workload.make`.
     """
     wanted = make_target(target, num_devices)
     env, env_params, config = replace(workload, num_devices=len(wanted.devices)).make()

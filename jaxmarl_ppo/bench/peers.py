@@ -62,7 +62,7 @@ def compare(
         theirs; `versions` of the packages.
 
     Raises:
-        ValueError: no or an unknown package, one that is not installed, or a size below 1.
+        ValueError: If the package is missing, unknown or not installed, or a size is below 1.
     """
     sizes = {"num_envs": num_envs, "num_steps": num_steps, "repeats": repeats}
     for size, value in sizes.items():

@@ -97,7 +97,7 @@ def scaling(sweeps: Sequence[WorkloadSeries] = SWEEPS, repeats: int = 5) -> dict
         the greatest over the least, `growth` and `growth_per_flop`.
 
     Raises:
-        ValueError: no repeats, or what `Workload.make` refuses.
+        ValueError: If there are no repeats, or as `Workload.make`.
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
@@ -158,10 +158,10 @@ def _measure(sweep: WorkloadSeries, repeats: int) -> list[dict[str, Any]]:
 
 
 def check_picture_path(path: Path) -> None:
-    """Refuse at once what could not be written after minutes of measuring.
+    """Reject at once what could not be written after minutes of measuring.
 
     Raises:
-        ValueError: the name does not end in .png, or its folder does not exist.
+        ValueError: If the name does not end in .png, or its folder does not exist.
     """
     if path.suffix != ".png":
         raise ValueError(f"--scaling {path}: the picture's name must end in .png")

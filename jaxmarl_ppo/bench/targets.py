@@ -116,7 +116,7 @@ def check_target(name: str, num_devices: int | None) -> Chip:
         num_devices: how many of it are to be used; None for one GPU or all of a topology.
 
     Raises:
-        ValueError: it is unknown, has fewer devices, or what compiles for it is not installed.
+        ValueError: If it is unknown, has fewer devices, or what compiles for it is not installed.
     """
     kind, _, topology = name.partition(":")
     valid = f"valid: {', '.join(GPUS)}, or {', '.join(TPUS)} with a topology, such as v5e:2x2"
@@ -147,7 +147,7 @@ def make_target(name: str, num_devices: int | None) -> Target:
         num_devices: likewise.
 
     Raises:
-        ValueError: what `check_target` refuses, or a topology that there is not.
+        ValueError: As `check_target`, or if the topology does not exist.
     """
     chip = check_target(name, num_devices)
     if chip.platform == "gpu":

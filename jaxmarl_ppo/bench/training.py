@@ -58,7 +58,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         over the rate of `matmul_gflops`; and with `startup` seconds and memory of a fresh process.
 
     Raises:
-        ValueError: no repeats, or what `Workload.make` refuses.
+        ValueError: If there are no repeats, or as `Workload.make`.
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")

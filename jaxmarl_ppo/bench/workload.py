@@ -50,7 +50,7 @@ class Workload:
         """Make the environment, its parameters and the configuration of a run.
 
         Raises:
-            ValueError: what is unknown or does not fit together.
+            ValueError: If something is unknown, or the options are inconsistent.
         """
         if self.network not in NETWORKS:
             raise ValueError(f"unknown network {self.network!r}; valid: {', '.join(NETWORKS)}")

@@ -76,7 +76,7 @@ class Option:
         return re.sub(r"^(--(?:.*\.)?)", r"\1no-", self.flag)
 
     def takes(self, word: str) -> bool:
-        """Tell whether a word can be a further value."""
+        """Return whether a word can be a further value."""
         if self.arity == "pairs":
             return "=" in word
         if self.arity != "many":
@@ -97,7 +97,7 @@ class Option:
         """Read the words of all uses of the option; the last one counts, lists of words add up.
 
         Raises:
-            ValueError: what cannot be read.
+            ValueError: If something cannot be read.
         """
         words = [word for use in uses for word in use]
         if self.arity == "pairs":
@@ -170,7 +170,7 @@ def parse_words(
         foreign: what to say of the name that another library has for an option.
 
     Raises:
-        ValueError: an unknown option, or one without its value.
+        ValueError: For an unknown option, or one without its value.
     """
     table = {option.flag: option for option in options}
     found: dict[Any, tuple[Option, list[list[str]]]] = {}
@@ -263,7 +263,7 @@ def make(cls: type[Options], parsed: Parsed, prog: str) -> Options:
     """Make a dataclass of the options that were given.
 
     Raises:
-        ValueError: a value of another type, or a word that belongs to nothing.
+        ValueError: For a value of another type, or a word that belongs to nothing.
     """
     values = dict(parsed.values)
     operand, rest = operand_of(cls), list(parsed.operands)
@@ -292,7 +292,7 @@ def check_typed(flag: str, annotation: Any, value: Any) -> Any:
     """Return a value as the type that an annotation names.
 
     Raises:
-        ValueError: it is of another type.
+        ValueError: If it is of another type.
     """
     plain = plain_type(annotation)
     if value is None and is_optional(annotation):

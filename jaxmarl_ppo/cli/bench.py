@@ -78,14 +78,14 @@ class BenchOptions:
     target: str | None = None
 
     def check_effects(self, given: Sequence[str]) -> None:
-        """Refuse what would change nothing.
+        """Reject what would change nothing.
 
         Args:
             given: the options that were given.
 
         Raises:
-            ValueError: two of `--compare`, `--scaling` and `--target`, or another option that has
-                no effect with one of them.
+            ValueError: For two of `--compare`, `--scaling` and `--target`, or another option that
+                has no effect with one of them.
         """
         modes = [mode for mode in _EFFECTIVE if getattr(self, mode) is not None]
         if len(modes) > 1:
@@ -110,7 +110,7 @@ def to_workload(env: str, given: Mapping[str, Any]) -> Workload:
         given: what the options say, as a table of a file of a run.
 
     Raises:
-        ValueError: values that are out of range, or do not fit together.
+        ValueError: If values are out of range or inconsistent.
     """
     about_env = given.get("env", {})
     config = override(TrainConfig(), {key: each for key, each in given.items() if key != "env"})
@@ -143,7 +143,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo bench") -> int:
     """Measure what the options say and print the result.
 
     Raises:
-        ValueError: options that do not fit together.
+        ValueError: If options are inconsistent.
     """
     own, of_run = options_of(BenchOptions), shown_options(_SHOWN)
     if session.asks_for_help(args):

@@ -46,7 +46,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
     """Check an environment and print what was seen of it.
 
     Raises:
-        ValueError: it breaks the contract, or cannot be made.
+        ValueError: If it breaks the contract, or cannot be made.
     """
     options = session.parse(CheckEnvOptions, args, prog)
     if options.env is None:

@@ -45,7 +45,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo completion") -> int:
     """Print the completion.
 
     Raises:
-        ValueError: no shell, or an unknown one.
+        ValueError: If the shell is missing or unknown.
     """
     options = session.parse(CompletionOptions, args, prog)
     if options.shell is None:

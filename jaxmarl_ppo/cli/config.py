@@ -35,7 +35,8 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo config") -> int:
     """Print a preset as a file.
 
     Raises:
-        ValueError: an unknown environment or preset, or what the environment cannot be made with.
+        ValueError: For an unknown environment or preset, or options that the environment cannot be
+            made with.
     """
     options = session.parse(ConfigOptions, args, prog)
     if options.env is None:

@@ -32,7 +32,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
     """Print the table of environments, or what there is to know of one.
 
     Raises:
-        ValueError: an unknown environment.
+        ValueError: For an unknown environment.
     """
     options = session.parse(EnvsOptions, args, prog)
     if options.env is not None and options.env not in jaxmarl_envs.names():

@@ -46,7 +46,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo evaluate") -> int:
     """Evaluate a run and print a report.
 
     Raises:
-        ValueError: options that do not fit together, or a run that cannot be read.
+        ValueError: If options are inconsistent, or a run cannot be read.
     """
     options = session.parse(EvaluateOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)

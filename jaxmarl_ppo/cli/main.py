@@ -138,7 +138,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _in_a_sentence(error: Exception) -> str | None:
-    """Say what is wrong; of what the operating system refuses, also with what.
+    """Say what is wrong; of what the operating system rejects, also with what.
 
     None for what is no error of the user's, but ours.
     """

@@ -38,7 +38,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo new-env") -> int:
     """Write the two files and say what to do with them.
 
     Raises:
-        ValueError: a name that cannot be used, no such folder, or a file that exists.
+        ValueError: If the name cannot be used, the folder does not exist, or the file does.
     """
     options = session.parse(NewEnvOptions, args, prog)
     if options.name is None:
@@ -58,7 +58,7 @@ def write_env(name: str, folder: Path) -> tuple[Path, Path]:
     """Write an environment and its test, and return their paths.
 
     Raises:
-        ValueError: a name that cannot be used, no such folder, or a file that exists.
+        ValueError: If the name cannot be used, the folder does not exist, or the file does.
     """
     check_name(name)
     if not folder.is_dir():
@@ -80,10 +80,10 @@ def write_env(name: str, folder: Path) -> tuple[Path, Path]:
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a new module.
+    """Reject what cannot be the name of a new module.
 
     Raises:
-        ValueError: it is no identifier, or means something already.
+        ValueError: If it is no identifier, or means something already.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(

@@ -46,7 +46,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
     """Serve a page until somebody interrupts, or write one.
 
     Raises:
-        ValueError: options that do not fit together, or a run that cannot be played.
+        ValueError: If options are inconsistent, or a run cannot be played.
     """
     options = session.parse(PlayOptions, args, prog)
     if options.export is not None and options.port:

@@ -67,7 +67,7 @@ def prepare(options: JobOptions, num_devices: int | None) -> None:
         num_devices: how many the whole job is to have; None for one on each core.
 
     Raises:
-        ValueError: options without effect, or a job that cannot be joined.
+        ValueError: For options without effect, or a job that cannot be joined.
     """
     named = ("coordinator", "num_processes", "process_id")
     for name in ("num_hosts", "max_failures"):
@@ -100,7 +100,7 @@ def launch(options: JobOptions, command: str, args: Sequence[str]) -> int:
         The exit status: of the first process that did not end well, else 0.
 
     Raises:
-        ValueError: options that do not go together.
+        ValueError: If options are inconsistent.
     """
     count = options.processes
     assert count is not None
@@ -149,7 +149,7 @@ def launch_on_ray(
         The exit status.
 
     Raises:
-        ValueError: options that do not go together, or what went wrong.
+        ValueError: If options are inconsistent, or anything else went wrong.
     """
     from jaxmarl_ppo.on_ray.job import DEFAULT_FAILURES, Plan, train_on_hosts
 

@@ -43,7 +43,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
     """Write a page and say where it is, or serve it.
 
     Raises:
-        ValueError: options that do not fit together, or a run that cannot be read.
+        ValueError: If options are inconsistent, or a run cannot be read.
     """
     options = session.parse(ReportOptions, args, prog)
     folders = [session.existing_run(folder, prog) for folder in options.run_dirs or (None,)]

@@ -59,7 +59,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
     """Go on with a run, and say what it came to.
 
     Raises:
-        ValueError: options that do not fit the run, or a run that cannot go on.
+        ValueError: If options do not fit the run, or the run cannot be resumed.
     """
     of_run = run_options()
     if session.asks_for_help(args):

@@ -41,7 +41,7 @@ def parse(cls: type[Options], args: Sequence[str], prog: str) -> Options:
         prog: the command.
 
     Raises:
-        ValueError: something is not as it should be, in one sentence.
+        ValueError: If something is wrong, in one sentence.
     """
     if asks_for_help(args):
         tell_help(cls, prog, args, options_of(cls), options_of(cls))
@@ -70,7 +70,7 @@ def parse_with(
         The options, and the values of places that were given, by path.
 
     Raises:
-        ValueError: something is not as it should be, in one sentence.
+        ValueError: If something is wrong, in one sentence.
     """
     has_operand = operand_of(cls) is not None
     parsed = parse_words(
@@ -87,7 +87,7 @@ def parse_with(
 
 
 def asks_for_help(args: Sequence[str]) -> bool:
-    """Tell whether arguments ask for help."""
+    """Return whether arguments ask for help."""
     return not (HELP | HELP_ALL).isdisjoint(args)
 
 
@@ -128,7 +128,7 @@ def flag(name: str) -> str:
 
 
 def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None) -> Path:
-    """Refuse a folder that was not named or is not there.
+    """Reject a folder that was not named or is not there.
 
     Args:
         run_dir: the folder of a run.
@@ -139,7 +139,7 @@ def existing_run(run_dir: Path | None, prog: str, checkpoint: str | None = None)
         The folder, or that of the checkpoint.
 
     Raises:
-        ValueError: there is none.
+        ValueError: If there is none.
     """
     if run_dir is None:
         raise ValueError(f"{prog} takes the folder of a run; see {prog} --help")
@@ -192,7 +192,7 @@ def enable_compilation_cache() -> None:
 
 
 def terminal_width() -> int | None:
-    """Tell how many letters a line of the terminal has; None where output goes elsewhere."""
+    """Return how many letters a line of the terminal has; None where output goes elsewhere."""
     from jaxmarl_ppo.machine.terminal import PlainConsole
 
     console = PlainConsole()

@@ -61,7 +61,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     """Search, and say what was found.
 
     Raises:
-        ValueError: options or a file that do not fit together, or a search that cannot go on.
+        ValueError: If the options or the file are inconsistent, or the search cannot be resumed.
     """
     if session.asks_for_help(args):
         every = [*options_of(SweepOptions), *_search_options()]
@@ -96,7 +96,7 @@ def _workers_on_ray(options: SweepOptions) -> "MakeWorkers":
     """Choose the workers of a Ray cluster.
 
     Raises:
-        ValueError: the cluster cannot be reached, or has nothing for a worker.
+        ValueError: If the cluster cannot be reached, or has nothing for a worker.
     """
     import jax
 

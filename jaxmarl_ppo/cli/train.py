@@ -97,7 +97,7 @@ class TrainCommand:
         """Make the environment, importing only code that the command line names.
 
         Raises:
-            ValueError: it cannot be made, or a file names further code.
+            ValueError: If it cannot be made, or a file names further code.
         """
         allowed = self.options.allow_import
         source, option = str(self.file or "the preset"), "--allow-import"
@@ -117,7 +117,7 @@ class TrainCommand:
         """Make the environment's parameters, which are `default` but for what a file says.
 
         Raises:
-            ValueError: the file says what the environment does not have.
+            ValueError: If the file sets something that the environment does not have.
         """
         if self.run.env_params is None:
             return default
@@ -128,7 +128,7 @@ def main(args: Sequence[str], prog: str = PROG) -> int:
     """Train, and say where the record is.
 
     Raises:
-        ValueError: options that do not fit together, or a fault of the environment.
+        ValueError: If options are inconsistent, or the environment is faulty.
     """
     command = parse_train(args, prog)
     options, config = command.options, command.run.config
@@ -181,7 +181,7 @@ def _train_on_ray(command: TrainCommand, args: Sequence[str]) -> int:
     """Have the hosts of a Ray cluster train.
 
     Raises:
-        ValueError: options that do not go together, a folder in use, or what went wrong.
+        ValueError: If options are inconsistent, the folder is in use, or anything else went wrong.
     """
     from jaxmarl_ppo.runs.run_folder import check_unused
 
@@ -205,7 +205,7 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainCommand:
     """Read a command line, and the preset and the file that it names.
 
     Raises:
-        ValueError: an option that cannot be read, no environment, or an unknown one.
+        ValueError: For an option that cannot be read, no environment, or an unknown one.
     """
     of_run = run_options()
     options, by_path = session.parse_with(

@@ -48,7 +48,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
     """Write a page and say where it is.
 
     Raises:
-        ValueError: options that do not fit together, or a run that cannot be read.
+        ValueError: If options are inconsistent, or a run cannot be read.
     """
     options = session.parse(WatchOptions, args, prog)
     run_dir = session.existing_run(options.run_dir, prog, options.checkpoint)

@@ -60,7 +60,7 @@ def _split(annotation: Any) -> tuple[Any, Field]:
 
 
 def without_none(annotation: Any) -> tuple[bool, Any]:
-    """Tell whether an annotation permits None, and return what it permits beside that."""
+    """Return whether an annotation permits None, and return what it permits beside that."""
     kind, parts = get_origin(annotation), get_args(annotation)
     if kind in (Union, types.UnionType) and type(None) in parts:
         rest = tuple(part for part in parts if part is not type(None))
@@ -80,7 +80,7 @@ def plain_type(annotation: Any) -> Any:
 
 
 def is_optional(annotation: Any) -> bool:
-    """Tell whether an annotation permits None, inside rules or outside."""
+    """Return whether an annotation permits None, inside rules or outside."""
     optional, rest = without_none(annotation)
     is_annotated = get_origin(rest) is Annotated
     return optional or (is_annotated and is_optional(get_args(rest)[0]))
@@ -91,7 +91,7 @@ Arity = Literal["switch", "one", "many", "pairs"]
 
 
 def arity_of(annotation: Any) -> Arity:
-    """Tell how many words of a command line a value takes."""
+    """Return how many words of a command line a value takes."""
     plain = plain_type(annotation)
     if plain is bool:
         return "switch"

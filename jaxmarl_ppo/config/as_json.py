@@ -1,7 +1,7 @@
 """Configurations as JSON and back, without loss and without executing anything.
 
 A schedule is a number, `{"linear": [start, end]}` or `[[step, value], ...]`. A network is its name,
-or `{"kind": "lstm", "hidden_sizes": [...], ...}`. A module of the user's own cannot be rebuilt from
+or `{"kind": "lstm", "hidden_sizes": [...], ...}`. A custom module cannot be rebuilt from
 a file: it is recorded as `{"kind": "custom", ...}` and has to be handed in again.
 """
 
@@ -60,7 +60,7 @@ def config_from_dict(data: Mapping[str, Any], network: nn.Module | None = None) 
             the user's own module.
 
     Raises:
-        ValueError: an unknown key, a value out of range, or something that cannot be rebuilt.
+        ValueError: For an unknown key, a value out of range, or something that cannot be rebuilt.
     """
     if network is not None:
         table = table_of(data, _ROOT)
@@ -95,7 +95,7 @@ def mapping_from_json(data: Any) -> MappingSpec:
     """Make a mapping from what `mapping_to_json` returned.
 
     Raises:
-        ValueError: a function of the user's own, or an unknown field.
+        ValueError: For a function of the user's own, or an unknown field.
     """
     if isinstance(data, str):
         return read_pairs(data, "mapping") if "=" in data else data
@@ -150,7 +150,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file.
 
     Raises:
-        ValueError: no such file, or not a JSON object.
+        ValueError: If there is no such file, or it is not a JSON object.
     """
     try:
         data = json.loads(read_at_most(path, MAX_RECORD_BYTES).decode())

@@ -15,7 +15,7 @@ from jax.core import Tracer
 
 from jaxmarl_ppo.config.annotations import field_hints, without_none
 
-# From the name and the value of a field to the value that is kept; a ValueError refuses it.
+# From the name and the value of a field to the value that is kept; a ValueError rejects it.
 Rule = Callable[[str, Any], Any]
 MAX_INT = 2**31 - 1  # indices and counts are 32 bits wide in compiled code
 MAX_STEPS = 2**53  # whole numbers that a float64 holds exactly
@@ -32,7 +32,7 @@ def check_fields(config: Any, of: str = "") -> None:
         of: what messages say after a field's name, such as `of snapshots`.
 
     Raises:
-        ValueError: a field holds what it must not.
+        ValueError: If a field holds what it must not.
     """
     for name, rule in field_rules(type(config)).items():
         value = rule(f"{name} {of}".strip(), getattr(config, name))
@@ -97,28 +97,28 @@ def choice(*choices: str) -> Rule:
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """Refuse what is neither True nor False, such as the word `"no"`."""
+    """Reject what is neither True nor False, such as the word `"no"`."""
     if not isinstance(value, bool | np.bool_):
         raise refusal(name, "True or False", value)
     return bool(value)
 
 
 def check_path(name: str, value: Any) -> str | os.PathLike[str]:
-    """Refuse what names no file or folder."""
+    """Reject what names no file or folder."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise refusal(name, "a path", value)
     return value
 
 
 def check_name(name: str, value: Any) -> str:
-    """Refuse what is no word that can name an agent."""
+    """Reject what is no word that can name an agent."""
     if not isinstance(value, str) or not value:
         raise refusal(name, "a word", value)
     return value
 
 
 def check_policy_name(name: str, value: Any) -> str:
-    """Refuse what cannot name a policy wherever one is named: in a log, a file's name, a message.
+    """Reject what cannot name a policy wherever one is named: in a log, a file's name, a message.
 
     Agents may be called anything; policies that are called after them by `per_agent` likewise.
     """
@@ -139,7 +139,7 @@ def check_sequence(name: str, value: Any, valid: str) -> Sequence[Any]:
 
 
 def refuse_repeated(name: str, values: Iterable[str]) -> None:
-    """Refuse names of which one is there twice."""
+    """Reject names of which one is there twice."""
     seen: set[str] = set()
     for value in values:
         if value in seen:

@@ -48,7 +48,7 @@ def params_from_json(data: Any, default: PyTree, *, partial: bool = False) -> Py
         partial: whether absent ones are those of `default`.
 
     Raises:
-        ValueError: parameters that `default` does not have, of another type, or missing ones.
+        ValueError: For parameters that `default` does not have, of another type, or missing ones.
     """
     try:
         state = _decode(data, params_to_json(default), "env.params", partial)
@@ -58,10 +58,10 @@ def params_from_json(data: Any, default: PyTree, *, partial: bool = False) -> Py
 
 
 def check_env_record(record: Any) -> None:
-    """Refuse what cannot be the record of a run's environment.
+    """Reject what cannot be the record of a run's environment.
 
     Raises:
-        ValueError: something is missing, or of another type.
+        ValueError: If something is missing, or of another type.
     """
     fields = table_of(record, "env")
     missing = [key for key in ("name", "make", "params", "agents") if key not in fields]

@@ -12,7 +12,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def table_of(data: Any, where: str) -> dict[str, Any]:
-    """Return a copy of a table, and refuse what is none."""
+    """Return a copy of a table, and reject what is none."""
     if not isinstance(data, Mapping):
         raise ValueError(f"{where} must be a table, got {show(data)}")
     for key in data:
@@ -22,7 +22,7 @@ def table_of(data: Any, where: str) -> dict[str, Any]:
 
 
 def refuse_unknown(data: Iterable[str], valid: Iterable[str], where: str) -> None:
-    """Refuse the first key that is none of the valid ones, and name the closest of them."""
+    """Reject the first key that is none of the valid ones, and name the closest of them."""
     valid = list(valid)
     for key in data:
         if key not in valid:

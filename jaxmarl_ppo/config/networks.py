@@ -48,9 +48,9 @@ NETWORK_RULES = {name: rule_of(annotation) for name, annotation in NETWORK_FIELD
 
 
 def check_network(name: str, network: Any) -> str | nn.Module:
-    """Refuse what is no network, and fields of one that nothing can be built of.
+    """Reject what is no network, and fields of one that nothing can be built of.
 
-    A module of the user's own checks its fields itself, if anybody does.
+    A custom module checks its fields itself, if anybody does.
     """
     if isinstance(network, str):
         return choice(*NETWORKS)(name, network)

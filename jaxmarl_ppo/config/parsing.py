@@ -93,7 +93,8 @@ def parse_file(path: Path) -> dict[str, Any]:
     """Read a table from a file whose name ends in .toml, .yaml, .yml or .json.
 
     Raises:
-        ValueError: there is no such file, or it cannot be read; the message names line and column.
+        ValueError: If there is no such file, or it cannot be read; the message names line and
+            column.
     """
     if not is_run_file(str(path)):
         raise ValueError(f"{str(path)!r} must end in one of {', '.join(_PARSERS)}")
@@ -114,10 +115,10 @@ def parse_file(path: Path) -> dict[str, Any]:
 
 
 def check_depth(data: Any, what: str) -> None:
-    """Refuse tables and lists in each other of which those that handle them could not see the end.
+    """Reject tables and lists in each other of which those that handle them could not see the end.
 
     Raises:
-        ValueError: there are more than `MAX_DEPTH`; the message begins with `what`.
+        ValueError: If there are more than `MAX_DEPTH`; the message begins with `what`.
     """
     level, depth = [data], 1
     while level:
@@ -181,7 +182,7 @@ def _parse_yaml(text: str) -> Any:
     loader = None
     try:
         loader = _Loader(text)
-        loader.deep_construct = True  # so that what contains itself is refused
+        loader.deep_construct = True  # so that what contains itself is rejected
         data = loader.get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -66,7 +66,7 @@ def value_at(tree: Any, parts: Path) -> Any:
     """Return the value at a path in a configuration or a table.
 
     Raises:
-        KeyError, AttributeError: there is none.
+        KeyError, AttributeError: If there is none.
     """
     for part in parts:
         tree = tree[part] if isinstance(tree, Mapping) else getattr(tree, part)
@@ -79,7 +79,7 @@ def put(tree: _Tree, parts: Path, value: Any) -> _Tree:
     A table that is not there is made; a network that is a word becomes a table.
 
     Raises:
-        ValueError: a value that the configuration cannot have.
+        ValueError: For a value that the configuration cannot have.
     """
     head, rest = parts[0], parts[1:]
     if isinstance(tree, Mapping):
@@ -99,7 +99,7 @@ def with_values(config: _Tree, values: Mapping[str, Any]) -> _Tree:
     """Copy a configuration or a table, with other values by path.
 
     Raises:
-        ValueError: a value that the configuration cannot have.
+        ValueError: For a value that the configuration cannot have.
     """
     for path, value in values.items():
         config = put(config, full_path(path), value)
@@ -110,7 +110,7 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
     """Write a table of a file with full names, whose keys may be short ones.
 
     Raises:
-        ValueError: a value that is given twice, under a short and a full name.
+        ValueError: For a value that is given twice, under a short and a full name.
     """
     result: dict[str, Any] = {}
     for key, value in table.items():

@@ -97,7 +97,7 @@ class PolicySpec:
         self._check_imitation()
 
     def _check_imitation(self) -> None:
-        """Refuse whom to imitate without how much, and the other way round."""
+        """Reject whom to imitate without how much, and the other way round."""
         if self.imitate is None:
             if self.imitate_coef is not None:
                 raise ValueError(
@@ -198,7 +198,7 @@ class Snapshots:
         return EXCHANGE_EVERY
 
     def _check_on_device(self) -> None:
-        """Refuse what does not go with where entries lie."""
+        """Reject what does not go with where entries lie."""
         if self.on_device is None:
             if self.size is None:
                 raise ValueError(

@@ -141,7 +141,7 @@ class PPOConfig:
             )
 
     def _check_pair(self, number: str, switch: str, needs: tuple[str, ...]) -> None:
-        """Refuse a number without its switch, and a switch without its number."""
+        """Reject a number without its switch, and a switch without its number."""
         value, mode = getattr(self, number), getattr(self, switch)
         if mode in needs and value is None:
             raise ValueError(f"{switch}={mode!r} needs {number}; give a number")

@@ -235,7 +235,7 @@ def preset(env: str, variant: str | None = None) -> Preset:
     defaults of RLlib 2.60's PPO.
 
     Raises:
-        ValueError: an unknown variant.
+        ValueError: For an unknown variant.
     """
     if variant is None:
         return PRESETS.get(env, Preset(TrainConfig()))

@@ -20,7 +20,7 @@ def read_dimensions(data: Any, where: str = "space") -> dict[str, Dimension]:
         where: it stands.
 
     Raises:
-        ValueError: an unknown key or a bad value.
+        ValueError: For an unknown key or a bad value.
     """
     found: dict[str, Dimension] = {}
     for path, value in _leaves(table_of(data, where), "", where):

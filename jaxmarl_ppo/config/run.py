@@ -139,13 +139,13 @@ class ObjectiveConfig:
                 )
 
     def is_better(self, value: float, than: float | None) -> bool:
-        """Tell whether a value is better than another one, or than none at all."""
+        """Return whether a value is better than another one, or than none at all."""
         if than is None:
             return True
         return value > than if self.goal == "maximise" else value < than
 
     def is_reached(self, value: float) -> bool:
-        """Tell whether a value is as good as `stop_at` asks for."""
+        """Return whether a value is as good as `stop_at` asks for."""
         if self.stop_at is None:
             return False
         return value >= self.stop_at if self.goal == "maximise" else value <= self.stop_at

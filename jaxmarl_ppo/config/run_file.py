@@ -87,7 +87,7 @@ def read_run_file(path: Path) -> RunFile:
     """Read what a file says of a run: one written by hand, or the `config.json` of a run.
 
     Raises:
-        ValueError: it cannot be read, has an unknown key, or is damaged.
+        ValueError: If it cannot be read, has an unknown key, or is damaged.
     """
     data = parse_file(path)
     with naming(path):
@@ -98,7 +98,7 @@ def read_table(data: Mapping[str, Any]) -> RunFile:
     """Read what a table says of a run, as it stands in a file that was written by hand.
 
     Raises:
-        ValueError: it has an unknown key.
+        ValueError: If it has an unknown key.
     """
     known = [f.name for f in dataclasses.fields(TrainConfig)]
     values = expand(table_of(data, "the file"))
@@ -138,7 +138,7 @@ def settings(env: str | None, variant: str | None, path: Path | None) -> Setting
         path: the file; None for the preset alone.
 
     Raises:
-        ValueError: the file cannot be read, or something in it has no effect.
+        ValueError: If the file cannot be read, or something in it has no effect.
     """
     return settings_of(env, variant, RunFile() if path is None else read_run_file(path), path)
 
@@ -149,7 +149,7 @@ def with_options(run: Settings, options: Mapping[str, Any]) -> Settings:
     What it says of `env.kwargs` goes beside those that are there.
 
     Raises:
-        ValueError: an unknown key or a bad value.
+        ValueError: For an unknown key or a bad value.
     """
     if not options:
         return run
@@ -167,7 +167,7 @@ def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path 
     """Find out what holds of a run by what a file says, which has been read already.
 
     Raises:
-        ValueError: something in it has no effect.
+        ValueError: If something in it has no effect.
     """
     name = env or file.env.name
     if not _are_one(name, file.env.name) and (file.env.params or file.env.kwargs):
@@ -190,7 +190,7 @@ def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path 
 
 
 def _are_one(first: str | None, second: str | None) -> bool:
-    """Tell whether two names mean one environment; files may be named from other folders."""
+    """Return whether two names mean one environment; files may be named from other folders."""
     names = [full_name(name) if name is not None else None for name in (first, second)]
     return names[0] == names[1]
 
@@ -202,7 +202,7 @@ def override(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
     preset's single policies take over what changes in the defaults of all.
 
     Raises:
-        ValueError: an unknown key or a bad value.
+        ValueError: For an unknown key or a bad value.
     """
     base = with_explicit_network(base)
     given = dict(values)
@@ -225,7 +225,7 @@ def override_fields(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig
     """Change single fields of a configuration, the others of which no file may be able to say.
 
     Raises:
-        ValueError: an unknown key or a bad value.
+        ValueError: For an unknown key or a bad value.
     """
     hints, rules = field_hints(TrainConfig), field_rules(TrainConfig)
     given = {}
@@ -259,7 +259,7 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def naming(path: Path | None) -> Iterator[None]:
-    """Say of what is refused in which file it stands."""
+    """Say of what is rejected in which file it stands."""
     try:
         yield
     except ValueError as error:

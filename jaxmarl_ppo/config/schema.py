@@ -75,7 +75,7 @@ def find_place(parts: Path, *, dashes: bool = False) -> Place:
         dashes: whether names of fields may have `-` for `_`, as options have.
 
     Raises:
-        ValueError: there is none; the message names the closest one.
+        ValueError: If there is none; the message names the closest one.
     """
     head, *rest = without_alias(parts)
     refuse_unknown([head], _root(), "the configuration")
@@ -150,7 +150,7 @@ def _fields_of(cls: type, make: Any) -> dict[str, Place]:
 
 
 def _is_table(annotation: Any) -> bool:
-    """Tell whether the keys of what stands in a place are the user's."""
+    """Return whether the keys of what stands in a place are the user's."""
     return get_origin(plain_type(annotation)) is Mapping
 
 
@@ -158,7 +158,8 @@ def check_space(space: Space) -> dict[str, Dimension]:
     """Return a search space under full paths.
 
     Raises:
-        ValueError: nothing at all, what cannot be searched, or values within others.
+        ValueError: If nothing is given, or something cannot be searched or is nested in another
+            value.
     """
     if not space:
         raise ValueError("space is empty; name what is searched, such as default_ppo.learning_rate")

@@ -66,7 +66,7 @@ class Range:
         """List the numbers from step to step.
 
         Raises:
-            ValueError: there is no step.
+            ValueError: If there is no step.
         """
         step = 1 if self.step is None and self.is_whole and not self.log else self.step
         if step is None:

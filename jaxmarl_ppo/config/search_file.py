@@ -40,7 +40,7 @@ def read_search_file(
         changes: of the table `search`, which override the file's.
 
     Raises:
-        ValueError: it cannot be read, has an unknown key, or describes no search.
+        ValueError: If it cannot be read, has an unknown key, or describes no search.
     """
     data = parse_file(path)
     with naming(path):
@@ -56,7 +56,7 @@ def read_search(data: Any) -> SearchConfig:
     """Read how a space is searched from a table.
 
     Raises:
-        ValueError: an unknown key or a bad value.
+        ValueError: For an unknown key or a bad value.
     """
     values = table_of(data, "search")
     for key in ("objective", "evaluation"):
@@ -69,6 +69,6 @@ def read_space(data: Any) -> dict[str, Dimension]:
     """Read what is searched from a table, whose keys are paths or tables of further keys.
 
     Raises:
-        ValueError: an unknown key, a bad value, or nothing at all.
+        ValueError: For an unknown key, a bad value, or nothing at all.
     """
     return check_space(read_dimensions(data))

@@ -29,7 +29,7 @@ def read_text(text: str, annotation: Any) -> Any:
         annotation: of the field, which decides whether a word is a string in any case.
 
     Raises:
-        ValueError: it begins as a list or a table, and is none.
+        ValueError: If it begins as a list or a table, and is neither.
     """
     if text in (NONE, "None") and is_optional(annotation):
         return None
@@ -43,7 +43,7 @@ def read_value(text: str) -> Any:
     """Read a value as typed where nothing tells its type.
 
     Raises:
-        ValueError: it begins as a list or a table, and is none.
+        ValueError: If it begins as a list or a table, and is neither.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -90,7 +90,7 @@ def _table(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is of the types that JSON has too."""
+    """Return whether a value is of the types that JSON has too."""
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
     if isinstance(value, list):
@@ -121,7 +121,7 @@ def read_pairs(text: str, name: str) -> dict[str, str]:
     """Read a table such as `x=red,o=blue`.
 
     Raises:
-        ValueError: a key that is there twice; the message begins with `name`.
+        ValueError: For a key that is there twice; the message begins with `name`.
     """
     pairs = [pair.partition("=") for pair in text.split(",")]
     try:
@@ -134,7 +134,7 @@ def read_assignment(text: str, name: str) -> tuple[str, Any]:
     """Read KEY=VALUE.
 
     Raises:
-        ValueError: it is something else; the message begins with `name`.
+        ValueError: If it is something else; the message begins with `name`.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:

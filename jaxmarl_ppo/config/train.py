@@ -204,7 +204,7 @@ class TrainConfig:
 
 
 def _check_pbt(config: TrainConfig) -> None:
-    """Refuse a run whose members have nothing to learn from each other, or no way to."""
+    """Reject a run whose members have nothing to learn from each other, or no way to."""
     pbt, measure = config.pbt, config.objective.measure
     assert pbt is not None
     if config.num_seeds < 2:
@@ -235,7 +235,7 @@ def comparison_interval(config: TrainConfig) -> int:
     """Count the iterations from one comparison of members to the next.
 
     Raises:
-        ValueError: nothing is measured then.
+        ValueError: If nothing would be measured.
     """
     pbt, measure = config.pbt, config.objective.measure or ""
     assert pbt is not None

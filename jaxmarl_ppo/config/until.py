@@ -32,7 +32,7 @@ class Condition:
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Tell whether the condition holds for a value."""
+        """Return whether the condition holds for a value."""
         return _RELATIONS[self.relation](value, self.bound)
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ def parse_condition(text: str) -> Condition:
     """Read a condition such as `shared.return_mean > 20`, with or without blanks.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: If it is something else.
     """
     found = _CONDITION.fullmatch(text)
     try:
@@ -64,7 +64,7 @@ def check_until(name: str, value: Any) -> tuple[str, ...]:
     """Return conditions as they are to be kept; the rule of a field.
 
     Raises:
-        ValueError: what is no condition, or one twice.
+        ValueError: If an entry is not a condition, or is given twice.
     """
     texts = tuple(check_sequence(name, value, "a sequence of conditions"))
     for text in texts:

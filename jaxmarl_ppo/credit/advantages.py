@@ -1,7 +1,7 @@
 """Credit: generalised advantage estimation on each agent's own timeline (Schulman et al. 2016).
 
-A decision's successor is the same agent's next decision, or the end of its life, however many steps
-later. Its reward is what the agent earned until then. With every agent acting at every step this is
+A decision's successor is the same agent's next decision, or the end of its life, any number of
+steps later. Its reward is the agent's reward until then. If every agent acts at every step, this is
 textbook GAE.
 """
 
@@ -23,10 +23,10 @@ from jaxmarl_ppo.types import Decisions, Outcomes, Pending
 class TimelineEntry(struct.PyTreeNode):
     """One entry of the slots' timelines, and the decisions that were made at its start.
 
-    An entry is one step, or the several that an open decision of an earlier rollout has waited. A
-    life that ended in an entry began before it; whatever stands later belongs to another life.
-    Slots and the active rows of decisions may be any leading axes; where they differ, `slot`
-    connects them (see `ops.active_rows`).
+    An entry is one step, or the steps that an open decision of an earlier rollout has waited. A
+    life that ended in an entry began before it; later entries belong to another life. Slots and the
+    active rows of decisions may be any leading axes; where they differ, `slot` connects them (see
+    `ops.active_rows`).
     """
 
     reward: jax.Array  # [..., S]
@@ -49,7 +49,7 @@ class TimelineEntry(struct.PyTreeNode):
 
 
 class Successor(NamedTuple):
-    """Sums over what lies ahead of every slot, to the agent's next decision or its life's end."""
+    """Sums ahead of every slot, to the agent's next decision or its life's end."""
 
     reward: jax.Array  # [..., S]: discounted to here
     reward_sum: jax.Array  # [..., S]: undiscounted
@@ -72,7 +72,7 @@ class Credit(struct.PyTreeNode):
 
 
 class CreditParams(NamedTuple):
-    """Numbers by which the members of a policy group weigh the outcomes of their decisions."""
+    """Discounts and reward scales of a policy group's members."""
 
     gamma: jax.Array  # [K]
     gae_lambda: jax.Array  # [K]
@@ -84,12 +84,12 @@ class CreditParams(NamedTuple):
 
 
 def rollout_end(bootstrap_value: jax.Array, acts_next: jax.Array) -> Successor:
-    """Make the successor of every slot's last entry: what lies ahead when a rollout ends.
+    """Make the successor of every slot's last entry, at the end of a rollout.
 
     Args:
         bootstrap_value: `[..., S]`, V of the observation after the last step.
-        acts_next: `[..., S]` bool, whether the agent is to decide on that observation. If it is
-            not, its last decision stays open.
+        acts_next: `[..., S]` bool, whether the agent decides on that observation. If not, its last
+            decision stays open.
     """
     return _next_decision(bootstrap_value, jnp.zeros_like(bootstrap_value), acts_next)
 
@@ -99,12 +99,11 @@ def own_timeline_gae(
 ) -> tuple[Successor, Credit]:
     """Estimate the credit of one entry of all timelines; the step of a scan from last to first.
 
-    By decision (the default), with r the sum of what was earned until the next decision:
-    `delta = r + gamma V(next) - V` and `A = delta + gamma lambda A(next)`.
-    By step, for a decision whose successor is n steps away (a semi-Markov decision process, Sutton,
-    Precup & Singh 1999): `delta = sum_j gamma^{j-1} r_{t+j} + gamma^n V(next) - V` and
-    `A = delta + gamma^n lambda A(next)`. V(next) is 0 where the life was terminated and
-    V(final observation) where it was truncated.
+    By decision (the default), with r the sum of rewards until the next decision: `delta = r + gamma
+    V(next) - V` and `A = delta + gamma lambda A(next)`. By step, for a decision whose successor is
+    n steps away (a semi-Markov decision process, Sutton, Precup & Singh 1999): `delta = sum_j
+    gamma^{j-1} r_{t+j} + gamma^n V(next) - V` and `A = delta + gamma^n lambda A(next)`. V(next) is
+    0 where the life was terminated and V(final observation) where it was truncated.
 
     Args:
         successor: what lies ahead of the entry.
@@ -112,9 +111,9 @@ def own_timeline_gae(
         discount_by_step: the second form.
 
     Returns:
-        What lies ahead of the entry before, and the credit of this entry's decisions.
+        The successor of the previous entry, and the credit of this entry's decisions.
     """
-    # Backwards the edge comes before the decision: it ends the step that the decision began.
+    # In reverse the edge precedes the decision: it ends the step that the decision began.
     ended = entry.terminated | entry.truncated
     successor = jax.tree.map(lambda x, y: jnp.where(ended, x, y), _life_end(entry), successor)
     discount = entry.gamma_held**entry.steps if discount_by_step else 1.0
@@ -127,7 +126,7 @@ def own_timeline_gae(
         closed=successor.closed,
     )
     ahead = take(successor, entry.slot)
-    # By step, what lies ahead has been discounted on the way.
+    # By step, the successor has been discounted already.
     gamma = 1.0 if discount_by_step else entry.gamma
     reward = ahead.reward
     if entry.reward_scale is not None:
@@ -141,7 +140,7 @@ def own_timeline_gae(
         steps=ahead.steps,
         closed=ahead.closed,
     )
-    # An open decision has no advantage yet: the trace of the one before it ends here.
+    # An open decision has no advantage yet: the previous decision's trace ends here.
     decided = _next_decision(
         entry.value, jnp.where(ahead.closed, advantage, 0.0), jnp.ones_like(ahead.closed)
     )
@@ -157,17 +156,17 @@ def estimate_credit(
     end: Successor,
     discount_by_step: bool,
 ) -> tuple[Credit, jax.Array]:
-    """Estimate advantages of a rollout's decisions and of those that the one before left open.
+    """Estimate advantages of a rollout's decisions and of those that were still open before it.
 
-    Of a step nothing is kept but its active rows, so slots that wait cost next to nothing.
+    Only active rows of a step are kept, so slots that wait cost next to nothing.
 
     Args:
-        group: whose decisions they are.
-        pending: the decisions that the rollout before left open.
+        group: that made the decisions.
+        pending: the open decisions of the previous rollout.
         decisions: `[T, E, M]`.
         outcomes: `[T, E, A]`.
         params: of every member.
-        end: `[E, S]`, what lies ahead of the last step.
+        end: `[E, S]`, the successor of the last step.
         discount_by_step: see `own_timeline_gae`.
 
     Returns:

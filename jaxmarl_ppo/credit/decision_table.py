@@ -13,13 +13,13 @@ from jaxmarl_ppo.types import Decisions, PyTree
 
 @dataclass(frozen=True, eq=False)
 class DecisionTable:
-    """Decisions in rows `[R]`, and where each stands in a grid of all slots at all steps.
+    """Decisions in rows `[R]`, and the place of each in a grid of all slots at all steps.
 
-    First come the `E * S` rows that the rollout before left open, then the rollout's own
-    `T * E * M`, both in the order of `ops.rows`. In the grid, `[1 + T, E, S]`, step 0 belongs to
-    the former.
+    First come the `E * S` rows that the rollout before left open, then the rollout's own `T * E *
+    M`, both in the order of `ops.rows`. In the grid, `[1 + T, E, S]`, step 0 holds the open
+    decisions.
 
-    Wide columns are never copied into one array: their rows are read once, where they are packed.
+    Wide columns are never copied into one array: packing reads their rows once.
     """
 
     open: Decisions  # [E * S]
@@ -37,23 +37,23 @@ class DecisionTable:
         return jax.tree.map(lambda first, rest: _take(first, rest, index), old, new)
 
     def take_hidden(self, index: jax.Array) -> PyTree:
-        """Take the memory that some decisions started from, `[..., H]` leaves."""
+        """Take the memory before some decisions, `[..., H]` leaves."""
         return jax.tree.map(
             lambda first, rest: _take(first, rest, index), self.open.hidden, self.new.hidden
         )
 
     def decisions_of_slots(self, row: jax.Array) -> Decisions:
-        """Take the decision of row `row [E, S]` of each slot: its open one, or one of its new."""
+        """Take the decision in row `row [E, S]` of each slot: open or new."""
         if not tuning().rows_last:
             return self.take(row).replace(hidden=self.take_hidden(row))
         return jax.tree.map(lambda first, rest: self._pick(first, rest, row), self.open, self.new)
 
     def numbers_of_slots(self, x: jax.Array, row: jax.Array) -> jax.Array:
-        """Take likewise of `x [R]`: `[E, S]`."""
+        """Take the same rows of `x [R]`: `[E, S]`."""
         return self._pick(x[: row.size], x[row.size :], row) if tuning().rows_last else x[row]
 
     def _pick(self, first: jax.Array, rest: jax.Array, row: jax.Array) -> jax.Array:
-        # By comparing all steps, as rows of a few features would be read one by one.
+        # Compares all steps, since rows of a few features would be read one by one.
         _, number = self.split(jnp.arange(row.size + rest.shape[0]))  # [T, E, M]
         first, rest = self.give_axes(first, rest)
         if self.slot is None:
@@ -85,7 +85,7 @@ class DecisionTable:
         return self.give_axes(x[:num_open], x[num_open:])
 
     def give_axes(self, first: jax.Array, rest: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Likewise, of rows that are apart: `[E * S, ...]` and `[T * E * M, ...]`."""
+        """Do the same for separate rows: `[E * S, ...]` and `[T * E * M, ...]`."""
         height, num_envs, num_slots = self.grid_shape
         return (
             from_rows(first, (num_envs, num_slots)),
@@ -134,7 +134,7 @@ def _take(first: jax.Array, rest: jax.Array, index: jax.Array) -> jax.Array:
     if first.ndim == 1:
         return jnp.concatenate([first, rest])[index]
     num_first = first.shape[0]
-    # Joining wide columns would copy all of their rows; two reads copy those that are wanted.
+    # Joining wide columns would copy all rows; two reads copy only the wanted ones.
     from_first = first[jnp.minimum(index, num_first - 1)]
     from_rest = rest[jnp.maximum(index - num_first, 0)]
     return where_rows(index < num_first, from_first, from_rest)

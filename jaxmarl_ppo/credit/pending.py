@@ -1,8 +1,8 @@
 """Decisions that a rollout leaves open, carried to the front of the next one.
 
-An agent that waits when a rollout ends has a last decision whose outcome is not known yet. That row
-trains nothing now; it moves on with what it has earned so far, so every decision is trained exactly
-once, on its true outcome, however short the rollouts are.
+An agent that waits when a rollout ends has a last decision with an unknown outcome. That row is not
+trained yet; it is carried on with its reward so far. So every decision is trained exactly once, on
+its true outcome, however short the rollouts are.
 """
 
 import jax
@@ -16,7 +16,7 @@ from jaxmarl_ppo.types import Decisions, Pending, RolloutState
 
 
 def nothing_pending(group: PolicyGroup, state: RolloutState) -> Pending:
-    """Make a policy group's open decisions as a run begins: none in any slot."""
+    """Make a policy group's initial open decisions: none in any slot."""
     interface = group.interface
     mask = interface.action_mask(state.obs)
     shape = mask.shape[:2]
@@ -40,7 +40,7 @@ def nothing_pending(group: PolicyGroup, state: RolloutState) -> Pending:
 def open_decisions(table: DecisionTable, credit: Credit, opened: jax.Array) -> Pending:
     """Collect the decisions that stay open, to be carried into the next rollout.
 
-    Of each slot that is row `opened [E, S]` of the table; -1 where there is none.
+    For each slot, `opened [E, S]` is its row in the table; -1 where there is none.
     """
     is_open, unread = opened >= 0, from_rows(jnp.arange(opened.size), opened.shape)
     row = jnp.where(is_open, opened, unread)

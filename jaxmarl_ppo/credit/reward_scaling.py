@@ -1,6 +1,6 @@
-"""Rewards divided by the spread of the discounted returns that they add up to.
+"""Rewards divided by the standard deviation of their discounted returns.
 
-So a value function has targets of about one, whatever an environment pays (Engstrom et al. 2020).
+So value targets are about one at any reward scale (Engstrom et al. 2020).
 """
 
 import jax
@@ -9,17 +9,17 @@ import jax.numpy as jnp
 from jaxmarl_ppo.types import Moments
 
 CLIP = 10.0
-# Decisions of variance 1 that a policy's returns begin with.
+# Prior decisions of variance 1 in a policy's returns.
 PRIOR_COUNT = 10.0
 
 
 def return_deviation(moments: Moments) -> jax.Array:
-    """Estimate the standard deviation of returns, which rewards are divided by, `[K]`.
+    """Estimate the standard deviation of returns, the divisor of rewards, `[K]`.
 
-    `sqrt((n0 + n var) / (n0 + n))` after `n` decisions: `n0 = 10` of variance 1 are taken to have
-    been seen before. Rewards stay about as they are while few returns are known or none has
-    differed from the others, where the plain variance is 0 and would blow up the next reward. Few
-    enough are assumed that after a million decisions returns may still be as small as 0.003.
+    `sqrt((n0 + n var) / (n0 + n))` after `n` decisions: the prior is `n0 = 10` decisions of
+    variance 1. Rewards hardly change while few returns are known or all are equal, where the plain
+    variance is 0 and would blow up the next reward. The prior is small enough that after a million
+    decisions returns may still be as small as 0.003.
     """
     prior = PRIOR_COUNT / (PRIOR_COUNT + moments.count)
     return jnp.sqrt(prior + (1.0 - prior) * moments.var)

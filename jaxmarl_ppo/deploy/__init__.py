@@ -1,4 +1,4 @@
-"""A policy taken out of its run, to act with.
+"""Policies for use outside their runs.
 
 Names are imported when they are first used: an exported policy acts with JAX and NumPy alone.
 """

@@ -18,7 +18,7 @@ Rows = dict[str, jax.Array]  # [B, ...] each, as `Signature.inputs` says
 
 
 class AgentShape(NamedTuple):
-    """Describes what one agent sees and does, in its own widths."""
+    """Describes the observations and actions of one agent, in its own widths."""
 
     slot: int
     feature_shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class AgentShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """Describes what a policy takes and returns, in the widths of its widest agent."""
+    """Describes inputs and outputs of a policy, in the widths of its widest agent."""
 
     policy: str
     env: str
@@ -35,7 +35,7 @@ class Signature:
     feature_shape: tuple[int, ...]
     num_actions: int
     continuous: bool
-    asks_agent: bool  # whether it matters which of its agents it plays
+    asks_agent: bool  # whether its outputs depend on the agent that it plays
     prev_action: bool
     prev_reward: bool
     hidden: tuple[jax.ShapeDtypeStruct, ...]  # of one row
@@ -67,10 +67,10 @@ class Signature:
         )
 
     def agent_shape(self, agent: Any) -> AgentShape | None:
-        """Look up the agent that a call is about; None where every row says its own.
+        """Look up the agent of a call; None where every row names its own.
 
         Raises:
-            ValueError: it is unknown, or has to be given and is not.
+            ValueError: If it is unknown, or has to be given and is not.
         """
         names = ", ".join(self.agent_shapes)
         if agent is None and self.asks_agent:
@@ -83,7 +83,7 @@ class Signature:
                 f"policy {self.policy!r} does not play agent {agent!r}; it plays {names}"
             )
         slots = [agent_shape.slot for agent_shape in self.agent_shapes.values()]
-        # The values of an array on a device are not looked at: that would wait for it.
+        # Values of an array on a device are not read: that would wait for it.
         known = agent is None or isinstance(agent, str | jax.Array) or np.isin(agent, slots).all()
         if not known:
             raise ValueError(
@@ -94,10 +94,10 @@ class Signature:
         return self.agent_shapes[agent] if isinstance(agent, str) else None
 
     def check(self, given: Mapping[str, Any], hidden: tuple[Any, ...]) -> None:
-        """Compare shapes with what the policy takes.
+        """Compare shapes with the policy's inputs.
 
         Raises:
-            ValueError: a shape that does not fit, or an input that is missing or without effect.
+            ValueError: For a wrong shape, or an input that is missing or without effect.
         """
         inputs = {**self.inputs, "reset": ((), "bool"), "acting": ((), "bool")}
         features, rank = given["features"].shape, len(self.feature_shape)
@@ -133,7 +133,7 @@ class Signature:
 
         def default(name: str) -> jax.Array | np.ndarray:
             if name == "agent":
-                assert agent_shape is not None  # else every row says its own
+                assert agent_shape is not None  # else every row names its own
                 return np.array(agent_shape.slot)
             if name == "action_mask":
                 counts = np.zeros(1 + max(one.slot for one in self.agent_shapes.values()), np.int32)
@@ -204,30 +204,32 @@ class Actor:
         batch shape, none included; `D` and `N` the agent's own width and number of actions.
 
         Args:
-            observation: `[..., D]`, or `[..., rows, cols, channels]`, as the environment gives it.
-            hidden: from `initial_hidden`, or what the agents' last decisions returned.
+            observation: `[..., D]`, or `[..., rows, cols, channels]`, as the environment returns
+                it.
+            hidden: from `initial_hidden`, or from the agents' last decisions.
             key: draws the actions; None takes the most likely ones.
             action_mask: `[..., N]` bool, at least one True in every row; None for all.
             agent: name of the agent that plays all rows, or `[...]` int, the slot of each (then all
-                rows are as wide as the widest agent). To be given where the policy acts differently
-                for each of its agents: they differ in widths or bounds, or it was told which it is.
-            prev_action: `[...]` int or `[..., N]` float, the agent's action before, as returned;
-                to be given exactly if the policy was trained with it.
-            prev_reward: `[...]`, what the agent earned since that action; likewise.
-            reset: `[...]` bool, rows that decide for the first time in their life: their memory,
-                previous action and reward count as zero. With `reset=True` these can be left out.
+                rows are as wide as the widest agent). Required where the policy depends on the
+                agent: widths or bounds differ, or the agent is an input.
+            prev_action: `[...]` int or `[..., N]` float, the agent's previous action, as returned;
+                given if and only if the policy was trained with it.
+            prev_reward: `[...]`, the agent's reward since that action; given if and only if the
+                policy was trained with it.
+            reset: `[...]` bool, rows at the first decision of a life: their memory, previous action
+                and reward count as zero. With `reset=True` these can be left out.
             acting: `[...]` bool, rows that decide now; the others keep their memory, and their
                 actions mean nothing. None for all.
 
         Returns:
             `(action, hidden)`: `[...]` int32 or `[..., N]` float32 within the agent's bounds, and
-            what to hold until the same agents' next decision.
+            the memory to hold until the same agents' next decision.
 
         Raises:
-            ValueError: a shape that does not fit, something missing or without effect, or, where
-                it is given as NumPy's arrays or lists, a row that decides on an observation that is
-                not finite or without a legal action. Of JAX's arrays, and under `jit`, such rows
-                are not found: their actions mean nothing.
+            ValueError: For a wrong shape, or an input that is missing or without effect. Given
+                NumPy arrays or lists, also for a row that decides on an observation that is not
+                finite or without a legal action. In JAX arrays, and under `jit`, such rows are not
+                detected: their actions are meaningless.
         """
         given, held, agent_shape = self._given(
             observation, hidden, action_mask, agent, prev_action, prev_reward, reset, acting
@@ -270,8 +272,8 @@ class Actor:
         return given, held, agent_shape
 
     def _check_values(self, given: Mapping[str, Any]) -> None:
-        """Refuse rows on which nobody can act, as far as they lie on the host."""
-        # Arrays of JAX are not looked at: they may be traced, or still be computed.
+        """Reject rows without a possible action, if they are on the host."""
+        # JAX arrays are not read: they may be traced, or not yet computed.
         acting = given.get("acting", np.True_)
         if isinstance(acting, jax.Array):
             return

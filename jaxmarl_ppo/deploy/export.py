@@ -1,4 +1,4 @@
-"""From a policy to a file that acts with JAX alone, checked against the original."""
+"""Export of a policy to a file that acts with JAX alone, checked against the original."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,13 +20,12 @@ from jaxmarl_ppo.types import PolicyStack
 PLATFORMS = ("cpu", "cuda", "tpu")
 KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 NUM_CHECKED_ROWS = 33
-# By how much of the largest number rounding may move results; accelerators multiply coarsely, and
-# so do networks of fewer bits.
+# Tolerances relative to the largest number; accelerators and low-precision networks round coarsely.
 FINE_ROUNDING, COARSE_ROUNDING = 1e-5, 1e-2
 
 
 class ExportablePolicy(Protocol):
-    """Names what is needed of a `Policy` to export it."""
+    """The interface of a `Policy` that export needs."""
 
     @property
     def signature(self) -> Signature:
@@ -88,10 +87,10 @@ def export_policy(
 
 
 def check_new_file(path: str | Path) -> Path:
-    """Return a path at which there is nothing yet.
+    """Return a path that does not exist yet.
 
     Raises:
-        ValueError: something is there already.
+        ValueError: If something is there already.
     """
     path = Path(path)
     if path.exists():
@@ -105,7 +104,7 @@ def make_programs(
     """Compile the policy's two programs, with its parameters inside.
 
     Raises:
-        ValueError: no name of a dimension and no number of rows.
+        ValueError: If it is neither the name of a dimension nor a number of rows.
     """
     if isinstance(batch, str) and batch.isidentifier():
         (num_rows,) = jax.export.symbolic_shape(batch)
@@ -131,7 +130,7 @@ def make_programs(
 
     key_data = jax.ShapeDtypeStruct((2,), jnp.uint32)
     export = jax.export.export
-    # Said in the file, too, since platforms that it is for may multiply coarsely by themselves.
+    # Also set in the file, since its platforms may multiply coarsely by default.
     with jax.default_matmul_precision("float32"):
         return {
             "greedy": export(jax.jit(greedy), platforms=platforms)(inputs, hidden),
@@ -142,10 +141,10 @@ def make_programs(
 def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     """Compare greedy and sampled actions, and memory, on random inputs.
 
-    Actions may differ only where the policy likes both alike, to within rounding.
+    Actions may differ only if both are equally likely, to within rounding.
 
     Raises:
-        ValueError: they differ.
+        ValueError: If they differ.
     """
     fine = getattr(policy.network.module, "dtype", "float32") == "float32"
     fine &= policy.network.matmul_precision == "float32" and jax.default_backend() == "cpu"
@@ -232,6 +231,6 @@ def _prefers(
     sums = np.asarray(distribution.cumulative(outputs, mask))
     sums = np.insert(sums / sums[:, -1:], 0, 0.0, axis=1)
     drawn = np.asarray(distribution.noise(key, (len(ours),)))
-    # By how much the number drawn lies outside the share of the second.
+    # Distance of the drawn number from the interval of the second.
     outside = np.maximum(sums[each, theirs] - drawn, drawn - sums[each, theirs + 1])
     return ~(legal[each, theirs] & (outside <= rounding * np.maximum(largest, 1.0)))

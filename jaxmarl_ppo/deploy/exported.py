@@ -1,4 +1,4 @@
-"""Policies that act from one file, which needs nothing but JAX.
+"""Policies that act from one file with JAX alone.
 
 >>> bob = load_exported("bob.jaxexport")
 >>> action, hidden = bob.act(observation, bob.initial_hidden(len(observation)))
@@ -16,8 +16,8 @@ its parameters inside:
 >>> inputs = {"features": ..., "action_mask": ...}  # [5, ...] each, as header["inputs"] says
 >>> action, hidden = jax.jit(program.call)(inputs, hidden)
 
-`sampled` takes a third argument, `jax.random.key_data(key)`. Both return what to hold until the
-agent's next decision. `jax.export` itself needs the package `flatbuffers`.
+`sampled` takes a third argument, `jax.random.key_data(key)`. Both return the memory to hold until
+the agent's next decision. `jax.export` itself needs the package `flatbuffers`.
 """
 
 import io
@@ -55,9 +55,9 @@ class ExportedPolicy(Actor):
     """A policy read from a file; its actions are those of the `Policy` that was exported.
 
     Attributes:
-        signature: what it takes and returns.
+        signature: its inputs and outputs.
         programs: `greedy`, and `sampled`, by name.
-        header: all that the file says of it.
+        header: of the file.
     """
 
     signature: Signature
@@ -67,7 +67,7 @@ class ExportedPolicy(Actor):
 
     @property
     def batch(self) -> str | int:
-        """Number of rows taken at once, or the name of the dimension where any number will do."""
+        """Number of rows per call, or the name of the dimension where any number is allowed."""
         return self.header["inputs"]["features"]["shape"][0]
 
     def decide(
@@ -96,7 +96,7 @@ def load_exported(path: str | Path) -> ExportedPolicy:
     """Read what `Policy.export` wrote.
 
     Raises:
-        ValueError: the file is missing, damaged or of another format.
+        ValueError: If the file is missing, damaged or of another format.
     """
     path = Path(path)
     if not path.is_file():
@@ -109,7 +109,7 @@ def pack(
     programs: Mapping[str, jax.export.Exported],
     versions: Mapping[str, str],
 ) -> bytes:
-    """Put programs, what they take, and versions into the bytes of a file."""
+    """Pack programs, their signature, and versions into the bytes of a file."""
     batch = programs[PROGRAMS[0]].in_avals[0].shape[0]
     batch = batch if isinstance(batch, int) else str(batch)
     header = {
@@ -141,10 +141,10 @@ def pack(
 
 
 def unpack(content: bytes, where: str) -> ExportedPolicy:
-    """Read the bytes that `pack` made; errors tell `where` they come from.
+    """Read bytes from `pack`; errors name `where` they come from.
 
     Raises:
-        ValueError: they are damaged, of another format, or no exported policy.
+        ValueError: If they are damaged, of another format, or no exported policy.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
@@ -156,14 +156,14 @@ def unpack(content: bytes, where: str) -> ExportedPolicy:
             programs = {name: jax.export.deserialize(blob) for name, blob in blobs.items()}
             _check_programs(signature, header, programs)
             return ExportedPolicy(signature, programs, header)
-    except Exception as error:  # a damaged file raises whatever its damage leads to
+    except Exception as error:  # a damaged file can raise any error
         reason = printable(f"{type(error).__name__}: {' '.join(str(error).split())}")
         raise ValueError(f"{where!r} is damaged or no exported policy ({reason})") from error
     raise ValueError(f"{where!r} has format {version!r}; this version reads {FORMAT}")
 
 
 def _read(file: zipfile.ZipFile, name: str, num_bytes: int) -> bytes:
-    """Read a part of the file, all of whose bytes must be there as they are, at most so many."""
+    """Read an uncompressed part of the file, of limited size."""
     info = file.getinfo(name)
     if info.compress_type != zipfile.ZIP_STORED or info.file_size > num_bytes:
         raise ValueError(f"{name} would have {info.file_size:,} bytes, at most {num_bytes:,}")
@@ -171,10 +171,10 @@ def _read(file: zipfile.ZipFile, name: str, num_bytes: int) -> bytes:
 
 
 def _signature(header: Any) -> Signature:
-    """Read what a policy takes and returns, whatever the header holds.
+    """Read a policy's signature from an untrusted header.
 
     Raises:
-        Exception: what the first thing leads to that is not as `pack` writes it.
+        Exception: Of any kind, at the first thing that is not as `pack` writes it.
     """
     batch = header["inputs"]["features"]["shape"][0]
     if not isinstance(batch, str) and not _is_size(batch):
@@ -229,10 +229,10 @@ def _row_shape(spec: Any, batch: Any) -> tuple[int, ...]:
 def _check_programs(
     signature: Signature, header: Any, programs: Mapping[str, jax.export.Exported]
 ) -> None:
-    """Refuse programs that take or return something else than the header says.
+    """Reject programs whose inputs or outputs differ from the header.
 
     Raises:
-        ValueError: one does.
+        ValueError: If one does.
     """
     inputs = {name: _said(header["inputs"][name]) for name in signature.inputs}
     hidden = [_said(leaf) for leaf in header["hidden"]]
@@ -256,14 +256,14 @@ def _check_programs(
 
 
 def _check_calls(name: str, text: str) -> None:
-    """Raise an error if a program calls what does not compute on arrays alone.
+    """Raise an error if a program does more than compute on arrays.
 
     Args:
         name: of the program.
         text: its operations, as MLIR prints them.
 
     Raises:
-        ValueError: it calls the host, or something that is not known.
+        ValueError: If it calls the host, or an unknown operation.
     """
     called = {next(filter(None, groups), "") for groups in _CALLED.findall(text)}
     unknown = sorted(call for call in called if not _CALLS.fullmatch(call))

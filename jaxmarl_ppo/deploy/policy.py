@@ -1,4 +1,4 @@
-"""A trained policy taken out of its run: to act with, and to export.
+"""A trained policy outside its run, for acting and export.
 
 >>> bob = Policy.load("runs/secret", "bob_0")
 >>> hidden = bob.initial_hidden(len(observation))
@@ -40,9 +40,9 @@ class Policy(Actor):
     """One policy, with its parameters and normalisers; `load` or `of` make it.
 
     Attributes:
-        signature: what it takes and returns.
+        signature: its inputs and outputs.
         network: of this policy alone.
-        interface: how it sees the environment.
+        interface: its view of the environment.
         bounds: of continuous actions, low and high, `[slots, N]` each, by slot.
     """
 
@@ -69,10 +69,10 @@ class Policy(Actor):
 
         Args:
             run_dir: the run's folder.
-            policy: its name, `past@3` for a snapshot, `past@it150` for one that has a file of its
-                own; None where there is only one, or where only one plays `agent`.
-            agent: the agent that it is to play, in whose widths it then takes and returns
-                everything; None for all that it can play.
+            policy: its name, `past@3` for a snapshot, `past@it150` for one in a separate file; None
+                where there is only one, or where only one plays `agent`.
+            agent: the agent to play, whose widths inputs and outputs then have; None for all that
+                it can play.
             env: as `load_run` needs it, like all that follow.
             env_params: see `load_run`.
             network: see `load_run`.
@@ -80,7 +80,8 @@ class Policy(Actor):
             allow_imports: see `load_run`.
 
         Raises:
-            ValueError: no such run, policy or agent, or more than one policy to choose from.
+            ValueError: If there is no such run, policy or agent, or there are several policies to
+                choose from.
         """
         run = load_run(
             run_dir,
@@ -94,7 +95,7 @@ class Policy(Actor):
         parsed = parse_name(policy or "")
         if policy is None or path is None or parsed is None:
             return cls.of(run.learner, run.population, policy, agent)
-        # In the place of another snapshot, from which it differs in nothing but its parameters.
+        # In the place of another snapshot, from which it differs only in its parameters.
         found = cls.of(run.learner, run.population, f"{parsed[0]}@0", agent)
         own = load_player(path, policy, jax.tree.map(lambda x: x[0], found.params))
         signature = dataclasses.replace(found.signature, policy=policy)
@@ -109,7 +110,7 @@ class Policy(Actor):
         policy: str | None = None,
         agent: str | None = None,
     ) -> "Policy":
-        """Take one policy out of memory, such as of `TrainResult.population`; see `load`."""
+        """Take one policy from memory, such as from `TrainResult.population`; see `load`."""
         env, players = learner.env, learner.players
         slot = None if agent is None else env.agent_index(agent)
         player = _find_player(learner, population, policy, slot)
@@ -119,7 +120,7 @@ class Policy(Actor):
             if player in group.players
         )
         policy_index = player - group.first_player
-        # Out of its run it may act, or be exported for, where there is no TF32: in float32 then.
+        # Outside its run it may act where TF32 is missing; it then uses float32.
         trained_in = group.network.matmul_precision
         acts_in = "float32" if trained_in == "tf32" else trained_in
         network = dataclasses.replace(group.network, num_members=1, matmul_precision=acts_in)
@@ -157,10 +158,10 @@ class Policy(Actor):
     ) -> jax.Array:
         """Return the discounted return that the critic expects at a decision, `[...]`.
 
-        Arguments are those of `act`; memory does not move. It was trained at decisions only.
+        Arguments are those of `act`; memory does not advance. It was trained at decisions only.
 
         Raises:
-            ValueError: as `act`, or the critic sees more than the policy is given.
+            ValueError: As `act`, or if the critic sees more than the policy is given.
         """
         if self.interface.joint_width:
             raise ValueError(
@@ -180,20 +181,20 @@ class Policy(Actor):
     ) -> ExportedPolicy:
         """Write the policy into one file that acts with JAX alone; see `exported.load_exported`.
 
-        Before anything is written the programs are read back, and have to give the same actions on
-        random inputs, greedy and sampled.
+        Before writing, the programs are read back, and must give the same actions on random inputs,
+        greedy and sampled.
 
         Args:
             path: a new file.
-            platforms: that it is to run on: `"cpu"`, `"cuda"`, `"rocm"`, `"tpu"`.
-            batch: what the number of rows is called, which any number can stand for, or a fixed
-                number of rows.
+            platforms: that it must run on: `"cpu"`, `"cuda"`, `"rocm"`, `"tpu"`.
+            batch: name of a variable number of rows, or a fixed number of rows.
 
         Returns:
-            What was read back.
+            The exported policy, read back.
 
         Raises:
-            ValueError: the file exists, an unknown platform or batch, or other actions.
+            ValueError: If the file exists, the platform or batch is unknown, or actions are of
+                another kind.
         """
         return export_policy(self, path, platforms, batch)
 
@@ -242,7 +243,7 @@ class Policy(Actor):
     def _encode(self, inputs: Rows, is_first: jax.Array) -> jax.Array:
         """Build the network inputs `[B, D]`.
 
-        What a centralised critic sees besides is left at zero: the actor does not see it.
+        Further inputs of a centralised critic stay zero: the actor does not see them.
         """
         interface = self.interface
         features = pad_rows(inputs["features"], interface.feature_shape)
@@ -358,7 +359,7 @@ def _bounds(interface: AgentInterface) -> tuple[np.ndarray, np.ndarray]:
 def _asks_agent(
     interface: AgentInterface, agent_shapes: list[AgentShape], bounds: tuple[np.ndarray, np.ndarray]
 ) -> bool:
-    """Tell whether the agents differ in anything that the policy depends on."""
+    """Return whether the agents differ in anything that the policy depends on."""
     slots = [agent_shape.slot for agent_shape in agent_shapes]
     alike = all(agent_shape[1:] == agent_shapes[0][1:] for agent_shape in agent_shapes)
     same_bounds = all((bound[slots] == bound[slots[0]]).all() for bound in bounds)

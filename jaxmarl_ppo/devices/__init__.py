@@ -1,1 +1,1 @@
-"""One program on many chips."""
+"""Compilation and parallel execution on devices."""

@@ -1,4 +1,4 @@
-"""The compiled functions of a run: one that begins it, one that trains."""
+"""The compiled functions of a run: initialisation and training."""
 
 import time
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class CompiledRun(NamedTuple):
     """The compiled functions of a run, from `compile_run`.
 
     Attributes:
-        init: from a key to a state on all devices and to metrics of nothing.
-        train: `Learner.train_steps`; it takes the memory of the state and of the metrics.
+        init: from a key to a state on all devices and empty metrics.
+        train: `Learner.train_steps`; it donates the memory of state and metrics.
         trace_s: seconds that tracing took.
     """
 
@@ -37,7 +37,7 @@ class CompiledRun(NamedTuple):
 
 
 def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledRun:
-    """Compile the two functions of a run: the one that begins it and the one that trains."""
+    """Compile the initialisation and the training function of a run."""
     began = time.perf_counter()
 
     def start(key: jax.Array) -> tuple[TrainState, Metrics]:
@@ -51,7 +51,7 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
     state, metrics = init.out_info
     specs = state_specs()
     with ThreadPoolExecutor(1) as beside:
-        # The compiler leaves Python free to trace the other function.
+        # The compiler releases Python, which traces the other function meanwhile.
         compilation = beside.submit(init.compile)
         # The number of iterations is an argument, so slices of any size share one compilation.
         train = devices.jit(learner.train_steps, (specs, SAME, SAME), (specs, SAME), donate=(0, 2))
@@ -68,8 +68,8 @@ def compile_run(learner: Learner, devices: Devices, key: jax.Array) -> CompiledR
 
 
 def init_options() -> dict[str, Any] | None:
-    """Return the compiler options for what begins a run."""
-    # The compiler of JAX 0.11 no longer takes those of a CPU.
+    """Return the compiler options for the initialisation."""
+    # The compiler of JAX 0.11 no longer accepts CPU options.
     return (jax.__version_info__ < (0, 11) and tuning().options_of_once) or None
 
 

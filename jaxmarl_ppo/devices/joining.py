@@ -1,4 +1,4 @@
-"""Joining a job of several processes, which JAX finds or the user names."""
+"""Joining a job of several processes, detected by JAX or named by the user."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from jaxmarl_ppo.config.checks import show
 from jaxmarl_ppo.devices.processes import ALONE, Processes
 from jaxmarl_ppo.devices.wire import CONNECT_S, Door, connect
 
-# A process that is stopped, not dead, keeps its connections; JAX ends the job after so long.
+# A process that is stopped but not dead keeps its connections; JAX ends the job after this time.
 HEARTBEAT_S = 30
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _job: Processes | None = None
@@ -21,23 +21,23 @@ def join_processes(
     num_processes: int | None = None,
     process_id: int | None = None,
 ) -> Processes:
-    """Join a job of several processes that train one run; to be called before anything of JAX.
+    """Join a job of several processes that train one run; call this before anything in JAX.
 
-    Every process of the job calls it, and then does the same as all others. Under SLURM, Open MPI
+    Every process of the job must call it, and then do the same as all others. Under SLURM, Open MPI
     and Kubernetes the arguments are found without being given.
 
     Args:
-        coordinator: HOST:PORT at which the first process is to be found by all; the port is free.
+        coordinator: HOST:PORT of the first process, reachable by all; the port must be free.
         num_processes: how many processes there are.
         process_id: which of them this is, from 0.
 
     Raises:
-        ValueError: arguments that do not fit together, no job to be found, or JAX runs already.
+        ValueError: If arguments are inconsistent, no job is found, or JAX has started already.
     """
     _check(coordinator, num_processes, process_id)
     if num_processes == 1:
         return ALONE
-    # It takes SIGTERM for itself.
+    # It handles SIGTERM itself.
     jax.config.update("jax_enable_preemption_service", False)
     given = None not in (coordinator, num_processes, process_id)
     is_local = coordinator is not None and coordinator.rpartition(":")[0] in LOOPBACK
@@ -48,7 +48,7 @@ def join_processes(
             process_id,
             cluster_detection_method="deactivate" if given else None,
             heartbeat_timeout_seconds=HEARTBEAT_S,
-            # Else it listens to the whole network.
+            # Otherwise it listens on all networks.
             coordinator_bind_address=coordinator if is_local else None,
         )
     except (RuntimeError, ValueError) as error:
@@ -57,7 +57,7 @@ def join_processes(
 
 
 def current() -> Processes:
-    """Return the job that this process is in, which may be of itself alone."""
+    """Return the job of this process, possibly of itself alone."""
     global _job
     if _job is None and jax.distributed.is_initialized():
         _job = _connected()
@@ -66,7 +66,7 @@ def current() -> Processes:
 
 def _connected() -> Processes:
     """Connect the processes of JAX's job, which share a store of texts."""
-    # Nothing public gives the store, nor the number of processes before the devices are made.
+    # No public API gives the store, or the number of processes before devices exist.
     from jax._src.distributed import global_state
 
     index, count = global_state.process_id, global_state.num_processes
@@ -93,7 +93,7 @@ def _connected() -> Processes:
 
 
 def _check(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
-    """Refuse arguments that cannot be."""
+    """Reject invalid arguments."""
     if coordinator is not None and not coordinator.rpartition(":")[2].isdecimal():
         raise ValueError(f"coordinator must be HOST:PORT, got {show(coordinator)}")
     if num_processes is not None and num_processes < 1:
@@ -109,7 +109,7 @@ def _check(coordinator: str | None, num_processes: int | None, process_id: int |
 
 
 def _refusal(error: Exception) -> str:
-    """Say why a job could not be joined."""
+    """Explain why a job could not be joined."""
     text = " ".join(str(error).split())
     if "should be defined" in text or "must be defined" in text:
         return (

@@ -23,11 +23,11 @@ from jaxmarl_ppo.learner.metrics import Metrics
 from jaxmarl_ppo.machine.tuning import Layout, tuning
 from jaxmarl_ppo.types import Hyperparams, PyTree, TrainState
 
-# By the group learners of a run: the numbers of the members of each.
+# Hyper-parameters of the members, by the group learners of a run.
 OwnHyperparams = tuple[Hyperparams, ...]
 # States of all members, `[L, ...]` leaves.
 MemberStates = TrainState
-# Where what belongs to members lies: leading axes are spread as those of environments are.
+# Placement of members' data: leading axes are spread like those of environments.
 BY_MEMBER = BY_ENV
 
 
@@ -39,21 +39,20 @@ def hyperparams_of(learner: Learner) -> OwnHyperparams:
 class Members:
     """Replicas on devices, each of which holds one run.
 
-    `L` replicas are `num_members`, rounded up so that all devices have as many; those that are left
-    over never train. A member that is trained `in_turn` is, to the bit, the run of its own that its
-    key begins on one device.
+    `L` replicas are `num_members`, rounded up so that all devices have as many; spare ones never
+    train. A member trained `in_turn` equals, bit-for-bit, a single run from its key on one device.
 
     Args:
         learner: of a single run on one device.
-        num_members: how many runs there are to be at a time.
-        num_devices: how many devices they are spread over; None for as many as there are and each
-            of which has a member.
-        layout: whether a device trains its members one after the other or all in one; None for what
-            is faster on this backend.
+        num_members: number of runs side by side.
+        num_devices: how many devices they are spread over; None for all, but at most one per
+            member.
+        layout: whether a device trains its members one after the other or all together; None for
+            the faster one on this backend.
 
     Raises:
-        ValueError: a number out of range, an unknown layout, a learner for several devices, or an
-            environment that is stepped on the host.
+        ValueError: For a number out of range, an unknown layout, a learner for several devices, or
+            an environment that is stepped on the host.
     """
 
     def __init__(
@@ -74,9 +73,9 @@ class Members:
         self._take = jax.jit(lambda tree, replica: jax.tree.map(lambda x: x[replica], tree))
 
     def compile(self) -> None:
-        """Compile what trains and what begins a run, which the first call would do otherwise."""
+        """Compile training and initialisation, which the first call would do otherwise."""
         with ThreadPoolExecutor(1) as beside:
-            # The compiler leaves Python free to trace the other function.
+            # The compiler releases Python, which traces the other function meanwhile.
             begin = beside.submit(lambda: self._begin)
             _ = self._compiled_train
             begin.result()
@@ -91,12 +90,13 @@ class Members:
 
         Args:
             keys: of the members, `[num_members]`.
-            hyperparams: of each member; None for the learner's. As `hyperparams_of` gives them of a
-                learner of that member's configuration.
+            hyperparams: of each member; None for the learner's. Made by `hyperparams_of` from a
+                learner of the member's configuration.
             env_params: of each member; None for the learner's.
 
         Raises:
-            ValueError: not as many as there are members, or what needs another compiled program.
+            ValueError: If their number differs from that of members, or they need another compiled
+                program.
         """
         for name, given in (
             ("keys", keys),
@@ -115,7 +115,7 @@ class Members:
                 None if hyperparams is None else hyperparams[replica],
                 None if env_params is None else env_params[replica],
             )
-            # Replicas that are left over hold the first member too, which is of the right shape.
+            # Spare replicas also hold the first member, for its shape.
             states = self.fill(one) if states is None else self.write(states, replica, one)
         assert states is not None
         return states
@@ -129,7 +129,7 @@ class Members:
         """Make the state that a single run begins with.
 
         Raises:
-            ValueError: hyper-parameters or parameters that need another compiled program.
+            ValueError: If hyper-parameters or parameters need another compiled program.
         """
         own = hyperparams_of(self.learner)
         if hyperparams is not None:
@@ -151,9 +151,9 @@ class Members:
         hyperparams: OwnHyperparams | None = None,
         env_params: PyTree | None = None,
     ) -> MemberStates:
-        """Begin a run as one replica, in the place of the one there; takes the memory of `states`.
+        """Begin a run in the place of a replica; donates the memory of `states`.
 
-        Its metrics begin anew with `write(metrics, replica, no_metrics)`.
+        Reset its metrics with `write(metrics, replica, no_metrics)`.
         """
         return self.write(states, replica, self.begin(key, hyperparams, env_params))
 
@@ -175,24 +175,24 @@ class Members:
     def train(
         self, states: MemberStates, counts: np.ndarray, metrics: Metrics
     ) -> tuple[MemberStates, Metrics]:
-        """Advance every member by so many iterations of its own; the first fault ends a member's.
+        """Advance every member by its own number of iterations; a fault ends a member's.
 
         Args:
-            states: `[L, ...]` leaves, whose memory is taken.
+            states: `[L, ...]` leaves, whose memory is donated.
             counts: `[num_members]` or `[L]` int; a member with 0 stays as it is.
-            metrics: `[L, ...]` leaves of earlier iterations, to which these are added, and whose
-                memory is taken.
+            metrics: `[L, ...]` leaves of earlier iterations, to which these are added; their memory
+                is donated.
         """
         padded = np.zeros(self.num_replicas, np.int32)
         padded[: len(counts)] = counts
         return self._compiled_train(states, padded, metrics)
 
     def write(self, tree: PyTree, replica: int, value: PyTree) -> PyTree:
-        """Put what is of a single member in a replica's place in a tree, whose memory is taken."""
+        """Put a single member's data in a replica's place in a tree, whose memory is donated."""
         return self._write(tree, np.int32(replica), value)
 
     def member(self, tree: PyTree, replica: int) -> Any:
-        """Copy what is of one member out of states or metrics, onto its own device."""
+        """Copy one member's part of states or metrics, onto its own device."""
         device, own = divmod(replica, self._per_device)
 
         def part(x: jax.Array) -> jax.Array:
@@ -298,7 +298,7 @@ def _check(
 
 
 def _check_hyperparams(given: OwnHyperparams, own: OwnHyperparams) -> None:
-    """Refuse hyper-parameters that the compiled program cannot have."""
+    """Reject hyper-parameters that the compiled program cannot have."""
     _check_alike("hyperparams", given, own)
     for mine, learners in zip(given, own, strict=True):
         for name in ("num_epochs", "num_minibatches"):
@@ -311,7 +311,7 @@ def _check_hyperparams(given: OwnHyperparams, own: OwnHyperparams) -> None:
 
 
 def _check_alike(name: str, given: PyTree, own: PyTree) -> None:
-    """Refuse a tree of other structure, shapes or types than the learner's own."""
+    """Reject a tree of other structure, shapes or types than the learner's own."""
 
     def shapes(tree: PyTree) -> list[tuple[Any, ...]]:
         flat, _ = jax.tree_util.tree_flatten_with_path(tree)

@@ -1,9 +1,8 @@
-"""The processes of a job: how they find each other, agree, and end together.
+"""The processes of a job: how they agree, and end together.
 
-All processes run the same program on the devices of all. What compiled programs exchange is the
-same on every one of them; what a host decides by its clock, its files or its user is not, so the
-first process decides it for all (`Processes.agree`). One process alone is a job too, and decides
-for itself.
+All processes run the same program on the devices of all. Results of compiled programs are the same
+on all processes. Decisions of a host by its clock, files or user may differ, so the first process
+decides for all (`Processes.agree`). A single process is a job too, and decides for itself.
 """
 
 import atexit
@@ -22,19 +21,19 @@ from jaxmarl_ppo.devices.wire import Wire
 
 T = TypeVar("T")
 
-# The exit status of a process that ends because another one has died or failed.
+# Exit status of a process that ends because another one has died or failed.
 ENDED_FOR_ANOTHER = 3
-# Programs notice that one of them has died as soon as the wire does: so long the wire goes first.
+# Programs notice a death at the same time as the wire; this delay lets the wire go first.
 GRACE_S = 10.0
 _DECIDED, _STOP = "decided", "stop"
 
 
 class FirstFailed(RuntimeError):  # noqa: N818
-    """Tells what went wrong on the first process, where all end in step."""
+    """Reports an error of the first process, with which all end in step."""
 
 
 class ProcessesDiffer(ValueError):  # noqa: N818
-    """Tells in what the processes of a job differ."""
+    """Reports a difference between the processes of a job."""
 
 
 class Processes:
@@ -42,13 +41,13 @@ class Processes:
 
     Args:
         index: the number of this process.
-        count: how many there are.
-        names: what they are, for messages, by their numbers; of others than the first one only the
-            first process knows.
+        count: number of processes.
+        names: descriptions for messages, by process number; only the first process knows all of
+            them.
         wire: to the others; None for one that is alone.
 
     Attributes:
-        where_saved: what is said of the work that is done, where a process ends for another's sake.
+        where_saved: message on saved work, for a process that ends because of another.
     """
 
     def __init__(
@@ -62,26 +61,26 @@ class Processes:
         self._has_failed = False
 
     def connect(self, ends: Mapping[int, socket.socket]) -> None:
-        """Take the connections to the others, and watch over them from now on."""
+        """Take the connections to the others, and monitor them from now on."""
         self._wire = Wire(ends, self._on_trouble)
         # Called before JAX's own, which waits for all others.
         atexit.register(self._leave)
 
     @property
     def is_first(self) -> bool:
-        """Return whether this process decides, shows and writes what exists once for all."""
+        """Return whether this process decides, displays and writes for all."""
         return self.index == 0
 
     def agree(self, label: str, decide: Callable[[], T]) -> T:
         """Return what `decide` returns on the first process; on others it is not called.
 
         Args:
-            label: what is decided, which is the same wherever all are in step.
-            decide: returns what JSON has.
+            label: the subject of the decision, equal on all processes that are in step.
+            decide: returns a JSON value.
 
         Raises:
-            FirstFailed: what the first process said by `fail_in_step`.
-            Departed: the first process has ended.
+            FirstFailed: With the message that the first process passed to `fail_in_step`.
+            Departed: If the first process has ended.
         """
         if self._wire is None:
             return decide()
@@ -100,7 +99,7 @@ class Processes:
         """Return every process's value on the first one, and this one's alone on others.
 
         Raises:
-            Departed: a process has ended.
+            Departed: If a process has ended.
         """
         if self._wire is None:
             return [value]
@@ -110,13 +109,13 @@ class Processes:
         return [value]
 
     def check_alike(self, facts: Mapping[str, Any]) -> None:
-        """Refuse a job whose processes are to do different things.
+        """Reject a job whose processes would do different things.
 
         Args:
             facts: what must be the same on all, as JSON has it.
 
         Raises:
-            ProcessesDiffer: it is not; the first difference is named, on all processes.
+            ProcessesDiffer: If it is not; the first difference is named, on all processes.
         """
         if self._wire is None:
             return
@@ -138,10 +137,10 @@ class Processes:
             raise ProcessesDiffer(sentence)
 
     def asked_to_stop(self, own: str | None) -> str | None:
-        """Return what asks for the end, on this process or, if it is the first, on any.
+        """Return the reason to stop of this process or, on the first process, of any.
 
         Args:
-            own: what asks this process for the end.
+            own: this process's reason to stop.
         """
         if self._wire is None:
             return own
@@ -155,13 +154,13 @@ class Processes:
         return own
 
     def fail_in_step(self, error: Exception) -> None:
-        """Have `agree` raise on all others what went wrong on this, the first process."""
+        """Make `agree` raise the error of this, the first process, on all others."""
         if self._wire is not None and self.is_first:
             self._tell_all(None, f"{self._name(0)} has failed: {error}")
 
     @contextlib.contextmanager
     def ending_together(self, *in_step: type[BaseException]) -> Iterator[None]:
-        """End the other processes where the body ends by an error that they do not have.
+        """End the other processes if the body raises an error that they do not have.
 
         Args:
             *in_step: errors that all have at the same place.
@@ -181,7 +180,7 @@ class Processes:
             raise
 
     def leave(self) -> None:
-        """Part from the others ahead of this process's end, once all have nothing left to do."""
+        """Disconnect from the others before this process ends, once all are done."""
         if self._wire is not None:
             atexit.unregister(self._leave)
             self._leave()
@@ -205,10 +204,10 @@ class Processes:
     def _on_trouble(self, about: int, sentence: str | None) -> None:
         """End this process, and the others with it if it is the first.
 
-        At once and from any thread, since the main one may wait for what will never come.
+        At once and from any thread, since the main thread may wait forever.
         """
         if self._has_failed:
-            return  # the others have ended for this one's sake
+            return  # the others have ended because of this one
         words = self._words(about, None) if sentence is None else sentence
         if self.is_first and self._wire is not None:
             for peer in self._others():
@@ -217,10 +216,10 @@ class Processes:
         _end(f"{words}; {self._name(self.index)} ends too{self.where_saved}")
 
     def _leave(self) -> None:
-        """Say that this process ends, in good order or not."""
+        """Announce that this process ends, in good order or not."""
         assert self._wire is not None
         if self._has_failed:
-            # Nobody is there any more for JAX to wait for.
+            # No process remains for JAX to wait for.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(1)

@@ -1,8 +1,8 @@
 """Data parallelism: environments spread over devices, parameters the same on all.
 
 Every device plays its own environments and computes gradients of its own decisions; each optimiser
-step takes the sum. On a CPU a core is worth more as a device of its own than as half a team: matrix
-products of this size take about as long as waking another thread for half of them.
+step takes the sum. On a CPU one core per device is faster than sharing: matrix products of this
+size take about as long as waking another thread for half of them.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ BY_STEP_AND_ENV: Any = PartitionSpec(None, AXIS)
 
 
 class Devices:
-    """The devices of a run: what of it lies where, and functions that run on all.
+    """The devices of a run: placement of its data, and functions that run on all.
 
     Args:
         num_devices: how many: the first that JAX sees, as many of every process of the job, or one
@@ -39,7 +39,7 @@ class Devices:
         self.mesh = Mesh(np.array(_first_devices(num_devices)), (AXIS,))
 
     def place(self, state: TrainState) -> TrainState:
-        """Spread a state that lies on one device over all of them."""
+        """Spread a state on one device over all of them."""
         if self.num_devices == 1:
             return state
         shardings = jax.tree.map(
@@ -50,8 +50,8 @@ class Devices:
         )
         if jax.process_count() > 1:
             return jax.tree.map(_own_part, state, shardings)
-        # By way of the host, since each shape that a device slices is a program to compile. Copied,
-        # since memory that something else owns could not be donated.
+        # Via the host, since each shape sliced on a device is a program to compile. Copied, since
+        # memory with another owner could not be donated.
         return jax.device_put(jax.tree.map(_to_host, state), shardings, may_alias=False)
 
     def jit(
@@ -71,7 +71,7 @@ class Devices:
         """
         options = tuning().compiler_options
         if jax.device_count() > 1:
-            # Also of what runs on one of them, which then rounds as what runs on all does.
+            # Also for functions on one device, which then round like those on all.
             options = options | tuning().options_of_many
         if self.num_devices == 1:
             # Without an axis nothing is exchanged, and there is no program to partition.
@@ -99,7 +99,7 @@ def _first_devices(num_devices: int) -> list[Any]:
 
 
 def _own_part(x: jax.Array, sharding: NamedSharding) -> jax.Array:
-    """Place what the devices of this process hold of an array that every process has whole."""
+    """Place this process's part of an array that every process has completely."""
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         words = _own_part(jax.random.key_data(x), sharding)
         return jax.random.wrap_key_data(words, impl=jax.random.key_impl(x))
@@ -111,7 +111,7 @@ def _own_part(x: jax.Array, sharding: NamedSharding) -> jax.Array:
 
 
 def own_rows(x: Any) -> Any:
-    """Return the rows of an array that this process's devices hold, or all where all have all."""
+    """Return the rows of an array on this process's devices, or all if it is replicated."""
     if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
         return x
     shards = sorted(x.addressable_shards, key=lambda shard: shard.index[0].start or 0)
@@ -124,7 +124,7 @@ def _to_host(x: jax.Array) -> jax.Array | np.ndarray:
 
 
 def state_specs() -> TrainState:
-    """Tell which parts of a state are spread over devices: all that belongs to environments."""
+    """Return which parts of a state are spread over devices: all that belongs to environments."""
     return TrainState(
         population=SAME,
         training=SAME,
@@ -136,7 +136,7 @@ def state_specs() -> TrainState:
 
 
 def rollout_specs() -> Rollout:
-    """Tell which parts of what was played are spread over devices, and along which axis."""
+    """Return which parts of a rollout are spread over devices, and along which axis."""
     return Rollout(
         decisions=BY_STEP_AND_ENV,
         outcomes=BY_STEP_AND_ENV,

@@ -1,8 +1,7 @@
 """Lines of JSON between the first process of a job and each of the others.
 
-They carry what hosts have to agree on, which is little, whatever compiled programs exchange. And
-they break when a process dies: the system closes its end at once, however busy it was, and where a
-whole machine is gone its silence is noticed.
+They carry the few values that hosts must agree on. They also break when a process dies: the system
+closes its end at once, and the loss of a machine is noticed by its silence.
 """
 
 import contextlib
@@ -15,10 +14,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Seconds in which all processes of a job must have connected, and one must say who it is.
+# Time limits, in seconds, for all processes to connect, and for one to identify itself.
 CONNECT_S = 300.0
 GREETING_S = 10.0
-# A machine that is gone says nothing, not even that it received what it was asked: so many seconds.
+# A lost machine does not even acknowledge: time limit in seconds.
 SILENCE_S = 20
 _CHUNK = 1 << 16
 # Topics of the wire's own.
@@ -28,7 +27,7 @@ OnTrouble = Callable[[int, str | None], None]
 
 
 class Departed(RuntimeError):  # noqa: N818
-    """Tells that a process has ended in good order that something was still awaited from."""
+    """Reports that a process ended in good order while a value was awaited from it."""
 
 
 class Wire:
@@ -36,8 +35,8 @@ class Wire:
 
     Args:
         ends: the connections, by the numbers of the processes at their other ends.
-        on_trouble: called in a thread of the wire's own with the number of a process that has died,
-            or with a process's number and what it says has happened.
+        on_trouble: called in a separate thread with the number of a process that died, or with a
+            process's number and its message.
     """
 
     def __init__(self, ends: Mapping[int, socket.socket], on_trouble: OnTrouble) -> None:
@@ -49,9 +48,9 @@ class Wire:
         threading.Thread(target=self._read, name="processes", daemon=True).start()
 
     def send(self, peer: int, topic: str, value: Any) -> None:
-        """Send a value, anything that JSON has; what cannot be sent any more is dropped."""
+        """Send a JSON value; drop it if the connection is broken."""
         line = json.dumps([topic, value]).encode() + b"\n"
-        # Whoever reads from this connection finds out that it is broken.
+        # The reader of this connection will notice that it is broken.
         with self._send_locks[peer], contextlib.suppress(OSError):
             self._ends[peer].sendall(line)
 
@@ -59,7 +58,7 @@ class Wire:
         """Wait for the next value of a topic from a process, however long it takes.
 
         Raises:
-            Departed: the process has ended without sending one.
+            Departed: If the process has ended without sending one.
         """
         with self._changed:
             values = self._received[topic, peer]
@@ -69,17 +68,17 @@ class Wire:
         raise Departed(f"process {peer} has left the job; see what it said")
 
     def received(self, topic: str) -> list[Any]:
-        """Take what has come of a topic so far, from all processes."""
+        """Take the values of a topic received so far, from all processes."""
         with self._changed:
             found = [values for (name, _), values in self._received.items() if name == topic]
             return [values.popleft() for values in found for _ in range(len(values))]
 
     def tell_trouble(self, peer: int, about: int, sentence: str | None) -> None:
-        """Have `on_trouble` called at the other end."""
+        """Call `on_trouble` at the other end."""
         self.send(peer, _TROUBLE, [about, sentence])
 
     def part(self) -> None:
-        """Tell the others that this process ends in good order, and wait until they do."""
+        """Announce that this process ends in good order, and wait until the others do."""
         for peer in self._ends:
             self.send(peer, _BYE, None)
         with self._changed:
@@ -122,11 +121,11 @@ class Door:
     """Listening socket at which the first process waits for the others.
 
     Args:
-        host: the address at which it listens; the empty one for all that the machine has.
+        host: the address to listen at; empty for all of the machine.
 
     Attributes:
         port: at which it listens.
-        token: secret that others must present, so that no stranger can connect.
+        token: secret that others must present, so that no other program can connect.
     """
 
     def __init__(self, host: str) -> None:
@@ -142,7 +141,7 @@ class Door:
             The connections, and how the processes describe themselves, both by their numbers.
 
         Raises:
-            TimeoutError: some did not come.
+            TimeoutError: If some did not arrive.
         """
         ends: dict[int, socket.socket] = {}
         described: dict[int, str] = {}
@@ -152,7 +151,7 @@ class Door:
                 end.settimeout(GREETING_S)
                 try:
                     token, peer, words = json.loads(_read_line(end))
-                except (OSError, ValueError):  # nobody of ours
+                except (OSError, ValueError):  # not a process of this job
                     end.close()
                     continue
                 if not secrets.compare_digest(str(token), self.token):
@@ -168,12 +167,12 @@ def connect(host: str, port: int, token: str, own: int, described: str) -> socke
     Args:
         host: where it listens.
         port: where it listens.
-        token: what it wants to hear.
+        token: the secret to present.
         own: the number of this process.
         described: this process in words.
 
     Raises:
-        OSError: nobody is there.
+        OSError: If no process answers.
     """
     end = socket.create_connection((host, port), timeout=CONNECT_S)
     end.sendall(json.dumps([token, own, described]).encode() + b"\n")
@@ -191,12 +190,12 @@ def _read_line(end: socket.socket) -> bytes:
 
 
 def _lasting(end: socket.socket) -> socket.socket:
-    """Let a connection stay for as long as both machines are there, and no longer."""
+    """Keep a connection as long as both machines exist, and no longer."""
     end.settimeout(None)
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     quarter = SILENCE_S // 4
-    # Not every system has all of them; without, silence is noticed by JAX alone, and later.
+    # Not every system has all of them; without them only JAX notices silence, later.
     options = {
         "TCP_KEEPIDLE": quarter,
         "TCP_KEEPINTVL": quarter,

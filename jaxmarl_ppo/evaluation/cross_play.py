@@ -55,7 +55,8 @@ def cross_play(
         pool that is not full yet are left out.
 
     Raises:
-        ValueError: no whole number of episodes, an unknown agent, or a side without agents.
+        ValueError: If the number of episodes is not a whole number, an agent is unknown, or a side
+            has no agents.
     """
     check_learner(learner)
     episodes = check_num_episodes(episodes)

@@ -83,7 +83,7 @@ class Play(struct.PyTreeNode):
         return EpisodesState(state, totals, key_steps)
 
     def goes_on(self, now: EpisodesState) -> jax.Array:
-        """Tell whether there is another step, `()` bool."""
+        """Return whether there is another step, `()` bool."""
         return ~now.totals.finished.all() & (now.totals.num_steps < self.limit)
 
     def advance(self, now: EpisodesState) -> tuple[EpisodesState, ActOutput, StepOutput]:
@@ -107,10 +107,10 @@ class Play(struct.PyTreeNode):
 
 
 def check_learner(learner: Any) -> None:
-    """Refuse what is no learner, such as an environment in its place.
+    """Reject what is no learner, such as an environment in its place.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: If it is something else.
     """
     if not isinstance(learner, Learner):
         raise ValueError(
@@ -123,7 +123,7 @@ def check_num_episodes(episodes: Any) -> int:
     """Return the number of episodes if it is one.
 
     Raises:
-        ValueError: it is not a whole number of at least 1.
+        ValueError: If it is not a whole number of at least 1.
     """
     if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
         raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
@@ -160,7 +160,8 @@ def play_episodes(
             is not `finished`, and its totals are those up to there.
 
     Raises:
-        ValueError: no whole number of episodes, or a player that cannot hold its slot.
+        ValueError: If the number of episodes is not a whole number, or a player cannot hold its
+            slot.
     """
     play = make_play(learner, population, episodes, key, greedy, env_params, players, max_steps)
     return _play(play)
@@ -179,7 +180,8 @@ def make_play(
     """Check and gather the arguments of `play_episodes`.
 
     Raises:
-        ValueError: no whole number of episodes, or a player that cannot hold its slot.
+        ValueError: If the number of episodes is not a whole number, or a player cannot hold its
+            slot.
     """
     check_learner(learner)
     num_episodes = check_num_episodes(episodes)

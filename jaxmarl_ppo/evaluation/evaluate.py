@@ -54,7 +54,7 @@ def evaluate_run(
     `row_agents`, and the run's folder gets a picture of it. Of its games there is no `record`.
 
     Raises:
-        ValueError: as `evaluate_policies`, or because there is no run in `run_dir`.
+        ValueError: As `evaluate_policies`, or if there is no run in `run_dir`.
     """
     if episodes is not None:
         check_num_episodes(episodes)
@@ -110,8 +110,8 @@ def evaluate_policies(
         `unfinished` counts episodes that were cut off for want of an end.
 
     Raises:
-        ValueError: `episodes` is no whole number of at least 1, `env` has other agents than the
-            learner, or `record` is there already, cannot be written or would be too large.
+        ValueError: If `episodes` is not a whole number of at least 1, `env` has other agents than
+            the learner, or `record` exists, cannot be written or would be too large.
     """
     check_learner(learner)
     if record is not None:

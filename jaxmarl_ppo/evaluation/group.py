@@ -43,7 +43,7 @@ def evaluate_group(
         is that of the interquartile mean. The members' reports are there as they are.
 
     Raises:
-        ValueError: there is no group, or one of its runs cannot be read.
+        ValueError: If there is no group, or one of its runs cannot be read.
     """
     members = members_of(Path(group_dir))
     if not members:

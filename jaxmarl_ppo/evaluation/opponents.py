@@ -10,7 +10,7 @@ def find_player(learner: Learner, population: Population, name: str) -> int:
     """Find a policy, a snapshot or a script by its name, as it stands now.
 
     Raises:
-        ValueError: there is none.
+        ValueError: If there is none.
     """
     names = learner.players.names_now(population.league)
     if name not in names:
@@ -22,7 +22,7 @@ def seat_opponent(learner: Learner, population: Population, opponent: str) -> np
     """Seat an opponent where it can play, and a slot's own policy elsewhere, `[A]` int.
 
     Raises:
-        ValueError: there is no such player.
+        ValueError: If there is no such player.
     """
     player, players = find_player(learner, population, opponent), learner.players
     slots = range(learner.env.num_agents)
@@ -41,7 +41,7 @@ def seat_against(
         from episode to episode.
 
     Raises:
-        ValueError: there is no such player, or nobody that it could be against.
+        ValueError: If there is no such player, or nobody that it could be against.
     """
     seats = seat_opponent(learner, population, opponent)
     players, num_agents = learner.players, learner.env.num_agents

@@ -50,7 +50,7 @@ def record_episodes(
         The totals, whose returns are the recorded rewards added up, and the episodes.
 
     Raises:
-        ValueError: as `play_episodes`, or the record would be too large.
+        ValueError: As `play_episodes`, or if the record would be too large.
     """
     play = make_play(learner, population, episodes, key, greedy, **kwargs)
     now = jax.eval_shape(Play.begin, play)

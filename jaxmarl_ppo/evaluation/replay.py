@@ -108,7 +108,7 @@ def replay_episodes(
         max_steps: where an environment without a horizon is cut off.
 
     Raises:
-        ValueError: as `play_episodes`.
+        ValueError: As `play_episodes`.
     """
     count = max(episodes, num_candidates or episodes)
     play = make_play(learner, population, count, key, greedy, None, players, max_steps)

@@ -113,7 +113,8 @@ def check_new_record(path: Any) -> Path:
     """Return a path at which a record can be written.
 
     Raises:
-        ValueError: no path, no name of an archive, no such folder, or something is there already.
+        ValueError: If it is not a path or not an archive's name, or if the folder does not exist or
+            the file does.
     """
     path = Path(check_path("record", path))
     if path.suffix != ".npz":
@@ -131,7 +132,7 @@ def save_trajectories(path: str | Path, trajectories: Trajectories) -> None:
     """Write episodes into a new file, array by array, so that none is in memory twice.
 
     Raises:
-        ValueError: see `check_new_record`.
+        ValueError: See `check_new_record`.
     """
     path = check_new_record(path)
     arrays = {field.name: getattr(trajectories, field.name) for field in _fields()}
@@ -146,7 +147,7 @@ def load_trajectories(path: str | Path) -> Trajectories:
     """Read what `evaluate_policies(..., record=path)` and `evaluate --record` wrote.
 
     Raises:
-        ValueError: the file is missing, damaged or of another format.
+        ValueError: If the file is missing, damaged or of another format.
     """
     path = Path(path)
     if not path.is_file():
@@ -186,10 +187,10 @@ def _read_format(file: Npz) -> int | None:
 
 
 def _check_layout(arrays: Mapping[str, Declared]) -> None:
-    """Refuse arrays whose shapes do not make up whole episodes.
+    """Reject arrays whose shapes do not make up whole episodes.
 
     Raises:
-        ValueError: one is missing, unknown, or of another shape or kind.
+        ValueError: If one is missing, unknown, or of another shape or kind.
     """
     missing = sorted(_LAYOUT.keys() - _OPTIONAL - arrays.keys())
     unknown = sorted(arrays.keys() - _LAYOUT.keys() - {"format"})
@@ -211,10 +212,10 @@ def _check_layout(arrays: Mapping[str, Declared]) -> None:
 
 
 def _check_values(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse arrays whose values are not those of whole episodes.
+    """Reject arrays whose values are not those of whole episodes.
 
     Raises:
-        ValueError: one contradicts another.
+        ValueError: If one contradicts another.
     """
     steps = np.arange(arrays["valid"].shape[1])
     if not np.array_equal(arrays["valid"], steps < arrays["length"][:, None]):

@@ -1,4 +1,4 @@
-"""From a configuration to a learner: where everything that depends on both is checked."""
+"""Build a learner from a configuration and an environment, and check that they fit."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -53,10 +53,10 @@ def make_learner(
         env: the environment.
         env_params: its parameters.
         config: the run.
-        strict: whether to refuse options without effect; a recorded run may have some.
+        strict: whether to reject options without effect; recorded runs may have some.
 
     Raises:
-        ValueError: what does not fit together, before anything is compiled.
+        ValueError: If the configuration is inconsistent; raised before compilation.
     """
     check_arguments(env, env_params, config)
     check_precision(config.matmul_precision)
@@ -77,7 +77,7 @@ def make_learner(
             f"none of the policies {', '.join(players.policies)} is trainable; there is nothing to "
             "train"
         )
-    # Cost models go by what one device holds, since every device packs its own decisions.
+    # Cost models use the sizes of one device, since every device packs its own decisions.
     num_episodes = episodes_per_rollout_at_least(env, env_params, envs_per_device, config.num_steps)
     return Learner(
         loaded=_load_players(players, plans),
@@ -92,19 +92,20 @@ def make_learner(
         num_envs=config.num_envs,
         num_devices=num_devices,
         num_steps=config.num_steps,
-        # None is a yes here: without a horizon staggering does nothing.
+        # None means yes here: without a horizon staggering does nothing.
         stagger_starts=config.stagger_starts is not False,
-        # Results need somebody who stands still: where all learn, a rating means nothing for long.
+        # Results need a fixed player: where all learn, a rating soon means nothing.
         rated=bool(players.pools or players.scripts),
         env_schedules=env_schedules,
     )
 
 
 def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
-    """Refuse arguments of the wrong kind, or in each other's place.
+    """Reject arguments of the wrong kind or in the wrong order.
 
     Raises:
-        ValueError: no environment, parameters of another one, or no configuration.
+        ValueError: If the environment or the configuration is missing, or the parameters are of
+            another environment.
     """
     if not isinstance(env, MultiAgentEnv):
         raise ValueError(f"env must be a MultiAgentEnv, such as make(name)[0], got {show(env)}")
@@ -126,9 +127,9 @@ def check_arguments(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig)
 
 
 def without_loads(config: TrainConfig) -> TrainConfig:
-    """Copy a configuration whose policies are to be replaced: all begin with fresh parameters."""
+    """Copy a configuration whose policies will be replaced: all begin with fresh parameters."""
 
-    # What was loaded is replaced too, and the file that it came from may be gone.
+    # Loaded policies are replaced too, and their file may be gone.
     def fresh(spec: AnySpec) -> AnySpec:
         return dataclasses.replace(spec, load=None) if isinstance(spec, PolicySpec) else spec
 
@@ -140,7 +141,7 @@ def without_loads(config: TrainConfig) -> TrainConfig:
 def to_evaluate(config: TrainConfig) -> TrainConfig:
     """Copy a configuration for evaluation: fresh parameters for all policies, on one device.
 
-    What was trained in TF32 plays in float32 where there is none.
+    Policies trained in TF32 play in float32 where TF32 is not available.
     """
     config = dataclasses.replace(without_loads(config), num_devices=1, num_seeds=1, pbt=None)
     if config.matmul_precision == "tf32" and not has_tf32():
@@ -160,7 +161,7 @@ def _load_players(players: Players, plans: list[PolicyGroupPlan]) -> tuple[Loade
             if not colon or Path(member.spec.load).is_dir():
                 run_dir, name = member.spec.load, member.name
             network = group.network
-            # Only shapes, which the file is checked against: nothing is initialised for it.
+            # Only shapes, to check the file against: nothing is initialised for it.
             expected = jax.eval_shape(
                 lambda network=network: network.select(network.init(jax.random.key(0)), 0)
             )
@@ -177,13 +178,13 @@ def _make_group_learner(
     envs_per_device: int,
     num_episodes: float,
 ) -> PolicyGroupLearner:
-    """Make the learner of policy group `index`, in which at least one member is trained."""
+    """Make the learner of policy group `index`, which trains at least one member."""
     group = players.policy_groups[index]
     trained = [member for member in plan.members if member.spec.trainable]
     configs = [member.spec.ppo or config.default_ppo for member in trained]
-    first = configs[0]  # what shapes the update is the same for all members of a policy group
+    first = configs[0]  # all members of a policy group share the form of the update
     num_rows = envs_per_device * config.num_steps * group.num_active_rows
-    # All members walk the same loop, in which those with fewer minibatches have empty ones.
+    # All members run the same loop; those with fewer minibatches have empty ones.
     num_minibatches = max(ppo.num_minibatches for ppo in configs)
     for member, ppo in zip(trained, configs, strict=True):
         _check_minibatches(config, ppo, group, len(member.slots))
@@ -233,9 +234,9 @@ def make_hyperparams(
     """Stack the numeric hyper-parameters of `K` members, `[K]` leaves.
 
     Args:
-        configs: theirs.
+        configs: of the members.
         total_env_steps: of the run.
-        imitate_coefs: theirs, where they imitate.
+        imitate_coefs: of the members, where they imitate.
     """
 
     def of(name: str) -> list[Any]:
@@ -248,7 +249,7 @@ def make_hyperparams(
         return make_schedule(values, total_env_steps)
 
     def either(values: Sequence[ScheduleSpec | None]) -> jax.Array | Schedule:
-        """Make numbers where no member has a schedule, so that none is looked up."""
+        """Make plain numbers where no member has a schedule, which saves the lookup."""
         constant = all(isinstance(value, int | float | None) for value in values)
         return numbers(values) if constant else schedules(values)  # type: ignore[arg-type]
 
@@ -256,7 +257,7 @@ def make_hyperparams(
     special = {
         "learning_rate": schedules(of("learning_rate")),
         "entropy_coef": schedules(of("entropy_coef")),
-        # To clip at infinity is not to clip, and such members can share a policy group with others.
+        # Clipping at infinity is no clipping; such members can share a policy group with others.
         "max_grad_norm": numbers(of("max_grad_norm"), absent=jnp.inf),
         "kl_coef": numbers(of("initial_kl_coef"), absent=DEFAULT_KL_COEF),
         "num_epochs": jnp.array(of("num_epochs"), jnp.int32),
@@ -272,7 +273,7 @@ def make_hyperparams(
 def _check_minibatches(
     config: TrainConfig, ppo: PPOConfig, group: PolicyGroup, num_slots: int
 ) -> None:
-    """Refuse more minibatches than a policy can have rows, or with memory chunks of rows."""
+    """Reject more minibatches than a policy can have rows, or with memory chunks of rows."""
     if group.network.is_recurrent:
         length = ppo.bptt_length or DEFAULT_BPTT_LENGTH
         chunks = config.num_envs * num_slots * -(-config.num_steps // length)

@@ -4,14 +4,14 @@ import numpy as np
 
 
 def elo_ratings(score: np.ndarray, games: np.ndarray) -> np.ndarray:
-    """Compute the Elo ratings that explain results between players best, with mean 1,000.
+    """Compute the Elo ratings, with mean 1,000, that best explain results between players.
 
-    They maximise the Bradley-Terry likelihood (Bradley & Terry 1952) in which every player has
-    also played one drawn game against an average one, so that nobody runs off to infinity. Games
-    of a player with itself say nothing about it. A difference of 400 means odds of 10 to 1.
+    They maximise the Bradley-Terry likelihood (Bradley & Terry 1952). Every player has one
+    additional drawn game against an average player, which keeps ratings finite. Games of a player
+    with itself do not count. A difference of 400 means odds of 10 to 1.
 
     Args:
-        score: `[Q, Q]`, what the row won off the column; a draw is 1/2.
+        score: `[Q, Q]`, wins of the row against the column; a draw is 1/2.
         games: `[Q, Q]`.
 
     Returns:
@@ -28,9 +28,9 @@ def elo_ratings(score: np.ndarray, games: np.ndarray) -> np.ndarray:
         curvature = games * expected * (1.0 - expected)
         hessian = np.diag(curvature.sum(1) + alone * (1.0 - alone)) - curvature
         step = np.linalg.solve(hessian, gradient)
-        # Newton's step, shortened so that the likelihood rises however far the maximum is: on the
-        # way the curvature changes by no more than e to the power of the widest difference (Bach
-        # 2010, "Self-concordant analysis for logistic regression").
+        # A damped Newton step, so that the likelihood rises however far the maximum is. On the way
+        # the curvature changes by at most e to the power of the widest difference (Bach 2010,
+        # "Self-concordant analysis for logistic regression").
         widest = max(np.ptp(step), np.abs(step).max())
         if widest < 1e-9:
             break

@@ -1,4 +1,4 @@
-"""Numbers among an environment's parameters that change while a run goes on."""
+"""Environment parameters that change during a run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class EnvSchedules:
     """Schedules of some of an environment's parameters during training.
 
     Attributes:
-        names: of the parameters, `S` of them, as `env.params` of a file has them; of one within
-            others `outer.inner`.
+        names: of the parameters, `S` of them, as `env.params` of a file has them; nested ones as
+            `outer.inner`.
         schedule: their values, `[S]` at every time.
     """
 
@@ -37,7 +37,7 @@ class EnvSchedules:
         return serialization.from_state_dict(env_params, tables)
 
     def values(self, env_steps: int) -> dict[str, float]:
-        """Tell their values after so many environment steps, by name."""
+        """Return their values after so many environment steps, by name."""
         rows = zip(np.asarray(self.schedule.steps), np.asarray(self.schedule.values), strict=True)
         found = (float(np.interp(env_steps, *row)) for row in rows)
         return dict(zip(self.names, found, strict=True))
@@ -54,7 +54,7 @@ def make_env_schedules(
         total_env_steps: of the run.
 
     Raises:
-        ValueError: there is no such parameter, or it is no single number with a fraction.
+        ValueError: If there is no such parameter, or it is not a single float.
     """
     if not specs:
         return None
@@ -83,7 +83,7 @@ def _leaves(tables: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _place(tables: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """Find the innermost table of a parameter, and its key there."""
+    """Find the innermost table of a parameter and its key in it."""
     *outer, key = name.split(".")
     for each in outer:
         tables = tables[each]

@@ -1,7 +1,7 @@
-"""Snapshots of policies as opponents: when they are taken, who met whom, and how it ended.
+"""Snapshots of policies as opponents: when they are taken, and results between players.
 
-A pool is a fixed number of rows in the group of the policy that it keeps snapshots of. So snapshots
-act like any other policy, from the very next rollout on, and cost nothing in the update.
+A pool is a fixed number of rows in the policy group of its origin. So snapshots act like any other
+policy, from the next rollout on, and cost nothing in the update.
 """
 
 import jax
@@ -12,7 +12,7 @@ from jaxmarl_ppo.ops.collectives import all_any, all_sum
 from jaxmarl_ppo.policies.snapshot_pools import SnapshotPool
 from jaxmarl_ppo.types import League, Outcomes, PolicyStack, Pool, RunningGames
 
-# Results fade, so that ratings follow policies that learn: after this many iterations by e.
+# Results decay, so that ratings follow policies that learn: by e in this many iterations.
 MEMORY_ITERATIONS = 50.0
 # A win rate over fewer games adds no snapshot.
 MIN_GAMES = 100.0
@@ -42,9 +42,9 @@ def init_league(num_players: int, pools: tuple[SnapshotPool, ...]) -> League:
 
 
 def no_games(counted: jax.Array) -> RunningGames:
-    """Make games of which nothing has been played.
+    """Make games that have not begun.
 
-    `counted [E, A]` is False where training began amid an episode.
+    `counted [E, A]` is False where training began in mid-episode.
     """
     return RunningGames(
         returns=jnp.zeros(counted.shape),
@@ -57,7 +57,7 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
     """Follow every episode through the outcomes of a rollout, `[T, E, A]`.
 
     Returns:
-        The totals of episodes that go on, and those of each episode at each step.
+        The totals of episodes in progress, and those of each episode at each step.
     """
 
     def step(games: RunningGames, outcome: Outcomes) -> tuple[RunningGames, RunningGames]:
@@ -66,12 +66,12 @@ def track_games(games: RunningGames, outcomes: Outcomes) -> tuple[RunningGames, 
         games = RunningGames(
             returns=games.returns + outcome.reward,
             player=player,
-            # Reborn as another player: the return of the slot is then nobody's alone.
+            # Reborn as another player: the return of the slot then belongs to no single player.
             mixed=games.mixed | (outcome.alive & (player != outcome.player)),
         )
         over = outcome.episode_over[:, None]
         fresh = no_games(jnp.ones_like(games.mixed))
-        # Recorded before it begins anew, so that the step that ends an episode is in its totals.
+        # Recorded before the reset, so that the last step of an episode is in its totals.
         return jax.tree.map(lambda x, y: jnp.where(over, x, y), fresh, games), games
 
     return jax.lax.scan(step, games, outcomes)
@@ -97,7 +97,7 @@ def record_results(
     """
     num_players, num_agents = league.games.shape[0], games.player.shape[-1]
     size = num_players**2
-    # A slot that several players held in one episode is no evidence about any of them.
+    # A slot that several players held in one episode says nothing about any of them.
     steady = episode_over[..., None] & ~games.mixed & (games.player >= 0)
 
     def add_pair(totals: tuple[jax.Array, ...], pair: jax.Array):
@@ -113,7 +113,7 @@ def record_results(
             for total, x in zip(totals, new, strict=True)
         ), None
 
-    # Pair after pair: all at once would be an array of `A * A` numbers for every step.
+    # Pair by pair: all at once would be an array of `A * A` numbers for every step.
     pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(num_agents)] * 2), -1).reshape(-1, 2)
     sums, _ = jax.lax.scan(add_pair, (jnp.zeros(size),) * 3, pairs)
     sums = all_sum(sums, axis_name)
@@ -145,7 +145,7 @@ def add_snapshots(
     iteration: jax.Array,
     axis_name: str | None = None,
 ) -> tuple[League, tuple[PolicyStack, ...]]:
-    """Take the snapshots that are due, where nobody plays the entry that they replace.
+    """Take the snapshots that are due, unless the entry that they replace is being played.
 
     Args:
         league: after `record_results`.
@@ -155,8 +155,8 @@ def add_snapshots(
         iteration: `()`, how many have been done.
         axis_name: of the devices that environments are spread over.
     """
-    # Without a barrier the compiler may compute a row a second time for its copy, and round it
-    # otherwise: a snapshot is to be the policy to the bit.
+    # Without a barrier the compiler may compute a row a second time for its copy, with other
+    # rounding. A snapshot must equal the policy bit-for-bit.
     states, new_stacks = list(league.pools), list(jax.lax.optimization_barrier(stacks))
     for index, place in enumerate(pools):
         pool, spec = states[index], place.spec
@@ -165,19 +165,19 @@ def add_snapshots(
         else:
             due = pool.games >= MIN_GAMES
             if spec.on_device is not None:
-                # One at most between two exchanges, when what is new is written to a file.
+                # At most one between two exchanges, which write new snapshots to files.
                 due &= iteration - pool.last_added >= 2 * spec.exchange_interval
         if spec.add_at_win_rate is not None:
             due &= pool.wins >= spec.add_at_win_rate * pool.games
         full = pool.count == spec.num_places
         entry = jnp.where(full, pool.oldest, pool.count)
         player = place.first_player + entry
-        # Whoever plays it began with its parameters, and is to end its life with them.
+        # A life that began with its parameters must end with them.
         in_use = all_any((playing == player).any(), axis_name)
         adds = (pool.waiting | due) & ~(full & in_use)
         stack, target = new_stacks[place.policy_group], place.first_index + entry
         new_stacks[place.policy_group] = _copy_snapshot(stack, place.origin_index, target, adds)
-        # The entry is another player from here on, to whom its old results do not belong.
+        # From here on the entry is another player, without its old results.
         forgotten = adds & (jnp.arange(league.games.shape[0]) == player)
         league = league.replace(
             **{

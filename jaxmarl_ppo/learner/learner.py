@@ -34,7 +34,7 @@ from jaxmarl_ppo.types import (
 
 @dataclass(frozen=True, eq=False)
 class LoadedPolicy:
-    """A policy of a finished run that another one starts from."""
+    """A policy of a finished run, loaded as initial parameters."""
 
     policy_group: int
     policy_index: int
@@ -49,15 +49,14 @@ class Learner:
         env: the environment.
         env_params: its parameters.
         players: who can hold a slot.
-        group_learners: how policy groups are trained, those in which anything is.
+        group_learners: how policy groups are trained; only those with a trained member.
         num_envs: `E`, on all devices together.
-        num_devices: how many of them there are to be, see `devices.sharding`.
+        num_devices: number of devices, see `devices.sharding`.
         num_steps: `T`.
         stagger_starts: begin the first episodes at different phases.
         rated: whether results between players are kept.
-        loaded: where policies start from, unless it is from fresh parameters.
-        env_schedules: what becomes of parameters of the environment while training; None for
-            nothing.
+        loaded: the loaded initial policies; others start from fresh parameters.
+        env_schedules: schedules of environment parameters during training; None without any.
     """
 
     env: MultiAgentEnv
@@ -73,7 +72,7 @@ class Learner:
     env_schedules: EnvSchedules | None = None
 
     def init(self, key: jax.Array) -> TrainState:
-        """Make the state that a run begins with: fresh or loaded parameters, fresh episodes."""
+        """Make the initial state of a run: fresh or loaded parameters, fresh episodes."""
         key, key_policies, key_envs, key_stagger = split(key, 4)
         population = self.init_population(key_policies)
         env_params = self._params_after(self.env_params, jnp.zeros((), jnp.int32))
@@ -105,9 +104,9 @@ class Learner:
         return jax.tree.map(jnp.copy, state)
 
     def init_population(self, key: jax.Array) -> Population:
-        """Make the players that a run begins with; snapshots are copies of their origins.
+        """Make the initial players of a run; snapshots are copies of their origins.
 
-        Members start from what was loaded for them, the others from fresh parameters.
+        Members start from loaded parameters where there are any, others from fresh ones.
         """
         keys = split(key, len(self.players.policy_groups))
         stacks = [
@@ -121,7 +120,7 @@ class Learner:
                 loaded.policy,
             )
         # Entries that are not in use yet are never drawn; they hold something of the right shape.
-        # After loading, so that the first snapshot is of what its origin really starts from.
+        # After loading, so that the first snapshot has the initial parameters of its origin.
         for pool in self.players.pools:
             entries = slice(pool.first_index, pool.first_index + pool.spec.num_places)
             stacks[pool.policy_group] = jax.tree.map(
@@ -136,16 +135,16 @@ class Learner:
     ) -> tuple[TrainState, Metrics]:
         """Run one iteration: rollout, credit and update of every policy group, league, metrics.
 
-        With `axis_name`, of an axis over devices, `state` holds this device's environments; what
-        is learnt and measured is the same on all.
+        With `axis_name`, of an axis over devices, `state` holds this device's environments;
+        parameters and metrics are the same on all.
         """
         key, own_keys = split_key(state.key, 1 + len(self.players.policy_groups), axis_name)
         after, played = self.play(state, own_keys[0])
-        # Looked for before anything is learnt: one number that is not finite can spoil a policy.
+        # Checked before the update: one non-finite number can spoil a policy.
         fault = find_fault(played.faults, played.last_fault, state.iteration, axis_name)
         usable = ~fault.found
         learnt, reports = self.learn(state, after, played, usable, own_keys[1:], axis_name)
-        # After the update, so that a snapshot is of what the policy has just become.
+        # After the update, so that a snapshot has the newest parameters.
         learnt = self._update_league(state, learnt, after, played, usable, axis_name)
         league = learnt.population.league
         metrics = metrics_lib.measure(
@@ -161,12 +160,12 @@ class Learner:
         metrics: Metrics | None = None,
         axis_name: str | None = None,
     ) -> tuple[TrainState, Metrics]:
-        """Run several iterations, their number known at run time only; the first fault ends them.
+        """Run several iterations, as many as given at run time; the first fault ends them.
 
         Args:
             state: where to start.
             num_iterations: `()` int.
-            metrics: of earlier iterations, to which these are added one by one; so the sum does not
+            metrics: of earlier iterations. New ones are added one by one, so the sum does not
                 depend on how iterations are spread over calls.
             axis_name: as in `train_step`.
         """
@@ -185,10 +184,10 @@ class Learner:
         return jax.lax.while_loop(goes_on, body, (state, metrics))
 
     def play(self, state: TrainState, key: jax.Array) -> tuple[RolloutState, Rollout]:
-        """Play a rollout, the first half of `train_step`; return the state that it ends in."""
+        """Play a rollout, the first half of `train_step`; return it with the state after it."""
         return rollout(
             self.env,
-            # The state's own, which are arguments of the compiled program, not constants in it.
+            # The state's own are arguments of the compiled program, not constants in it.
             self._params_after(state.env_params, state.iteration),
             self.players,
             state.population,
@@ -207,7 +206,7 @@ class Learner:
         keys: jax.Array,
         axis_name: str | None = None,
     ) -> tuple[TrainState, tuple[UpdateReport, ...]]:
-        """Train the policy groups on a rollout, all in which a member is trained.
+        """Train all policy groups with a trained member on a rollout.
 
         This is the second half of `train_step`.
 
@@ -215,12 +214,12 @@ class Learner:
             state: from before the rollout.
             after: the state that the rollout ended in.
             played: the rollout.
-            usable: `()` bool, False to learn nothing from it.
+            usable: `()` bool, False to skip the update.
             keys: one for each policy group.
             axis_name: as in `train_step`.
 
         Returns:
-            The state with what was learnt, and every policy group learner's report.
+            The state after the update, and every policy group learner's report.
         """
         env_steps = self._env_steps(state.iteration)
         stacks = list(state.population.policy_groups)
@@ -253,7 +252,7 @@ class Learner:
         axis_name: str | None,
     ) -> TrainState:
         """Add the results of a rollout to the league, and take the snapshots that are due."""
-        # Then nothing that is drawn or logged depends on results, so no game is followed.
+        # No draw and no log entry depends on results, so no game is followed.
         if not self.rated:
             return state
         pools, outcomes = self.players.pools, played.outcomes
@@ -261,12 +260,12 @@ class Learner:
         league = league_results.record_results(
             state.population.league, pools, games, outcomes.episode_over, axis_name
         )
-        # A slot that has died keeps its last player until it is born again, by another draw.
+        # A slot that has died keeps its last player until the draw at its next birth.
         playing = jnp.where(after.obs.alive, after.player, -1)
         league, stacks = league_results.add_snapshots(
             league, pools, state.population.policy_groups, playing, state.iteration + 1, axis_name
         )
-        # After a fault the run ends with what the last sound iteration had made.
+        # After a fault the run ends with the state of the last sound iteration.
         population = jax.tree.map(
             lambda new, old: jnp.where(usable, new, old),
             Population(stacks, league),
@@ -285,7 +284,7 @@ class Learner:
         return iteration.astype(jnp.float32) * (self.num_envs * self.num_steps)
 
     def _begin_running(self, state: RolloutState, counted: jax.Array) -> Running:
-        # Which metrics an environment has is seen from a step, of which shapes are enough.
+        # The shapes of a step show which metrics an environment has.
         keys = split(jax.random.key(0), self.num_envs)
         step = jax.eval_shape(
             self.env.step_batch, keys, state.env_state, state.last_action, self.env_params

@@ -71,17 +71,17 @@ def measure(
     fault: Fault,
     axis_name: str | None = None,
 ) -> Metrics:
-    """Measure one iteration: what was played, learnt and found at fault, on all devices.
+    """Measure one iteration: rollout, updates and fault, on all devices.
 
     Args:
         players: who could play.
         group_learners: of the policy groups that are trained.
         played: the rollout.
-        reports: theirs, in the same order.
+        reports: of the group learners, in the same order.
         league: as it stands.
         fault: from `find_fault`.
-        axis_name: of the devices that environments are spread over; reports, league and fault are
-            those of all.
+        axis_name: of the devices that environments are spread over; reports, league and fault cover
+            all devices.
     """
     num_policies, num_agents = len(players.policies), played.outcomes.reward.shape[-1]
     ended, episode_over = count_finished(players, played.tracker), played.outcomes.episode_over
@@ -183,7 +183,7 @@ def empty(players: Players, lives: RunningSums, league: League) -> Metrics:
 
     Args:
         players: who can play.
-        lives: `[E, A]`; which of the environment's own metrics there are.
+        lives: `[E, A]`; they show which metrics of its own the environment has.
         league: of the same run; its values are not read.
     """
     num_policies, num_agents = len(players.policies), len(players.mapping.candidates)
@@ -210,9 +210,9 @@ def empty(players: Players, lives: RunningSums, league: League) -> Metrics:
 
 
 def merge(first: Metrics, second: Metrics) -> Metrics:
-    """Merge the metrics of two stretches of time, the second being the later one."""
+    """Merge the metrics of two consecutive intervals."""
     update = jax.tree.map(jnp.add, first.sums.update, second.sums.update)
-    # A mean, which does not add up; only the newest is read.
+    # A mean cannot be summed; only the newest is read.
     update = update.replace(last_epoch_kl=second.sums.update.last_epoch_kl)
     sums: Sums = jax.tree.map(jnp.add, first.sums, second.sums)
     return Metrics(

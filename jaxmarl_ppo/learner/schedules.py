@@ -1,4 +1,4 @@
-"""Schedules of several numbers as one, which a compiled program looks up."""
+"""Schedules of several numbers stacked into one, for compiled programs."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ def make_schedule(specs: Sequence[ScheduleSpec], total_env_steps: int) -> Schedu
     """Stack `K` schedules of a run of so many environment steps."""
     points = [list(schedule_points(spec, total_env_steps)) for spec in specs]
     longest = max(len(p) for p in points)
-    # Equally long, to be stacked. Schedules are constant after their last point anyway.
+    # Padded to equal length for stacking. Schedules are constant after their last point anyway.
     for p in points:
         while len(p) < longest:
             p.append((p[-1][0] + 1.0, p[-1][1]))

@@ -1,4 +1,4 @@
-"""Sizes of what is computed at once: cost models of blocks, micro-batches and draws."""
+"""Sizes of blocks, micro-batches and tiles, from cost models."""
 
 import math
 from statistics import NormalDist
@@ -17,13 +17,13 @@ from jaxmarl_ppo.ppo.grouped_blocks import group_shape, packs_in_groups
 from jaxmarl_ppo.types import PyTree
 
 DEFAULT_BPTT_LENGTH = 16
-# How many blocks of rows that are shuffled together a minibatch should at least have.
+# The least number of blocks (rows shuffled together) that a minibatch should have.
 MIN_BLOCKS_PER_MINIBATCH = 32
-# What every gradient costs, in rows: some forty small operations.
+# Fixed cost of a gradient, in rows: some forty small operations.
 ROWS_PER_GRADIENT = 40
 
-# Of micro-batches whose number is fixed each member leaves one partly empty. They are so small that
-# about so many of a member's are full.
+# Where the number of micro-batches is fixed, each member leaves one partly empty. They are so small
+# that about this many of a member's are full.
 FULL_MICRO_BATCHES = 16
 
 
@@ -40,7 +40,7 @@ class MicroBatches(NamedTuple):
 def block_rows(
     ppo: PPOConfig, policy_group: PolicyGroup, num_rows: int, num_minibatches: int
 ) -> int:
-    """Choose how many rows are shuffled together; for a recurrent network, decisions per chunk."""
+    """Choose how many rows are shuffled together; for a recurrent network, the chunk length."""
     if policy_group.network.is_recurrent:
         return ppo.bptt_length or DEFAULT_BPTT_LENGTH
     shares = policy_group.num_trainable * num_minibatches * MIN_BLOCKS_PER_MINIBATCH
@@ -50,9 +50,9 @@ def block_rows(
 def spread_of_draws(
     players: Players, policy_group: PolicyGroup, num_policies: int, episodes_per_rollout: float
 ) -> float:
-    """Estimate the standard deviation of how many rows a policy has, relative to its even share.
+    """Estimate the standard deviation of a policy's row count, relative to its even share.
 
-    It is taken to be that of a count of lives, each of which draws one of the policies.
+    The model is a count of lives, each of which draws one of the policies.
     """
     if players.is_fixed:
         return 0.0
@@ -64,9 +64,9 @@ def spread_of_draws(
 def episodes_per_rollout_at_least(
     env: MultiAgentEnv, env_params: PyTree, num_envs: int, num_steps: int
 ) -> float:
-    """Bound from below how many episodes a rollout plays a part of, summed over environments."""
+    """Bound from below the number of episodes in a rollout, summed over environments."""
     horizon = env.horizon(env_params)
-    # Sizes are part of the program, and a horizon of traced parameters is known only as it runs.
+    # Sizes are static, but a horizon from traced parameters is known only at run time.
     if horizon is None or isinstance(horizon, Tracer):
         return num_envs
     return num_envs * max(1.0, num_steps / max(1, int(horizon)))
@@ -79,16 +79,16 @@ def micro_batch_blocks(
     blocks_per_minibatch: float,
     spread: float,
 ) -> int:
-    """Choose how many blocks a gradient is over, so that a minibatch costs least on average.
+    """Choose the number of blocks per gradient that makes a minibatch cheapest on average.
 
-    With more blocks there are fewer gradients, with fewer blocks they are filled better. There are
-    no more than make up the wanted rows. `spread` is the standard deviation of a policy's blocks,
-    relative to `blocks_per_minibatch`.
+    More blocks mean fewer gradients, fewer blocks mean fuller ones. There are no more blocks than
+    the wanted rows need. `spread` is the standard deviation of a policy's blocks, relative to
+    `blocks_per_minibatch`.
     """
     best = tuning()
     default = best.recurrent_micro_batch_rows if is_recurrent else best.micro_batch_rows
     wanted = config.micro_batch_rows or default
-    # Few minibatches are beyond three deviations; room for more would be empty nearly always.
+    # Few minibatches exceed three deviations; room for more would nearly always be empty.
     most = max(1, min(wanted // block_size, math.ceil(blocks_per_minibatch * (1 + 3 * spread))))
     size = np.arange(1, most + 1)
     # The cost is averaged over 32 equally likely numbers of blocks, taken to be normal.
@@ -105,11 +105,11 @@ def fixed_micro_batches(
     num_envs: int,
     num_minibatches: int,
 ) -> MicroBatches:
-    """Cut minibatches into as many micro-batches as they can need, whatever is played.
+    """Choose a fixed number of micro-batches that suffices for any rollout.
 
     Args:
         config: the run.
-        policy_group: who is trained.
+        policy_group: the policies that are trained.
         block_size: `B`.
         num_envs: of one device.
         num_minibatches: the fewest of any member.
@@ -124,12 +124,12 @@ def fixed_micro_batches(
         policy_group.num_trainable,
     )
     if policy_group.num_active_rows == num_slots and policy_group.own_rows:
-        # A slot trains on no more decisions than steps: the rollout before left one open only where
-        # it does not act at the first of them. So a member's share is the same as any other's.
+        # A slot trains on at most one decision per step: the previous rollout left one open only
+        # where the slot does not act at the first step. So all members have the same share.
         each, streams = members, num_envs * len(policy_group.own_rows[0])
         rows, chunks = streams * num_steps, streams * -(-num_steps // block_size)
     else:
-        # Of all together. Each slot's last chunk, and one for each member, is partly empty.
+        # For all members. Each slot's last chunk, and one for each member, is partly empty.
         each, rows = 1, num_envs * (num_steps * policy_group.num_active_rows + num_slots)
         chunks = rows // block_size + num_envs * num_slots * members
     blocks = chunks if recurrent else -(-rows // block_size)
@@ -140,7 +140,7 @@ def fixed_micro_batches(
         number = max(1, round(share * members / wanted))
         size, num_parts = _parts(-(-share // number), block_size, policy_group)
         return MicroBatches(size, num_parts, number, side_by_side=True)
-    share += 2 * members  # each of which rounds up
+    share += 2 * members  # each rounds up
     size = max(1, min(wanted, share // (FULL_MICRO_BATCHES * members)))
     size, num_parts = _parts(size, block_size, policy_group)
     number = share // size + members
@@ -151,7 +151,7 @@ def fixed_micro_batches(
 def _grouped_blocks(
     policy_group: PolicyGroup, block_size: int, num_envs: int, num_steps: int
 ) -> int:
-    """Count the blocks that `pack_in_groups` has room for."""
+    """Return the number of blocks that `pack_in_groups` has room for."""
     active_rows, rows = policy_group.num_active_rows, num_envs * num_steps
     if active_rows < len(policy_group.interface.slots):
         active_rows, rows = 1, rows * active_rows + num_envs * len(policy_group.interface.slots)
@@ -160,7 +160,7 @@ def _grouped_blocks(
 
 
 def _parts(num_blocks: int, block_size: int, policy_group: PolicyGroup) -> tuple[int, int]:
-    """Cut a micro-batch into parts, each of which is summed up in one go."""
+    """Cut a micro-batch into parts that are each summed in one operation."""
     in_steps = policy_group.network.is_recurrent and not policy_group.network.is_linear
     part_rows = tuning().recurrent_part_rows if in_steps else tuning().part_rows
     if part_rows is None:

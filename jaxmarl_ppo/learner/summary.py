@@ -1,4 +1,4 @@
-"""Metrics of an interval as plain numbers, for logs."""
+"""Metrics of an interval as plain numbers for logs."""
 
 from typing import Any
 
@@ -18,18 +18,18 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
     """Turn metrics into plain numbers under the names of agents and policies.
 
     Args:
-        learner: whose they are.
+        learner: of the run.
         metrics: of one iteration, or of several that were merged; without an axis of seeds.
 
     Returns:
         `{"env_steps", "decisions", "decisions_per_step", "episodes", "all": {...}, "agents": {name:
-        {...}}, "policies": {name: {...}}}`, counts of this interval alone. `all` is of whole
-        episodes, in which all agents together earn a return. A group without finished lives or
-        episodes has no return, a policy without trained decisions no losses: the keys are absent.
-        Where results between players are kept also `"league"`, see `summarise_league`.
+        {...}}, "policies": {name: {...}}}`, counts of this interval alone. `all` covers complete
+        episodes, with the return of all agents together. Without finished lives or episodes a
+        group's return is absent, and without trained decisions a policy's losses are. Where results
+        between players are kept also `"league"`, see `summarise_league`.
 
     Raises:
-        ValueError: the metrics of several seeds.
+        ValueError: If the metrics are of several seeds.
     """
     # All at once: read one by one, every number would be a transfer of its own.
     metrics = jax.device_get(metrics)
@@ -74,7 +74,7 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
 
 
 def full_summary(learner: Learner) -> dict[str, Any]:
-    """Make a summary with every number that `summarise` can give, whose values mean nothing."""
+    """Make a summary with every key that `summarise` can return; its values mean nothing."""
     shapes = jax.eval_shape(learner.init, jax.random.key(0))
     league = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), shapes.population.league)
     none = metrics_lib.empty(learner.players, shapes.per_env.running.lives, league)
@@ -88,25 +88,25 @@ def full_summary(learner: Learner) -> dict[str, Any]:
     return summary
 
 
-# What of a policy may overflow, and is no longer learnt by then.
+# Losses of a policy that may overflow, after which it no longer learns.
 _LEARNT_BY = ("policy_loss", "value_loss", "entropy", "grad_norm")
 
 
 def find_divergence(
     learner: Learner, population: Population, metrics: Metrics
 ) -> dict[str, list[str]]:
-    """Find the players of which something is not finite that training needs.
+    """Find the players with non-finite values in anything that training needs.
 
-    An infinite loss or gradient counts even where all parameters are finite: an optimiser step that
-    is clipped by an infinite norm changes nothing, so that nothing is learnt any more.
+    An infinite loss or gradient counts even where all parameters are finite: a gradient clipped by
+    an infinite norm changes nothing, so learning has stopped.
 
     Args:
         learner: of the run.
         population: the players, on the host.
-        metrics: of the interval in which that came about.
+        metrics: of the interval to check.
 
     Returns:
-        By name, what is not finite: `parameters`, `observation normaliser`, `reward normaliser`,
+        By player, what is not finite: `parameters`, `observation normaliser`, `reward normaliser`,
         `policy_loss`, `value_loss`, `entropy`, `kl` and `grad_norm`.
     """
     players, update = learner.players, jax.device_get(metrics.sums.update)
@@ -134,9 +134,9 @@ def find_divergence(
 
 
 def largest_reward(metrics: Metrics) -> float:
-    """Return how large rewards were: the largest return, or mean reward of a step, of any agent."""
+    """Return the scale of rewards: the largest return, or mean reward of a step, of any agent."""
     agents, sums = jax.device_get((metrics.agents, metrics.sums))
-    # Of agents that have not finished a life the extremes are infinite.
+    # The extremes are infinite for agents without a finished life.
     lived = agents.sums.lives > 0
     extremes = [np.abs(x[lived]) for x in (agents.minimum, agents.maximum)]
     return float(
@@ -145,17 +145,17 @@ def largest_reward(metrics: Metrics) -> float:
 
 
 def summarise_league(league: League, players: Players) -> dict[str, Any]:
-    """Collect results between the players that have met somebody.
+    """Collect results between the players that have had an opponent.
 
     Returns:
         `{"elo": {player: rating}, "players": [names], "win_rate": [[...]], "payoff": [[...]],
         "games": [[...]], "pools": {policy: {"snapshots", "added_at"}}}`. Rows and columns stand in
         the order of `players`; `win_rate` (a draw counts 1/2) and `payoff` (the mean return) are of
-        the row against the column, None where the two have not met. `games` fade with time, and so
-        do the results. Of a pool, `added_at` lists the iteration of each snapshot in it.
+        the row against the column, or None where the two have not met. `games` and results decay
+        with time. For a pool, `added_at` lists the iteration of each snapshot in it.
     """
     score, payoff, counts = (np.asarray(x) for x in (league.score, league.payoff, league.games))
-    # Entries of a pool that are not in use yet have no place in a report.
+    # Reports leave out entries of a pool that are not in use yet.
     met = np.nonzero(counts.sum(1))[0]
     names = players.names_now(league)
     elo = elo_ratings(score, counts)
@@ -163,7 +163,7 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
     games = counts[block]
 
     def per_game(total: np.ndarray) -> list[list[float | None]]:
-        # 0 / 0 where two have never met; as None, since JSON has no NaN.
+        # 0 / 0 where two have never met; None, since JSON has no NaN.
         with np.errstate(invalid="ignore"):
             mean = total[block] / games
         return [[float(x) if np.isfinite(x) else None for x in row] for row in mean]
@@ -187,7 +187,7 @@ def summarise_league(league: League, players: Players) -> dict[str, Any]:
 def _life_summary(group: Finished, i: int | tuple[()]) -> dict[str, float]:
     sums, lives = group.sums, float(group.sums.lives[i])
     summary: dict[str, float] = {"episodes": int(lives)}
-    # Of no lives the extremes are infinite and the means undefined, so their keys are left out.
+    # Without lives the extremes are infinite and the means undefined, so the keys are left out.
     if lives:
         summary["return_mean"] = float(sums.returns[i]) / lives
         summary["return_min"] = float(group.minimum[i])
@@ -199,9 +199,9 @@ def _life_summary(group: Finished, i: int | tuple[()]) -> dict[str, float]:
 
 def _update_summary(metrics: Metrics, k: int) -> dict[str, float]:
     sums, latest = metrics.sums, metrics.latest
-    # Sums over rows and epochs: over their count, every iteration weighs as much as it trained.
+    # Sums over rows and epochs: divided by their count, an iteration weighs as much as it trained.
     losses, count = sums.update.losses, float(sums.update.losses.count[k])
-    # What was trained made at least one step in one iteration, so no divisor below is 0.
+    # A trained policy made at least one step in an iteration, so no divisor below is 0.
     if not count:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Options that would change nothing in a run, each of which is an error."""
+"""Checks that reject options without effect."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,10 +14,10 @@ from jaxmarl_ppo.types import PyTree
 
 
 def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
-    """Refuse options that have no effect on this environment, or that others overrule.
+    """Reject options that have no effect on this environment or are overridden.
 
     Raises:
-        ValueError: the first of them.
+        ValueError: For the first of them.
     """
     mapping = make_mapping(config.mapping, env.agents)
     specs = policy_specs(config, mapping)
@@ -25,7 +25,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     _check_defaults(config, mapping, specs)
     _check_agent_ids(config, env.agents, mapping, specs)
     _check_times(config, specs)
-    # None staggers wherever there is a horizon; only a True that was asked for can be in vain.
+    # None staggers wherever there is a horizon; only an explicit True can be without effect.
     if config.stagger_starts and env.horizon(env_params) is None:
         raise ValueError(
             f"stagger_starts=True has no effect on environment {env.name!r}, which has no horizon; "
@@ -34,7 +34,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
 
 
 def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
-    """Refuse entries of a mapping that no agent goes by."""
+    """Reject entries of a mapping that apply to no agent."""
     for table in _tables(config.mapping):
         taken = {match_name(table, agent) for agent in agents}
         for pattern in table:
@@ -46,7 +46,7 @@ def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
 
 
 def _tables(mapping: Any) -> Iterator[Mapping[str, Any]]:
-    # All other mappings are without entries by agent, so none of theirs could be in vain.
+    # Other mappings have no entries by agent, so none can be without effect.
     if isinstance(mapping, Mapping):
         yield mapping
     elif isinstance(mapping, Matchups):
@@ -56,9 +56,9 @@ def _tables(mapping: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_defaults(config: TrainConfig, mapping: PolicyMapping, specs: dict[str, AnySpec]) -> None:
-    """Refuse defaults that every policy overrules."""
+    """Reject defaults that every policy overrides."""
     has_own = all(match_name(config.policies, name) for name in mapping.names)
-    # A default that equals the built-in one may not have been given at all.
+    # A default that equals the built-in one may not have been given explicitly.
     if has_own and config.default_policy != PolicySpec():
         raise ValueError(
             "default_policy has no effect: policies says of every policy what it is "
@@ -76,8 +76,8 @@ def _check_agent_ids(
     mapping: PolicyMapping,
     specs: dict[str, AnySpec],
 ) -> None:
-    """Refuse `append_agent_id` where every policy that has it plays a single agent."""
-    # None stands for the policies that no entry matches, which are as `default_policy` says.
+    """Reject `append_agent_id` where every policy that has it plays a single agent."""
+    # None stands for policies that no entry matches; they follow `default_policy`.
     for key in (*config.policies, None):
         names = [name for name in mapping.names if match_name(config.policies, name) == key]
         slots = {
@@ -85,7 +85,7 @@ def _check_agent_ids(
             for name in names
             if isinstance(spec := specs[name], PolicySpec) and spec.append_agent_id
         }
-        # One entry may be of many policies; a single one that plays several agents justifies it.
+        # One entry may match many policies; one of them that plays several agents justifies it.
         if slots and all(len(of_one) == 1 for of_one in slots.values()):
             where = "default_policy" if key is None else f"policies[{key!r}]"
             players = (f"{name} plays {agents[of_one[0]]} alone" for name, of_one in slots.items())
@@ -95,7 +95,7 @@ def _check_agent_ids(
 
 
 def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
-    """Refuse schedules and snapshots that would begin only after the run's end."""
+    """Reject schedules and snapshots that would begin after the run's end."""
     given: dict[str, Any] = {"default_ppo": config.default_ppo}
     policies = {f"policies[{key!r}]": spec for key, spec in config.policies.items()}
     for where, spec in {"default_policy": config.default_policy, **policies}.items():
@@ -108,8 +108,8 @@ def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:
     }
     schedules |= {f"{name} of env_schedules": spec for name, spec in config.env_schedules.items()}
     for what, points in schedules.items():
-        # Only points can come too late: numbers and single points never change, and `Linear`
-        # spans the run.
+        # Only schedules of points can be too late: numbers and single points never change, and
+        # `Linear` spans the run.
         if isinstance(points, tuple) and len(points) > 1:
             _check_begin(what, points[0][0], config.total_env_steps)
     for name, spec in specs.items():

@@ -34,7 +34,7 @@ def restore_msgpack(data: bytes) -> Any:
     """Decode what flax's `msgpack_serialize` has written.
 
     Raises:
-        ValueError: it declares more than it holds, or is nested deeply; the decoder has others.
+        ValueError: If it declares more than it holds, or is nested deeply; the decoder has others.
     """
     _Counts().check(memoryview(data), 0)
     return serialization.msgpack_restore(data)
@@ -50,7 +50,7 @@ class Npz(zipfile.ZipFile):
         declared: what the arrays are to be, by name; so many bytes are there.
 
     Raises:
-        Exception: whatever a damaged archive leads to, here and in its methods.
+        Exception: Of any kind for a damaged archive, here and in its methods.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,10 +95,10 @@ class _Counts:
         self._num_values = 0
 
     def check(self, data: memoryview, depth: int) -> None:
-        """Refuse what declares more than it holds.
+        """Reject what declares more than it holds.
 
         Raises:
-            ValueError: it does, it is nested too deeply, or has too many values.
+            ValueError: If it does, it is nested too deeply, or has too many values.
         """
         position, to_come = 0, [1]  # values, on each level
         while to_come:

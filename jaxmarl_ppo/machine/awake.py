@@ -32,7 +32,7 @@ while os.getppid() == parent:
 
 
 def helps(num_devices: int) -> bool:
-    """Tell whether a run gains by cores that are kept awake.
+    """Return whether a run gains by cores that are kept awake.
 
     That is on a virtual machine all of whose cores are devices of the run, and without a quota that
     spinning would use up.
@@ -45,10 +45,10 @@ def helps(num_devices: int) -> bool:
 
 
 def check_possible() -> None:
-    """Refuse to keep cores awake where that cannot be done or has no effect.
+    """Reject to keep cores awake where that cannot be done or has no effect.
 
     Raises:
-        ValueError: training does not run on the CPU, or the system has no such processes.
+        ValueError: If training does not run on the CPU, or the system has no such processes.
     """
     obstacle = _obstacle()
     if obstacle:
@@ -89,7 +89,7 @@ def cores_awake(wanted: bool) -> Iterator[None]:
 
 
 def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Tell whether this is a virtual machine, as x86 processors say."""
+    """Return whether this is a virtual machine, as x86 processors say."""
     with contextlib.suppress(OSError):
         return any(
             line.startswith("flags") and "hypervisor" in line.split()
@@ -101,7 +101,7 @@ def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 def has_cpu_quota(
     groups: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
 ) -> bool:
-    """Tell whether the time on all cores together is limited, as it often is in containers."""
+    """Return whether the time on all cores together is limited, as it often is in containers."""
     try:
         lines = groups.read_text().splitlines()
     except OSError:

@@ -19,7 +19,7 @@ def use_compilation_cache(folder: str | Path | None = None) -> None:
             `~/.cache`.
 
     Raises:
-        ValueError: no path, or a file is there.
+        ValueError: If it is not a path, or the file exists.
     """
     if folder is None:
         if jax.config.values[_FOLDER] is not None:

@@ -22,7 +22,7 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
             there are cores share them: no faster, but a way to try out what several devices do.
 
     Raises:
-        ValueError: fewer than one, or JAX has started already.
+        ValueError: If there is fewer than one, or JAX has started already.
     """
     if num_cores is not None and num_cores < 1:
         raise ValueError(f"num_cores must be at least 1, got {num_cores}")
@@ -55,8 +55,8 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
         steps_on_host: whether environments are stepped in Python.
 
     Raises:
-        ValueError: more than there are or than can be used, or environments that cannot be shared
-            out evenly.
+        ValueError: If there are not as many, not all can be used, or environments cannot be shared
+            evenly.
     """
     if steps_on_host:
         if wanted not in (None, 1):

@@ -64,7 +64,7 @@ def open_to_append(path: Path, size: int) -> io.FileIO:
     A link of either kind is replaced by a copy first, so that the file it shares does not grow.
 
     Raises:
-        OSError: it cannot be opened, or it is a folder, a pipe or a device.
+        OSError: If it cannot be opened, or it is a folder, a pipe or a device.
     """
     with contextlib.suppress(FileNotFoundError):
         status = path.lstat()
@@ -85,8 +85,8 @@ def read_at_most(path: Path, num_bytes: int) -> bytes:
     """Read a file, unless it is larger than what is read may be.
 
     Raises:
-        OSError: it cannot be read, or it is a folder, a pipe or a device.
-        ValueError: it is too large.
+        OSError: If it cannot be read, or it is a folder, a pipe or a device.
+        ValueError: If it is too large.
     """
     _check_regular(path, path.stat())  # before it is opened, for which a pipe could keep us
     with path.open("rb") as file:
@@ -112,10 +112,10 @@ def path_part(name: str) -> str:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a file or folder of a run that is a link, before anything is written or removed.
+    """Reject a file or folder of a run that is a link, before anything is written or removed.
 
     Raises:
-        ValueError: it is one, of either kind.
+        ValueError: If it is one, of either kind.
     """
     try:
         status = path.lstat()

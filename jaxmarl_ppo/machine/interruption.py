@@ -40,7 +40,7 @@ _AT_ONCE = "stopped at once; what was saved before stays"
 
 
 class Stopped(KeyboardInterrupt):
-    """Tells that a signal ended what was going on at once.
+    """Reports that a signal ended what was going on at once.
 
     Attributes:
         signal: which.
@@ -188,7 +188,7 @@ def stop_environments(at_once: bool | None) -> None:
 
 
 def _is_interactive() -> bool:
-    """Tell whether a person works in this process, who would lose more than a run."""
+    """Return whether a person works in this process, who would lose more than a run."""
     return hasattr(sys, "ps1") or "ipykernel" in sys.modules
 
 
@@ -248,7 +248,7 @@ def call_interruptibly(function: Callable[[], Result], interruption: Interruptio
     a single one. A call that is given up goes on in its thread; its result is dropped.
 
     Raises:
-        Stopped: an interruption was requested.
+        Stopped: If an interruption was requested.
     """
     outcome: dict[str, Any] = {}
 

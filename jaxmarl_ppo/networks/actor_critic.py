@@ -1,17 +1,16 @@
 """Actor-critic networks: `(hidden, inputs) -> (hidden, distribution inputs, value)`.
 
-Any flax module with that call can stand in their place (`PolicySpec(network=MyModule())`). One that
-has memory also offers `initial_hidden(batch_shape)`, which must be all zeros; one that has a field
-`num_outputs` is told how many distribution inputs the environment needs, and one with a field
-`matmul_precision` in what the run computes products (`matmul.dot_general_in` does so in a layer).
-A module may further offer
-`encode`, `recur` and `decode`, whose composition is its call: the update then runs `encode` and
-`decode` on all rows at once and only `recur` along time.
+Any flax module with that call can replace them (`PolicySpec(network=MyModule())`). A module with
+memory also has `initial_hidden(batch_shape)`, which must be all zeros. A field `num_outputs` is set
+to the number of distribution inputs that the environment needs. A field `matmul_precision` is set
+to the run's precision of products (`matmul.dot_general_in` applies it in a layer). A module may
+also have `encode`, `recur` and `decode`, whose composition is its call: the update then runs
+`encode` and `decode` on all rows at once and only `recur` along time.
 
-A step of memory that is linear in it needs no time at all. Such a module offers, beside or in the
-place of `recur`, `coefficients(encoded) -> (a, b)`, both of them like its hidden state, and
-`read(hidden, encoded) -> y`: `hidden` becomes `a * hidden + b`, and `decode` takes `y`. The update
-then composes the steps of a chunk in a tree.
+Linear memory steps need no loop over time. Such a module has, beside or instead of `recur`,
+`coefficients(encoded) -> (a, b)`, both like its hidden state, and `read(hidden, encoded) -> y`:
+`hidden` becomes `a * hidden + b`, and `decode` takes `y`. The update then composes the steps of a
+chunk in a tree.
 """
 
 from collections.abc import Sequence
@@ -65,7 +64,7 @@ class ActorCritic(nn.Module):
     actor_width: int = 0
     matmul_precision: str = "float32"
 
-    # Of networks with memory: what it is made of, and what files of saved runs call it.
+    # For networks with memory: its cell, and its name in files of saved runs.
     core_class: ClassVar[type[Core] | None] = None
     core_name: ClassVar[str] = ""
 
@@ -81,7 +80,7 @@ class ActorCritic(nn.Module):
 
     def setup(self) -> None:
         """Make one tower for actor and critic together, or one for each, and their heads."""
-        # Files of saved runs know parameters by these names.
+        # Files of saved runs use these names for parameters.
         names = ("actor", "critic") if self.separate_critic else ("trunk",)
         self.torsos = [
             Torso(
@@ -117,7 +116,7 @@ class ActorCritic(nn.Module):
                 for name in ("actor", "critic")
             ]
         num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
-        # Of small gain, so that a new policy hardly prefers one action to another.
+        # Small gain, so that a new policy hardly prefers any action.
         self.policy_head = dense(num_means, 0.01, matmul_precision=self.matmul_precision)
         self.value_head = dense(1, 1.0, matmul_precision=self.matmul_precision)
         if self.continuous:
@@ -134,7 +133,7 @@ class ActorCritic(nn.Module):
         """Compute, per tower, what does not depend on memory, `[..., F]` from `inputs [..., D]`."""
         seen = [inputs] * len(self.torsos)
         if self.actor_width:
-            # What the critic alone sees stands behind what the actor sees.
+            # Inputs for the critic alone come after those of the actor.
             seen[0] = inputs[..., : self.actor_width]
         encoded = tuple(torso(x) for torso, x in zip(self.torsos, seen, strict=True))
         if self.core_class is None:
@@ -245,7 +244,7 @@ class MinGRU(ActorCritic):
     def read(
         self, hidden: tuple[jax.Array, ...], encoded: tuple[jax.Array, ...]
     ) -> tuple[jax.Array, ...]:
-        """Compute what `recur` returns beside the memory that it has come to."""
+        """Compute the output of `recur` from the new memory."""
         towers = zip(self.cores, hidden, encoded, strict=True)
         return tuple(core.read(h, x) for core, h, x in towers)
 
@@ -267,7 +266,7 @@ class CNN(ActorCritic):
         return self.channels
 
 
-# By the names that configurations and the command line use.
+# By their names in configurations and on the command line.
 NETWORKS: dict[str, type[ActorCritic]] = {
     "mlp": MLP,
     "lstm": LSTM,

@@ -1,7 +1,7 @@
 """Action distributions over a network's outputs, with masks.
 
-The Gaussian is that of distrax, imported where it is first used: it takes longer to import than all
-the rest of this package. A categorical without it is a softmax, and every run would wait for it.
+The Gaussian is that of distrax, imported at first use: the import takes longer than that of the
+rest of this package. The categorical is a plain softmax, so most runs need not wait for it.
 """
 
 import functools
@@ -20,7 +20,7 @@ from jaxmarl_ppo.machine.tuning import tuning
 if TYPE_CHECKING:
     import distrax
 
-# Deviations between 0.007 and 7.4: densities stay finite whatever a network says.
+# Deviations between 0.007 and 7.4: densities stay finite for any network output.
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 # A bound is infinitely far away; tanh of this is .995, within a quarter of a percent of the width.
 FARTHEST = 3.0
@@ -38,11 +38,11 @@ class ActionDistribution(Protocol):
         ...
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """Draw what `sample` turns into actions of rows `shape`, given the outputs and the mask."""
+        """Draw the noise of rows `shape` for `sample`, which also takes the outputs and the mask."""
         ...
 
     def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Turn noise into an action per row."""
+        """Convert noise to an action per row."""
         ...
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
@@ -88,18 +88,18 @@ class MaskedCategorical:
     def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Draw a legal action per row: the first whose cumulative probability exceeds the noise.
 
-        One number per row instead of one per action, since numbers are dear.
+        One number per row instead of one per action, since random numbers are expensive.
         """
         if self._in_turn:
             return self._sample_in_turn(noise, outputs, mask)
         sums = self.cumulative(outputs, mask)
         exceeds = sums > noise[..., None] * sums[..., -1:]
-        # Sums are rounded: where none exceeds it is a legal action all the same.
+        # Sums are rounded: where none exceeds the noise, the action is still legal.
         return jnp.argmax(jnp.where(mask, exceeds.astype(jnp.int8), -1), axis=-1)
 
     @property
     def _in_turn(self) -> bool:
-        """Return whether actions are handled one by one, so that nothing is a sum over an axis."""
+        """Return whether actions are handled one by one, without sums over an axis."""
         return self.num_actions <= tuning().max_actions_in_turn
 
     def _sample_in_turn(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
@@ -111,7 +111,7 @@ class MaskedCategorical:
         for index in reversed(range(self.num_actions)):
             legal = jnp.where(mask[..., index], index, legal)
             found = jnp.where(mask[..., index] & (sums[index] > drawn), index, found)
-        # Where no sum exceeds what is drawn it is the first that is legal, which may be 0 as well.
+        # Where no sum exceeds the noise, it is the first legal action, possibly 0.
         return jnp.where(found > legal, found, legal)
 
     def _over_actions(self, operation: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
@@ -132,9 +132,9 @@ class MaskedCategorical:
         return logits - jnp.log(self._total(jnp.exp(logits)))[..., None]
 
     def cumulative(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Sum the probabilities of all actions up to each, `[..., N]`, but for a common factor."""
+        """Sum the probabilities of all actions up to each, `[..., N]`, up to a common factor."""
         logits = self._logits(outputs, mask)
-        # Less the greatest logit, so that no exponential overflows.
+        # Minus the greatest logit, so that no exponential overflows.
         return jnp.cumsum(jnp.exp(logits - logits.max(-1, keepdims=True)), axis=-1)
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
@@ -164,11 +164,10 @@ class MaskedCategorical:
 class BoundedGaussian:
     """A diagonal Gaussian whose draws are squashed into the action bounds by `squash`.
 
-    Actions are kept as they are before squashing, `[..., N]`. The squashing is a fixed bijection,
-    so probability ratios and KL divergences are those of the squashed actions, and no inverse is
-    taken near a bound, where it has no precision; densities and entropies are those before it.
-    Outputs are `[..., 2 * N]`: means, then log standard deviations. The mask `[..., N]` marks the
-    dimensions that an agent really has.
+    Actions are kept unsquashed, `[..., N]`. Squashing is a fixed bijection, so probability ratios
+    and KL divergences equal those of squashed actions. No inverse is taken near a bound, where it
+    is imprecise. Densities and entropies are those before squashing. Outputs are `[..., 2 * N]`:
+    means, then log standard deviations. The mask `[..., N]` marks the dimensions that an agent has.
     """
 
     num_dims: int
@@ -217,7 +216,7 @@ def squash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
 
 
 def unsquash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Invert `squash`; what lies at or beyond a bound becomes plus or minus `FARTHEST`.
+    """Invert `squash`; values at or beyond a bound become plus or minus `FARTHEST`.
 
     0 where `low` and `high` are the same.
     """

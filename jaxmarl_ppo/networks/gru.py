@@ -1,4 +1,4 @@
-"""The GRU cell, with a gradient of its own that keeps few arrays."""
+"""The GRU cell, with a custom gradient that keeps few arrays."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ def update_cell(h: jax.Array, gates: jax.Array, recurrent: jax.Array) -> jax.Arr
 
     `gates` and `recurrent [..., 3 H]` are what the input and `h` contribute to reset gate, update
     gate and candidate, in this order: `h' = (1 - z) tanh(x + r * y) + z h`. Differentiated by hand,
-    for the reason of `lstm.update_cell`.
+    for the same reason as `lstm.update_cell`.
     """
     return _update_cell(h, gates, recurrent)[0]
 
@@ -47,10 +47,10 @@ update_cell.defvjp(_update_cell, _update_cell_backward)
 
 
 class GRUCore(nn.Module):
-    """A GRU cell (Cho et al. 2014) whose input projection is computed elsewhere.
+    """A GRU cell (Cho et al. 2014) with a separate input projection.
 
-    The reset gate is applied behind the product with `h`, as in cuDNN, PyTorch and flax. What
-    `LSTMCore` says of projections holds here too.
+    The reset gate is applied behind the product with `h`, as in cuDNN, PyTorch and flax. The
+    remarks on projections in `LSTMCore` apply here too.
     """
 
     size: int
@@ -62,7 +62,7 @@ class GRUCore(nn.Module):
         computed_in = (self.dtype, self.matmul_precision)
         self.input_gates = dense(3 * self.size, 1.0, None, True, *computed_in)
         self.hidden_gates = dense(3 * self.size, 1.0, None, False, *computed_in)
-        # The one bias that is not added to another: the reset gate is applied to it.
+        # The only bias that is not added to another: the reset gate is applied to it.
         self.candidate_bias = self.param("candidate_bias", nn.initializers.zeros, (self.size,))
 
     @staticmethod

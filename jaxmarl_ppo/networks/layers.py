@@ -1,4 +1,4 @@
-"""Layers that networks are built of: their initial weights, what they compute in, and a torso."""
+"""Layers of networks: initial weights, computation types, and a torso."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 def orthogonal(scale: float = 1.0) -> Callable[..., jax.Array]:
     """Make an initialiser that draws orthogonal weights of gain `scale` (Saxe et al. 2014).
 
-    Under `vmap` the matrices are decomposed one after the other. As a batch they can hang: JAX 0.10
-    hands a batch's parts to its thread pool and waits for them there, and several batches at once
-    leave a machine of few cores no thread to compute them on.
+    Under `vmap` the matrices are decomposed one after the other, since a batch can hang. JAX 0.10
+    submits a batch's parts to its thread pool and waits for them there. Several batches at once
+    leave no free thread on a machine with few cores.
     """
     init = nn.initializers.orthogonal(scale)
 
@@ -37,7 +37,7 @@ def orthogonal(scale: float = 1.0) -> Callable[..., jax.Array]:
     return draw
 
 
-# What layers can compute in; parameters are float32.
+# Types that layers can compute in; parameters are float32.
 DTYPES: tuple[str, ...] = ("float32", "bfloat16")
 
 

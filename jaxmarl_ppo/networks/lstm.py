@@ -1,4 +1,4 @@
-"""The LSTM cell, with a gradient of its own that keeps few arrays."""
+"""The LSTM cell, with a custom gradient that keeps few arrays."""
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,9 @@ from jaxmarl_ppo.types import PyTree
 def update_cell(c: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute the elementwise part of an LSTM step, from `c [..., H]` and `gates [..., 4 H]`.
 
-    Gates stand in the order input, forget, cell, output. Differentiated by hand, since a scan keeps
-    whatever the backward pass reads, and these are half as many arrays as if every operation kept
-    its own.
+    Gates stand in the order input, forget, cell, output. Differentiated by hand: a scan keeps
+    whatever the backward pass reads, and these are half as many arrays as with automatic
+    differentiation.
 
     Returns:
         `(c, h)`, each `[..., H]`.
@@ -48,7 +48,7 @@ def _update_cell_backward(
     of_c, of_h = gradients
     of_c = of_c + of_h * o * (1.0 - squashed**2)
     of_i, of_f, of_g, of_o = of_c * g, of_c * c, of_c * i, of_h * squashed
-    # Derivatives from the results that were kept: s (1 - s) of a sigmoid, 1 - t^2 of a tanh.
+    # Derivatives from the stored results: s (1 - s) of a sigmoid, 1 - t^2 of a tanh.
     of_gates = (
         of_i * i * (1.0 - i),
         of_f * f * (1.0 - f),
@@ -62,11 +62,11 @@ update_cell.defvjp(_update_cell, _update_cell_backward)
 
 
 class LSTMCore(nn.Module):
-    """An LSTM cell (Hochreiter & Schmidhuber 1997) whose input projection is computed elsewhere.
+    """An LSTM cell (Hochreiter & Schmidhuber 1997) with a separate input projection.
 
     `project` maps inputs to gate pre-activations and has no time dependence, so a whole sequence
     goes through it in one matrix product. The forget gate is biased by 1 (Jozefowicz et al. 2015).
-    Only the projections are computed in `dtype`: what is held over many steps stays float32.
+    Only the projections are computed in `dtype`: memory stays float32.
     """
 
     size: int

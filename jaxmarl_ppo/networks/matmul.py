@@ -1,8 +1,8 @@
 """The products of layers, with gradients that XLA computes fast on a CPU too.
 
-"float32" and "tf32" are the same but for a word to XLA, which `precision.at_precision` says. In
-"bfloat16" the operands of a product and of its two gradients are rounded here, and what they come
-to is summed in float32.
+"float32" and "tf32" differ only in a setting of XLA, made by `precision.at_precision`. In
+"bfloat16" the operands of a product and of its two gradients are rounded here, and products are
+summed in float32.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from jaxmarl_ppo.machine.tuning import tuning
 
-# A layer with so few outputs takes the gradient of its kernel output by output, see `_backward`.
-# Where that was measured it paid with four outputs and no longer with eight.
+# A layer with so few outputs takes the gradient of its kernel output by output, see `_backward`. In
+# measurements it was faster with four outputs but not with eight.
 FEW_OUTPUTS = 6
 
 
@@ -79,7 +79,7 @@ def bfloat16_dot_general(
     """Compute as `dense_dot_general`, of float32 operands that are rounded to bfloat16.
 
     Products and their gradients are float32, as are their sums. Layers that compute in bfloat16
-    anyway (`dtype`) have nothing to be rounded, and keep their own kind of result.
+    anyway (`dtype`) need no rounding, and keep their result type.
     """
     if x.dtype != jnp.float32:
         return dense_dot_general(x, kernel, dimension_numbers, precision)
@@ -103,7 +103,7 @@ def _rounded_forward(
     x: jax.Array, kernel: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     x, kernel = x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
-    # What is kept for the gradient is half as large as in float32.
+    # Arrays kept for the gradient are half as large as in float32.
     return _product(x, kernel), (x, kernel)
 
 
@@ -164,9 +164,9 @@ def _rounded_conv_backward(
 ) -> tuple[jax.Array, jax.Array]:
     x, kernel = saved
     gradient = gradient.astype(jnp.bfloat16)
-    # A gradient goes back to where it came from: the kernel turned round, outputs as inputs.
+    # The gradient of `x` is a convolution with the flipped kernel, outputs as inputs.
     of_x = _conv(gradient, kernel[::-1, ::-1], ("NHWC", "HWOI", "NHWC"))
-    # That of the kernel convolves `x` with the gradient, in which rows are what is summed over.
+    # That of the kernel convolves `x` with the gradient, summed over rows.
     return of_x, _conv(x, gradient, ("CHWN", "IHWO", "HWNC"))
 
 

@@ -1,4 +1,4 @@
-"""The minGRU: memory whose gates do not depend on itself, so that time needs no loop."""
+"""The minGRU: memory whose gates do not depend on it, so no loop over time is needed."""
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,11 @@ class MinGRUCore(nn.Module):
     Gates `z` and `o` and the candidate `c` are functions of the input alone. So a step is linear in
     `h`, and steps can be composed before `h` is known: see `recurrence.unroll_linear`. Since every
     `1 - z` lies between 0 and 1, products of them only ever vanish, and nothing has to be computed
-    in logarithms. The output gate is not in the paper, which puts more layers behind: without one,
-    a memory that one input asks for and the next does not could only be forgotten, or shown to both
+    in logarithms. The output gate is not in the paper, which stacks more layers instead. Without
+    it, memory that one input needs and the next does not could only be forgotten, or shown to both
     (`docs/learning.md`).
 
-    The gate begins open for the past, as the LSTM's, and memory is float32 always.
+    The gate initially keeps the past, like the LSTM's; memory is always float32.
     """
 
     size: int
@@ -46,7 +46,7 @@ class MinGRUCore(nn.Module):
         return kept, (1.0 - kept) * candidate
 
     def read(self, hidden: jax.Array, gates: jax.Array) -> jax.Array:
-        """Compute what is told of the memory after a step, `[..., size]`."""
+        """Compute the output from the memory after a step, `[..., size]`."""
         return nn.sigmoid(gates[..., 2 * self.size :].astype(hidden.dtype)) * hidden
 
     def __call__(self, hidden: PyTree, gates: jax.Array) -> tuple[PyTree, jax.Array]:

@@ -1,4 +1,4 @@
-"""In what the products of networks are computed; everything else is float32 always."""
+"""The precision of networks' products; everything else is always float32."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, get_args
@@ -9,18 +9,18 @@ from jaxmarl_envs.backend import backend, local_devices
 
 MatmulPrecision = Literal["float32", "tf32", "bfloat16"]
 MATMUL_PRECISIONS: tuple[MatmulPrecision, ...] = get_args(MatmulPrecision)
-# What JAX calls them. Left to itself a GPU takes TF32, and a TPU rounds to bfloat16; what JAX calls
-# "tensorfloat32" XLA may compile to float32 on a GPU, and does with JAX 0.10.
+# JAX's names. By default a GPU uses TF32, and a TPU rounds to bfloat16. XLA may compile JAX's
+# "tensorfloat32" to float32 on a GPU, and does with JAX 0.10.
 _JAX_NAMES = {"float32": "float32", "tf32": "TF32_TF32_F32"}
-# The first GPUs of NVIDIA's that know TF32.
+# The first NVIDIA GPUs with TF32.
 _TF32_CAPABILITY = 8.0
 
 
 def check_precision(precision: str) -> None:
-    """Refuse what products cannot be computed in by the machine that is compiled for.
+    """Reject a precision that the target machine does not support.
 
     Raises:
-        ValueError: it is unknown, or TF32 where there is none.
+        ValueError: If it is unknown, or TF32 where there is none.
     """
     if precision not in MATMUL_PRECISIONS:
         raise ValueError(
@@ -34,19 +34,19 @@ def check_precision(precision: str) -> None:
 
 
 def has_tf32() -> bool:
-    """Tell whether the machine that is compiled for multiplies in TF32."""
+    """Return whether the target machine multiplies in TF32."""
     if backend() != "gpu":
         return False
     capability = str(getattr(local_devices()[0], "compute_capability", ""))
-    # Such as 7.5; others than NVIDIA's have names, and XLA knows what they can.
+    # Such as 7.5; other vendors' have names, and XLA knows their abilities.
     is_number = capability.replace(".", "", 1).isdigit()
     return not is_number or float(capability) >= _TF32_CAPABILITY
 
 
 def at_precision(precision: str) -> AbstractContextManager[None]:
-    """Have JAX compute all products that are traced meanwhile, and their gradients, so finely.
+    """Set the precision of all products traced within, and of their gradients.
 
-    A CPU knows float32 alone. In bfloat16 layers round by themselves, see `dot_general_in`.
+    A CPU only supports float32. For bfloat16 layers round themselves, see `dot_general_in`.
     """
     if backend() == "cpu" or precision not in _JAX_NAMES:
         return nullcontext()

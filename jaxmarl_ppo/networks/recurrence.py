@@ -1,4 +1,4 @@
-"""Hold and reset of hidden state: the one place where memory moves.
+"""Hold, advance and reset of hidden state; no other module changes memory.
 
 An agent's memory advances only at its own decisions, is held in between, and is zero at the first
 decision of a life. The rollout applies `advance` step by step; the update applies it along chunks
@@ -28,7 +28,7 @@ def advance(
         recur_fn: `(hidden, x) -> (hidden, y)`.
         hidden: `[..., H]` leaves, held since each row's last decision.
         x: the input of `recur_fn`, `[..., D]` leaves.
-        is_first: `[...]` bool, rows whose memory begins at zero.
+        is_first: `[...]` bool, rows whose memory is reset to zero.
         acting: `[...]` bool, rows that decide now; the others keep `hidden` as it is.
 
     Returns:
@@ -36,7 +36,7 @@ def advance(
     """
     start = where_rows(is_first, jax.tree.map(jnp.zeros_like, hidden), hidden)
     moved, y = recur_fn(start, x)
-    # Not `start` for rows that wait: `is_first` stays True of them until they decide.
+    # Not `start` for waiting rows: their `is_first` stays True until they decide.
     return where_rows(acting, moved, hidden), start, y
 
 
@@ -57,9 +57,9 @@ def unroll(
         x: `[L, C, D]` leaves.
         is_first: `[L, C]` bool.
         valid: `[L, C]` bool, False in the padding at a chunk's tail.
-        resume: `[C]` bool, chunks whose first decision was made in the rollout before. Their second
-            decision starts from the state that the rollout really had there, since older parameters
-            acted on the first.
+        resume: `[C]` bool, chunks whose first decision was made in the previous rollout. Their
+            second decision starts from the recorded state, since older parameters acted on the
+            first.
         resume_hidden: `[C, H]` leaves, that state.
 
     Returns:
@@ -88,10 +88,10 @@ def unroll_linear(
     resume: jax.Array,
     resume_hidden: PyTree,
 ) -> PyTree:
-    """Replay memory of which a step makes `a * hidden + b` along chunks, without a loop over time.
+    """Replay memory with linear steps `a * hidden + b` along chunks, without a loop over time.
 
-    Holding, beginning anew and taking up another state are such steps too, `(1, 0)`, `(0, b)` and
-    `(0, a * resume_hidden + b)`, so that a chunk is nothing but steps to compose.
+    Hold, reset and resume are such steps too, `(1, 0)`, `(0, b)` and `(0, a * resume_hidden + b)`,
+    so a chunk is a composition of steps.
 
     Args:
         coefficients: `(a, b)`, each `[L, C, H]` leaves of the structure of `hidden`.
@@ -119,9 +119,9 @@ def unroll_linear(
 def linear_scan(a: jax.Array, b: jax.Array) -> jax.Array:
     """Compute `h[t] = a[t] * h[t - 1] + b[t]` along the first axis, from `h[-1] = 0`.
 
-    Two steps compose to one (Blelloch 1990), so that as many operations follow each other as the
-    logarithm of the length. The gradient is the same recurrence backwards, and is taken that way
-    rather than through the tree, which would keep every level of it.
+    Two steps compose to one (Blelloch 1990), so the depth is the logarithm of the length. The
+    gradient is the same recurrence in reverse. It is computed that way rather than through the
+    tree, which would keep every level.
     """
     return _linear_scan(a, b)[0]
 
@@ -139,11 +139,11 @@ def _linear_scan(a: jax.Array, b: jax.Array) -> tuple[jax.Array, tuple[jax.Array
 
 
 def _states(a: jax.Array, b: jax.Array, reverse: bool = False) -> jax.Array:
-    """Compute what `linear_scan` returns, or the same from the end to the beginning."""
+    """Compute the result of `linear_scan`, or the same in reverse."""
     length = a.shape[0]
     if length > tuning().max_steps_in_turn:
         return jax.lax.associative_scan(_compose, (a, b), reverse=reverse)[1]
-    # Where nothing is done side by side anyway, a tree is only more work.
+    # Without parallel execution a tree is only more work.
     h, states = jnp.zeros_like(b[0]), []
     for t in reversed(range(length)) if reverse else range(length):
         h = a[t] * h + b[t]
@@ -154,7 +154,7 @@ def _states(a: jax.Array, b: jax.Array, reverse: bool = False) -> jax.Array:
 def _linear_scan_backward(
     saved: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Turn the gradient of all `h` into those of `a` and `b`."""
+    """Convert the gradient of all `h` to those of `a` and `b`."""
     a, h = saved
     zeros = jnp.zeros_like(a[:1])
     later = jnp.concatenate([a[1:], zeros])

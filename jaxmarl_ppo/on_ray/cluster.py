@@ -28,7 +28,7 @@ def import_ray(module: str = "ray") -> Any:
     """Import Ray, or one of its modules.
 
     Raises:
-        ValueError: it is not installed.
+        ValueError: If it is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -51,7 +51,7 @@ def connect(address: str, *, shows_output: bool) -> Any:
         The module `ray`.
 
     Raises:
-        ValueError: Ray is not installed, or nothing can be reached there.
+        ValueError: If Ray is not installed, or nothing can be reached there.
     """
     check_name("address", address)
     ray = import_ray()
@@ -72,7 +72,7 @@ def _knock(address: str) -> None:
     """Find out in seconds whether anybody is there, which Ray tries for two minutes.
 
     Raises:
-        OSError: nobody is.
+        OSError: If no process is.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdecimal():
@@ -98,7 +98,7 @@ def worker_resources(
         What each worker takes.
 
     Raises:
-        ValueError: no node has what a worker takes.
+        ValueError: If no node has what a worker needs.
     """
     gpus = sum(int(node.get("GPU", 0)) for node in nodes)
     if gpus:
@@ -131,10 +131,10 @@ def versions() -> dict[str, str]:
 
 
 def check_versions(drivers: Mapping[str, str]) -> None:
-    """Refuse a machine whose versions differ from the driver's.
+    """Reject a machine whose versions differ from the driver's.
 
     Raises:
-        ValueError: the first that does.
+        ValueError: For the first that does.
     """
     for name, own in versions().items():
         if drivers.get(name) != own:
@@ -164,7 +164,7 @@ def pack(value: Any, env: MultiAgentEnv) -> Pickled:
     """Pack something that refers to an environment.
 
     Raises:
-        ValueError: other machines cannot import the environment's class.
+        ValueError: If other machines cannot import the environment's class.
     """
     if type(env).__module__ == "__main__":
         raise ValueError(
@@ -180,7 +180,7 @@ def unpack(packed: Pickled) -> Any:
     """Unpack what `pack` has packed, on a machine that has the environment's code too.
 
     Raises:
-        ValueError: it has not.
+        ValueError: If it has not.
     """
     if packed.here not in sys.path:
         sys.path.append(packed.here)  # last, so that it hides nothing that is installed

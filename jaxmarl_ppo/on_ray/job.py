@@ -67,8 +67,8 @@ def train_on_hosts(address: str, num_hosts: int, max_failures: int, plan: Plan) 
         The exit status.
 
     Raises:
-        ValueError: the cluster cannot be reached, has too few hosts, or a host runs other versions;
-            or what went wrong in the end.
+        ValueError: If the cluster cannot be reached, has too few hosts, or a host runs other
+            versions, or the job failed.
     """
     for name in _RAYS_OWN:
         os.environ.setdefault(name, "0")
@@ -115,7 +115,7 @@ def host_resources(nodes: Sequence[dict[str, float]], num_hosts: int) -> dict[st
         num_hosts: how many are wanted.
 
     Raises:
-        ValueError: there are not so many, or not so many with GPUs where one has.
+        ValueError: If there are not so many, or not so many with GPUs where one has.
     """
     kind = "GPU" if any(node.get("GPU", 0) >= 1 for node in nodes) else "CPU"
     able = sorted((node for node in nodes if node.get(kind, 0) >= 1), key=lambda n: -n[kind])
@@ -207,10 +207,10 @@ def keep_coordinator(address: str) -> None:
 def _check_nodes(
     ray: Any, nodes: Sequence[dict[str, Any]], resources: dict[str, float], here: str
 ) -> None:
-    """Refuse a cluster whose machines run other versions, or do not see the driver's folder.
+    """Reject a cluster whose machines run other versions, or do not see the driver's folder.
 
     Raises:
-        ValueError: the first of them.
+        ValueError: For the first of them.
     """
     strategies = import_ray("ray.util.scheduling_strategies")
     check = ray.remote(num_cpus=0, max_retries=0)(check_node)
@@ -233,10 +233,10 @@ def _check_nodes(
 
 
 def check_node(drivers: dict[str, str], here: str) -> None:
-    """Refuse this machine where it runs other versions than the driver, or lacks its folder.
+    """Reject this machine where it runs other versions than the driver, or lacks its folder.
 
     Raises:
-        ValueError: it does.
+        ValueError: If it does.
     """
     check_versions(drivers)
     if not Path(here).is_dir():

@@ -53,8 +53,8 @@ def make_trainable(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) 
         config: what all trials have in common.
 
     Raises:
-        ValueError: what does not fit together, an environment that workers cannot import, or Ray is
-            not installed.
+        ValueError: If the arguments are inconsistent, workers cannot import the environment, or Ray
+            is not installed.
     """
     check_arguments(env, env_params, config)
     check_trials(env, config)
@@ -91,7 +91,7 @@ class TunedRun:
         values: by path.
 
     Raises:
-        ValueError: they are no valid configuration.
+        ValueError: If they are no valid configuration.
     """
 
     def __init__(self, candidates: Candidates, values: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class TunedRun:
         """Begin another run.
 
         Raises:
-            ValueError: the values are no valid configuration.
+            ValueError: If the values are no valid configuration.
         """
         self._candidate = self._candidates.make(by_path(values))
         self._result: dict[str, Any] = {}
@@ -116,7 +116,8 @@ class TunedRun:
         """Train up to the next look at the run; return what is seen.
 
         Raises:
-            RuntimeError: training diverged, or the environment gave what cannot be trained on.
+            RuntimeError: If training diverged, or the environment produced values that cannot be
+                trained on.
         """
         if not self._worker.is_busy:
             return self._result  # it goes on from a run that was at its end
@@ -153,7 +154,7 @@ class TunedRun:
         """Go on from where a run stood, with the hyper-parameters of this one.
 
         Raises:
-            ValueError: it is a run of another kind, or damaged.
+            ValueError: If it is a run of another kind, or damaged.
         """
         saved, result = read_saved(folder)
         self._begin(saved)
@@ -173,7 +174,7 @@ def read_saved(folder: Path) -> tuple[Saved, dict[str, Any]]:
     """Read what `TunedRun.save` wrote: where a run stood, and the result that it had then.
 
     Raises:
-        ValueError: a file is missing or damaged.
+        ValueError: If a file is missing or damaged.
     """
     path = folder / STANDING_FILE
     said = as_json.read_json(path)

@@ -78,7 +78,7 @@ class RemoteWorker:
             num_replicas: how many runs side by side.
 
         Raises:
-            ValueError: versions differ, or the environment's code is not here.
+            ValueError: If versions differ, or the environment's code is not here.
         """
         check_versions(drivers)
         self._candidates: Candidates = unpack(candidates)
@@ -129,8 +129,8 @@ class RayWorkers:
         num_members: how many each worker trains side by side.
 
     Raises:
-        ValueError: the cluster cannot be reached, or has nothing for a worker, or the environment
-            is of no use there.
+        ValueError: If the cluster cannot be reached, or has nothing for a worker, or the
+            environment is of no use there.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class RayWorkers:
         """Have runs trained, and return what was looked at meanwhile.
 
         Raises:
-            ValueError: versions differ, or the objective's measure is nowhere.
+            ValueError: If versions differ, or no report has the objective's measure.
         """
         self._place_waiting()
         for seat in self._seats:
@@ -267,10 +267,10 @@ class RayWorkers:
             yield Look(order.name, 0, False, error=sentence)
 
     def _check_startable(self, error: Exception) -> None:
-        """Refuse a cluster whose machines cannot start a worker at all.
+        """Reject a cluster whose machines cannot start a worker at all.
 
         Raises:
-            ValueError: such as where this package is not installed.
+            ValueError: For example if this package is not installed.
         """
         if isinstance(error, self._ray.exceptions.ActorDiedError):
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -310,6 +310,6 @@ class RayCluster:
         """Make the workers of a search; see `RayWorkers`.
 
         Raises:
-            ValueError: the cluster cannot be reached, or has nothing for a worker.
+            ValueError: If the cluster cannot be reached, or has nothing for a worker.
         """
         return RayWorkers(self.address, self.cpus_per_worker, candidates, num_members)

@@ -1,9 +1,8 @@
-"""The rows that a policy group computes and keeps of a step: as many as agents can act at once.
+"""Active rows: the rows per step that a policy group computes and keeps.
 
-An environment that declares how few they are (`max_actors`) needs no more, whichever slots they
-are. Then a step has `M` active rows, fewer than the group's `S` slots, and each of them holds one
-slot that acts. Where everyone may act every slot has a row of its own, and active rows make no
-difference.
+There are as many as agents can act at once, in any slots. If an environment declares this number
+(`max_actors`), a step has `M` active rows, fewer than the group's `S` slots; each holds one acting
+slot. Where all agents may act, every slot has its own row, and active rows make no difference.
 """
 
 import jax
@@ -44,7 +43,7 @@ def put(
 ) -> PyTree:
     """Put `x [E, M, ...]` at the slots in active rows into leaves `[E, S, ...]` of `others`.
 
-    Where `where [E, M]` is given, only the active rows in which it is True are put.
+    If `where [E, M]` is given, only active rows in which it is True are put.
     """
     if slot is None:
         return x if where is None else where_rows(where, x, others)
@@ -56,7 +55,7 @@ def _put_leaf(
 ) -> jax.Array:
     num_slots = others.shape[1]
     if x.ndim == slot.ndim:
-        # By comparing, which becomes part of what is done with the result; a scatter would not.
+        # By comparing, which the compiler fuses with the use of the result, unlike a scatter.
         mine = slot[..., None] == jnp.arange(num_slots)  # [E, M, S]
         mine = mine if where is None else mine & where[..., None]
         placed = jnp.where(mine, x[..., None], jnp.zeros_like(x[..., None]))

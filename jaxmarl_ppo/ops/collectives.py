@@ -1,7 +1,7 @@
 """Sums, extremes and choices over the devices that environments are spread over.
 
-Whatever is global about a training step passes through here: gradients, counts, moments, results,
-metrics. Without an axis there is one device, and its own numbers are global already.
+All global quantities of a training step pass through here: gradients, counts, moments, results,
+metrics. Without an axis there is one device, and its numbers are global already.
 """
 
 from typing import TypeVar
@@ -20,7 +20,7 @@ def all_sum(tree: Tree, axis_name: str | None) -> Tree:
     """Sum float leaves over all devices, exchanged as one array."""
     if axis_name is None:
         return tree
-    # Leaf by leaf, each would be an exchange of its own, at which devices wait for each other.
+    # Leaf by leaf, each would be a separate exchange, at which devices wait for each other.
     flat, unravel = ravel_pytree(tree)
     return unravel(jax.lax.psum(flat, axis_name))
 
@@ -36,7 +36,7 @@ def all_max(tree: Tree, axis_name: str | None) -> Tree:
 
 
 def all_any(x: jax.Array, axis_name: str | None) -> jax.Array:
-    """Tell whether a bool is True on any device, entry by entry."""
+    """Return whether a bool is True on any device, entry by entry."""
     return x if axis_name is None else jax.lax.psum(x.astype(jnp.int32), axis_name) > 0
 
 
@@ -44,7 +44,7 @@ def first_of(rank: jax.Array, tree: PyTree, axis_name: str | None) -> PyTree:
     """Return the leaves of the device whose `rank ()` is least, the first of several such."""
     if axis_name is None:
         return tree
-    # Of equals argmin takes the first, so that all devices choose the same one.
+    # argmin takes the first of equals, so all devices choose the same one.
     first = jnp.argmin(jax.lax.all_gather(rank, axis_name))
     return jax.tree.map(lambda x: jax.lax.all_gather(x, axis_name)[first], tree)
 
@@ -59,8 +59,8 @@ def device_index(axis_name: str | None) -> jax.Array:
 def split_key(key: jax.Array, num_own: int, axis_name: str | None) -> tuple[jax.Array, jax.Array]:
     """Split a key into one that all devices share and `[num_own]` that no other device has.
 
-    So no device explores what another does. All come from one split, since each is a program of its
-    own to compile.
+    So devices explore differently. All come from one split, since each split is compiled
+    separately.
     """
     num_devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
     keys = split(key, 1 + num_devices * num_own)

@@ -11,7 +11,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 class Packed(struct.PyTreeNode):
-    """Leaves `[N, ...]` of a tree side by side; whatever is taken of `N` is taken of all."""
+    """Leaves `[N, ...]` of a tree side by side; indexing `N` indexes all of them."""
 
     words: jax.Array  # [N, F] uint32
     bytes: jax.Array  # [N, G] uint8
@@ -53,7 +53,7 @@ def pack(tree: PyTree, max_width: float = math.inf, moved: bool = False) -> Pack
 
 
 def unpack(packed: Packed) -> PyTree:
-    """Undo `pack`, under whatever axes `[..., N]` have come of `N`."""
+    """Undo `pack`, where `N` may have become any axes `[..., N]`."""
     structure, like, moved = packed.like
     begins = {"words": 0, "bytes": 0}
     others, leaves = iter(packed.others), []
@@ -73,7 +73,7 @@ def repack(packed: Packed, words: jax.Array, small: jax.Array, length: int) -> P
     """Replace what was packed of leaves `[N, B, ...]`, moved, by as much of another `N` and `B`.
 
     Args:
-        packed: of what it was made, without others.
+        packed: of these leaves, without others.
         words: `[N, F * B]` uint32.
         small: `[N, G * B]` uint8.
         length: the new `B`.

@@ -1,8 +1,8 @@
-"""Decisions of many slots as rows `[R]`: in which order, and which axis is the fastest.
+"""The order of decisions of many slots as rows `[R]`, and their fastest axis.
 
-A CPU and a GPU take rows as they come, step after step with the slots of an environment side by
-side, each row whole. A TPU computes on vectors of 128 numbers and fills up what is narrower, so
-there rows lie slot after slot, with environments side by side, and features each by themselves.
+On a CPU or GPU rows stay in order, step after step, with an environment's slots side by side and
+each row contiguous. A TPU computes on vectors of 128 numbers and pads narrower ones. So there rows
+are ordered slot after slot, with environments side by side and features separate.
 """
 
 import jax
@@ -33,6 +33,6 @@ def look_up(x: jax.Array, index: jax.Array) -> jax.Array:
     """Look a short `x [K]` up at `index [...]`."""
     if not tuning().rows_last:
         return x[index]
-    # By comparing: rows would be read one by one.
+    # By comparing: gathered rows would be read one by one.
     mine = index[..., None] == jnp.arange(x.size)
     return jnp.where(mine, x, jnp.zeros_like(x)).sum(-1, dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""Running mean and variance by group, of a policy here, each over rows of its own."""
+"""Running mean and variance by group (here by policy), each over its own rows."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ CLIP = 10.0
 
 
 def init_moments(num_policies: int, shape: tuple[int, ...]) -> Moments:
-    """Return moments `[K, *shape]` of nothing seen yet: mean 0, variance 1."""
+    """Return initial moments `[K, *shape]`: mean 0, variance 1."""
     return Moments(
         count=jnp.zeros(num_policies),
         mean=jnp.zeros((num_policies, *shape)),
@@ -45,7 +45,7 @@ def update_moments(
         return Moments(
             count=moments.count + count,
             mean=moments.mean + delta * count / total,
-            # Without new rows it is to stay as it is, to the bit, and 1 before the first.
+            # Without new rows it must stay the same bit-for-bit, and 1 before the first.
             var=jnp.where(count > 0, merged_var / total, moments.var),
         )
 
@@ -60,10 +60,10 @@ def masked_moments(
     Rows of weight 0 may hold anything, NaN included. Without rows: 0, 0 and 0.
     """
     weight = weight.reshape(weight.shape + (1,) * (x.ndim - 1))
-    # Chosen, not multiplied by the weight: 0 times NaN is NaN.
+    # Selected, not multiplied by the weight: 0 times NaN is NaN.
     count, total = all_sum((weight.sum(), jnp.where(weight > 0, x, 0.0).sum(0)), axis_name)
     denominator = jnp.maximum(count, 1.0)
     mean = total / denominator
-    # Around the mean, in a second pass: a mean of squares less a squared mean would cancel.
+    # Around the mean, in a second pass: a mean of squares minus a squared mean would cancel.
     squares = all_sum(jnp.where(weight > 0, (x - mean) ** 2, 0.0).sum(0), axis_name)
     return count, mean, squares / denominator

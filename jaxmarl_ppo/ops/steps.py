@@ -1,9 +1,9 @@
 """Scans over steps whose results are many small arrays, `[E, ...]` each.
 
 Rows of three numbers, as `[E, A]` may have, fill a fraction of an accelerator's vector, so there
-narrow arrays lie in memory with `E` as their fastest axis. On a GPU every array that is written is
-a kernel of its own, so there results are written side by side. On a TPU they are not: to take them
-apart again would hold all of them twice.
+`E` is the fastest axis of narrow arrays. On a GPU every array written is a separate kernel, so
+there results are written side by side. On a TPU they are not: separating them again would hold all
+of them twice.
 """
 
 import math
@@ -19,7 +19,7 @@ from jaxmarl_ppo.ops.packing import Packed, pack, unpack
 from jaxmarl_ppo.types import PyTree
 
 Carry = TypeVar("Carry")
-# Of an environment, in numbers: what is wider is worth a kernel, and not worth a copy.
+# Per environment, in numbers: a wider array is worth a kernel, but not a copy.
 MAX_WIDTH = 64
 
 
@@ -32,14 +32,14 @@ def scan_steps(
     """Scan over steps, as `jax.lax.scan`.
 
     Args:
-        body: takes what is carried and the entries of a step; returns what is carried on and the
-            results of the step, `[E, ...]` leaves.
+        body: takes the carry and the entries of a step; returns the new carry and the results of
+            the step, `[E, ...]` leaves.
         carry: `[E, ...]` leaves.
         entries: `[T, ...]` leaves.
         reverse: from the last step to the first.
 
     Returns:
-        What is carried in the end, and results `[T, E, ...]`.
+        The final carry, and results `[T, E, ...]`.
     """
     if not tuning().packs:
         return jax.lax.scan(body, carry, entries, reverse=reverse)
@@ -49,7 +49,7 @@ def scan_steps(
     def storing(carry: Carry, entry: Any) -> tuple[Carry, PyTree]:
         carry, results = body(_narrow_envs_last(carry), entry)
         stored = _narrow_envs_last(results) if apart else _side_by_side(results)
-        # Elsewhere a second constraint, beside the one at the beginning, is a copy more.
+        # Elsewhere a second constraint, beside the initial one, costs another copy.
         return _narrow_envs_last(carry) if apart else carry, stored
 
     carry, stored = jax.lax.scan(storing, carry, entries, reverse=reverse)

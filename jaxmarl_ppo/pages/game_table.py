@@ -37,7 +37,7 @@ class Table:
         seed: of all games.
 
     Raises:
-        ValueError: the environment does not draw itself, or its actions are no list.
+        ValueError: If the environment does not draw itself, or its actions are no list.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Table:
         """Take a person's action; go on once all persons who are to act at this step have chosen.
 
         Raises:
-            ValueError: somebody else is to act, or the action is not legal.
+            ValueError: If another agent is to act, or the action is not legal.
         """
         if self.is_over:
             raise ValueError("the game is over; begin a new one")
@@ -124,7 +124,7 @@ class Table:
         """Go back to before the last decision of a person.
 
         Raises:
-            ValueError: there is none.
+            ValueError: If there is none.
         """
         for index in range(len(self._past) - 1, -1, -1):
             before, kept = self._past[index]

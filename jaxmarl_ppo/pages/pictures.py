@@ -16,7 +16,7 @@ def write_svgs(folder: str | Path, replay: Replay) -> None:
     """Write every picture of an episode as an SVG file of its own into a new folder.
 
     Raises:
-        ValueError: there is such a folder.
+        ValueError: If there is such a folder.
     """
     folder = Path(folder)
     if folder.exists():
@@ -27,10 +27,10 @@ def write_svgs(folder: str | Path, replay: Replay) -> None:
 
 
 def check_can_animate() -> None:
-    """Refuse where the packages are missing that an animation needs.
+    """Reject where the packages are missing that an animation needs.
 
     Raises:
-        ValueError: they are.
+        ValueError: If they are.
     """
     try:
         import PIL  # noqa: F401
@@ -43,7 +43,7 @@ def write_gif(path: str | Path, replay: Replay) -> None:
     """Write an episode as an animation, which stays at its last picture for a while.
 
     Raises:
-        ValueError: a package is missing.
+        ValueError: If a package is missing.
     """
     check_can_animate()
     import resvg_py

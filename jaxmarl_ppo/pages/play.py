@@ -30,7 +30,7 @@ def table_of_run(
         allow_imports: as `load_run` needs it.
 
     Raises:
-        ValueError: there is no such run or opponent.
+        ValueError: If there is no such run or opponent.
     """
     run = load_run(run_dir, env=env, allow_imports=allow_imports)
     learner, population = run.learner, run.population

@@ -27,7 +27,7 @@ def play_page(table: Table, title: str) -> Page:
         title: what is played against.
 
     Raises:
-        ValueError: the page could not draw the game, or not compute it.
+        ValueError: If the page cannot draw or compute the game.
     """
     env = table.env
     if jax.eval_shape(env.cells, table.state) is None:

@@ -42,8 +42,8 @@ class Room:
         """Do what a message says; return what its sender alone is told.
 
         Raises:
-            RefusedError: it is not the sender's to say.
-            ValueError: it cannot be done now.
+            RefusedError: If the sender may not send it.
+            ValueError: If it cannot be done now.
         """
         with self.lock:
             if message["do"] == "begin":
@@ -89,7 +89,7 @@ def read_message(text: str, num_agents: int) -> dict[str, Any]:
     """Read what the page sent.
 
     Raises:
-        RefusedError: it is anything else.
+        RefusedError: If it is anything else.
     """
     try:
         message = json.loads(text)
@@ -224,6 +224,6 @@ def serve(
         stop: ends it as well.
 
     Raises:
-        ValueError: the port is taken, or this cannot be played.
+        ValueError: If the port is taken, or this cannot be played.
     """
     serve_app(lambda secret, port: make_app(make_table, title, secret, port), port, tell, stop)

@@ -99,7 +99,7 @@ def portable_program(fn: Callable[..., Any], *examples: Any) -> dict[str, Any]:
         What the script's `compute` reads: flat inputs, flat outputs, constants and steps.
 
     Raises:
-        ValueError: it uses what the script cannot compute.
+        ValueError: If it uses what the script cannot compute.
     """
     closed = jax.make_jaxpr(fn)(*examples)
     writer = _Writer()

@@ -47,7 +47,7 @@ def report_runs(
         allow_imports: as `load_run` needs it.
 
     Raises:
-        ValueError: no run, or one that cannot be read.
+        ValueError: If there is no run, or it cannot be read.
     """
     if not run_dirs:
         raise ValueError("give the folder of at least one run")
@@ -73,7 +73,7 @@ def report_data(run_dirs: Sequence[str | Path]) -> dict[str, Any]:
     """Read what the folders of runs hold, as plain data.
 
     Raises:
-        ValueError: one of them holds no run.
+        ValueError: If one of them holds no run.
     """
     folders = [Path(folder) for folder in run_dirs]
     records = [read_record(folder) for folder in folders]

@@ -16,7 +16,7 @@ def make_app(run_dirs: Sequence[str | Path], secret: str) -> Any:
     """Make the ASGI application of a report; `secret` is the first part of every path.
 
     Raises:
-        ValueError: a folder holds no run.
+        ValueError: If a folder holds no run.
     """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -53,6 +53,6 @@ def serve_report(
     """Serve the report of runs until somebody interrupts; see `serve_app`.
 
     Raises:
-        ValueError: the port is taken, or a folder holds no run.
+        ValueError: If the port is taken, or a folder holds no run.
     """
     serve_app(lambda secret, port: make_app(run_dirs, secret), port, tell, stop)

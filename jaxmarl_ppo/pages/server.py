@@ -33,7 +33,7 @@ def serve_app(
         stop: ends it as well.
 
     Raises:
-        ValueError: the port is taken.
+        ValueError: If the port is taken.
     """
     import uvicorn
 

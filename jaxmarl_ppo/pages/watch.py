@@ -78,7 +78,7 @@ def watch_run(
         allow_imports: as `load_run` needs it.
 
     Raises:
-        ValueError: there is no such run or opponent, or no whole number of episodes.
+        ValueError: If there is no such run or opponent, or no whole number of episodes.
     """
     check_num_episodes(episodes)
     run = load_run(run_dir, env=env, allow_imports=allow_imports)
@@ -134,7 +134,7 @@ def _play(
 
 
 def _is_duel(learner: Learner, replays: Sequence[Replay]) -> bool:
-    """Tell whether two who are trained take turns at a game in which one wins what the other loses.
+    """Return whether two trained agents take turns in a zero-sum game.
 
     There good players may show little of what they know: they make no mistakes to be punished.
     """

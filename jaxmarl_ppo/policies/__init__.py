@@ -1,1 +1,1 @@
-"""Policies and players: who can hold an agent slot, and the actions that they choose."""
+"""Policies and players: what can hold an agent slot, and how it chooses actions."""

@@ -25,7 +25,7 @@ from jaxmarl_ppo.types import PyTree, RolloutState
 class AgentInterface:
     """The interface between a policy group and the environment: observations in, actions out.
 
-    A policy group covers some of the agent slots and is as wide as the widest agent among them.
+    A policy group covers some of the agent slots, with the width of the widest agent among them.
     """
 
     slots: tuple[int, ...]  # S of the A slots, ascending
@@ -37,7 +37,7 @@ class AgentInterface:
     prev_action: bool = False
     prev_reward: bool = False
     agent_id: bool = False
-    joint_width: int = 0  # of what the critic alone sees; 0 for nothing
+    joint_width: int = 0  # of inputs for the critic alone; 0 for none
 
     @property
     def continuous(self) -> bool:
@@ -53,7 +53,7 @@ class AgentInterface:
 
     @property
     def actor_width(self) -> int:
-        """Return the number of inputs that the actor sees; the critic sees all."""
+        """Return the number of the actor's inputs; the critic sees all."""
         extras = self.action_width * self.prev_action + self.prev_reward
         return math.prod(self.feature_shape) + extras + self.num_agents * self.agent_id
 
@@ -78,7 +78,7 @@ class AgentInterface:
         """Put `x [E, M, ...]` where `where [E, M]` into `others [E, A, ...]`, the inverse of `own`.
 
         The last axis of `x` may be narrower than that of `others`. `active_rows` are those of `x`;
-        None         where it has all slots.
+        None where it has all slots.
         """
         if x.ndim > 2:
             x = jnp.pad(x, ((0, 0), (0, 0), (0, others.shape[-1] - x.shape[-1])))
@@ -98,12 +98,12 @@ class AgentInterface:
 
         features = own(obs.features)
         if len(self.feature_shape) > 1:
-            return features  # `make_agent_interface` refuses further inputs beside planes
-        # The environment pads them to its own widest agent, who may be none of this policy group's.
+            return features  # `make_agent_interface` rejects further inputs beside planes
+        # The environment pads them to its widest agent, which may be outside this policy group.
         features = features[..., : math.prod(self.feature_shape)]
         last_action = own(state.last_action)
         if self.continuous:
-            # It is kept as drawn, without bounds, so the network is given its tanh.
+            # It is kept unbounded, as drawn, so the network gets its tanh.
             last_action = jnp.tanh(last_action[..., : self.action_width])
         slot = np.array(self.slots) if active_rows is None else jnp.array(self.slots)[active_rows]
         joint = joint_features(obs)[:, None] if self.joint_width else None
@@ -120,25 +120,25 @@ class AgentInterface:
         slot: jax.Array | np.ndarray,
         joint: jax.Array | None,
     ) -> jax.Array:
-        """Join flat features with what the policy asked for and what the critic alone sees.
+        """Join flat features with the policy's optional inputs and those for the critic alone.
 
-        The last action enters as one-hot, or from -1 to 1 if it is continuous, and the last reward
-        as all that was earned since; both are zero until a life's first decision. What the policy
-        did not ask for may be None.
+        The last action enters as one-hot, or from -1 to 1 if it is continuous. The last reward is
+        the sum since then. Both are zero until a life's first decision. Inputs that the policy does
+        not use may be None.
 
         Args:
             features: `[..., D']`.
             is_first: `[...]` bool, the next decision is the first of a life.
             last_action: `[...]` int, or `[..., N]` float from -1 to 1.
             last_reward: `[...]`.
-            slot: `[...]` int, whose.
-            joint: `[..., G]`, what the critic sees besides.
+            slot: `[...]` int, of the agent.
+            joint: `[..., G]`, further inputs of the critic.
 
         Returns:
             `[..., D]`.
         """
         batch_shape = features.shape[:-1]
-        # Until a life has decided, the slot's last action and reward are of the life before.
+        # Until a life's first decision, the slot's last action and reward are of the previous life.
         first, parts = is_first[..., None], [features]
         if self.prev_action and last_action is not None:
             if not self.continuous:
@@ -149,7 +149,7 @@ class AgentInterface:
         if self.agent_id:
             one_hot = jax.nn.one_hot(slot, self.num_agents)
             parts.append(jnp.broadcast_to(one_hot, (*batch_shape, self.num_agents)))
-        # Last, since an actor is cut off after the first `actor_width` inputs.
+        # Last, since an actor sees only the first `actor_width` inputs.
         if self.joint_width and joint is not None:
             parts.append(jnp.broadcast_to(joint, (*batch_shape, self.joint_width)))
         return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else features
@@ -159,7 +159,7 @@ class AgentInterface:
         return take(self.own(obs.action_mask), active_rows)[..., : self.action_width]
 
     def env_action(self, action: jax.Array, active_rows: jax.Array | None = None) -> jax.Array:
-        """Turn sampled actions `[E, M]` or `[E, M, N]` into those that the environment takes."""
+        """Convert sampled actions `[E, M]` or `[E, M, N]` to those of the environment."""
         if self.action_low is None or self.action_high is None:
             return action
         low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
@@ -170,15 +170,15 @@ class AgentInterface:
     def own_action(
         self, env_action: jax.Array, mask: jax.Array, active_rows: jax.Array | None = None
     ) -> jax.Array:
-        """Turn actions that the environment takes into sampled ones, the inverse of `env_action`.
+        """Convert the environment's actions to sampled ones, the inverse of `env_action`.
 
         Args:
             env_action: of all slots, `[E, A]` or `[E, A, N]`.
             mask: `[E, M, N]`, as from `action_mask`.
-            active_rows: those that are wanted; None for all slots of the policy group.
+            active_rows: the wanted ones; None for all slots of the policy group.
 
         Returns:
-            `[E, M]` int, -1 for what is not legal; or `[E, M, N]` float, see `unsquash`.
+            `[E, M]` int, -1 for an illegal action; or `[E, M, N]` float, see `unsquash`.
         """
         action = take(self.own(env_action), active_rows)
         if self.action_low is None or self.action_high is None:
@@ -192,9 +192,9 @@ class AgentInterface:
 
 
 def joint_features(obs: Observation) -> jax.Array:
-    """Build what a centralised critic sees: the environment's own state, else all features.
+    """Build a centralised critic's inputs: the environment's state if any, else all features.
 
-    `[E, G]`. Rows of slots that hold nobody are zero.
+    `[E, G]`. Rows of empty slots are zero.
     """
     if obs.state is not None:
         return obs.state
@@ -212,22 +212,22 @@ def make_agent_interface(
     agent_id: bool = False,
     central_critic: bool = False,
 ) -> AgentInterface:
-    """Make the interface of some slots, with the sizes that the environment says of them.
+    """Make the interface of some slots, with the sizes that the environment declares.
 
     Args:
         env: the environment.
         env_params: its parameters.
         slots: the agents, ascending.
-        prev_action: give the agent's previous action.
-        prev_reward: give what was earned since.
-        agent_id: give the slot's one-hot.
-        central_critic: give the critic what `joint_features` says.
+        prev_action: add the agent's previous action.
+        prev_reward: add the reward since then.
+        agent_id: add the slot's one-hot.
+        central_critic: add `joint_features` for the critic.
 
     Raises:
-        ValueError: mixed or unbounded action spaces, or extra inputs beside planes.
+        ValueError: For mixed or unbounded action spaces, or extra inputs beside planes.
     """
     obs = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), env_params)[0])
-    # Planes are of one shape for all agents; flat features may be padded beyond these slots' own.
+    # Planes have one shape for all agents; flat features may be padded beyond these slots' widths.
     feature_shape = obs.features.shape[1:]
     if len(feature_shape) == 1:
         spaces = [env.observation_space(env.agents[slot], env_params) for slot in slots]
@@ -269,7 +269,7 @@ def _action_bounds(
     shape = (len(spaces), max(space_width(space) for space in spaces.values()))
     low, high = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for row, (agent, space) in enumerate(spaces.items()):
-        assert isinstance(space, Box)  # action_spaces refuses mixtures
+        assert isinstance(space, Box)  # action_spaces rejects mixtures
         low[row, : space.size] = np.broadcast_to(space.low, space.shape).ravel()
         high[row, : space.size] = np.broadcast_to(space.high, space.shape).ravel()
         if not (np.isfinite(low[row]).all() and np.isfinite(high[row]).all()):

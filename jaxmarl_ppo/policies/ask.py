@@ -1,4 +1,4 @@
-"""Asking a policy group for an answer: what every decision and every value goes through."""
+"""Answers of a policy group to observations, for all decisions and values."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from jaxmarl_ppo.types import PolicyStack, PyTree, RolloutState
 class Response(NamedTuple):
     """A group's answer to an observation, in active rows `[E, M]` or for all slots `[E, S]`."""
 
-    policy_index: jax.Array  # [E, M] int: who answers
+    policy_index: jax.Array  # [E, M] int: of the answering policy
     asked: jax.Array  # [E, M] bool: where it is False the other fields mean nothing
     is_first: jax.Array  # [E, M] bool
     inputs: jax.Array  # [E, M, D]: what the network was given
@@ -34,17 +34,17 @@ def ask(
     wanted: jax.Array,
     in_active_rows: bool = False,
 ) -> Response:
-    """Let the members of a policy group answer an observation, each in the slots that it holds.
+    """Compute the answers of a policy group's members to an observation, each in its slots.
 
     Args:
-        group: who is asked.
+        group: that answers.
         stack: its parameters, `[K, ...]`.
         hidden: `[E, S, H]` leaves, held.
-        state: who holds the slots, and what was done last.
-        obs: `[E, A, ...]`, which need not be the state's own.
-        wanted: `[E, A]` bool, the slots that are to answer.
+        state: the slots' players, last actions and last rewards.
+        obs: `[E, A, ...]`, not necessarily that of the state.
+        wanted: `[E, A]` bool, the slots that must answer.
         in_active_rows: compute as many rows as can act at once (`ops.active_rows`) instead of all
-            slots; no more than `group.num_active_rows` may be wanted then.
+            slots; then at most `group.num_active_rows` may be wanted.
     """
     interface = group.interface
     policy_index, plays = group.members(state.player)

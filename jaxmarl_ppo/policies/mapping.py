@@ -1,7 +1,7 @@
-"""Policy mapping: fixed, or drawn anew for every episode and held for every life.
+"""Policy mapping: fixed, or drawn for every episode and held for every life.
 
-A mapping resolves to a `PolicyMapping`, whose `draw_fn` is pure. An agent that is reborn, or joins
-late, gets a new draw for its own slot alone, given what the others hold.
+A mapping resolves to a `PolicyMapping` with a pure `draw_fn`. An agent that is reborn or joins late
+gets a new draw for its slot alone, given the players of the others.
 """
 
 import fnmatch
@@ -62,7 +62,7 @@ def make_mapping(spec: MappingSpec, agents: tuple[str, ...]) -> PolicyMapping:
         agents: the environment's agents.
 
     Raises:
-        ValueError: an unknown word, an unknown agent, or an agent without a policy.
+        ValueError: For an unknown word, an unknown agent, or an agent without a policy.
     """
     spec = check_mapping("mapping", spec)
     if isinstance(spec, str):
@@ -80,7 +80,7 @@ def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]
     """Look up the entry of every agent: by its name, else by the first pattern that it matches.
 
     Raises:
-        ValueError: an entry that no agent matches, or an agent that no entry matches.
+        ValueError: For an entry that no agent matches, or an agent that no entry matches.
     """
     for pattern in table:
         if not fnmatch.filter(agents, pattern):
@@ -119,7 +119,7 @@ def _from_word(word: str, agents: tuple[str, ...]) -> Table | Ensemble:
 
 def _ensemble(spec: Ensemble, agents: tuple[str, ...]) -> PolicyMapping:
     if spec.joint:
-        # One number for all agents: so many whole tables, one of which is drawn.
+        # One number for all agents: that many complete tables, of which one is drawn.
         tables = [{agent: f"{agent}_{k}" for agent in agents} for k in range(spec.size)]
         return _matchups(Matchups(tuple(tables), spec.weights), agents)
     weights = spec.weights or (1.0,) * spec.size
@@ -135,11 +135,11 @@ def _independent(choices: Sequence[Mapping[str, float]], agents: tuple[str, ...]
     for slot, choice in enumerate(choices):
         for name, weight in choice.items():
             weights[slot, names.index(name)] = weight
-    # The last policy with a weight reaches exactly 1, which no draw does.
+    # The last policy with a weight reaches exactly 1, which exceeds every draw.
     cumulative = np.cumsum(weights, axis=-1) / weights.sum(-1, keepdims=True)
 
     def draw(key: jax.Array, draw: Draw) -> jax.Array:
-        # One number for each slot, not one for each of its policies: numbers are dear.
+        # One number per slot, not one per policy: random numbers are expensive.
         uniform = jax.random.uniform(unrolled(key), draw.held.shape)
         return (uniform[:, None] >= jnp.asarray(cumulative, jnp.float32)).sum(-1)
 
@@ -155,8 +155,8 @@ def _matchups(spec: Matchups, agents: tuple[str, ...]) -> PolicyMapping:
     logits = _log(weights)
 
     def draw(key: jax.Array, draw: Draw) -> jax.Array:
-        # Slots that keep their player narrow down the tables. If none agrees with them any may be
-        # drawn; one of weight 0 does not count, or else it could leave nothing to draw from.
+        # Slots that keep their player narrow down the tables. If no table agrees with them, any may
+        # be drawn. Tables of weight 0 do not count, since they could leave nothing to draw from.
         fixed = draw.occupied & ~draw.needed
         agrees = ((tables == draw.held) | ~fixed).all(-1) & (weights > 0)
         given = jnp.where(agrees.any() & ~agrees, -jnp.inf, logits)
@@ -190,7 +190,7 @@ def _check_function(mapping: PolicyMapping, agents: tuple[str, ...]) -> None:
     """Try a user's mapping function on a hundred first episodes.
 
     Raises:
-        ValueError: it returns something else than an index for each agent, or no candidate.
+        ValueError: If it does not return one index per agent, or returns one that is no candidate.
     """
     num_agents = len(agents)
     shape = jax.eval_shape(mapping.draw_fn, jax.random.key(0), _first_draw(0, num_agents))

@@ -1,4 +1,4 @@
-"""Networks of a configuration, built for an environment and tried before anything is compiled."""
+"""Networks of a configuration, built for an environment and checked before compilation."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 def named_network(network: str | nn.Module) -> nn.Module:
-    """Return the module that a specification means, by its name or as it is given."""
+    """Return the module of a specification, by name or as given."""
     return NETWORKS[network]() if isinstance(network, str) else network
 
 
@@ -27,12 +27,12 @@ def make_network(
     central_critic: bool = False,
     matmul_precision: str = "float32",
 ) -> nn.Module:
-    """Return the named or given module, told how many distribution inputs are needed.
+    """Return the named or given module, with the required number of distribution inputs.
 
     Raises:
-        ValueError: a share of uniform play in continuous actions, features of another kind than
-            the module takes, a central critic that shares layers with the actor, or a user's own
-            module that does not round its products to bfloat16 and is to.
+        ValueError: For a share of uniform play in continuous actions, features of another kind than
+            the module takes, a central critic that shares layers with the actor, or a custom module
+            that does not round its products to bfloat16 though it must.
     """
     module = named_network(network)
     unimix = module.unimix if isinstance(module, ActorCritic) else 0.0
@@ -53,7 +53,7 @@ def make_network(
                 else f"use network {listed(FLAT)}, or an environment in planes"
             )
         )
-    # A module of the user's own may know its sizes itself, and need not have these fields.
+    # A custom module may set its own sizes, and need not have these fields.
     fields = {field.name for field in dataclasses.fields(module)}
     told: dict[str, Any] = {}
     if "num_outputs" in fields:
@@ -79,14 +79,14 @@ def make_network(
 
 
 def check_network(network: StackedNetwork) -> None:
-    """Call a network abstractly, so that a user's own module fails here and not in a trace.
+    """Call a network abstractly, so that a custom module fails here and not in a trace.
 
     Raises:
-        ValueError: the module or one of its stages cannot be called or returns other shapes than it
-            must, or lives start from a memory that is not zero.
+        ValueError: If the module or one of its stages cannot be called or returns wrong shapes, or
+            if initial memory is not zero.
     """
     name = type(network.module).__name__
-    # Acting calls a module with one batch axis, the update of one without memory with two.
+    # Acting calls a module with one batch axis; the update of a module without memory uses two.
     for batch_shape in ((3,), (3, 2)):
         _check_call(network, name, batch_shape)
     # `recurrence.advance` begins lives at zero and does not ask the module.
@@ -130,7 +130,7 @@ def _check_call(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]
 
 
 def _check_linear(network: StackedNetwork, name: str, batch_shape: tuple[int, ...]) -> None:
-    """Compare the stages of a memory that is linear in itself with what the module's call takes."""
+    """Compare the stages of a linear memory with the module's call."""
     hidden = network.initial_hidden(batch_shape)
     inputs = jnp.zeros((*batch_shape, *network.input_shape))
 
@@ -159,7 +159,7 @@ def _check_linear(network: StackedNetwork, name: str, batch_shape: tuple[int, ..
 def _try(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
     try:
         return jax.eval_shape(function, *args)
-    except Exception as error:  # a module of the user's own can raise anything
+    except Exception as error:  # a custom module can raise anything
         raise ValueError(f"network {name}: {what} failed: {error}") from error
 
 

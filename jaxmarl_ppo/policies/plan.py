@@ -1,9 +1,9 @@
 """The plan of a run: which policies share a policy group, and the players in their order.
 
 Policies go into one group when their networks are alike in all that is compiled: module, actions,
-inputs, normalisers, and the form of their update. A second group is compiled as long as the first,
-so inputs that differ in width by a few features are padded and share one; where more would be
-padded than that, each network is sized for the agents that it can play.
+inputs, normalisers, and the form of their update. A second group takes as long to compile as the
+first. So inputs whose widths differ by a few features are padded and share one; beyond that, each
+network is sized for the agents that it can play.
 """
 
 from dataclasses import dataclass, fields
@@ -30,8 +30,8 @@ AnySpec = PolicySpec | Snapshots | Scripted
 INPUT_GRANULE = 16
 # Fields of PPOConfig that are arguments of the compiled update, one number for each member.
 OWN_NUMBERS = {field.name for field in fields(Hyperparams)} | {"initial_kl_coef"}
-# On all others the compiled update depends, so policies that differ in them are kept apart. A field
-# that is new is among these until it is made a number of `Hyperparams`.
+# The compiled update depends on all others, so policies that differ in them are kept apart. A new
+# field belongs here until it becomes a number of `Hyperparams`.
 UPDATE_SHAPE = tuple(field.name for field in fields(PPOConfig) if field.name not in OWN_NUMBERS)
 
 
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass
 class PolicyGroupPlan:
-    """Policies that go into one group, trainable ones first, and what they have in common."""
+    """Policies of one group, trainable ones first, and their common properties."""
 
     key: tuple[Any, ...]
     members: list[Member]
@@ -67,18 +67,18 @@ def plan_players(
         env: the environment.
         env_params: its parameters.
         config: the run.
-        envs_per_device: how many environments are played at once.
+        envs_per_device: number of environments in parallel.
 
     Returns:
-        The players, and of each of their policy groups which policies it holds.
+        The players, and the policies of each of their policy groups.
 
     Raises:
-        ValueError: what does not fit together.
+        ValueError: If the arguments are inconsistent.
     """
     mapping = make_mapping(config.mapping, env.agents)
     specs = policy_specs(config, mapping)
     has_pools = any(isinstance(spec, Snapshots) for spec in specs.values())
-    # A pool is one policy and several players: even a fixed mapping draws among its entries.
+    # A pool is one policy but several players: even a fixed mapping draws among its entries.
     is_fixed = mapping.is_fixed and not has_pools
     plans = _plan_groups(env, env_params, config, mapping, specs)
     groups: list[PolicyGroup] = []
@@ -113,7 +113,7 @@ def plan_players(
         )
     scripted = {name: spec for name, spec in specs.items() if isinstance(spec, Scripted)}
     _check_names([*names, *scripted])
-    names += scripted  # last, so that all players from the first of them on are scripts
+    names += scripted  # last, so that all players from the first of them on are scripted
     policy_of = _policies_of_players(names, pools, mapping)
     players = Players(
         mapping=mapping,
@@ -129,7 +129,7 @@ def plan_players(
 
 
 def _check_names(names: list[str]) -> None:
-    """Refuse two players of one name, such as a policy `past@0` beside a pool `past`."""
+    """Reject two players of one name, such as a policy `past@0` beside a pool `past`."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(
@@ -147,7 +147,7 @@ def _place_pools(
 ) -> list[SnapshotPool]:
     """Give the snapshots of a group's policies their places in it, behind the policies themselves.
 
-    They are alike to the policies they are taken of, and so members of the same policy group.
+    They have the form of their origins, and so belong to the same policy group.
     """
     pools: list[SnapshotPool] = []
     first_index = len(plan.members)
@@ -194,7 +194,7 @@ def _stack_network(
     matmul_precision: str,
 ) -> StackedNetwork:
     """Build the network of a plan's policy group, snapshots included among its members."""
-    spec = plan.members[0].spec  # in what is read here all members are alike, see `_group_key`
+    spec = plan.members[0].spec  # all members agree in the fields read here, see `_group_key`
     num_rows = envs_per_device * _num_active_rows(env, interface)
     valued_rows = envs_valued_at_once(envs_per_device) * len(interface.slots)
     tile_rows, tiles_at_once = choose_tiles(num_rows, valued_rows, num_members)
@@ -212,7 +212,7 @@ def _stack_network(
     try:
         check_network(network)
     except ValueError as error:
-        # The check knows the module alone; the user wrote policies.
+        # The check knows only the module, but the user configured policies.
         names = ", ".join(member.name for member in plan.members)
         agents = ", ".join(env.agents[slot] for slot in interface.slots)
         raise ValueError(f"policy {names}, which plays {agents}: {error}") from error
@@ -253,10 +253,10 @@ def _imitation(env: MultiAgentEnv, env_params: PyTree, plan: PolicyGroupPlan) ->
 
 
 def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySpec]:
-    """Look up what every policy of the mapping is.
+    """Look up the specification of every policy of the mapping.
 
     Raises:
-        ValueError: an entry of `policies` that no policy matches, or snapshots of nothing
+        ValueError: For an entry of `policies` that no policy matches, or snapshots of nothing
             trainable.
     """
     keys = {name: match_name(config.policies, name) for name in mapping.names}
@@ -347,7 +347,7 @@ def _group_key(
 
 
 def _same_group(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    """Tell whether two keys share a group; frozen policies, of update None, go with any update."""
+    """Return whether two keys share a group; frozen policies (update None) fit any update."""
     *alike, update = first
     *other, other_update = second
     return alike == other and (update == other_update or None in (update, other_update))

@@ -1,8 +1,8 @@
 """Everything that can hold an agent slot, behind one index: networks, snapshots, scripts.
 
-Players are numbered group by group, within a group member by member, scripted ones last; so from a
-player to its group and member it is a subtraction. Policies are what mappings and logs name: a pool
-of snapshots is one policy and several players.
+Players are numbered group by group, then member by member, scripted ones last; so a subtraction
+gives a player's group and member. Mappings and logs name policies: a pool of snapshots is one
+policy but several players.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ class Players:
         return len(self.names)
 
     def names_now(self, league: League) -> tuple[str, ...]:
-        """Name the players by who they are: `past@it150` in a place that snapshots take in turn."""
+        """Name the present players: `past@it150` in a place that snapshots take in turn."""
         names = list(self.names)
         for place, pool in zip(self.pools, league.pools, strict=True):
             if place.spec.on_device is not None:
@@ -78,7 +78,7 @@ class Players:
         return jnp.array(self.policy_of)[player]
 
     def seen(self, obs: Observation) -> Observation:
-        """Leave the state out of an observation if there is no critic that sees it."""
+        """Drop the state from an observation if no critic reads it."""
         central = any(group.interface.joint_width for group in self.policy_groups)
         return obs if central else dataclasses.replace(obs, state=None)
 
@@ -114,7 +114,7 @@ class Players:
         return found
 
     def is_trainable(self, player: int) -> bool:
-        """Tell whether a player is a network that is trained."""
+        """Return whether a player is a network that is trained."""
         return any(
             0 <= player - group.first_player < group.num_trainable for group in self.policy_groups
         )
@@ -123,7 +123,7 @@ class Players:
         """Copy these with more scripted players, which no mapping draws.
 
         Raises:
-            ValueError: a name that another player has.
+            ValueError: For a name that another player has.
         """
         for name in scripts:
             if name in self.names:
@@ -159,11 +159,11 @@ class Players:
         )
 
     def draw(self, key: jax.Array, league: League, draw: Draw) -> jax.Array:
-        """Draw who plays the slots that need somebody, `[E, A]`; the others keep `draw.held`.
+        """Draw players for the slots that need one, `[E, A]`; the others keep `draw.held`.
 
         Args:
             key: of the draw.
-            league: pools and results that opponents are drawn by.
+            league: pools and results for drawing opponents.
             draw: `[E]` and `[E, A]`; `held` are players.
         """
         if self.is_fixed:
@@ -172,7 +172,7 @@ class Players:
 
         def one(key: jax.Array, draw: Draw) -> jax.Array:
             key_policy, key_entry = split(key)
-            # Mappings speak of policies, and a policy may be several players.
+            # Mappings name policies, and a policy may be several players.
             held = jnp.array(self.policy_of)[draw.held]
             policy = self.mapping.draw_fn(key_policy, draw.replace(held=held))
             policy = jnp.where(draw.needed, policy, held)
@@ -180,7 +180,7 @@ class Players:
             player = jnp.array(self.first_player_of)[policy]
             player = jnp.where(draw.needed, player, draw.held)
             keys = split(key_entry, max(len(self.pools), 1))
-            # Pools last, since whom they draw can depend on who the opponents are.
+            # Pools last, since their draw can depend on the opponents.
             for index, (key, pool) in enumerate(zip(keys, self.pools, strict=False)):
                 entry = draw_entries(key, league, pool, index, player, draw.occupied)
                 chosen = draw.needed & (policy == pool.policy)

@@ -1,4 +1,4 @@
-"""Policies of one architecture, which are computed together.
+"""Policies of one architecture, computed together.
 
 Policies whose networks, inputs and updates have the same form are members of one group: their
 parameters are stacked, and one compiled program plays and trains them all.
@@ -18,7 +18,7 @@ from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 
 @dataclass(frozen=True, eq=False)
 class PolicyGroup:
-    """Policies of one architecture: how they compute, what they see, and which players they are."""
+    """Policies of one architecture: their computation, inputs and players."""
 
     network: StackedNetwork
     interface: AgentInterface
@@ -29,15 +29,15 @@ class PolicyGroup:
     fixed_members: tuple[int, ...] | None = None
     # [S]: the members that may play each slot, maybe none; None where any may.
     candidates: tuple[tuple[int, ...], ...] | None = None
-    imitated: tuple[ScriptFn, ...] = ()  # what trained members imitate, each once; none for nobody
+    imitated: tuple[ScriptFn, ...] = ()  # that trained members imitate, each once
     imitated_by: tuple[int, ...] = ()  # [K]: which of these each trained member imitates
 
     @property
     def fixed_rows(self) -> tuple[int, ...] | None:
-        """Member that plays whatever slot is in each active row, `[M]`; None where not fixed."""
+        """Member that plays the slot in each active row, `[M]`; None where not fixed."""
         if self.fixed_members is None or self.num_active_rows == len(self.fixed_members):
             return self.fixed_members
-        # A row holds now one slot and now another, so only a single member is fixed for all.
+        # Rows hold different slots over time, so only a single member can be fixed for all.
         return (
             self.fixed_members[: self.num_active_rows]
             if len(set(self.fixed_members)) == 1
@@ -46,20 +46,20 @@ class PolicyGroup:
 
     @property
     def row_candidates(self) -> tuple[tuple[int, ...], ...] | None:
-        """Members that may play whatever slot is in each active row, `[M]`; None where any may."""
+        """Members that may play the slot in each active row, `[M]`; None where any may."""
         if self.candidates is None or self.num_active_rows == len(self.candidates):
             return self.candidates
         every = tuple(sorted({policy_index for slot in self.candidates for policy_index in slot}))
         return (every,) * self.num_active_rows
 
     def computed_members(self, in_active_rows: bool) -> tuple[tuple[int, ...], ...] | None:
-        """Members that each compute a row, whoever of them plays it; None where rows are sorted.
+        """Members that each compute a row, whichever plays it; None where rows are sorted.
 
         Args:
             in_active_rows: whether rows are the active rows, `[M]`, or those of all slots, `[S]`.
         """
-        # Where not all can act hardly any slot is asked, and sorting is cheaper than computing all;
-        # but not where sorted rows have a place for every row, too.
+        # Where not all can act, few slots are asked, and sorting is cheaper than computing all.
+        # This does not hold if sorted rows have a place for every row.
         all_at_once = (
             self.num_active_rows == len(self.interface.slots) or tuning().fixed_trip_counts
         )
@@ -67,7 +67,7 @@ class PolicyGroup:
         if fixed is not None:
             return tuple((policy_index,) for policy_index in fixed)
         if not in_active_rows and not tuning().rows_last:
-            # Values of many steps at once: a few launches more to sort, for much less to compute.
+            # Values of many steps at once: sorting costs a few launches but saves much computation.
             return None
         found = self.row_candidates if in_active_rows else self.candidates
         few = found is not None and max(map(len, found)) <= tuning().max_candidates
@@ -97,17 +97,17 @@ class PolicyGroup:
 
     @property
     def players(self) -> range:
-        """Numbers of the players that the members of the policy group are."""
+        """Player numbers of the members of the policy group."""
         return range(self.first_player, self.first_player + self.network.num_members)
 
     def members(self, player: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Tell which member plays each of the policy group's slots.
+        """Return which member plays each of the policy group's slots.
 
         Args:
             player: `[..., A]` int, who holds the slots.
 
         Returns:
-            Members `[..., S]` int, 0 where somebody else plays, and whether one plays, bool.
+            Members `[..., S]` int, 0 where none plays, and whether one plays, bool.
         """
         own = player[..., np.array(self.interface.slots)]
         policy_index = own - self.first_player

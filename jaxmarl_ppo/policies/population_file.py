@@ -1,4 +1,4 @@
-"""The players of a run in a file, whole or one by one. Nothing read here executes."""
+"""The players of a run in a file, read together or one by one. Reading executes no code."""
 
 import hashlib
 from pathlib import Path
@@ -14,7 +14,7 @@ from jaxmarl_ppo.machine.text import listed, printable
 from jaxmarl_ppo.types import PolicyStack, Population
 
 FORMAT = 2
-# Format 1 had no checksum, and the players' table itself in the place of its bytes.
+# Format 1 had no checksum, and stored the players' table itself instead of its bytes.
 READABLE_FORMATS = (1, FORMAT)
 POLICIES_FILE = "params/policies.msgpack"
 
@@ -22,7 +22,7 @@ POLICIES_FILE = "params/policies.msgpack"
 def save_population(
     path: Path, names: tuple[str, ...], population: Population, make_folder: bool = True
 ) -> None:
-    """Write everything that belongs to players, atomically.
+    """Write all players atomically.
 
     Args:
         path: the file.
@@ -38,7 +38,7 @@ def save_population(
 
 
 def load_population(path: Path, names: tuple[str, ...], expected: Population) -> Population:
-    """Load what `save_population` wrote, and check whose it is and of what shapes.
+    """Load what `save_population` wrote, and check names and shapes.
 
     Args:
         path: the file.
@@ -46,7 +46,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
         expected: of the shapes that it must have.
 
     Raises:
-        ValueError: the file is missing, damaged, of another format, or holds other players.
+        ValueError: If the file is missing, damaged, of another format, or holds other players.
     """
     found, state = _read(path)
     if found != names:
@@ -58,7 +58,7 @@ def load_population(path: Path, names: tuple[str, ...], expected: Population) ->
 
 
 def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
-    """Load one network or snapshot out of a file of players.
+    """Load one network or snapshot from a file of players.
 
     Args:
         path: the file.
@@ -66,8 +66,8 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
         expected: one policy, of the shapes that it must have.
 
     Raises:
-        ValueError: the file is missing, damaged, of another format, has no such player, or one of
-            another shape.
+        ValueError: If the file is missing, damaged or of another format, or its player is missing
+            or of another shape.
     """
     names, state = _read(path)
     try:
@@ -86,7 +86,7 @@ def load_player(path: Path, name: str, expected: PolicyStack) -> PolicyStack:
 def _find_player(
     names: tuple[str, ...], state: Any, name: str
 ) -> tuple[Any | None, tuple[str, ...]]:
-    """Find a player's own rows, and the names of all that are networks."""
+    """Find a player's rows, and the names of all networks."""
     groups = state["policy_groups"]
     first, stacks = 0, [groups[str(index)] for index in range(len(groups))]
     for stack in stacks:
@@ -126,14 +126,14 @@ def _read(path: Path) -> tuple[tuple[str, ...], Any]:
 
 
 def _present_names(population: Any) -> Any:
-    """Give the groups of policies the name that they have now; older files have another one."""
+    """Rename the groups of policies in older files to their present name."""
     if not isinstance(population, dict) or "banks" not in population:
         return population
     return {("policy_groups" if key == "banks" else key): x for key, x in population.items()}
 
 
 def _check_shapes(path: Path, state: Any, expected: Any) -> None:
-    """Compare nested tables of arrays leaf by leaf, so that the message can name one."""
+    """Compare nested tables of arrays leaf by leaf, so that the message can name the leaf."""
 
     def leaves(tree: Any) -> dict[str, str]:
         flat = traverse_util.flatten_dict(tree, keep_empty_nodes=True)

@@ -13,10 +13,11 @@ from jaxmarl_ppo.types import PyTree
 
 
 def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
-    """Return the function that a scripted policy plays by.
+    """Return the function of a scripted policy.
 
     Raises:
-        ValueError: an unknown name, or a function that does not return an action for every slot.
+        ValueError: For an unknown name, or a function that does not return an action for every
+            slot.
     """
     if spec.script == RANDOM:
         return make_random_script(env, env_params)
@@ -33,14 +34,14 @@ def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> Scrip
 
 
 def make_random_script(env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
-    """Make a script that draws uniformly among the legal actions, or within the bounds."""
+    """Make a scripted policy that draws uniformly among legal actions, or within bounds."""
     spaces = env.action_spaces(env_params).values()
     width = env.action_width(env_params)
 
     def draw_discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
         del state, params
         noise = jax.random.uniform(unrolled(key), obs.action_mask.shape)
-        # The greatest of equally distributed numbers is that of any legal action alike.
+        # Among identically distributed numbers every legal action is equally likely to be greatest.
         return jnp.argmax(jnp.where(obs.action_mask, noise, -1.0), axis=-1)
 
     def draw_continuous(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
@@ -49,7 +50,7 @@ def make_random_script(env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
         rows = [
             jnp.pad(space.sample(key).ravel(), (0, width - space.size))
             for key, space in zip(keys, spaces, strict=True)
-            if isinstance(space, Box)  # all are: `action_spaces` refuses mixtures
+            if isinstance(space, Box)  # all are: `action_spaces` rejects mixtures
         ]
         return jnp.stack(rows)
 
@@ -62,7 +63,7 @@ def _check_script(script: ScriptFn, env: MultiAgentEnv, env_params: PyTree) -> N
         obs, state = env.reset_env(key, env_params)
         return script(state, obs, env_params, key)
 
-    # Traced as a rollout will trace it, so that what JAX cannot trace is refused here.
+    # Traced as in a rollout, so that code that JAX cannot trace is rejected here.
     name = getattr(script, "__name__", repr(script))
     try:
         action = jax.eval_shape(call)

@@ -1,6 +1,6 @@
-"""Snapshots in files of their own, which are written once and never change.
+"""Snapshots in separate files, which are written once and never change.
 
-Such a snapshot is called `past@it150`: of the pool `past`, taken after 150 iterations.
+`past@it150` is the snapshot of the pool `past` after 150 iterations.
 """
 
 import functools
@@ -26,7 +26,7 @@ def snapshot_name(pool: str, iteration: int) -> str:
 
 
 def parse_name(name: str) -> tuple[str, int] | None:
-    """Split what `snapshot_name` made into pool and iteration; None if it made something else."""
+    """Split a name from `snapshot_name` into pool and iteration; None for other names."""
     match = _NAME.fullmatch(name)
     return None if match is None else (match[1], int(match[2]))
 
@@ -37,7 +37,7 @@ def snapshot_path(run_dir: Path, pool: str, iteration: int) -> Path:
 
 
 def find_snapshot(folder: Path, name: str) -> Path | None:
-    """Find the file of a snapshot by its name; None if it names none that is there.
+    """Find the file of a snapshot by its name; None if there is none.
 
     Args:
         folder: of a run, or of one of its checkpoints.
@@ -55,17 +55,17 @@ def path_of_player(folder: Path, name: str) -> Path:
     """Find the file that holds a player of a run: a snapshot's own, or that of all.
 
     Raises:
-        ValueError: the folder is that of a group of runs.
+        ValueError: If the folder is that of a group of runs.
     """
     refuse_group(folder)
     return find_snapshot(folder, name) or folder / POLICIES_FILE
 
 
 def refuse_group(folder: Path) -> None:
-    """Refuse the folder of a group of runs where that of one is needed.
+    """Reject the folder of a group where that of a single run is needed.
 
     Raises:
-        ValueError: it is one.
+        ValueError: If it is one.
     """
     members = sorted(path.name for path in (folder / MEMBERS).glob("*") if path.is_dir())
     if members:
@@ -79,7 +79,7 @@ def write_snapshot(run_dir: Path, pool: str, iteration: int, stack: PolicyStack)
     """Write a snapshot, `[1, ...]` leaves, atomically; return the SHA-256 of the file.
 
     Raises:
-        OSError: it cannot be written, or the folder of the run is not there.
+        OSError: If it cannot be written, or the folder of the run is not there.
     """
     path = snapshot_path(run_dir, pool, iteration)
     for folder in (path.parent.parent, path.parent):
@@ -95,7 +95,7 @@ def read_snapshot(run_dir: Path, pool: str, iteration: int, expected: PolicyStac
     """Read a snapshot, one policy of the shapes that `expected` has.
 
     Raises:
-        ValueError: the file is missing or damaged, or does not fit.
+        ValueError: If the file is missing or damaged, or does not fit.
     """
     path = snapshot_path(run_dir, pool, iteration)
     return load_player(path, snapshot_name(pool, iteration), expected)
@@ -107,9 +107,9 @@ def sha256_of(path: Path) -> str:
     return _sha256(path, stat.st_mtime_ns, stat.st_size)
 
 
-# A league may have thousands, and several checkpoints that stand on all of them.
+# A league may have thousands, all used by several checkpoints.
 @functools.cache
 def _sha256(path: Path, mtime_ns: int, size: int) -> str:
-    del mtime_ns, size  # of which a change is another file
+    del mtime_ns, size  # a change of these means another file
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

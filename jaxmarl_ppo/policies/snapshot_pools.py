@@ -1,4 +1,4 @@
-"""Pools of frozen snapshots: where each stands, and which entry is drawn."""
+"""Pools of frozen snapshots: their places, and draws of entries."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.config.policies import Snapshots
 from jaxmarl_ppo.types import League
 
-# A pair that has played this little is taken to be even.
+# A pair with fewer games counts as even.
 PRIOR_GAMES = 2.0
 
 
@@ -52,21 +52,22 @@ def draw_entries(
         league: results and pools.
         place: where the pool stands.
         index: of the pool among all pools.
-        player: `[A]`, who holds the slots; slots of pools hold their first entry.
-        alive: `[A]` bool, the slots that hold an agent; the others are nobody's opponents.
+        player: `[A]`, the slots' players; slots of pools hold their first entry.
+        alive: `[A]` bool, the slots that hold an agent; the others are no opponents.
     """
     pool, spec = league.pools[index], place.spec
     size = spec.num_places
     entries = jnp.arange(size)
     available = entries < pool.count
-    # What is to be replaced is not drawn any more; where others wait off the device one always is.
+    # The entry to be replaced is no longer drawn; where others wait off the device there always is
+    # one.
     is_next = (pool.count == size) & (entries == pool.oldest)
     available &= ~(is_next if spec.on_device is not None else is_next & pool.waiting)
     if spec.draw == "latest":
         newest = jnp.argmax(jnp.where(available, pool.added_at, -1))
         return jnp.full(player.shape, newest)
     weight = jnp.ones((player.shape[0], size))
-    # Those that lie on the device for a while have been drawn by their priority already.
+    # Where entries rotate, those on the device have already been drawn by priority.
     if spec.draw == "prioritised" and spec.on_device is None:
         beats = win_rate(league)[place.players, :][:, player].T  # [A, size]: against each slot
         others = ~np.eye(player.shape[0], dtype=bool) & alive

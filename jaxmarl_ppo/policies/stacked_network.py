@@ -1,6 +1,6 @@
 """`K` policies of one architecture, stacked `[K, ...]`, computed together.
 
-It initialises, acts, values and re-evaluates; who plays which slot is the mapping's business.
+It initialises, acts, values and re-evaluates; mappings decide which policy plays which slot.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class StackedNetwork:
 
     @property
     def is_linear(self) -> bool:
-        """Return whether a step of its memory is linear in it, so that the update needs no loop."""
+        """Return whether its memory steps are linear, so that the update needs no loop."""
         return self.is_recurrent and self._offers("encode", "coefficients", "read", "decode")
 
     def forward(
@@ -85,10 +85,9 @@ class StackedNetwork:
         """Compute one decision of every wanted row by the policy that plays it.
 
         Rows are a policy group's active rows `[E, M]`, or all slots, where `M` is `S`. Wanted rows
-        are sorted by policy into tiles, and the tiles computed one after the other: the cost is
-        that of the wanted rows, whoever plays them, and not of `K` times all rows. With
-        `candidates` nothing is sorted: each of them computes all rows of a slot, and the cost is
-        that.
+        are sorted by policy into tiles, which are computed one after the other. The cost is that of
+        the wanted rows, whichever policies play them, not of `K` times all rows. With `candidates`
+        nothing is sorted: each of them computes all rows of a slot.
 
         Args:
             stack: `[K, ...]`.
@@ -97,12 +96,12 @@ class StackedNetwork:
             inputs: `[E, M, D]`.
             is_first: `[E, M]` bool: no decision yet in this life.
             wanted: `[E, M]` bool.
-            candidates: `[M]`, of each slot the policies that may play it, if they are to compute
-                all of its rows; None to sort.
+            candidates: `[M]`, for each slot the policies that may play it, each to compute all its
+                rows; None to sort.
 
         Returns:
-            `(hidden, start, outputs [..., N], value [...])`: what to hold, the state that each row
-            started from, and what the network says; 0 for rows that are not wanted.
+            `(hidden, start, outputs [..., N], value [...])`: the memory to hold, the state that
+            each row started from, and the network's outputs; 0 for rows that are not wanted.
         """
         if candidates is not None:
             rows = (hidden, inputs, is_first)
@@ -119,14 +118,15 @@ class StackedNetwork:
         rows: tuple[PyTree, jax.Array, jax.Array],
         wanted: jax.Array,
     ) -> tuple[PyTree, PyTree, jax.Array, jax.Array]:
-        """Compute `[E, S]` rows, `(hidden, inputs, is_first)`, by all that may play them.
+        """Compute `[E, S]` rows, `(hidden, inputs, is_first)`, with all their candidate policies.
 
-        Of the results of a row those of its `policy_index` are taken.
+        A row's results are those of its `policy_index`.
         """
         most = max(map(len, candidates))
         if most == 1 and all(candidates):
             return self._forward_slots(stack, tuple(k for (k,) in candidates), rows, wanted)
-        # Equally many of every slot: one is repeated, or where there is none it is the first.
+        # Equally many for every slot: one is repeated, or the first policy fills in where there is
+        # none.
         every = np.array([(own + (*own, 0)[:1] * most)[:most] for own in candidates])  # [S, N]
         mine = wanted[..., None] & (policy_index[..., None] == every)  # [E, S, N]
         rows = jax.tree.map(lambda x: jnp.repeat(x, most, axis=1), rows)
@@ -136,7 +136,7 @@ class StackedNetwork:
 
         def of_player(x: jax.Array) -> jax.Array:
             x = x.reshape(*mine.shape, *x.shape[2:])
-            found = x[:, :, 0]  # also of rows that are not wanted, of which all say the same
+            found = x[:, :, 0]  # also for unwanted rows, on which all agree
             for index in range(1, most):
                 found = where_rows(mine[:, :, index], x[:, :, index], found)
             return found
@@ -158,7 +158,7 @@ class StackedNetwork:
         order = np.argsort(fixed, kind="stable")  # slots, policy by policy
         played, counts = np.unique(fixed, return_counts=True)
         parts, ordered = [], []
-        # In a batch instead of one by one: fewer kernels, and less to compile.
+        # In a batch instead of one by one: fewer kernels, and less compilation.
         for count in np.unique(counts):
             ids = played[counts == count]
             slots, num = order[np.isin(np.array(fixed)[order], ids)], len(ids)
@@ -215,7 +215,7 @@ class StackedNetwork:
         outputs = jnp.zeros((num_rows, self.distribution.num_outputs))
         # Rows that are not wanted hold their memory.
         results = (rows[0], rows[0], outputs, jnp.zeros(num_rows))
-        # Else the length of the loop is known only as it runs, which rules out gradients; acting
+        # Otherwise the loop length is known only at run time, which rules out gradients; acting
         # needs none.
         num_tiles = capacity if tuning().fixed_trip_counts else last[-1]
         return jax.lax.fori_loop(0, -(-num_tiles // together), some_tiles, results)
@@ -288,7 +288,7 @@ class StackedNetwork:
 
         x = jnp.moveaxis(inputs, 1, 0)  # [B, C, D]: time first, for the scan
         if staged:
-            # Of all decisions at once: only memory has to go along time.
+            # For all decisions at once: only memory has to be computed along time.
             x = self._apply(policy, x, method="encode")
         when = (rows.is_first.T, rows.acted.T, resume, resume_hidden)
         if self.is_linear:
@@ -301,9 +301,9 @@ class StackedNetwork:
         return jnp.moveaxis(outputs, 0, 1), value.T
 
     def _offers(self, *names: str) -> bool:
-        """Tell whether the module has all of some methods.
+        """Return whether the module has all of some methods.
 
-        All of them: a module of the user's own may have an `encode` that means something else.
+        All of them: a custom module may have an unrelated `encode`.
         """
         return all(hasattr(self.module, name) for name in names)
 
@@ -327,13 +327,13 @@ def _take_slots(x: jax.Array, slots: np.ndarray) -> jax.Array:
 
 
 def _by_policy(x: jax.Array, num_members: int) -> jax.Array:
-    """Turn `[E, K * n, ...]`, in which each policy has `n` in turn, into `[K, E * n, ...]`."""
+    """Convert `[E, K * n, ...]`, in which each policy has `n` in turn, to `[K, E * n, ...]`."""
     x = jnp.moveaxis(x.reshape(x.shape[0], num_members, -1, *x.shape[2:]), 1, 0)
     return x.reshape(num_members, -1, *x.shape[3:])
 
 
 def _by_env(x: jax.Array, num_envs: int) -> jax.Array:
-    """Undo `_by_policy`: turn `[K, E * n, ...]` into `[E, K * n, ...]`."""
+    """Undo `_by_policy`: convert `[K, E * n, ...]` to `[E, K * n, ...]`."""
     x = jnp.moveaxis(x.reshape(x.shape[0], num_envs, -1, *x.shape[2:]), 0, 1)
     return x.reshape(num_envs, -1, *x.shape[3:])
 

@@ -1,7 +1,7 @@
-"""Rows of policies that are drawn, cut into tiles of one policy each: how large, how many at once.
+"""Tiles, of one policy each, for rows of drawn policies: their size, and how many at once.
 
-At a step each policy has about its share of the rows, now more, now fewer. Its last tile is partly
-empty, and so may be the tiles of the last pass; but every pass has its price.
+At a step each policy has about its share of the rows. Its last tile is partly empty, and so may be
+the tiles of the last pass; but every pass has a fixed cost.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from jaxmarl_ppo.machine.tuning import tuning
 
 MIN_TILE_ROWS, MAX_TILE_ROWS = 16, 512
-# A tile and a pass each cost as much as so many more rows would.
+# Fixed costs of a tile and a pass, in rows.
 ROWS_PER_TILE, ROWS_PER_PASS = 13, 25
 NUM_DRAWS = 64
 FULL_TILES = 4  # of a policy, where all rows are computed in one pass
@@ -17,9 +17,9 @@ MIN_ENVS_VALUED = 8  # at once; fewer would not be cheaper
 
 
 def envs_valued_at_once(num_envs: int) -> int:
-    """Choose of how many environments final observations are valued at once; few end at a step.
+    """Choose how many environments' final observations are valued at once; few end at a step.
 
-    An accelerator values all: how many ends there are would send it to its host.
+    An accelerator values all: reading their number would need the host.
     """
     if not tuning().weighs_tiles:
         return num_envs

@@ -1,4 +1,4 @@
-"""Advantages over the rows of each member: standardised, and how well V explains them."""
+"""Statistics of advantages over each member's rows: standardisation and explained variance."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from jaxmarl_ppo.ops import running_moments
 from jaxmarl_ppo.ops.rows import look_up
 
 EPSILON = 1e-8
-# Of advantages, relative to their mean.
+# Least standard deviation of advantages, relative to their mean.
 LEAST_DEVIATION = 1e-4
 
 
@@ -20,7 +20,7 @@ def standardise_own(
 ) -> jax.Array:
     """Standardise advantages over each member's trainable rows; all arrays `[R]`.
 
-    A deviation below `1e-4` of the mean is taken to be that much: what differs less is rounding.
+    A deviation below `1e-4` of the mean is raised to it: smaller differences are rounding.
     """
 
     def moments(k: jax.Array) -> tuple[jax.Array, jax.Array]:

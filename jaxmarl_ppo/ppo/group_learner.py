@@ -1,7 +1,7 @@
 """Training of a policy group on a rollout: credit, update, normalisers.
 
-A policy group sees the slots that it can play, and in them only the decisions of its own members.
-It treats a slot in which others act in between as one that waits.
+A policy group sees only its own members' decisions, in the slots that it can play. A slot in which
+others act in between counts as waiting.
 """
 
 from dataclasses import dataclass
@@ -51,11 +51,11 @@ class UpdateReport(struct.PyTreeNode):
     hyperparams: Hyperparams  # [K]: in force during the update
     trained: jax.Array  # [K]: decisions that entered the update
     explained_variance: jax.Array  # [K]: see `advantage_stats.explained_variance`
-    reward_trained: jax.Array  # [S]: what trained decisions earned
+    reward_trained: jax.Array  # [S]: reward of trained decisions
 
 
 class Learnt(NamedTuple):
-    """A policy group after an iteration: its policies, its training, and what it reports."""
+    """A policy group after an iteration: its policies, training state and report."""
 
     stack: PolicyStack  # all members, [K, ...]
     training: PolicyGroupTraining
@@ -69,10 +69,10 @@ class PolicyGroupLearner:
 
     Attributes:
         index: of the policy group among all policy groups.
-        policy_group: who is trained.
+        policy_group: that is trained.
         policy_ids: of every trained member, its index among all policies.
         hyperparams: `[K]` of the trained members.
-        update_shape: what the compiled update depends on.
+        update_shape: the static options of the compiled update.
         block_size: rows that are shuffled together; for a recurrent network, decisions per chunk.
         discount_by_step: see `advantages.own_timeline_gae`.
         normalise_advantages: to zero mean and unit variance over each member's rows.
@@ -127,12 +127,12 @@ class PolicyGroupLearner:
 
         Args:
             stack: all members before.
-            training: what training keeps of them.
-            carry: what the rollout before left open.
-            played: the whole rollout.
+            training: their training state.
+            carry: open decisions of the previous rollout.
+            played: the complete rollout.
             after: the state that the rollout ended in.
-            usable: `()` bool, False if the rollout is not to be trained on.
-            env_steps: `()`, how many were done before.
+            usable: `()` bool, False to skip training on the rollout.
+            env_steps: `()`, the number done before.
             key: of the shuffling.
             axis_name: of the devices that environments are spread over.
         """
@@ -163,7 +163,7 @@ class PolicyGroupLearner:
             magnet=training.magnet,
         )
         own, opt_state, stats = update(inputs, training.opt_state, key)
-        # After the update, which replays decisions as they were made, by the old normalisers.
+        # After the update, which replays decisions with the normalisers that they were made with.
         own, return_trace = self._update_normalisers(
             own, carry.return_trace, table, credit, params, mine, axis_name
         )
@@ -182,7 +182,7 @@ class PolicyGroupLearner:
         return jax.tree.map(lambda x: x[: self.num_trainable], stack)
 
     def _with_trainable(self, stack: PolicyStack, own: PolicyStack) -> PolicyStack:
-        # Not an update of a slice: where that is the whole array, XLA's partitioner crashes on it
+        # Not an update of a slice: where the slice is the complete array, XLA's partitioner crashes
         # under JAX 0.11.
         return jax.tree.map(lambda x, y: jnp.concatenate([y, x[self.num_trainable :]]), stack, own)
 
@@ -276,7 +276,7 @@ class PolicyGroupLearner:
             return hyperparams
         before = hyperparams.kl_coef
         adapted = adapt_kl_coef(before, stats.last_epoch_kl, hyperparams.target_kl)
-        # Without a step no KL was measured, and the 0 in its place would halve the penalty.
+        # Without a step no KL was measured, and its placeholder 0 would halve the penalty.
         return hyperparams.replace(kl_coef=jnp.where(stats.num_steps > 0, adapted, before))
 
     def _report(

@@ -1,8 +1,8 @@
-"""Blocks of decisions that are sorted by member within groups of neighbours, by matrix products.
+"""Blocks of decisions, sorted by member within groups of neighbours with matrix products.
 
-A TPU multiplies matrices fast, and reads rows of a few numbers one by one. So where policies are
-drawn its rows are not gathered: those of a few thousand neighbouring decisions are put in order by
-the product with a matrix of zeros and ones.
+A TPU multiplies matrices fast, but reads rows of a few numbers one by one. So where policies are
+drawn, rows are not gathered: a product with a matrix of zeros and ones sorts a few thousand
+neighbouring decisions.
 """
 
 import math
@@ -17,10 +17,10 @@ from jaxmarl_ppo.ops.packing import pack, repack, unpack
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable, rows_by_active_row
 
-# Of a group, for each of its members: each leaves one partly empty.
+# Blocks per member in a group: each leaves one partly empty.
 BLOCKS_OF_MEMBER, MAX_BLOCKS = 5, 64
 ROWS_AT_ONCE = 65536  # about so many, in whole groups
-MAX_WIDTH = 256  # of an input, in numbers: rows that are wider are worth being read one by one
+MAX_WIDTH = 256  # of an input, in numbers: wider rows are worth reading one by one
 
 
 class GroupShape(NamedTuple):
@@ -28,22 +28,20 @@ class GroupShape(NamedTuple):
 
     num_groups: int  # of each active row; its last rows may be missing
     num_blocks: int  # that the rows of a group fill
-    capacity: int  # blocks of a group, whoever its rows belong to
+    capacity: int  # blocks of a group, whichever members its rows belong to
 
 
 def packs_in_groups(policy_group: PolicyGroup) -> bool:
-    """Tell whether the rows of a policy group are packed this way."""
+    """Return whether the rows of a policy group are packed this way."""
     narrow = math.prod(policy_group.network.input_shape) <= MAX_WIDTH
-    known = (
-        policy_group.own_rows is not None
-    )  # whose the rows are, so that they stay where they lie
+    known = policy_group.own_rows is not None  # fixed members, so rows stay in place
     return (
         tuning().packs_in_place and narrow and not known and not policy_group.network.is_recurrent
     )
 
 
 def group_shape(num_rows: int, block_size: int, most_members: int) -> GroupShape:
-    """Choose how many rows are put in order together.
+    """Choose how many rows are sorted together.
 
     Args:
         num_rows: of an active row.
@@ -78,7 +76,7 @@ def pack_in_groups(
         return x.reshape(-1, length, *x.shape[2:])
 
     rows, trained = jax.tree.map(grouped, (rows, trained))
-    # As many as are put in order at once, or a multiple: a rest would be a program of its own.
+    # As many as are sorted at once, or a multiple: a remainder would need a separate program.
     at_once = min(max(1, ROWS_AT_ONCE // length), trained.shape[0])
     rows, trained = jax.tree.map(lambda x: _pad(x, -x.shape[0] % at_once), (rows, trained))
     policy_index = rows[0].policy_index
@@ -119,7 +117,7 @@ def _positions(
     block_size: int,
     shape: GroupShape,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Find where the rows `[G]` of a group go.
+    """Find the positions of the rows `[G]` of a group.
 
     Returns:
         The position of each, `[G]` int, -1 for none; of each block its member, `K` for none; and
@@ -130,7 +128,7 @@ def _positions(
     num_blocks = -(-count[:, -1] // block_size)
     last = jnp.cumsum(num_blocks)
     first = (last - num_blocks)[:, None] * block_size
-    position = jnp.where(mine, first + count, 0).sum(0) - 1  # -1 where it is nobody's
+    position = jnp.where(mine, first + count, 0).sum(0) - 1  # -1 where no member has it
     return position, group_at(jnp.arange(shape.capacity), last), num_blocks
 
 

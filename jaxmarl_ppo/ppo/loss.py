@@ -16,7 +16,7 @@ from jaxmarl_ppo.types import Decisions, Hyperparams, PolicyStack, PyTree
 
 @dataclass(frozen=True)
 class UpdateShape:
-    """Choices of an update that its compiled program depends on."""
+    """Static options of an update, which its compiled program depends on."""
 
     num_epochs: int  # the most of any policy
     num_minibatches: int  # the most of any policy
@@ -27,12 +27,12 @@ class UpdateShape:
     magnet: str = "off"  # or "average"
     optimiser: str | Callable[..., Any] = "adam"  # as in `PPOConfig`
     skips_nonfinite: bool = False  # whether steps that are not finite are left out
-    # Gradients of a minibatch, of which some may be over no rows; None for as many as rows need.
+    # Number of gradients per minibatch, some possibly without rows; None for as many as rows need.
     num_micro_batches: int | None = None
     at_once: int = 1  # how many of these are computed at once
     side_by_side: bool = False  # or whether each of them is of all members at once
-    # Sums over many rows take two kernels each, one for parts and one for their sum. Where the
-    # gradient of each part is computed first, one sum is left.
+    # Sums over many rows take two kernels each, one for parts and one for their sum. If the
+    # gradient of each part is computed first, one sum remains.
     num_parts: int = 1
 
 
@@ -59,12 +59,11 @@ def policy_loss(
 ) -> tuple[jax.Array, LossSums]:
     r"""Compute the clipped surrogate, value and entropy terms, summed over one policy's rows.
 
-    With `r = pi(a) / pi_old(a)`:
-    `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl KL`, where KL is estimated by
-    `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"), which is never negative and,
-    on actions drawn from the old policy, unbiased for KL(old || new). With the parameters of a
-    `magnet` there is a term `c_m KL(pi || magnet)`, exact over all actions, and where a script is
-    imitated `-c_i log pi(a*)`, with the action `a*` that it would have taken.
+    With `r = pi(a) / pi_old(a)`: `-min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v L_v - c_e H + c_kl
+    KL`, where KL is estimated by `r - 1 - log r` (Schulman 2020, "Approximating KL divergence"),
+    which is never negative and, on actions drawn from the old policy, unbiased for KL(old || new).
+    With the parameters of a `magnet` there is a term `c_m KL(pi || magnet)`, exact over all
+    actions. Where a scripted policy is imitated there is `-c_i log pi(a*)`, with its action `a*`.
 
     Returns:
         The loss `()` and its parts.
@@ -76,7 +75,7 @@ def policy_loss(
     log_prob = distribution.log_prob(outputs, mask, decisions.action)
     entropy = distribution.entropy(outputs, mask)
     valid = decisions.acted
-    # Masked before the exponential, which could overflow in padding: its gradient would be NaN.
+    # Masked before the exponential, which could overflow in padding and make the gradient NaN.
     log_ratio = jnp.where(valid, log_prob - decisions.log_prob, 0.0)
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - hyperparams.clip_eps, 1.0 + hyperparams.clip_eps)
@@ -119,7 +118,7 @@ def imitation_loss(
     if imitated.ndim > decisions.acted.ndim:  # of real vectors each can be done
         return -distribution.log_prob(outputs, mask, imitated)
     shown = imitated >= 0
-    # What was done is legal in any case, so that no infinity is masked afterwards.
+    # The taken action is always legal, so no infinity has to be masked afterwards.
     action = jnp.where(shown, imitated, decisions.action)
     return jnp.where(shown, -distribution.log_prob(outputs, mask, action), 0.0)
 
@@ -129,8 +128,8 @@ def value_loss(
 ) -> jax.Array:
     """Compute half the squared error of V in each row.
 
-    `value_clip="ppo2"` takes the worse of it and that of a value kept within `clip` of the old one
-    (OpenAI Baselines); `"squared_error"` caps the squared error at `clip` (RLlib).
+    `value_clip="ppo2"` takes the larger of it and that of a value clipped to within `clip` of the
+    old one (OpenAI Baselines); `"squared_error"` caps the squared error at `clip` (RLlib).
     """
     error = (value - target) ** 2
     if shape.value_clip == "ppo2":

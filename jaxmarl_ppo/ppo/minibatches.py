@@ -1,8 +1,8 @@
 """Decisions of a rollout, sorted by member into blocks, and blocks drawn into minibatches.
 
-A block holds rows of one member. For a network without memory it is a handful of rows that are
-shuffled together; for a recurrent one it is a chunk of consecutive decisions of one slot. Rows that
-train nothing are left out here, so the update costs what the trainable decisions cost.
+A block holds rows of one member. Without memory it is a few rows that are shuffled together; for a
+recurrent network it is a chunk of consecutive decisions of one slot. Untrained rows are left out
+here, so the update pays for trainable decisions only.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from jaxmarl_ppo.types import Decisions, PyTree
 
 
 class TrainingTable(NamedTuple):
-    """Decisions before they are packed, with what they are trained on."""
+    """Decisions before packing, with their training targets."""
 
     decisions: DecisionTable  # of R rows
     advantage: jax.Array  # [R]
@@ -67,8 +67,8 @@ def pack_rows(
     Args:
         table: `R` rows.
         num_members: `K`.
-        block_size: `B`. A member with few rows fills its blocks less, so that there is one for
-            every minibatch.
+        block_size: `B`. A member with few rows fills its blocks less, so that every minibatch gets
+            one.
         num_minibatches: how many minibatches there will be, `()` or `[K]`.
         max_minibatches: the most that any member can have.
     """
@@ -98,9 +98,9 @@ def pack_rows(
 def pack_in_place(
     table: TrainingTable, own_rows: tuple[tuple[int, ...], ...], block_size: int
 ) -> Blocks:
-    """Cut the rows of each member into blocks as they lie; what trains nothing stays, masked.
+    """Cut the rows of each member into blocks in place; untrained rows stay, masked.
 
-    This moves no row by itself, and leaves blocks partly empty where some wait.
+    This moves no row, and leaves blocks partly empty where slots wait.
 
     Args:
         table: `R` rows.
@@ -118,7 +118,7 @@ def pack_in_place(
         return x.reshape(-1, block_size, *x.shape[2:])
 
     trained = in_blocks(trained)
-    # What a sleeping row holds could reach a gradient, as 0 * NaN.
+    # Values of a masked row could reach a gradient as 0 * NaN.
     decisions, advantage, target = jax.tree.map(
         lambda x: where_rows(trained, in_blocks(x), jnp.zeros((), x.dtype)), rows
     )
@@ -135,12 +135,12 @@ def pack_in_place(
 def rows_by_active_row(
     table: TrainingTable, active_rows: np.ndarray | None = None
 ) -> tuple[tuple[Decisions, jax.Array, jax.Array], jax.Array]:
-    """Lay the rows out by active row, as they are.
+    """Lay the rows out by active row, in their order.
 
     Args:
         table: `R` rows.
-        active_rows: `[L]`, which, in which order; None for all. Where there are fewer than slots
-            they are one.
+        active_rows: `[L]`, indices in order; None for all. A single one where there are fewer than
+            slots.
 
     Returns:
         Decisions without memory and `acted`, advantages and targets, `[L, ...]`; and whether they
@@ -154,7 +154,7 @@ def rows_by_active_row(
     def own(first: jax.Array, rest: jax.Array) -> jax.Array:
         if decisions.slot is not None:
             return jnp.concatenate([to_rows(first, 2), to_rows(rest, 3)])[None]
-        # A slot that had a decision open waits at the first step, so its row there is free.
+        # A slot with an open decision waits at the first step, so its row there is free.
         rest = rest.at[0].set(where_rows(acted, first, rest[0]))
         rest = jnp.moveaxis(rest, 2, 0)  # [M, T, E, ...]
         rest = rest if in_order else rest[active_rows]
@@ -172,7 +172,7 @@ def pack_chunks(
     """Cut every stream, the decisions of one slot by one member, into chunks.
 
     Args:
-        table: `R` rows; those that were open were decided in the rollout before.
+        table: `R` rows; open ones were decided in the previous rollout.
         num_members: `K`.
         chunk_length: `B`, decisions per chunk; the last of a stream is padded.
         start_hidden: `[E * S, H]` leaves, the memory held when the rollout began.
@@ -205,11 +205,11 @@ def pack_chunks(
 
 
 def shuffle(noise: jax.Array, blocks: Blocks) -> tuple[jax.Array, jax.Array]:
-    """Draw an order of blocks in which each member's stay together, shuffled.
+    """Draw an order of blocks: shuffled, but with each member's blocks together.
 
     Args:
         noise: `[C]`, uniform on [0, 1).
-        blocks: what to put in order.
+        blocks: to order.
 
     Returns:
         The order, `[C]` int, and each member's first position in it, `[K]` int.
@@ -230,7 +230,7 @@ def select_minibatch(
 ) -> Selection:
     """Select minibatch `index` of each member's `num_minibatches [K]`: an even share of its blocks.
 
-    A member that has no such minibatch gets an empty one.
+    A member without such a minibatch gets an empty one.
     """
 
     def bound(index: jax.Array) -> jax.Array:
@@ -262,11 +262,11 @@ def _gather(
 ) -> tuple[Decisions, jax.Array, jax.Array]:
     """Lay decisions, advantages and targets out in blocks `[C, B]`.
 
-    Of memory there is only what each block starts from, `[C, H]` leaves.
+    Memory is kept only at the start of each block, `[C, H]` leaves.
     """
     num_rows = table.advantage.shape[0]
     filled = (order < num_rows).reshape(-1, block_size)
-    # Padding repeats a real row: what a sleeping one holds could reach a gradient, as 0 * NaN.
+    # Padding repeats a real row: values of a masked row could reach a gradient as 0 * NaN.
     index = jnp.minimum(jnp.where(filled, order.reshape(filled.shape), order[0]), num_rows - 1)
     hidden = table.decisions.take_hidden(index[:, 0]) if with_memory else ()
     decisions = table.decisions.take(index).replace(hidden=hidden, acted=filled)

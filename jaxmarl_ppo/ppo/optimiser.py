@@ -9,7 +9,7 @@ from jaxmarl_ppo.types import Hyperparams, PyTree
 
 
 def make_optimiser(hyperparams: Hyperparams, shape: UpdateShape) -> optax.GradientTransformation:
-    """Make the optimiser of one member, which sees gradients clipped by their global norm."""
+    """Make the optimiser of one member, with gradients clipped by their global norm."""
     make, rate = shape.optimiser, hyperparams.learning_rate
     if make == "adam":
         step = optax.adam(rate, eps=shape.adam_eps)  # type: ignore[arg-type]
@@ -31,8 +31,8 @@ def init_optimiser(params: PyTree, hyperparams: Hyperparams, shape: UpdateShape)
 def flatten(params: PyTree) -> jax.Array:
     """Lay the weights of each member out in one row: `[K, ...]` leaves to `[K, W]`.
 
-    The optimiser then has one array to go over instead of a dozen small ones, each of which costs
-    time to compile and to run.
+    The optimiser then updates one array instead of a dozen small ones, which each cost time to
+    compile and to run.
     """
     return jax.vmap(lambda params: ravel_pytree(params)[0])(params)
 

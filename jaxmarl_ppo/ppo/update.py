@@ -1,7 +1,6 @@
 """The update of proximal policy optimisation: epochs of minibatches, each an optimiser step.
 
-What changes the loss is in `loss`, what changes the step in `optimiser`, what goes into a minibatch
-in `minibatches`.
+The loss is in `loss`, the step in `optimiser`, and the choice of minibatches in `minibatches`.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -25,12 +24,12 @@ from jaxmarl_ppo.ppo.minibatches import Blocks, Selection
 from jaxmarl_ppo.ppo.optimiser import flatten, make_optimiser, unflatten
 from jaxmarl_ppo.types import Hyperparams, PolicyStack, PyTree
 
-# An early stop allows this much more than the target before it ends a member's steps.
+# KL may exceed its target by this factor before an early stop ends a member's steps.
 KL_STOP_FACTOR = 1.5
-# An adaptive KL penalty stays within these weights. Far beyond what matters beside advantages of
-# about 1, and yet near enough to come back from in a few dozen iterations.
+# Bounds of an adaptive KL penalty's weight: far beyond what matters beside advantages of about 1,
+# yet near enough to return from in a few dozen iterations.
 MIN_KL_COEF, MAX_KL_COEF = 1e-4, 1e4
-# Rows of gradients that are added to their members' in one kernel.
+# Rows of gradients that one kernel adds to their members' sums.
 MAX_UNROLLED = 64
 
 
@@ -40,13 +39,13 @@ class UpdateInputs:
 
     Attributes:
         network: of the policy group.
-        shape: what is compiled.
+        shape: the static options.
         stack: the trained members before the update, `[K, ...]`.
         blocks: their decisions.
         hyperparams: of these members at this iteration, `[K]`.
-        axis_name: of the devices that rows are spread over. Each shuffles its own, and a step takes
-            the gradients of all.
-        packed: the blocks once more, where micro-batches are taken of them side by side.
+        axis_name: of the devices that rows are spread over. Each shuffles its own rows, and a step
+            sums the gradients of all.
+        packed: the blocks again, for micro-batches of all members side by side.
         magnet: parameters that these members are drawn towards, `[K, ...]` leaves, or None.
     """
 
@@ -60,7 +59,7 @@ class UpdateInputs:
     magnet: PyTree = None
 
 
-# One of the members with its numbers and its magnet, or all of them.
+# One member with its hyper-parameters and magnet, or all of them.
 Member = tuple[PolicyStack, Hyperparams, PyTree]
 
 
@@ -88,27 +87,26 @@ def update(
 ) -> tuple[PolicyStack, PyTree, UpdateStats]:
     """Run all epochs of one iteration's update.
 
-    Every member makes its own `num_epochs * num_minibatches` steps over its own rows, fewer where
-    some of its minibatches are empty, as there are fewer rows or chunks than minibatches, or where
-    an early stop ends them.
+    Every member makes its own `num_epochs * num_minibatches` steps over its own rows. It makes
+    fewer if it has fewer rows or chunks than minibatches, or stops early.
 
     Args:
-        inputs: what to train on.
+        inputs: of the update.
         opt_state: of the members, `[K]` or `[K, W]` leaves.
         key: of the shuffling.
 
     Returns:
-        The members after the update, their optimiser states, and what the minibatches saw.
+        The members after the update, their optimiser states, and statistics of the minibatches.
     """
     shape, blocks, hyperparams = inputs.shape, inputs.blocks, inputs.hyperparams
     if tuning().packs:
-        # Of a chunk rows are few, and one state after the other.
+        # A chunk has few rows, with states in sequence.
         moved = tuning().rows_last and not inputs.network.is_recurrent
         inputs = replace(inputs, packed=pack(blocks.contents, moved=moved))
 
     def epoch(carry: UpdateCarry, row: tuple[jax.Array, jax.Array]) -> tuple[UpdateCarry, None]:
         index, noise = row
-        # There are as many epochs as any member has; those with fewer sit the last ones out.
+        # There are as many epochs as the most of any member; those with fewer skip the last ones.
         carry = carry.replace(stopped=carry.stopped | (index >= hyperparams.num_epochs))
         before = carry.stats.losses
         order, first = minibatches.shuffle(noise, blocks)
@@ -117,7 +115,7 @@ def update(
             selection = minibatches.select_minibatch(
                 order, first, blocks.num_blocks, index, hyperparams.num_minibatches
             )
-            # An empty range, so that no gradient is computed for a member that has stopped.
+            # An empty range, so no gradient is computed for a member that has stopped.
             stop = jnp.where(carry.stopped, selection.start, selection.stop)
             return _minibatch_step(inputs, carry, selection._replace(stop=stop)), None
 
@@ -131,7 +129,7 @@ def update(
     stats = no_stats(blocks.num_blocks.shape[0])
     params = flatten(inputs.stack.params)
     carry = UpdateCarry(params, opt_state, stats.num_steps > 0, stats)
-    # For all epochs at once, since every draw is a program of its own to compile.
+    # For all epochs at once, since every draw is compiled separately.
     noise = jax.random.uniform(unrolled(key), (shape.num_epochs, blocks.resume.size))
     carry, _ = jax.lax.scan(epoch, carry, (jnp.arange(shape.num_epochs), noise))
     params = unflatten(carry.params, inputs.stack.params)
@@ -139,7 +137,7 @@ def update(
 
 
 def no_stats(num_members: int) -> UpdateStats:
-    """Make the statistics of an update that has seen nothing."""
+    """Make empty statistics of an update."""
     zeros = jnp.zeros(num_members)
     return UpdateStats(LossSums(*[zeros] * len(fields(LossSums))), zeros, zeros, zeros, zeros)
 
@@ -167,15 +165,15 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
     params, opt_state, grad_norm = jax.vmap(step)(
         inputs.hyperparams, grads, count, carry.opt_state, carry.params
     )
-    # Without rows not even a gradient of 0 is applied: momentum would still move the weights.
+    # Without rows the step is skipped: even with gradient 0 momentum would move the weights.
     stepped = sums.count > 0
     stats = carry.stats
     num_skipped = stats.num_skipped
     if inputs.shape.skips_nonfinite:
-        # A norm may be infinite though no gradient is; clipped by it, all would be 0.
+        # A norm may be infinite though all gradients are finite; clipping by it would make all 0.
         skipped = stepped & ~(jnp.isfinite(totals).all(-1) & jnp.isfinite(grad_norm))
         stepped, num_skipped = stepped & ~skipped, num_skipped + skipped
-        # Else one of them would hide all others in the log.
+        # Otherwise one of them would hide all others in the log.
         sums = jax.tree.map(lambda x: jnp.where(skipped, 0.0, x), sums)
     stopped = carry.stopped
     if inputs.shape.kl_control == "early_stop":
@@ -194,12 +192,12 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
 
 
 def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -> jax.Array:
-    """Sum up the gradients of a minibatch and, behind them in each row, the fields of `LossSums`.
+    """Sum the gradients of a minibatch, followed in each row by the fields of `LossSums`.
 
-    The result is one array, `[K, W + fields]`, as it is then exchanged between devices.
+    The result is one array, `[K, W + fields]`, for exchange between devices.
 
-    The minibatch is walked in micro-batches. Where their number goes by the data, rows that are not
-    there cost nothing; where it is fixed, nobody has to ask how many there are.
+    The minibatch is processed in micro-batches. If their number depends on the data, missing rows
+    cost nothing; if it is fixed, it need not be read from the device.
     """
     shape = inputs.shape
     stack = inputs.stack.replace(params=unflatten(params, inputs.stack.params))
@@ -212,7 +210,7 @@ def _accumulate(inputs: UpdateInputs, params: jax.Array, selection: Selection) -
 def _walk_side_by_side(
     inputs: UpdateInputs, stack: PolicyStack, selection: Selection, totals: jax.Array
 ) -> jax.Array:
-    """Add up micro-batches each of which is of all members, a share of rows for each."""
+    """Add up micro-batches of all members, with a share of rows for each."""
     members = jnp.arange(totals.shape[0])
 
     def gradient(member: Member, k: jax.Array, index: jax.Array) -> jax.Array:
@@ -234,7 +232,7 @@ def _walk_in_turn(
     last = jnp.cumsum(num_micro)
 
     def gradients_at(index: jax.Array) -> tuple[jax.Array, jax.Array]:
-        # Past the last of them it is an empty one.
+        # Past the last one it is empty.
         k = jnp.minimum(group_at(index, last), totals.shape[0] - 1)
         member = jax.tree.map(lambda x: x[k], (stack, inputs.hyperparams, inputs.magnet))
         own_index = index - (last[k] - num_micro[k])
@@ -282,8 +280,8 @@ def _gradient(
 def add_by_policy(totals: jax.Array, k: jax.Array, found: jax.Array) -> jax.Array:
     """Add rows `found [N, W]` to those of their members, `totals [K, W]`; `k [N]` says whose.
 
-    One after the other: in a scatter their order would differ from time to time, and for a sum over
-    `N` XLA transposes all of them first, which took three fifths of a GPU's iteration.
+    One after the other: a scatter's order would vary between runs. For a sum over `N`, XLA first
+    transposes all of them, which took three fifths of a GPU's iteration.
     """
 
     def add(totals: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
@@ -307,7 +305,7 @@ def adapt_kl_coef(kl_coef: jax.Array, kl: jax.Array, target: jax.Array) -> jax.A
 def move_magnet(
     magnet: PyTree, params: PyTree, hyperparams: Hyperparams, stats: UpdateStats
 ) -> PyTree:
-    """Move the averages of weights towards the newest weights, of members that made a step.
+    """Move averages of weights towards the newest weights, for members that made a step.
 
     `magnet` and `params` have `[K, ...]` leaves; without a magnet the result is None.
     """

@@ -1,4 +1,4 @@
-"""Decisions of all slots that are to act, and the actions that environments get."""
+"""Decisions of all slots that must act, and the actions passed to environments."""
 
 from typing import NamedTuple
 
@@ -32,13 +32,13 @@ def act(
     noise: Noise,
     greedy: bool = False,
 ) -> ActOutput:
-    """Decide for every slot that is to act; those that wait decide nothing.
+    """Decide for every slot that must act; waiting slots decide nothing.
 
     Args:
         players: who can hold a slot.
         population: their parameters.
-        state: who holds the slots now, what they see and remember.
-        env_params: of the environment, for scripts that play or are imitated.
+        state: the slots' present players, observations and memory.
+        env_params: of the environment, for scripted policies that play or are imitated.
         noise: of the step.
         greedy: networks take the most likely actions instead of drawing them.
     """
@@ -105,9 +105,9 @@ def _imitated(
     env_params: PyTree,
     key: jax.Array,
 ) -> jax.Array:
-    """Ask the scripts that members imitate what they would do, as `Decisions.imitated`."""
+    """Compute the actions of imitated scripted policies, as `Decisions.imitated`."""
     num_envs = state.player.shape[0]
-    # Of members that are not trained nobody reads it.
+    # It is not read for untrained members.
     script = jnp.array(group.imitated_by)[
         jnp.minimum(decisions.policy_index, group.num_trainable - 1)
     ]

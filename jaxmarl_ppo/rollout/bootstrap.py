@@ -1,4 +1,4 @@
-"""Values of observations that nobody decides on: at the end of a life and of a rollout."""
+"""Values of observations without a decision: at the end of a life and of a rollout."""
 
 from typing import NamedTuple
 
@@ -22,9 +22,9 @@ def value_of(
     obs: Observation,
     wanted: jax.Array,
 ) -> jax.Array:
-    """Compute V of an observation where `wanted [E, A]`, by one step from memory that stays held.
+    """Compute V of an observation where `wanted [E, A]`, by one step that leaves memory unchanged.
 
-    Where the observation is not finite neither is V: a clipping normaliser could hide it.
+    Where the observation is not finite, V is not either: a clipping normaliser could hide it.
 
     Returns:
         `[E, A]`, 0 where nothing is wanted.
@@ -43,16 +43,16 @@ def value_of(
 class Ending(NamedTuple):
     """Inputs to the values of final observations, for lives that end at one step."""
 
-    state: RolloutState  # [E, ...]: after the step, but of the lives that were played at it
+    state: RolloutState  # [E, ...]: after the step, but with the lives played in it
     obs: Observation  # [E, A, ...]: the final observation
     truncated: jax.Array  # [E, A] bool
 
 
 def ending_of(state: RolloutState, obs: Observation, truncated: jax.Array) -> Ending:
-    """Keep what `final_value` needs, and nothing that no network reads.
+    """Keep only what `final_value` needs and networks read.
 
     Args:
-        state: after the step, with `is_first` and `player` still of the lives that were played.
+        state: after the step, with `is_first` and `player` still of the played lives.
         obs: `[E, A, ...]`, the final observation.
         truncated: `[E, A]` bool.
     """
@@ -60,15 +60,14 @@ def ending_of(state: RolloutState, obs: Observation, truncated: jax.Array) -> En
 
 
 def final_value(players: Players, population: Population, ending: Ending) -> jax.Array:
-    """Compute V of the final observation of lives that were truncated; free at other steps.
+    """Compute V of the final observation of truncated lives; other steps cost nothing.
 
-    Where episodes begin staggered, few end at a time: computed are a few environments at once, for
-    as long as there are more.
+    Where episodes are staggered, few end at a time: a loop values a few environments at once.
 
     Args:
         players: who can hold a slot.
         population: their parameters.
-        ending: what ends.
+        ending: the lives that end.
 
     Returns:
         `[E, A]`, 0 where nothing was truncated.
@@ -86,7 +85,7 @@ def final_value(players: Players, population: Population, ending: Ending) -> jax
             return values(ending)
         concerned = truncated.any(axis=1)
         rank = jnp.cumsum(concerned)
-        # A multiple of `size`, or else the last slice would be moved back and value some twice.
+        # A multiple of `size`; otherwise the last slice would shift back and value some twice.
         order = invert(rank - 1, concerned, -(-num_envs // size) * size)
 
         def some_envs(index: jax.Array, total: jax.Array) -> jax.Array:

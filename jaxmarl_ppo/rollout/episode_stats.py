@@ -1,8 +1,7 @@
 """Episode statistics, tracked on the device by agent slot and by policy.
 
-Every environment is followed step by step, and of each step only sums, minima and maxima are kept:
-a table of every slot at every step would grow with the agents. Sums over environments are taken
-only when the rollout is over.
+Every environment is tracked step by step, as sums, minima and maxima only: a table of every slot at
+every step would grow with the agents. Sums over environments are taken only after the rollout.
 """
 
 import functools
@@ -22,7 +21,7 @@ AnySums = TypeVar("AnySums", bound=EpisodeSums)
 
 
 class Finished(struct.PyTreeNode):
-    """Finished lives in groups: all that one agent slot, or one policy, lived; or episodes."""
+    """Finished lives in groups: by agent slot or by policy; or finished episodes."""
 
     sums: EpisodeSums  # [...]
     minimum: jax.Array  # [...]: least return of one
@@ -30,7 +29,7 @@ class Finished(struct.PyTreeNode):
 
 
 class EpisodeTracker(struct.PyTreeNode):
-    """Lives and rewards of every slot of every environment, as followed through a rollout."""
+    """Lives and rewards of every slot of every environment during a rollout."""
 
     running: Running
     agents: Finished  # [E, A]
@@ -41,7 +40,7 @@ class EpisodeTracker(struct.PyTreeNode):
 
 
 def no_sums(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> EpisodeSums:
-    """Make sums of nothing yet; `metrics` says which of the environment's own there are."""
+    """Make empty sums; `metrics` names those of the environment."""
     zeros, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
     return EpisodeSums(zeros, none, none, dict.fromkeys(metrics, zeros))
 
@@ -73,7 +72,7 @@ def add_step(
 def nobody_finished(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Finished:
     """Make groups of `shape` without finished lives.
 
-    `metrics` says which of the environment's own there are.
+    `metrics` names those of the environment.
     """
     # Counts as floats: sums over many iterations outgrow 32-bit integers.
     zeros = jnp.zeros(shape)
@@ -82,11 +81,11 @@ def nobody_finished(shape: tuple[int, ...], metrics: dict[str, jax.Array]) -> Fi
 
 
 def begin_running(counted: jax.Array, metrics: dict[str, jax.Array]) -> Running:
-    """Make sums of nothing yet.
+    """Make empty sums.
 
     Args:
         counted: `[E, A]` bool, which lives will count.
-        metrics: which of the environment's own there are.
+        metrics: of the environment's own.
     """
     whole = counted.all(-1)
     lives, episodes = no_sums(counted.shape, metrics), no_sums(whole.shape, {})
@@ -98,7 +97,7 @@ def _counted(sums: EpisodeSums, counted: jax.Array) -> RunningSums:
 
 
 def start_tracking(players: Players, running: Running) -> EpisodeTracker:
-    """Make the tracker that a rollout begins with: what is under way, and nothing finished."""
+    """Make the initial tracker of a rollout: lives in progress, none finished."""
     zeros, metrics = jnp.zeros(running.lives.returns.shape), running.lives.metrics
     by_policy = (zeros.shape[0], len(players.policies))
     return EpisodeTracker(
@@ -130,7 +129,7 @@ def track(players: Players, tracker: EpisodeTracker, outcome: Outcomes) -> Episo
         policies = _enter(tracker.policies, lived, finished[..., None] & policy)
         return agents, policies, episodes
 
-    # Few steps end a life or an episode, and entering one compares every slot with every policy.
+    # Few steps end a life or an episode, and recording one compares every slot with every policy.
     before = (tracker.agents, tracker.policies, tracker.episodes)
     agents, policies, episodes = skip_unless(finished.any() | over.any(), enter, lambda: before)
     return EpisodeTracker(
@@ -148,12 +147,12 @@ def _add_up(reward: jax.Array) -> jax.Array:
     num_agents = reward.shape[-1]
     if num_agents > 16:
         return reward.sum(-1)
-    # One by one: of a reduction over a short axis XLA makes a call to a library.
+    # One by one: XLA turns a reduction over a short axis into a library call.
     return functools.reduce(jnp.add, [reward[:, slot] for slot in range(num_agents)])
 
 
 def _begin_anew(sums: RunningSums, ended: jax.Array) -> RunningSums:
-    """Begin anew what has ended."""
+    """Reset the sums of ended lives and episodes."""
     new = jax.tree.map(jnp.zeros_like, sums).replace(counted=jnp.ones_like(sums.counted))
     return jax.tree.map(lambda x, y: jnp.where(ended, x, y), new, sums)
 
@@ -161,11 +160,11 @@ def _begin_anew(sums: RunningSums, ended: jax.Array) -> RunningSums:
 def count_finished(
     players: Players, tracker: EpisodeTracker
 ) -> tuple[Finished, Finished, Finished]:
-    """Sum up what ended in any environment: lives by slot `[A]` and by policy `[P]`, episodes."""
+    """Sum over environments: finished lives by slot `[A]` and by policy `[P]`, episodes."""
     agents, episodes = _over_axis_0(tracker.agents), _over_axis_0(tracker.episodes)
     if tracker.policies is not None:
         return agents, _over_axis_0(tracker.policies), episodes
-    # Every slot has one policy in every life, so what its slots lived is what a policy lived.
+    # Every slot has one policy in every life, so a policy's lives are those of its slots.
     only = np.array([policies[0] for policies in players.mapping.candidates])
     own = only[:, None] == np.arange(len(players.policies))  # [A, P]
     by_agent = jax.tree.map(lambda x: x[:, None], agents)
@@ -175,7 +174,7 @@ def count_finished(
 
 
 def merge_finished(first: Finished, second: Finished) -> Finished:
-    """Merge the finished lives of two stretches of time, group by group."""
+    """Merge the finished lives of two intervals, group by group."""
     return Finished(
         sums=jax.tree.map(jnp.add, first.sums, second.sums),
         minimum=jnp.minimum(first.minimum, second.minimum),

@@ -1,7 +1,7 @@
-"""Starts of lives: which memories begin at zero, and which players hold the slots.
+"""Starts of lives: which memories are reset, and which players hold the slots.
 
-A slot `is_first` from the end of one life to the first decision of the next, at which memory begins
-anew (`networks.recurrence`). Its player is drawn when it is born, and stays until the life ends.
+A slot `is_first` from the end of one life to the first decision of the next, which resets memory
+(`networks.recurrence`). Its player is drawn at birth, and stays until the life ends.
 """
 
 import jax
@@ -26,7 +26,7 @@ def begin_lives(
 
     Args:
         players: all of them.
-        league: what opponents are drawn by.
+        league: results and pools for drawing opponents.
         alive_before: `[E, A]` bool, before the step.
         state: from `step`.
         step_output: from `step`.
@@ -40,7 +40,7 @@ def begin_lives(
     if key is None:
         return state
     born = state.obs.alive & (ended | ~alive_before)
-    # As an episode begins, empty slots draw too: a mapping may be one draw for all of them.
+    # At the start of an episode empty slots draw too: a mapping may be one draw for all slots.
     needed = born | over[:, None]
 
     def draw() -> jax.Array:

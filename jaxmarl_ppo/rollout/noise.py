@@ -1,4 +1,4 @@
-"""Random numbers of a rollout, and keys for what draws its own, made before it begins."""
+"""Random numbers of a rollout, and keys for separate draws, made before it begins."""
 
 from typing import NamedTuple
 
@@ -11,15 +11,15 @@ from jaxmarl_ppo.policies.players import Players
 class Noise(NamedTuple):
     """Random numbers and keys of one step, or with a leading axis `T` of many.
 
-    It depends on nothing that happens, so a rollout draws it for all steps at once: a draw has a
-    price of its own, on a CPU that of a small network.
+    It depends on no state, so a rollout draws it for all steps at once: each draw has a fixed cost,
+    on a CPU that of a small network.
     """
 
     actions: tuple[jax.Array, ...]  # per policy group [E, M, ...], of its action distribution
     env: jax.Array  # [E] keys
     scripts: jax.Array | None  # () key, of scripted players; None where there are none
     lives: jax.Array | None  # () key, of who plays the lives that begin; None where that is fixed
-    imitated: jax.Array | None  # () key, of the scripts that policies imitate; None without any
+    imitated: jax.Array | None  # () key, of imitated scripted policies; None without any
 
 
 def draw_noise(players: Players, shape: tuple[int, ...], key: jax.Array) -> Noise:

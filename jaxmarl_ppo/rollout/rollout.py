@@ -27,7 +27,7 @@ from jaxmarl_ppo.types import (
 
 
 class Rollout(NamedTuple):
-    """Data of one rollout: decisions, outcomes, and what they started from."""
+    """Data of one rollout: decisions, outcomes, and initial memory."""
 
     decisions: tuple[Decisions, ...]  # per policy group [T, E, M]
     outcomes: Outcomes  # [T, E, A]
@@ -55,15 +55,16 @@ def rollout(
         env_params: its parameters.
         players: who can hold a slot.
         population: their parameters.
-        state: where to go on.
-        running: what is under way.
-        key: of everything random.
+        state: to continue from.
+        running: lives and episodes in progress.
+        key: of all random numbers.
         num_steps: `T`.
 
     Returns:
-        The state to go on from and what was played. Of `outcomes` only what is read is ever stored.
+        The state to continue from, and the rollout. Fields of `outcomes` are stored only if they
+        are read.
     """
-    # With memory it would have to be kept of every step.
+    # With memory, it would have to be kept for every step.
     at_once = tuning().values_ends_at_once and not any(
         b.network.is_recurrent for b in players.policy_groups
     )
@@ -74,11 +75,11 @@ def rollout(
         after, step_output = step(env, env_params, state, act_output, noise)
         truncated = step_output.truncated & ~step_output.terminated
         final = step_output.info["final_observation"]
-        # Whose life has just ended is still to be seen in it.
+        # It still shows whose life has just ended.
         ending = ending_of(after, final.replace(alive=final.alive | state.obs.alive), truncated)
         reward = step_output.reward
         if tuning().packs:
-            # Joined from agents' rewards once, and not once for each of its many readers.
+            # Joined from agents' rewards once, not once for each of its many readers.
             reward = jax.lax.optimization_barrier(reward)
         outcomes = Outcomes(
             reward=reward,
@@ -113,7 +114,7 @@ def rollout(
             batch_size=max(1, tuning().max_pass_rows // outcomes.reward[0].size),
         )
         outcomes, faults = outcomes.replace(final_value=value), check_final(faults, value)
-    # Only where an agent decides next: a slot that waits leaves its decision open instead.
+    # Only where an agent decides next: a waiting slot leaves its decision open instead.
     value = value_of(players, population, state, state.obs, state.obs.agent_mask)
     last_fault = check_last(players.seen(state.obs))
     return state, Rollout(decisions, outcomes, faults, last_fault, value, start_hidden, tracker)

@@ -1,7 +1,7 @@
-"""The state that a run begins with: fresh episodes, at different phases if wanted.
+"""The initial state of a run: fresh episodes, at different phases if wanted.
 
 Episodes of a fixed horizon that begin together stay together: a rollout shorter than the horizon
-would see only one phase of the episode at a time.
+would see one phase of the episode at a time.
 """
 
 import jax
@@ -50,8 +50,8 @@ def stagger_episodes(
     """Play `horizon * e / E` steps of uniformly random legal actions in environment `e`.
 
     Returns:
-        The state, and `[E, A]` bool: False where the present life began in this play and is not to
-        be counted in statistics. Environments without a horizon are left as they are.
+        The state, and `[E, A]` bool: False where the present life began during this play and is not
+        counted in statistics. Environments without a horizon are unchanged.
     """
     num_envs = state.is_first.shape[0]
     horizon = env.horizon(env_params)
@@ -67,7 +67,8 @@ def stagger_episodes(
         action = random(env_state, obs, env_params, split(key_act, num_envs))
         keys = split(key_env, num_envs)
         stepped = env.step_batch(keys, env_state, action, env_params)[:2]
-        # On the host a step that is dropped costs all before it again, so first come those.
+        # On the host a dropped step costs all steps before it again, so those environments come
+        # first.
         plays = index >= num_steps - offset if env.steps_on_host else index < offset
         return where_rows(plays, stepped, carry)
 
@@ -81,8 +82,8 @@ def stagger_episodes(
 def spread_phases(horizon: int | jax.Array, num_envs: int) -> jax.Array:
     """Spread `num_envs` phases evenly over a horizon: `horizon * e // num_envs`, `[E]` int.
 
-    Also where the product does not fit into 32 bits: what divides is multiplied at once, the rest
-    by the bits of `e`, with a long division.
+    The product may exceed 32 bits: the quotient is multiplied at once, the remainder by the bits of
+    `e`, with a long division.
     """
     index = jnp.arange(num_envs)
     quotient = remainder = jnp.zeros_like(index)

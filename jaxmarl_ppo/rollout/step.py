@@ -28,12 +28,11 @@ def step(
     act_output: ActOutput,
     noise: Noise,
 ) -> tuple[RolloutState, StepOutput]:
-    """Step the environments by the actions that `act` chose; those that are over begin anew.
+    """Step the environments by the actions of `act`, and reset those that are over.
 
     Returns:
-        The state after the step and what the environments answered. `is_first` and `player` are
-        still those of the lives which were played, as a value at their end needs them;
-        `lives.begin_lives` comes next.
+        The state after the step and the environments' outputs. `is_first` and `player` still belong
+        to the played lives, as values at their end need them; `lives.begin_lives` comes next.
     """
     obs, env_state, reward, terminated, truncated, info = env.step_batch(
         noise.env, state.env_state, act_output.env_action, env_params

@@ -1,4 +1,4 @@
-"""Callbacks of a run: the data that they receive while it trains, and their interface."""
+"""Callbacks of a run: their interface, and the data that they receive during training."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from jaxmarl_ppo.types import Population, TrainState
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Says which run it is that begins or goes on.
+    """Describes the run that begins or is resumed.
 
     Attributes:
         run_dir: its folder.
@@ -35,7 +35,7 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Holds what a run came to.
+    """Holds the result of a run.
 
     Attributes:
         state: the final training state.
@@ -45,12 +45,12 @@ class TrainResult:
         run_dir: the run's folder.
         env_steps: environment steps done.
         interrupted: whether it was stopped before its end.
-        stopped_by: what stopped it: a signal's name, or a sentence; None where it came to its end.
-        members: of a group of seeds, what each came to that went on to the group's end; the state
-            of the group has an axis of them, and its numbers are of all together.
-        stopped_members: of a group, by name, the others and what has stopped them.
-        best_member: of population-based training, the name of the member that did best when they
-            were measured last.
+        stopped_by: what stopped it: a signal's name, or a sentence; None if it was completed.
+        members: of a group of seeds, the results of those that reached the group's end. The state
+            of the group has an axis of them, and its numbers cover all of them.
+        stopped_members: of a group, by name, the other members and what stopped them.
+        best_member: of population-based training, the name of the best member at the last
+            measurement.
     """
 
     state: TrainState
@@ -73,31 +73,30 @@ class TrainResult:
 
 
 class Callback:
-    """Is told what happens in a run; a subclass has those methods that it needs.
+    """Receives the events of a run; subclasses define the methods that they need.
 
-    The first three that return True end the run as a signal would: what was learnt is saved, and
-    the run can be resumed. An error in one of them ends the run likewise, and is then raised as a
-    `CallbackError`.
+    If one of the first three returns True, the run ends as after a signal: it is saved and can be
+    resumed. An error in one of them also ends the run, and is then raised as a `CallbackError`.
     """
 
     def on_start(self, run: RunInfo) -> None:
-        """Take note that a run begins, or goes on."""
+        """Handle the start of a new or resumed run."""
 
     def on_log(self, entry: Mapping[str, Any]) -> bool | None:
-        """Take note of an entry of the log."""
+        """Handle an entry of the log."""
 
     def on_evaluation(self, report: Mapping[str, Any]) -> bool | None:
-        """Take note of an evaluation's numbers."""
+        """Handle an evaluation's numbers."""
 
     def on_checkpoint(self, path: Path) -> bool | None:
-        """Take note of a checkpoint that lies in a folder, whole."""
+        """Handle a complete checkpoint in a folder."""
 
     def on_end(self, result: TrainResult) -> None:
-        """Take note of what the run came to, after all is saved; also where an error ended it."""
+        """Handle the result of the run, after saving; also if an error ended it."""
 
 
 class CallbackError(RuntimeError):
-    """Tells which callback failed; the run up to there is saved."""
+    """Reports which callback failed; the run up to there is saved."""
 
     def __init__(self, callback: Callback, method: str, error: Exception, run_dir: Path) -> None:
         super().__init__(
@@ -117,10 +116,10 @@ class _OnLog(Callback):
 
 
 def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """Take callbacks as they are, and functions as callbacks on every entry of the log.
+    """Keep callbacks, and convert functions to callbacks on every entry of the log.
 
     Raises:
-        ValueError: something that is neither.
+        ValueError: For something that is neither.
     """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise ValueError(f"callbacks must be a sequence of callbacks, got {show(callbacks)}")
@@ -135,11 +134,11 @@ def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
 
 
 class Callbacks:
-    """Tells all callbacks of a run, and remembers who wants it to end.
+    """Notifies all callbacks of a run, and records which of them asks for the end.
 
     Args:
         run_dir: the folder of the run.
-        callbacks: who is told, in this order.
+        callbacks: notified in this order.
     """
 
     def __init__(self, run_dir: Path, callbacks: Iterable[Callback] = ()) -> None:
@@ -148,14 +147,14 @@ class Callbacks:
         self.stopped_by: str | None = None
 
     def add(self, *callbacks: Callback) -> None:
-        """Tell these too, in their order."""
+        """Also notify these, in their order."""
         self._callbacks += callbacks
 
     def tell(self, method: str, what: Any) -> None:
         """Call a method of all callbacks.
 
         Raises:
-            CallbackError: one of them failed.
+            CallbackError: If one of them failed.
         """
         for callback in self._callbacks:
             try:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxmarl_ppo.devices.sharding import own_rows
 from jaxmarl_ppo.types import PyTree
 
-# Paths of leaves that had other names when older checkpoints were written.
+# Paths of leaves that have other names in older checkpoints.
 _FORMER_NAMES = {
     re.compile("state/(population|per_env)/banks/(.*)"): r"state/\1/policy_groups/\2",
     re.compile(r"(state/per_env/policy_groups/\d+/pending)/ticks"): r"\1/steps",
@@ -25,16 +25,16 @@ _FORMER_NAMES = {
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
     """Copy the leaves of a tree to the host, named by their paths in it; keys as their words.
 
-    Of leaves that are spread over processes, only the rows of this process.
+    For leaves that are spread over processes, copy only the rows of this process.
     """
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     leaves = jax.device_get([own_rows(_words(leaf)) for _, leaf in flat])
-    # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+    # Copied, since on a CPU this may be the device's own memory, which training reuses.
     return {_name(path): np.array(leaf) for (path, _), leaf in zip(flat, leaves, strict=True)}
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path) -> PyTree:
-    """Build a tree from what `to_arrays` made of one.
+    """Build a tree from the result of `to_arrays`.
 
     Args:
         arrays: by path.
@@ -45,7 +45,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
         The tree, its leaves as NumPy's arrays, keys as JAX's.
 
     Raises:
-        ValueError: an array is missing, superfluous, or of another shape or type.
+        ValueError: If an array is missing, superfluous, or of another shape or type.
     """
     flat, structure = jax.tree_util.tree_flatten_with_path(expected)
     wanted = {_name(path): leaf for path, leaf in flat}

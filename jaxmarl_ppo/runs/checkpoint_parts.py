@@ -1,12 +1,12 @@
-"""The arrays of a checkpoint, in one file for each process of the job that writes it.
+"""The arrays of a checkpoint, in one file per process of the job.
 
-Every process holds its own environments, and writes them; what is the same on all, the first one
-writes. It waits for the others' parts, takes them into the folder, and lists their checksums among
-those of its own files. So a checkpoint in which a part is missing never gets its name.
+Every process writes its own environments; the first one also writes what is the same on all. It
+waits for the others' parts, moves them into the folder, and lists their checksums with those of its
+own files. So a checkpoint with a missing part never gets its name.
 
-Checkpoints of format 1 have the first part in a folder that orbax wrote. Nothing writes those any
-more: orbax finds its files by patterns, so that it could not read what it had written below a
-folder whose name has brackets in it.
+Checkpoints of format 1 have the first part in a folder written by orbax. They are no longer
+written: orbax finds its files by patterns, so it cannot read files below a folder with brackets in
+its name.
 """
 
 import glob
@@ -26,7 +26,7 @@ from jaxmarl_ppo.machine.archives import restore_msgpack
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.runs.files import STATE_FOLDER
 
-# What belongs to single environments, and with them to a process.
+# Arrays of single environments, which belong to one process.
 _PER_ENV = "state/per_env/"
 
 
@@ -36,11 +36,11 @@ def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of a checkpoint that `read_standing` found sound, of all its parts.
+    """Read the arrays of all parts of a checkpoint that `read_standing` found sound.
 
     Raises:
-        OSError: a file cannot be read.
-        ValueError: a file is not one of arrays.
+        OSError: If a file cannot be read.
+        ValueError: If a file is not one of arrays.
     """
     first = folder / _part_name(0)
     arrays = _unpack(first) if first.is_file() else _read_format_1(folder / STATE_FOLDER)
@@ -51,10 +51,10 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
 
 
 def check_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Read back what a checkpoint holds, and compare it with what the first process has written.
+    """Read a checkpoint back, and compare it with what the first process has written.
 
     Raises:
-        OSError: it reads otherwise.
+        OSError: If the content differs.
     """
     found = read_arrays(folder)
     is_shared = bool(_parts_in(folder))
@@ -67,21 +67,21 @@ def check_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def write_part(folder: Path, arrays: Mapping[str, np.ndarray], processes: Processes) -> None:
-    """Write this process's part of a checkpoint beside it, and tell the first process of it.
+    """Write this process's part of a checkpoint beside it, and notify the first process.
 
     Args:
-        folder: of the checkpoint that it is to be a part of.
+        folder: of the checkpoint.
         arrays: of this process.
         processes: of the job.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
     try:
-        folder.parent.mkdir(exist_ok=True)  # not the run's folder, which somebody may have moved
+        folder.parent.mkdir(exist_ok=True)  # not the run's folder, which may have been moved
         packed = _pack({k: x for k, x in arrays.items() if k.startswith(_PER_ENV)})
         write_atomically(_beside(folder, processes.index), packed, make_folder=False)
-    except Exception as error:  # whatever it is, the first process waits for a word
+    except Exception as error:  # after any error the first process still awaits an answer
         processes.gather(_label(folder), {"error": str(error)})
         raise
     processes.gather(_label(folder), {"sha256": hashlib.sha256(packed).hexdigest()})
@@ -91,7 +91,7 @@ def await_parts(folder: Path, processes: Processes) -> list[str]:
     """Wait until all other processes have written their parts; return the SHA-256 of each.
 
     Raises:
-        OSError: one could not, or its part is not to be seen here.
+        OSError: If one could not, or its part cannot be seen here.
     """
     reports: Sequence[Mapping[str, Any]] = processes.gather(_label(folder), {})[1:]
     for index, report in enumerate(reports, 1):
@@ -111,12 +111,12 @@ def take_parts(folder: Path, temporary: Path, digests: Sequence[str]) -> None:
     """Move the others' parts into a checkpoint that is being written.
 
     Args:
-        folder: that the checkpoint is to have.
-        temporary: that it has now.
+        folder: the final folder of the checkpoint.
+        temporary: its present folder.
         digests: what `await_parts` returned.
 
     Raises:
-        OSError: what is to be seen here of a part is not what was written.
+        OSError: If a part, as seen here, differs from what was written.
     """
     for index, digest in enumerate(digests, 1):
         part = temporary / _part_name(index)
@@ -126,7 +126,7 @@ def take_parts(folder: Path, temporary: Path, digests: Sequence[str]) -> None:
 
 
 def remove_parts(folder: Path, processes: Processes) -> None:
-    """Remove what other processes wrote for a checkpoint that does not come about."""
+    """Remove other processes' parts of an abandoned checkpoint."""
     for index in range(1, processes.count):
         _beside(folder, index).unlink(missing_ok=True)
 
@@ -144,7 +144,7 @@ def _parts_in(folder: Path) -> list[Path]:
 
 
 def _beside(folder: Path, index: int) -> Path:
-    # As what is unfinished is called, so that it is removed with it.
+    # Named like unfinished files, so that it is removed with them.
     return folder.with_name(f".{folder.name}.{_part_name(index)}.tmp")
 
 
@@ -159,11 +159,11 @@ def _pack(arrays: Mapping[str, np.ndarray]) -> bytes:
 def _unpack(path: Path) -> dict[str, np.ndarray]:
     try:
         content: Any = restore_msgpack(path.read_bytes())
-        # Copied, since what is unpacked can neither be written to nor is it aligned.
+        # Copied, since unpacked arrays are read-only and unaligned.
         return {name: np.array(array) for name, array in content.items()}
     except OSError:
         raise
-    except Exception as error:  # a damaged file raises whatever its damage leads to
+    except Exception as error:  # a damaged file can raise any error
         raise ValueError(f"{path} holds no arrays: {error}") from error
 
 
@@ -176,7 +176,7 @@ def _is_same(read: np.ndarray, written: np.ndarray) -> bool:
 
 
 def _read_format_1(folder: Path) -> dict[str, np.ndarray]:
-    """Read what orbax has written, from a copy where it would take the path for a pattern."""
+    """Read files written by orbax, from a copy where it would take the path for a pattern."""
     path = str(folder.absolute())
     if glob.escape(path) == path and "\\" not in path:
         return _restore(folder.absolute())
@@ -185,7 +185,7 @@ def _read_format_1(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _restore(folder: Path) -> dict[str, np.ndarray]:
-    """Have orbax read for this process alone, whatever others do meanwhile."""
+    """Make orbax read for this process alone, independently of others."""
     import orbax.checkpoint as ocp
 
     checkpointer: Any

@@ -1,9 +1,10 @@
-"""Checkpoints: the complete state of training in a folder, which is complete or absent.
+"""Checkpoints: the complete state of training in a folder, written atomically.
 
 A checkpoint is a folder `checkpoints/<iteration>`. It has the record and the policies of a run, so
-that it evaluates, exports and is loaded from as a run is; every array of the training state, see
-`checkpoint_parts`; and `manifest.json`, where the run stood and the SHA-256 of every other file. It
-gets its name only after all of it was read back and is on the disk. Nothing read here executes.
+that it can be evaluated, exported and loaded like a run; every array of the training state, see
+`checkpoint_parts`; and `manifest.json`, with the run's progress and the SHA-256 of every other
+file. It gets its name only after all files were read back and are on the disk. Reading executes no
+code.
 """
 
 import contextlib
@@ -54,16 +55,16 @@ _DAMAGED = ".damaged"
 
 @dataclass(frozen=True)
 class CheckpointData:
-    """Holds all that a checkpoint is made of, on the host.
+    """Holds the content of a checkpoint, on the host.
 
     Attributes:
-        arrays: by name, see `to_arrays`; of what is spread over processes, this one's rows.
+        arrays: by name, see `to_arrays`; of arrays spread over processes, this one's rows.
         population: the players.
         names: of the players.
         record: the content of `config.json`.
-        standing: where the run stands.
-        archive: pools of which a part lies in files of the run, by policy: lists of
-            `{"iteration", "sha256", ...}`; None where there is no such pool.
+        standing: the progress of the run.
+        archive: pools that are partly in files of the run, by policy: lists of `{"iteration",
+            "sha256", ...}`; None where there is no such pool.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -75,10 +76,10 @@ class CheckpointData:
 
 
 def write_checkpoint(run_dir: Path, snapshot: CheckpointData, processes: Processes = ALONE) -> Path:
-    """Write a checkpoint, or this process's part of it; until it is complete nothing has its name.
+    """Write a checkpoint, or this process's part of it, atomically.
 
     Raises:
-        OSError: it cannot be written or read back, or not all of its parts can.
+        OSError: If it cannot be written or read back, or not all of its parts can.
     """
     folder = _folder_of(run_dir, snapshot.standing)
     if not processes.is_first:
@@ -110,17 +111,17 @@ def write_whole(
     fill: Callable[[Path], None],
     **further: Any,
 ) -> Path:
-    """Write a checkpoint; until it is complete, read back and on the disk nothing has its name.
+    """Write a checkpoint atomically; it gets its name once it is read back and on the disk.
 
     Args:
         run_dir: the folder of the run, which must be there.
         record: the content of its `config.json`.
-        standing: where it stands.
-        fill: puts all else into the folder that it is called with, and reads it back.
-        **further: what else its manifest is to say.
+        standing: its progress.
+        fill: writes all other files into the given folder, and reads them back.
+        **further: further entries of its manifest.
 
     Raises:
-        OSError: it cannot be written or read back.
+        OSError: If it cannot be written or read back.
     """
     folder = _folder_of(run_dir, standing)
     temporary = folder.with_name(f".{folder.name}.tmp")
@@ -135,7 +136,7 @@ def write_whole(
         _read_back(temporary)
         sync_logs(run_dir)
         _sync_folders(run_dir, temporary)
-        with contextlib.suppress(FileNotFoundError):  # of a run that went back to an older one
+        with contextlib.suppress(FileNotFoundError):  # of a run that was resumed from an older one
             folder.replace(_former(folder))
         temporary.replace(folder)
         sync_folder(folder.parent)
@@ -148,10 +149,10 @@ def write_whole(
 
 
 def _read_back(folder: Path) -> None:
-    """Check a checkpoint that has just been written as it will be when it is read.
+    """Check a checkpoint that has just been written, as a later reader will.
 
     Raises:
-        OSError: it cannot be read, or would be found damaged.
+        OSError: If it cannot be read, or would be found damaged.
     """
     try:
         check_files(folder, read_manifest(folder))
@@ -160,7 +161,7 @@ def _read_back(folder: Path) -> None:
 
 
 def _sync_folders(run_dir: Path, folder: Path) -> None:
-    """Make the names of the files in a checkpoint, and of the snapshots of its run, last."""
+    """Flush the directory entries of a checkpoint's files and of its run's snapshots."""
     inner = [path for path in folder.rglob("*") if path.is_dir()]
     snapshots = run_dir / SNAPSHOTS
     pools = [*snapshots.iterdir(), snapshots] if snapshots.is_dir() else []
@@ -186,15 +187,15 @@ def checkpoints_of(run_dir: Path) -> list[Path]:
         own = [path for path in found if path.is_dir() and not path.is_symlink()]
         if all(map(os.path.lexists, found)):
             return sorted(own, key=lambda path: int(path.name), reverse=True)
-        # Removed meanwhile by the process that trains: there are newer ones than those listed.
+        # Removed meanwhile by the training process: there are newer ones than those listed.
 
 
 def archived_files(run_dir: Path) -> set[Path]:
-    """Collect the files of snapshots that the checkpoints of a run stand on.
+    """Collect the files of snapshots that the checkpoints of a run need.
 
     Raises:
-        OSError: a checkpoint cannot be read, so that nobody knows which files it needs.
-        ValueError: likewise.
+        OSError: If a checkpoint cannot be read, so the files that it needs are unknown.
+        ValueError: As above.
     """
     return {path for folder in checkpoints_of(run_dir) for path, _ in files_of_archive(folder)}
 
@@ -204,11 +205,11 @@ def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
 
     Args:
         run_dir: the folder of the run.
-        strict: whether only damaged ones are passed over. Whoever trains on must not go back
-            behind a checkpoint that is merely unreadable for the moment.
+        strict: whether only damaged ones are skipped. A resumed run must not skip a checkpoint that
+            is merely unreadable for the moment.
 
     Raises:
-        ValueError: there is none, or strictly none may be taken.
+        ValueError: If there is none, or strictly none may be taken.
     """
     while True:
         passed_over: list[str] = []
@@ -217,7 +218,7 @@ def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
                 standing = read_own_standing(folder)
             except ValueError as error:
                 if not folder.is_dir():
-                    break  # removed meanwhile by the process that trains: there are newer ones
+                    break  # removed meanwhile by the training process: there are newer ones
                 if strict and not isinstance(error, DamagedCheckpoint):
                     raise
                 passed_over.append(str(error))
@@ -235,9 +236,9 @@ def newest_sound(run_dir: Path, strict: bool = False) -> tuple[Path, Standing]:
 
 
 def set_damaged_aside(run_dir: Path, newest: Path) -> None:
-    """Rename damaged checkpoints newer than the newest sound one: new ones take their place.
+    """Rename damaged checkpoints newer than the newest sound one; new ones will replace them.
 
-    For the process that holds the lock of the folder.
+    Only for the process that holds the lock of the folder.
     """
     for folder in checkpoints_of(run_dir):
         if int(folder.name) <= int(newest.name):
@@ -255,7 +256,7 @@ def best_checkpoint(run_dir: Path, goal: str) -> Path | None:
     """Find the checkpoint with the best value of the objective; None if none has one.
 
     Raises:
-        ValueError: one cannot be read now, so that nobody knows which is the best.
+        ValueError: If one cannot be read now, so the best one is unknown.
     """
     values = {}
     for folder in checkpoints_of(run_dir):
@@ -279,7 +280,7 @@ def choose_checkpoint(run_dir: Path, which: str, goal: str) -> Path:
         goal: of the run's objective.
 
     Raises:
-        ValueError: there is no such checkpoint.
+        ValueError: If there is no such checkpoint.
     """
     there = {str(int(folder.name)): folder for folder in checkpoints_of(run_dir)}
     if which == "newest":
@@ -298,8 +299,8 @@ def choose_checkpoint(run_dir: Path, which: str, goal: str) -> Path:
 def own_checkpoints(run_dir: Path, run: str | None) -> list[Path]:
     """List the checkpoints that a run has written itself, the newest first.
 
-    Not those of other runs, of newer formats, or that cannot be read: they are not the run's to
-    remove.
+    Checkpoints of other runs, of newer formats, or unreadable ones are left out: the run must not
+    remove them.
 
     Args:
         run_dir: the folder of the run.
@@ -314,14 +315,14 @@ def own_checkpoints(run_dir: Path, run: str | None) -> list[Path]:
 
 
 def prune(run_dir: Path, keep: int, best: Path | None, run: str | None = None) -> None:
-    """Remove all checkpoints that a run has written but the newest ones and the best one."""
+    """Remove all checkpoints of a run except the newest ones and the best one."""
     for folder in own_checkpoints(run_dir, run)[keep:]:
         if folder != best:
             remove_checkpoint(folder)
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Remove a checkpoint, which loses its name first: whoever reads it finds it or does not."""
+    """Remove a checkpoint atomically, by renaming it first."""
     former = _former(folder)
     with contextlib.suppress(OSError):
         folder.replace(former)
@@ -329,7 +330,7 @@ def remove_checkpoint(folder: Path) -> None:
 
 
 def remove_unfinished(run_dir: Path) -> None:
-    """Remove what a process that died while saving has left."""
+    """Remove the remains of a process that died while saving."""
     for path in (run_dir / CHECKPOINTS).glob(".*.tmp"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

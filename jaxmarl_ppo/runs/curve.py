@@ -14,9 +14,9 @@ _MAX_LINES = 12
 def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], title: str, path: Path):
     """Draw the mean return of every agent against environment steps.
 
-    Agents that earn the same throughout, such as a team with one reward, share a line. Of several
-    seeds the line is the mean, a dotted one the interquartile mean, and the band around it the
-    95 % interval of the latter.
+    Agents with the same returns throughout, such as a team with one reward, share a line. For
+    several seeds the line is the mean, a dotted line the interquartile mean, and the band its 95 %
+    interval.
 
     Args:
         history: entries of the log.
@@ -58,7 +58,7 @@ def plot_curve(history: Sequence[Mapping[str, Any]], agents: Sequence[str], titl
 
 
 def _draw_spread(axes: Any, history: Sequence[Mapping[str, Any]], label: str, color: Any) -> None:
-    """Draw how far seeds differ, where entries tell that, of the first agent of a label."""
+    """Draw the spread over seeds, where entries have it, of the first agent of a label."""
     agent = label.split(", ")[0]
     iqm, low, high = (
         [
@@ -79,7 +79,7 @@ def _curves(
     """List points (environment step, mean return or None) by label."""
     together: dict[tuple[tuple[float, float | None], ...], list[str]] = {}
     for agent in agents:
-        # A line ends where no life of the agent did, and goes on after it.
+        # A line breaks where no life of the agent ended, and continues after it.
         points = tuple(
             (entry["env_steps"], entry.get("agents", {}).get(agent, {}).get("return_mean"))
             for entry in history
@@ -90,7 +90,7 @@ def _curves(
 
 
 def _alone(means: Sequence[float | None]) -> list[int]:
-    """Find the points without a neighbour, of which there is no line."""
+    """Find the points without a neighbour, which no line shows."""
     around = (None, *means, None)
     return [
         k

@@ -1,4 +1,4 @@
-"""Entries of a run's log as they are read: which lines are sound enough to work with."""
+"""Reading and checking entries of a run's log."""
 
 import json
 import math
@@ -9,9 +9,9 @@ from jaxmarl_ppo.config.parsing import check_depth
 
 _MAX_DIGITS = 18  # what 64 bits hold
 _NUMBERS = ("wall_s", "env_steps_per_s", "decisions_per_s", "peak_memory_mb", "rollout_share")
-# Numbers of an entry that had other names when older logs were written.
+# Numbers of an entry that have other names in older logs.
 FORMER_NAMES = {"decisions_per_tick": "decisions_per_step"}
-# What a group's entry has beside the means.
+# Tables of a group's entry beside the means.
 _SPREAD = ("iqm", "ci95_low", "ci95_high")
 
 
@@ -19,7 +19,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     """Read a line of strict JSON: a table, whose numbers are finite.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If it is none.
     """
     try:
         entry = json.loads(line, parse_int=_int, parse_float=_float, parse_constant=_float)
@@ -32,12 +32,12 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 
 def present_names(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the numbers of an older log's entry the names that they have now."""
+    """Rename the numbers of an older log's entry to their present names."""
     return {FORMER_NAMES.get(key, key): value for key, value in entry.items()}
 
 
 def is_entry(entry: Mapping[str, Any]) -> bool:
-    """Tell whether a line is one of a log or of evaluations, as those who read them rely on it."""
+    """Check that a line is a valid entry of a log or of evaluations."""
     return (
         _is_count(entry.get("env_steps"))
         and all(_is_count(entry[key]) for key in ("iteration", "decisions") if key in entry)
@@ -52,7 +52,7 @@ def is_entry(entry: Mapping[str, Any]) -> bool:
 
 
 def _has_results(entry: Mapping[str, Any]) -> bool:
-    """Tell whether agents and policies have tables, with numbers where they are drawn."""
+    """Return whether agents and policies have tables, with numbers where they are drawn."""
 
     def is_result(own: Any) -> bool:
         return _is_table(own) and _is_number(own.get("return_mean"))

@@ -9,13 +9,13 @@ from jaxmarl_ppo.machine.files import open_to_append
 
 
 class EventFile:
-    """Writes records to a file of TensorBoard events, as tensorboardX does, but through no link.
+    """Writes records to a file of TensorBoard events, like tensorboardX, but follows no link.
 
     Args:
         path: the file, which begins empty.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,12 +27,12 @@ class EventFile:
         self._file.write(length + _checksum(length) + record + _checksum(record))
 
     def flush(self) -> None:
-        """Put what has been written on the disk."""
+        """Flush written records to the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write buffered records, and close the file."""
         self._file.close()
 
 

@@ -42,12 +42,12 @@ SNAPSHOTS_FILE = "snapshots.json"  # which files of the run's snapshots it stand
 
 
 def refuse_links(run_dir: Path) -> None:
-    """Refuse a run whose folders are links, in which a process would write, rename and remove.
+    """Reject a run whose folders are links: processes write, rename and remove in them.
 
-    The folder of the run itself may be a link: whoever named it meant what it points to.
+    The folder of the run itself may be a link, since the user named it.
 
     Raises:
-        ValueError: one is a link.
+        ValueError: If one is a link.
     """
     for name in (CHECKPOINTS, SNAPSHOTS, MEMBERS, Path(POLICIES_FILE).parent, "wandb"):
         refuse_link(run_dir / name)

@@ -1,4 +1,4 @@
-"""Checkpoints of a group of runs: those of its members, and one that says which belong together."""
+"""Checkpoints of a group of runs: those of its members, and one that lists them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from jaxmarl_ppo.runs.manifest import Standing, read_manifest
 
 @dataclass(frozen=True)
 class GroupSnapshot:
-    """Holds all that a checkpoint of a group of runs is made of.
+    """Holds the content of a checkpoint of a group of runs.
 
     Attributes:
         record: the content of the group's `config.json`.
-        standing: where the group stands.
+        standing: the progress of the group.
         members: by the name of a member's folder, its snapshot, or what has stopped it for good.
-        pbt: what members learnt from each other, in terms of JSON; None where they do not.
+        pbt: the state of population-based training, as JSON; None without it.
     """
 
     record: Mapping[str, Any]
@@ -29,12 +29,12 @@ class GroupSnapshot:
 
 
 def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
-    """Write the checkpoints of all members, and then that of the group, which stands on them.
+    """Write the checkpoints of all members, and then that of the group, which refers to them.
 
-    Until the last one is whole, the group has none of this moment.
+    The group has no checkpoint of this iteration until the last file is complete.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
     members: dict[str, Any] = {}
     for name, own in snapshot.members.items():
@@ -48,11 +48,11 @@ def write_group_checkpoint(group_dir: Path, snapshot: GroupSnapshot) -> Path:
 
 
 def read_stopped(folder: Path) -> dict[str, str]:
-    """Read which members of a group had been stopped for good, and by what, from its checkpoint."""
+    """Read from a group's checkpoint which members were stopped for good, and why."""
     members = read_manifest(folder).get("members", {})
     return {name: own["stopped"] for name, own in members.items() if "stopped" in own}
 
 
 def read_pbt(folder: Path) -> dict[str, Any] | None:
-    """Read what members of a group learnt from each other, from its checkpoint."""
+    """Read the state of population-based training from a group's checkpoint."""
     return read_manifest(folder).get("pbt")

@@ -1,6 +1,6 @@
 """Lineage of population-based training: its events, and the schedules that result from them.
 
-An event is a line of `lineage.jsonl`: how a member began, or how it became a copy of another one.
+An event is a line of `lineage.jsonl`: the start of a member, or its copying of another one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,18 +19,18 @@ Values = Mapping[str, float]  # numbers of a member, by path
 
 @dataclass(frozen=True)
 class Event:
-    """Tells what a member became.
+    """Records the start of a member, or a copy that it became.
 
     Attributes:
         env_steps: when, in environment steps of a member.
         iteration: when, in iterations.
         member: name of its folder.
-        parent: whose copy it became; None at its beginning.
-        score: by which it was worse; None at the beginning, and of one that could not go on.
-        parent_score: by which the other was better.
-        before: its numbers up to then; none at its beginning.
-        after: its numbers from then on.
-        reason: why it could not go on; None for one that did worse.
+        parent: the copied member; None at its beginning.
+        score: its lower score; None at its beginning, and if it could not continue.
+        parent_score: the higher score of the parent.
+        before: its previous numbers; empty at its beginning.
+        after: its new numbers.
+        reason: why it could not continue; None if its score was lower.
     """
 
     env_steps: int
@@ -48,7 +48,7 @@ def values_of(events: Iterable[Event], member: str) -> Values:
     """Look up the numbers that a member has after some events.
 
     Raises:
-        ValueError: none of them is its own.
+        ValueError: If none of them is its own.
     """
     for event in reversed([*events]):
         if event.member == member:
@@ -57,9 +57,9 @@ def values_of(events: Iterable[Event], member: str) -> Values:
 
 
 def ancestry(events: Sequence[Event], member: str) -> list[Event]:
-    """List the events that a member's parameters have gone through, the first one first.
+    """List the events in the history of a member's parameters, in order.
 
-    Of its ancestors only what was before the copy that came to it.
+    Events of an ancestor count only up to the copy.
     """
     found: list[Event] = []
     name, until = member, float("inf")
@@ -69,15 +69,15 @@ def ancestry(events: Sequence[Event], member: str) -> list[Event]:
         found.append(last)
         if last.parent is None:
             return found[::-1]
-        # The others of the same comparison took the parent as it was before.
+        # Other copies at the same comparison took the parent as it was before.
         name, until = last.parent, last.iteration
 
 
 def schedules(events: Sequence[Event], member: str, steps_per_iteration: int) -> dict[str, Any]:
-    """Write the numbers of a member and its ancestors as what a configuration takes.
+    """Convert the numbers of a member and its ancestors to values of a configuration.
 
-    A number that changed is a schedule of points, which is looked up where iterations begin, and
-    where a schedule cannot be, the number at the end.
+    A number that changed becomes a schedule of points, evaluated at the start of iterations. Where
+    no schedule is allowed, it becomes the final number.
 
     Args:
         events: of the group.
@@ -114,15 +114,15 @@ def config_of(config: TrainConfig, events: Sequence[Event], member: str) -> Trai
 
 
 def to_json(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Write events in terms of JSON."""
+    """Convert events to JSON values."""
     return [asdict(event) for event in events]
 
 
 def from_json(data: Any) -> list[Event]:
-    """Make events of what `to_json` returned.
+    """Make events from the result of `to_json`.
 
     Raises:
-        ValueError: they are damaged.
+        ValueError: If they are damaged.
     """
     events: list[Event] = []
     for each in check_sequence("a lineage", data, "a list of events"):
@@ -147,7 +147,7 @@ def read_lineage(path: Path) -> list[Event]:
 
 
 def _can_follow(entry: Mapping[str, Any], events: Sequence[Event]) -> bool:
-    """Tell whether an event is complete, and fits those of the group before it.
+    """Return whether an event is complete, and fits those of the group before it.
 
     Members begin without parents, all with the same numbers; later they become copies of others.
     """
@@ -182,7 +182,7 @@ class Lineage:
 
     Args:
         path: the file, which is written anew with the events so far.
-        events: those of a group that goes on.
+        events: those of a resumed group.
     """
 
     def __init__(self, path: Path, events: Sequence[Event] = ()) -> None:
@@ -197,5 +197,5 @@ class Lineage:
         self._file.append(asdict(event))
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write buffered events, and close the file."""
         self._file.close()

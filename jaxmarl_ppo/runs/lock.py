@@ -18,8 +18,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, which the system releases if the process dies.
 
     Raises:
-        ValueError: another process holds it, the file cannot be a lock, or folders of the run are
-            links to elsewhere.
+        ValueError: If another process holds it, the file cannot be a lock, or folders of the run
+            are links to elsewhere.
     """
     path = folder / LOCK_FILE
     refuse_link(path)
@@ -35,7 +35,7 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise ValueError(f"{path} cannot be locked: {error.strerror}") from error
     try:
-        # For those who find it held. A holder that died leaves its name behind, but no lock.
+        # For processes that find it held. A holder that died leaves its name, but no lock.
         with open_to_append(path, 0) as file:
             file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
         remove_left_behind(folder)
@@ -45,10 +45,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder in which another process trains, or whose folders are links to elsewhere.
+    """Reject a folder in which another process trains, or whose folders are links.
 
     Raises:
-        ValueError: it is one.
+        ValueError: If it is one.
     """
     refuse_links(folder)
     if (folder / LOCK_FILE).exists():

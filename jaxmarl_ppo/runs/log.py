@@ -6,11 +6,11 @@ the interval's complete episodes, in which the returns of all agents add up), `p
 `agents` (tables by name, of the interval), `league` where results between players are kept (see
 `summary.summarise_league`), `env_params` where the run has `env_schedules` (their values in the
 last iteration), and the wall-clock fields: `wall_s` counts seconds of training, compilation
-included and pauses of the run not; `env_steps_per_s` and `decisions_per_s` are rates of the
-interval, compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or on a
-CPU of the process; `seconds` is how long this process was in each phase of the run, such as
-compiling, training and evaluating; `rollout_share`, from the first minute or so on, is the share of
-an iteration's time that its rollout takes. An entry of `evaluations.jsonl` has `env_steps`,
+included but not pauses; `env_steps_per_s` and `decisions_per_s` are rates of the interval,
+compilation excluded; `peak_memory_mb` is the greatest use so far, of the device, or on a CPU of the
+process; `seconds` is how long this process was in each phase of the run, such as compiling,
+training and evaluating; `rollout_share`, from the first minute or so on, is the share of an
+iteration's time that its rollout takes. An entry of `evaluations.jsonl` has `env_steps`,
 `iteration`, `wall_s` and the numbers of a report of `evaluate_policies`.
 """
 
@@ -39,7 +39,7 @@ from jaxmarl_ppo.runs.entries import is_entry, parse_line, present_names
 from jaxmarl_ppo.runs.event_file import EventFile
 from jaxmarl_ppo.runs.files import EVALUATIONS_FILE, LINEAGE_FILE, METRICS_FILE
 
-# What differs between two runs of one configuration; all else is the same to the bit.
+# Fields that differ between two runs of one configuration; all others agree bit-for-bit.
 WALL_CLOCK_FIELDS = (
     "wall_s",
     "env_steps_per_s",
@@ -51,9 +51,9 @@ WALL_CLOCK_FIELDS = (
 
 
 class JsonLines:
-    """A file of JSON lines, each whole or absent, to which is written when there is room.
+    """A file of JSON lines, each written completely or not at all.
 
-    What a full disk refuses is kept and tried again with the next line, and at the end.
+    Lines that a full disk rejects are kept and tried again with the next line, and at the end.
 
     Args:
         path: the file.
@@ -63,12 +63,12 @@ class JsonLines:
     def __init__(self, path: Path, num_kept: int = 0) -> None:
         self._path = path
         self._waiting: list[bytes] = []
-        # Appended to without a buffer, so that what was written is known after an error.
+        # Opened without a buffer, so that the written part is known after an error.
         self._end = _end_of_line(path, num_kept)
         self._file = open_to_append(path, self._end)
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Append an entry, or keep it for later where the file cannot be written."""
+        """Append an entry, or keep it for later if the file cannot be written."""
         self._waiting.append(dump_json(entry).encode() + b"\n")
         try:
             self._write()
@@ -81,7 +81,7 @@ class JsonLines:
             )
 
     def close(self) -> None:
-        """Write what waits, and close, once or again."""
+        """Write pending lines, and close; may be called again."""
         if self._file.closed:
             return
         try:
@@ -114,8 +114,8 @@ def read_lines(
 
     Args:
         path: the file, which need not exist.
-        count: how many to read; what is missing or damaged is told by a warning.
-        is_sound: tells whether an entry has what those who read it rely on.
+        count: number of entries to read; missing or damaged ones cause a warning.
+        is_sound: checks that an entry has what its readers need.
     """
     entries: list[dict[str, Any]] = []
     if count and path.is_file():
@@ -141,10 +141,10 @@ def sync_logs(run_dir: Path) -> None:
     """Flush the logs of a run to the disk, so that no checkpoint outlives entries that it counts.
 
     Raises:
-        OSError: one cannot be flushed.
+        OSError: If one cannot be flushed.
     """
     for name in (METRICS_FILE, EVALUATIONS_FILE, LINEAGE_FILE):
-        # What is flushed is the file, whoever has it open; Windows wants to write for that.
+        # This flushes the file, whichever handle wrote it; Windows requires write access for that.
         with contextlib.suppress(FileNotFoundError), (run_dir / name).open("r+b") as file:
             os.fsync(file.fileno())
 
@@ -156,7 +156,7 @@ def read_entries(path: Path, count: int | None = None) -> list[dict[str, Any]]:
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a file that have an end; 0 where there is no file."""
+    """Count the terminated lines of a file; 0 without a file."""
     if not path.is_file():
         return 0
     with path.open("rb") as file:
@@ -164,8 +164,8 @@ def count_lines(path: Path) -> int:
 
 
 def _end_of_line(path: Path, num_lines: int) -> int:
-    """Tell how many bytes the first lines of a file take."""
-    if not num_lines or not path.is_file():  # of a pipe nothing is asked, which could keep us
+    """Return how many bytes the first lines of a file take."""
+    if not num_lines or not path.is_file():  # reading from a pipe could block
         return 0
     with path.open("rb") as file:
         for _ in range(num_lines):
@@ -182,7 +182,7 @@ class JsonLinesLogger(Callback):
         self._evaluations: JsonLines | None = None
 
     def on_start(self, run: RunInfo) -> None:
-        """Open the file of the log where it ended."""
+        """Open the log to continue at its end."""
         self._run = run
         self._metrics = JsonLines(run.run_dir / METRICS_FILE, len(run.history))
         if (run.run_dir / EVALUATIONS_FILE).exists():
@@ -194,7 +194,7 @@ class JsonLinesLogger(Callback):
         self._metrics.append(entry)
 
     def on_evaluation(self, report: Mapping[str, Any]) -> None:
-        """Append an evaluation to a file of its own."""
+        """Append an evaluation to a separate file."""
         if self._evaluations is None:
             self._open_evaluations()
         assert self._evaluations is not None
@@ -205,7 +205,7 @@ class JsonLinesLogger(Callback):
         self.close()
 
     def close(self) -> None:
-        """Close the files, once or again."""
+        """Close the files; may be called again."""
         for file in (self._metrics, self._evaluations):
             if file is not None:
                 file.close()
@@ -226,7 +226,7 @@ class TensorBoardLogger(Callback):
         self._warned = False
 
     def on_start(self, run: RunInfo) -> None:
-        """Make void what a process that died has written after the last entry that was kept."""
+        """Invalidate events that a dead process wrote after the last kept entry."""
         self._run_dir = run.run_dir
         _protos()  # now, so that the first entry does not wait for it
         if not run.resumed_at:
@@ -238,7 +238,7 @@ class TensorBoardLogger(Callback):
                 self.on_evaluation(report)
 
     def on_log(self, entry: Mapping[str, Any]) -> None:
-        """Write every number of an entry, and who beats whom as a table."""
+        """Write every number of an entry, and a table of win rates."""
         league = entry.get("league", {})
         tables = (
             {"league/win_rate": _matrix(league["players"], league["win_rate"])} if league else {}
@@ -254,7 +254,7 @@ class TensorBoardLogger(Callback):
         self.close()
 
     def close(self) -> None:
-        """Close the file of events, once or again."""
+        """Close the file of events; may be called again."""
         if self._events is not None:
             self._events.close()
             self._events = None
@@ -284,7 +284,7 @@ class TensorBoardLogger(Callback):
             self._events.write(event.SerializeToString())
             self._events.flush()
         except OSError as error:
-            # A record may have been cut in its middle, after which nothing of the file is read.
+            # A record may have been truncated; readers stop there.
             with contextlib.suppress(OSError):
                 self.close()
             self._events = None
@@ -355,7 +355,7 @@ def peak_memory_mb() -> float | None:
 def scalars(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
     """List the numbers of an entry, named by their paths, such as `policies/shared/entropy`.
 
-    Without those of snapshots that play in turn: each would have a curve of a few points.
+    Snapshots that play in turn are left out: each would have a curve of a few points.
     """
     found = []
     for key, value in entry.items():

@@ -1,8 +1,8 @@
-"""Loggers: Weights & Biases and MLflow, told of a run as other callbacks are.
+"""Loggers for Weights & Biases and MLflow, as callbacks.
 
-Both get every finite number of the log and of evaluations, named by its path as TensorBoard's are
-and over environment steps, and the run's record as flat parameters. A run that is resumed goes on
-where it was: which run that is stands in a file of the run's folder.
+Both get every finite number of the log and of evaluations, over environment steps and named by path
+as in TensorBoard, and the run's record as flat parameters. A resumed run continues the same run of
+the service, whose id is in a file of the run's folder.
 """
 
 import json
@@ -25,12 +25,12 @@ from jaxmarl_ppo.runs.files import CONFIG_FILE, CURVE_FILE, LOGGERS_FILE, POLICI
 from jaxmarl_ppo.runs.log import scalars
 
 SAVED_FILES = (CONFIG_FILE, CURVE_FILE, POLICIES_FILE)
-# What MLflow takes at a time.
+# Limit of MLflow per request.
 MAX_PARAMS, MAX_METRICS = 100, 1000
 
 
 class _Logger(Callback):
-    """Finds the numbers of a run for a logger, which does the rest."""
+    """Finds the numbers of a run; subclasses log them."""
 
     def on_log(self, entry: Mapping[str, Any]) -> None:
         """Log every number of an entry."""
@@ -41,14 +41,15 @@ class _Logger(Callback):
         self._log(_finite({"evaluation": report}), "evaluation/env_steps")
 
     def _log(self, numbers: dict[str, float], step: str) -> None:
-        """Log numbers over the one of them that counts environment steps."""
+        """Log numbers over their environment steps."""
         raise NotImplementedError
 
 
 class WandbLogger(_Logger):
     """Logs a run to Weights & Biases (extra `wandb`).
 
-    What is None is left to wandb and its own variables, such as `WANDB_PROJECT` and `WANDB_MODE`.
+    None leaves a setting to wandb and its environment variables, such as `WANDB_PROJECT` and
+    `WANDB_MODE`.
 
     Args:
         project: where the run is listed.
@@ -58,7 +59,7 @@ class WandbLogger(_Logger):
         **kwargs: as for `wandb.init`.
 
     Raises:
-        ValueError: wandb is not installed, or an argument that it does not take.
+        ValueError: If wandb is not installed, or does not take an argument.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class WandbLogger(_Logger):
         self._run: Any = None
 
     def on_start(self, run: RunInfo) -> None:
-        """Begin a run of wandb, or go on with it."""
+        """Begin or resume a run of wandb."""
         arguments = {"dir": str(run.run_dir), **self._arguments}
         arguments["name"] = arguments["name"] or run.run_dir.name
         known = _read_run_id(run.run_dir, "wandb")
@@ -101,7 +102,7 @@ class WandbLogger(_Logger):
         self._run = None
 
     def _log(self, numbers: dict[str, float], step: str) -> None:
-        # A resumed run repeats what it did after its newest checkpoint.
+        # A resumed run repeats the steps after its newest checkpoint.
         if numbers[step] >= self._run.step:
             self._run.log(numbers, step=int(numbers[step]))
 
@@ -109,8 +110,8 @@ class WandbLogger(_Logger):
 class MLflowLogger(_Logger):
     """Logs a run to MLflow (extra `mlflow`).
 
-    In names, what MLflow does not take becomes an underscore. Where it cannot be reached while the
-    run goes on, a warning tells of the numbers that are lost.
+    Characters in names that MLflow rejects become underscores. If the server cannot be reached
+    during the run, a warning reports the lost numbers.
 
     Args:
         experiment: where the run is listed; None for `MLFLOW_EXPERIMENT_NAME`, or `Default`.
@@ -120,7 +121,7 @@ class MLflowLogger(_Logger):
         save_files: whether record, curve and policies are kept as artifacts at the end.
 
     Raises:
-        ValueError: mlflow is not installed.
+        ValueError: If mlflow is not installed.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class MLflowLogger(_Logger):
         self._done: dict[str, float] = {}  # the newest numbers from before the run was resumed
 
     def on_start(self, run: RunInfo) -> None:
-        """Begin a run of MLflow, or go on with it."""
+        """Begin or resume a run of MLflow."""
         self._client = self._mlflow.MlflowClient(self._tracking_uri)
         known = _read_run_id(run.run_dir, "mlflow")
         if known is None:
@@ -182,7 +183,7 @@ class MLflowLogger(_Logger):
 
     def _log(self, numbers: dict[str, float], step: str) -> None:
         env_steps = int(numbers[step])
-        # A resumed run repeats what it did after its newest checkpoint.
+        # A resumed run repeats the steps after its newest checkpoint.
         if env_steps <= self._done.get(step, -1):
             return
         now = int(time.time() * 1000)
@@ -209,10 +210,11 @@ LOGGERS: dict[str, type[WandbLogger] | type[MLflowLogger]] = {
 
 
 def make_loggers(names: Sequence[str]) -> list[Callback]:
-    """Make loggers by name, as their services' own variables say.
+    """Make loggers by name, configured by their services' environment variables.
 
     Raises:
-        ValueError: an unknown name, one that is there twice, or a package that is not installed.
+        ValueError: For an unknown name, one that is there twice, or a package that is not
+            installed.
     """
     refuse_repeated("log", names)
     return [LOGGERS[choice(*LOGGERS)("logger", name)]() for name in names]
@@ -241,7 +243,7 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _mlflow_name(name: str) -> str:
-    # Read as a path, it must be one that nothing can be left out of.
+    # Read as a path, it must be normalised.
     parts = re.sub(r"[^\w./ -]", "_", name).split("/")
     return "/".join("_" * max(1, len(part)) if not part.strip(".") else part for part in parts)
 
@@ -251,7 +253,7 @@ def _line(error: Exception) -> str:
 
 
 def _files(run_dir: Path) -> dict[str, Path]:
-    """Find what is saved of a run, by its name in the run's folder."""
+    """Find the saved files of a run, by their names in its folder."""
     return {name: run_dir / name for name in map(str, SAVED_FILES) if (run_dir / name).is_file()}
 
 

@@ -1,8 +1,8 @@
-"""Manifests of checkpoints: what one holds, which run it belongs to, and whether it is sound.
+"""Manifests of checkpoints: their content, run and integrity.
 
 Only a file that is missing or differs from its checksum is damage (`DamagedCheckpoint`). Any other
 reason why a checkpoint cannot be read, such as a newer format, a permission or an I/O error, is a
-plain `ValueError`: nobody may rename or remove a checkpoint because of it.
+plain `ValueError`, and no reason to rename or remove it.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class DamagedCheckpoint(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Standing:
-    """Tells where a run stands, beside its state.
+    """The progress of a run, beside its state.
 
     Attributes:
         iteration: iterations done.
@@ -77,8 +77,8 @@ def write_manifest(
     Args:
         folder: of the checkpoint.
         record: the content of the run's `config.json`.
-        standing: where the run stands.
-        further: what else the manifest is to say.
+        standing: the progress of the run.
+        further: additional entries of the manifest.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     manifest = {
@@ -97,8 +97,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a checkpoint, and check it against its own checksum.
 
     Raises:
-        DamagedCheckpoint: it is missing or damaged.
-        ValueError: it is of a newer format, or cannot be read now.
+        DamagedCheckpoint: If it is missing or damaged.
+        ValueError: If it is of a newer format, or cannot be read now.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -124,11 +124,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_standing(folder: Path) -> Standing:
-    """Read where a run stood from a checkpoint, after checking all files that it needs.
+    """Read a run's progress from a checkpoint, after checking all files that it needs.
 
     Raises:
-        DamagedCheckpoint: a file is missing or damaged.
-        ValueError: the checkpoint is of a newer format, or cannot be read now.
+        DamagedCheckpoint: If a file is missing or damaged.
+        ValueError: If the checkpoint is of a newer format, or cannot be read now.
     """
     manifest = read_manifest(folder)
     try:
@@ -142,17 +142,17 @@ def read_standing(folder: Path) -> Standing:
 
 
 def read_own_standing(folder: Path) -> Standing:
-    """Read where a run stood from a checkpoint in its folder, see `read_standing`.
+    """Read a run's progress from a checkpoint in its folder, see `read_standing`.
 
     Raises:
-        DamagedCheckpoint: a file is missing or damaged.
-        ValueError: the checkpoint belongs to another run, is of a newer format, or cannot be read
-            now.
+        DamagedCheckpoint: If a file is missing or damaged.
+        ValueError: If the checkpoint belongs to another run, is of a newer format, or cannot be
+            read now.
     """
     run_dir, run = folder.parent.parent, read_manifest(folder).get("run")
     try:
         record = read_json(run_dir / CONFIG_FILE)
-    except ValueError:  # a run's record may be lost, its checkpoints have it too
+    except ValueError:  # a run's record may be lost; its checkpoints also have it
         record = {}
     if "config" in record and record.get("id") != run:
         raise ValueError(
@@ -166,8 +166,8 @@ def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Check the files of a checkpoint and the snapshots that it needs against their checksums.
 
     Raises:
-        DamagedCheckpoint: one is missing or damaged.
-        OSError: one cannot be read.
+        DamagedCheckpoint: If one is missing or damaged.
+        OSError: If one cannot be read.
     """
     for name, digest in manifest["sha256"].items():
         _check_file(folder / name, digest, "")
@@ -176,21 +176,21 @@ def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def member_checkpoint(folder: Path, name: str) -> Path:
-    """Return the checkpoint of a member on which that of a group stands."""
+    """Return the member's checkpoint that a group's checkpoint refers to."""
     return folder.parent.parent / MEMBERS / name / CHECKPOINTS / folder.name
 
 
 def read_archive(folder: Path) -> Mapping[str, Any] | None:
-    """Read what `CheckpointData.archive` was of a checkpoint; None if it has none."""
+    """Read the `CheckpointData.archive` of a checkpoint; None if it has none."""
     path = folder / SNAPSHOTS_FILE
     return read_json(path) if path.is_file() else None
 
 
 def files_of_archive(folder: Path) -> list[tuple[Path, str]]:
-    """List the files of snapshots that a checkpoint stands on, with their checksums.
+    """List the files of snapshots that a checkpoint needs, with their checksums.
 
     Raises:
-        DamagedCheckpoint: the list is damaged.
+        DamagedCheckpoint: If the list is damaged.
     """
     run_dir = folder.parent.parent
     try:
@@ -205,7 +205,7 @@ def files_of_archive(folder: Path) -> list[tuple[Path, str]]:
 
 
 def _find_odd(manifest: Mapping[str, Any]) -> str | None:
-    """Find what a manifest cannot hold whose checksum is right, as anybody can compute one."""
+    """Find invalid content in a manifest with a correct checksum, which anybody can compute."""
     for field in fields(Standing):
         if field.name not in manifest:
             return f"it lacks {field.name}"
@@ -227,7 +227,7 @@ def _find_odd(manifest: Mapping[str, Any]) -> str | None:
 
 
 def _find_odd_in_pbt(learnt: Any) -> str | None:
-    """Find what cannot be what members learnt from each other."""
+    """Find invalid content in the state of population-based training."""
     if learnt is None:
         return None
     if not isinstance(learnt, Mapping):
@@ -269,7 +269,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _check_file(path: Path, expected: str, for_whom: str) -> None:
-    if path.exists() and not path.is_file():  # a pipe or a device, which might have no end
+    if path.exists() and not path.is_file():  # a pipe or a device might have no end
         raise DamagedCheckpoint(f"{path}{for_whom} is no file")
     try:
         found = sha256_of(path) if for_whom else _digest(path)
@@ -280,7 +280,7 @@ def _check_file(path: Path, expected: str, for_whom: str) -> None:
 
 
 def _check_member(group: Path, folder: Path, sha256: str) -> None:
-    """Reject a member's checkpoint that is damaged, or not the one that the group's stands on."""
+    """Reject a member's checkpoint that is damaged or differs from the group's record."""
     read_standing(folder)
     if sha256_of(folder / MANIFEST_FILE) != sha256:
         raise DamagedCheckpoint(f"{folder} is not the one on which {group} stands")

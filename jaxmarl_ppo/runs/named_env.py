@@ -1,4 +1,4 @@
-"""Environments that a file names, made without running code that the user has not named.
+"""Environments named in a file, made without running code that the user has not permitted.
 
 The record of a run, a configuration and a file of a search each name an environment, which is made
 here; `jaxmarl_envs.permission` decides what may be imported for it.
@@ -22,7 +22,7 @@ def make_env(
     source: str,
     option: str = "--env",
 ) -> tuple[MultiAgentEnv, PyTree]:
-    """Make an environment as a file says, importing only code that the user names as well.
+    """Make the environment named in a file, importing only code that the user also names.
 
     Args:
         name: of the environment.
@@ -32,7 +32,7 @@ def make_env(
         option: by which the user can name the first piece of code.
 
     Raises:
-        ValueError: it cannot be made, or not without the user's word.
+        ValueError: If it cannot be made, or not without the user's permission.
     """
     used: list[str] = []
     try:
@@ -49,7 +49,7 @@ def make_env(
         ) from None
     except (ValueError, ImportError):
         raise
-    except Exception as error:  # about recorded arguments a class may raise anything
+    except Exception as error:  # a class may raise anything for recorded arguments
         reason = " ".join(str(error).split())
         raise ValueError(
             f"environment {name!r} cannot be made with {show(kwargs)}: {reason}"
@@ -60,17 +60,17 @@ def check_allow_imports(allow_imports: object) -> Sequence[str]:
     """Raise an error unless these can be names of code.
 
     Raises:
-        ValueError: they are not a sequence of strings.
+        ValueError: If they are not a sequence of strings.
     """
     names = check_sequence("allow_imports", allow_imports, "names such as 'package.module:Class'")
     return [check_name("an element of allow_imports", name) for name in names]
 
 
 def check_effect(env: MultiAgentEnv, allow_imports: Sequence[str]) -> None:
-    """Raise an error if a name was permitted that nothing was imported by.
+    """Raise an error if a permitted name was not used by any import.
 
     Raises:
-        ValueError: one was; the message names it and what was imported.
+        ValueError: If one was; the message names it and what was imported.
     """
     for name in unused(allow_imports, env.imports):
         imported = ", ".join(env.imports) or "nothing"

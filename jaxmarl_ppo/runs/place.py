@@ -1,4 +1,4 @@
-"""The place of a run's folders on the disk, which somebody may rename or remove while it trains."""
+"""The place of a run's folders on the disk, which may be renamed or removed during training."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ class RunFolderMoved(ValueError):  # noqa: N818
 
 
 class RunFolders:
-    """Remembers which folders a run has, and notices when they are no longer where they were.
+    """Tracks the folders of a run, and notices when they are moved.
 
     Args:
         folder: of the run, which exists.
@@ -22,18 +22,18 @@ class RunFolders:
         self.folder = folder
         self.members = [*members]
         self._identities = {each: _identity(each) for each in (folder, *self.members)}
-        # Held open for its name, which only Linux tells.
+        # Held open for its name, which only Linux reports.
         self._handle = os.open(folder, os.O_RDONLY) if sys.platform == "linux" else None
 
     def is_there(self) -> bool:
-        """Tell whether the folder of the run is still the one that it was."""
+        """Return whether the folder of the run is still the one that it was."""
         return _identity(self.folder) == self._identities[self.folder]
 
     def check(self) -> None:
         """Raise if a folder is no longer the one that it was.
 
         Raises:
-            RunFolderMoved: it was renamed, removed or replaced.
+            RunFolderMoved: If it was renamed, removed or replaced.
         """
         for folder, identity in self._identities.items():
             if _identity(folder) != identity:
@@ -53,7 +53,7 @@ class RunFolders:
         return folder if is_complete else None
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

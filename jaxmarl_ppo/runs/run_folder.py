@@ -36,7 +36,7 @@ _PACKAGES = ("jaxmarl-ppo", "jax", "jaxlib", "flax", "optax")
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Holds what a run was to be."""
+    """Holds the configuration and environment of a run."""
 
     env: MultiAgentEnv
     env_params: PyTree
@@ -45,7 +45,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """Holds a finished run, ready to act or to be trained on."""
+    """Holds a finished run, ready to act or to continue training."""
 
     env: MultiAgentEnv
     env_params: PyTree
@@ -65,24 +65,24 @@ def load_run(
 ) -> LoadedRun:
     """Rebuild environment, learner and trained policies of a run.
 
-    Registered environments are made again as the record says. Code that the record names, be it the
-    environment or an argument of an adapter, is imported only if the caller names it as well: a
-    file that is read does not decide which code runs.
+    Registered environments are made again from the record. Code named in the record, as the
+    environment or an argument of an adapter, is imported only if the caller also names it: files
+    must not decide which code runs.
 
     Args:
-        run_dir: its folder, or that of one of its checkpoints. Of a run that is not at its end the
-            newest checkpoint is taken.
+        run_dir: its folder, or that of one of its checkpoints. An unfinished run is loaded from its
+            newest checkpoint.
         env: needed where `jaxmarl_envs.make` did not build the environment. Where it was made by
             the name of code, such as `package.module:Class` or `path/to/file.py:Class`, either an
             environment, or that name once more; it is then made with the recorded arguments.
         env_params: instead of the recorded parameters.
-        network: needed where `default_policy.network` was a module of the user's own.
-        config: the run's whole configuration, needed where other parts of it cannot be rebuilt from
-            a file: a mapping function, a scripted function, a module of a single policy.
+        network: needed where `default_policy.network` was a custom module.
+        config: the run's complete configuration, needed where other parts of it cannot be rebuilt
+            from a file: a mapping function, a scripted function, a module of a single policy.
         allow_imports: further names of code that the record may have imported.
 
     Raises:
-        ValueError: a file is missing, damaged, or does not fit.
+        ValueError: If a file is missing, damaged, or does not fit.
     """
     refuse_group(Path(run_dir))
     recorded = read_run(
@@ -93,7 +93,7 @@ def load_run(
         config=config,
         allow_imports=allow_imports,
     )
-    # What the run started from and what it ran on are not needed any more, and may be gone.
+    # The run's initial policies and its devices are no longer needed, and may be gone.
     learner = make_learner(
         recorded.env, recorded.env_params, to_evaluate(recorded.config), strict=False
     )
@@ -113,10 +113,10 @@ def read_run(
     config: TrainConfig | None = None,
     allow_imports: Sequence[str] = (),
 ) -> RecordedRun:
-    """Read what a run was to be from its record; the arguments are those of `load_run`.
+    """Read a run's configuration from its record; the arguments are those of `load_run`.
 
     Raises:
-        ValueError: the record is missing or damaged, or something in it cannot be rebuilt.
+        ValueError: If the record is missing or damaged, or something in it cannot be rebuilt.
     """
     record = read_record(Path(run_dir))
     if config is None:
@@ -142,7 +142,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """Read the record of a run, the content of its `config.json`.
 
     Raises:
-        ValueError: it is missing, damaged, or of another version.
+        ValueError: If it is missing, damaged, or of another version.
     """
     _check_is_there(folder)
     record = as_json.read_json(folder / CONFIG_FILE)
@@ -187,14 +187,14 @@ def find_policies(folder: Path) -> Path:
 
 
 def load_newest(folder: Path, load: Callable[[Path], T]) -> T:
-    """Load the newest policies of a run, which the process that trains it may be replacing.
+    """Load the newest policies of a run, which a training process may be replacing.
 
     Args:
         folder: of the run, or of one of its checkpoints.
-        load: reads the file that it is called with.
+        load: reads the given file.
 
     Raises:
-        ValueError: as `load`, of a file that is there or that no newer one has replaced.
+        ValueError: As `load`, for a file that exists or that no newer one has replaced.
     """
     while True:
         path = find_policies(folder)
@@ -202,7 +202,7 @@ def load_newest(folder: Path, load: Callable[[Path], T]) -> T:
             return load(path)
         except ValueError:
             _check_is_there(folder)
-            # Removed between being found and being read: there is a newer one.
+            # Removed between search and read: there is a newer one.
             if path.is_file() or find_policies(folder) == path:
                 raise
 
@@ -216,7 +216,7 @@ def run_record(
         env: of the run.
         env_params: of the run.
         config: of the run.
-        run_id: drawn at random when the run began, which its checkpoints name; None for none.
+        run_id: random id of the run, which its checkpoints name; None for none.
     """
     made = None if env.made_as is None else dict(zip(("name", "kwargs"), env.made_as, strict=True))
     return {
@@ -242,14 +242,14 @@ def run_record(
 
 
 def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
-    """Choose the folder that a run will fill; nothing is created yet.
+    """Choose the folder of a new run, without creating it.
 
     Args:
         run_dir: the user's choice; None for `runs/<name>-<timestamp>`.
-        name: what the run is.
+        name: of the run.
 
     Raises:
-        ValueError: something is there already.
+        ValueError: If something is there already.
     """
     if run_dir is None:
         stem = f"{path_part(name)}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -263,14 +263,14 @@ def new_run_dir(run_dir: str | Path | None, name: str) -> Path:
 
 
 def check_unused(folder: Path) -> None:
-    """Refuse a folder in which there is something already.
+    """Reject a folder that is not empty.
 
     Raises:
-        ValueError: there is.
+        ValueError: If there is.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"run folder {str(folder)!r} is a file; choose another name")
-    # A lock is what a process leaves that died before it had anything to write.
+    # A process that died before its first write leaves a lock.
     if folder.is_dir() and any(path.name != LOCK_FILE for path in folder.iterdir()):
         raise ValueError(
             f"run folder {str(folder)!r} exists and is not empty; choose another or remove it"
@@ -280,7 +280,7 @@ def check_unused(folder: Path) -> None:
 def _recorded_env(
     record: Mapping[str, Any], again: object, allow_imports: Sequence[str] = ()
 ) -> tuple[MultiAgentEnv, PyTree]:
-    """Make the environment that a record tells of, and its default parameters.
+    """Make the environment of a record, and its default parameters.
 
     Args:
         record: of the environment.
@@ -288,7 +288,7 @@ def _recorded_env(
         allow_imports: further such names.
 
     Raises:
-        ValueError: it cannot be made, or not without the user's word.
+        ValueError: If it cannot be made, or not without the user's permission.
     """
     if not isinstance(again, str | None):
         raise ValueError(f"env must be an environment or the name of one, got {again!r}")

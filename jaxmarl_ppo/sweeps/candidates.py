@@ -59,7 +59,7 @@ class Candidates:
         """Make the run that values mean.
 
         Raises:
-            ValueError: they are no valid configuration.
+            ValueError: If they are no valid configuration.
         """
         tables = with_values({}, self._written(values))
         about_env = tables.pop("env", {})
@@ -85,13 +85,13 @@ class Candidates:
         }
 
     def check(self) -> None:
-        """Make the runs at the ends of the space, and refuse it where one of them is invalid.
+        """Make the runs at the ends of the space, and reject it where one of them is invalid.
 
         Every end of every dimension is tried once, beside the first ends of all others, and all
         last ends together.
 
         Raises:
-            ValueError: the first invalid one, with its values.
+            ValueError: For the first invalid one, with its values.
         """
         ends = {
             path: dimension.labels if isinstance(dimension, Choices) else dimension.ends
@@ -114,10 +114,10 @@ class Candidates:
 
 
 def check_trials(env: MultiAgentEnv, config: TrainConfig) -> None:
-    """Refuse a configuration that trials cannot have in common.
+    """Reject a configuration that trials cannot have in common.
 
     Raises:
-        ValueError: what would have no effect, or cannot be.
+        ValueError: If something is impossible or would have no effect.
     """
     for part, prefix in ((config, ""), (config.objective, "objective.")):
         for name, metadata in field_metadata(type(part)).items():

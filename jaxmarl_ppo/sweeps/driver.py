@@ -77,8 +77,8 @@ class Driver:
             What stopped it; None where there was no trial left to run.
 
         Raises:
-            ValueError: the objective's measure is not among the numbers that there are.
-            Stopped: a signal during a compilation.
+            ValueError: If the objective's measure is not among the numbers that there are.
+            Stopped: On a signal during a compilation.
         """
         with self.study.driving():
             try:

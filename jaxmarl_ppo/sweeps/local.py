@@ -32,7 +32,7 @@ class LocalWorkers:
         """Begin a run; see `Workers`.
 
         Raises:
-            Stopped: a signal during a compilation.
+            Stopped: On a signal during a compilation.
         """
         self._worker.begin(name, candidate, folder)
 

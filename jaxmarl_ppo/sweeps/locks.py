@@ -26,7 +26,7 @@ class Locks(Protocol):
         ...
 
     def is_held(self, name: str) -> bool:
-        """Tell whether a process that lives holds a lock."""
+        """Return whether a process that lives holds a lock."""
         ...
 
 
@@ -49,7 +49,7 @@ class FileLocks:
             yield
 
     def is_held(self, name: str) -> bool:
-        """Tell whether a process that lives holds a lock."""
+        """Return whether a process that lives holds a lock."""
         if not self._path(name).exists():
             return False
         lock = FileLock(self._path(name))
@@ -90,7 +90,7 @@ class PostgresLocks:
                 connection.exec_driver_sql(f"SELECT pg_advisory_unlock({self._number(name)})")
 
     def is_held(self, name: str) -> bool:
-        """Tell whether a process that lives holds a lock."""
+        """Return whether a process that lives holds a lock."""
         with self._connect() as connection:
             number = self._number(name)
             taken = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({number})").scalar()

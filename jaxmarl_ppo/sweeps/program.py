@@ -71,7 +71,7 @@ class Program:
             saved: where it stood; None for a run that begins.
 
         Raises:
-            ValueError: what was saved is of another run.
+            ValueError: If the saved state is of another run.
         """
         members = self._members
         per_device = members.num_replicas // members.num_devices
@@ -142,7 +142,7 @@ def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
         where: the folder of the run, for messages.
 
     Raises:
-        ValueError: what was saved is of a run of another kind.
+        ValueError: If the saved state is of a run of another kind.
     """
     state: TrainState = from_arrays(saved.arrays, {"state": begun}, where)["state"]
     training = with_hyperparams(state.training, begun.training)

@@ -31,10 +31,10 @@ def distributions_of(space: Space) -> dict[str, BaseDistribution]:
 
 
 def count_trials(search: SearchConfig, space: Space) -> int:
-    """Tell how many trials a search has in all.
+    """Return how many trials a search has in all.
 
     Raises:
-        ValueError: the sampler cannot search this space.
+        ValueError: If the sampler cannot search this space.
     """
     ranges = [d for d in space.values() if not isinstance(d, Choices)]
     if search.sampler == "cmaes" and len(ranges) < 2:

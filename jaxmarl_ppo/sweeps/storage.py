@@ -26,7 +26,7 @@ def database_url(storage: str | None, folder: Path) -> URL:
         folder: of the search.
 
     Raises:
-        ValueError: no URL of PostgreSQL.
+        ValueError: If it is not a PostgreSQL URL.
     """
     if storage is None:
         return URL.create("sqlite", database=str(folder / STUDY_FILE))
@@ -53,7 +53,7 @@ def open_locks(url: URL, folder: Path, study: str) -> Locks:
     """Make the locks of all drivers of a study.
 
     Raises:
-        ValueError: the database's driver is not installed.
+        ValueError: If the database's driver is not installed.
     """
     if url.get_backend_name() == "sqlite":
         return FileLocks(folder / LOCKS_FOLDER)
@@ -69,7 +69,7 @@ def open_storage(url: URL, locks: Locks) -> RDBStorage:
     """Open a database, and make its tables if it is new.
 
     Raises:
-        ValueError: it cannot be reached.
+        ValueError: If it cannot be reached.
     """
     options = (
         {"connect_args": {"timeout": _SQLITE_TIMEOUT_S}}

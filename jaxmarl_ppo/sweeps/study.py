@@ -46,7 +46,7 @@ class Study:
         identity: what must be the same whenever the search goes on, of JSON's kinds.
 
     Raises:
-        ValueError: the study is another search.
+        ValueError: If the study is another search.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Study:
                 self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
 
     def _check_identity(self, identity: Mapping[str, Any]) -> None:
-        """Refuse to go on with another search, and say in what it differs."""
+        """Reject to go on with another search, and say in what it differs."""
         study = self.optuna_study
         known = study.user_attrs.get(_IDENTITY)
         identity = json.loads(json.dumps(identity))

@@ -74,7 +74,7 @@ class Sweep:
         check_env: as for `Trainer`.
 
     Raises:
-        ValueError: what does not fit together, or a run folder in use.
+        ValueError: If the configuration is inconsistent, or the run folder is in use.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Sweep:
             **changes: fields of `SearchConfig` that are `resumable`, such as `num_trials`.
 
         Raises:
-            ValueError: there is no search, or none that can go on so.
+            ValueError: If there is no search, or it cannot be resumed this way.
         """
         folder = Path(run_dir)
         if not (folder / SEARCH_FILE).is_file():
@@ -164,7 +164,7 @@ class Sweep:
                 process.
 
         Raises:
-            ValueError: the run folder or the study is of another search, the database cannot be
+            ValueError: If the run folder or the study is of another search, the database cannot be
                 used, or the objective's measure is not among the numbers that there are.
         """
         study = self._claim()
@@ -250,7 +250,7 @@ class Sweep:
         """Take the folder for this search, unless it is its own already, and open the study.
 
         Raises:
-            ValueError: the folder or the study is of something else.
+            ValueError: If the folder or the study is of something else.
         """
         folder = self.run_dir
         folder.mkdir(parents=True, exist_ok=True)
@@ -283,10 +283,10 @@ class Sweep:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Refuse what is written in place, or below, and is a link to elsewhere.
+    """Reject what is written in place, or below, and is a link to elsewhere.
 
     Raises:
-        ValueError: something is.
+        ValueError: If something is.
     """
     beside_study = (f"{STUDY_FILE}-{suffix}" for suffix in ("journal", "wal", "shm"))
     for name in (LOCK_FILE, STUDY_FILE, *beside_study, TRIALS):
@@ -306,10 +306,10 @@ def _label(space: Space, path: str, value: Any) -> Any:
 
 
 def _check_base(env: MultiAgentEnv, config: TrainConfig) -> None:
-    """Refuse a configuration that no search can start from.
+    """Reject a configuration that no search can start from.
 
     Raises:
-        ValueError: what it lacks, or what would have no effect.
+        ValueError: If something is missing, or would have no effect.
     """
     if config.objective.measure is None:
         raise ValueError(

@@ -100,9 +100,9 @@ class TrialRun(Run):
             metrics: since it was looked at last.
 
         Raises:
-            EnvironmentFault: the environment gave what cannot be trained on.
-            TrainingDiverged: parameters are not finite any more.
-            ValueError: the objective's measure is not among the numbers that there are.
+            EnvironmentFault: If the environment produced values that cannot be trained on.
+            TrainingDiverged: If parameters are no longer finite.
+            ValueError: If the objective's measure is not among the numbers that there are.
         """
         self.check(population, metrics, self.iteration)
         iteration, moment = self._looked_at

@@ -55,7 +55,7 @@ class Worker:
             saved: where it stood; None for a run that begins.
 
         Raises:
-            ValueError: what was saved is of another run.
+            ValueError: If the saved state is of another run.
         """
         learner, config = candidate.learner, candidate.config
         key = program_key(learner)

@@ -46,7 +46,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Look:
-    """Tells what was seen when a run was looked at.
+    """Reports what was seen when a run was looked at.
 
     Attributes:
         name: of the run.
@@ -99,7 +99,7 @@ class Workers(Protocol):
         A run that is over or has failed is looked at no more, and makes room for another.
 
         Raises:
-            ValueError: the objective's measure is not among the numbers that there are.
+            ValueError: If the objective's measure is not among the numbers that there are.
         """
         ...
 

@@ -1,1 +1,1 @@
-"""The host's side of training: call what was compiled, log, save."""
+"""The host side of training: call compiled programs, log, save."""

@@ -1,4 +1,4 @@
-"""A folder that one process takes for a run."""
+"""The claim of one process on the folder of a run."""
 
 import contextlib
 import shutil
@@ -21,15 +21,15 @@ _LONG_NAME = "x" * 100
 
 @contextlib.contextmanager
 def claimed(folder: Path, record: Mapping[str, Any], found: Found | None) -> Iterator[None]:
-    """Hold the lock of a folder, with the record in it, and remove it if nothing is saved in it.
+    """Hold the lock of a folder that has the record; remove the folder if nothing is saved in it.
 
     Args:
         folder: of a run, or of a member of a group.
         record: the content of its `config.json`.
-        found: what goes on in it; None for a new run.
+        found: the run to resume in it; None for a new run.
 
     Raises:
-        ValueError: the folder is in use, has something else in it, or cannot hold a run.
+        ValueError: If the folder is in use, has something else in it, or cannot hold a run.
     """
     try:
         made = _make_folder(folder)
@@ -37,7 +37,7 @@ def claimed(folder: Path, record: Mapping[str, Any], found: Found | None) -> Ite
         raise ValueError(_unusable(folder, error)) from error
     with locked(folder):
         if found is None:
-            run_folder.check_unused(folder)  # again, now that nobody else can take it
+            run_folder.check_unused(folder)  # again, now that no other process can claim it
         elif folder == found.run_dir:
             resume.check_still_newest(found)
         _check_usable(folder)
@@ -56,17 +56,17 @@ def claimed(folder: Path, record: Mapping[str, Any], found: Found | None) -> Ite
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """Make a folder, and return those in which a new name then stands."""
+    """Make a folder, and return the folders that got a new entry."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return [path.parent for path in missing]
 
 
 def _check_usable(folder: Path) -> None:
-    """Check that a checkpoint can be written in a folder and read back, before anything is learnt.
+    """Check before training that a checkpoint can be written in a folder and read back.
 
     Raises:
-        ValueError: it cannot, such as where the path is too long.
+        ValueError: If it cannot, for example because the path is too long.
     """
     checkpoints = folder / CHECKPOINTS
     if checkpoints.is_symlink():
@@ -100,9 +100,9 @@ def _unusable(folder: Path, error: OSError) -> str:
 
 
 def _remove_if_unused(folder: Path) -> None:
-    """Remove the folder of a run of which there is nothing but what says how it was to be."""
+    """Remove the folder of a run that holds nothing but its configuration."""
     with contextlib.suppress(OSError):
-        (folder / MEMBERS).rmdir()  # which is empty where nothing came to any member
+        (folder / MEMBERS).rmdir()  # empty where no member saved anything
     if {path.name for path in folder.iterdir()} <= {CONFIG_FILE, LOCK_FILE}:
         for name in (CONFIG_FILE, LOCK_FILE):
             (folder / name).unlink(missing_ok=True)

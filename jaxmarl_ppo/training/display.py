@@ -1,4 +1,4 @@
-"""Live display of training in a terminal and in a notebook: a bar, notes, two tables."""
+"""Live display of training in a terminal or a notebook: a bar, notes, two tables."""
 
 import importlib
 import io
@@ -31,8 +31,8 @@ from jaxmarl_ppo.training.progress import (
 
 MAX_ROWS = 12
 _LIFE_KEYS = ("episodes", "return_mean", "return_min", "return_max", "length_mean")
-# Title and key of each column of the table of policies, and which of them go first where there is
-# little room.
+# Title and key of each column of the table of policies, and the columns dropped first where space
+# is short.
 _POLICY_COLUMNS = (
     ("entropy", "entropy"),
     ("KL", "kl"),
@@ -44,7 +44,7 @@ _POLICY_COLUMNS = (
 _SPARE_CELLS = ("elapsed", "count", "rate", "bar")
 _SPARE_POLICY_COLUMNS = ("learning rate", "value loss", "clipped", "expl. var.", "KL", "entropy")
 _SPARE_AGENT_COLUMNS = ("episodes", "min", "max", "length", "trend")
-# A trend has at most so many bars, each one of these letters.
+# A trend has at most this many bars, each one of these letters.
 TREND_LENGTH = 10
 _LEVELS = "▁▂▃▄▅▆▇█"
 NOTEBOOK_INTERVAL_S = 0.5
@@ -56,7 +56,7 @@ _ENDS = {"done": Text("✓ done", style="green"), "stopped": Text("■ stopped",
 
 
 class DrawnProgress(Progress):
-    """Composes a bar and two tables, for a display that draws them again and again."""
+    """Composes a bar and two tables for a display that redraws them."""
 
     def __init__(
         self, total_env_steps: int, title: str, clock: Callable[[], float] = time.monotonic
@@ -79,7 +79,7 @@ class DrawnProgress(Progress):
         return Group(*parts)
 
     def _notes(self) -> list[str]:
-        """Say what was evaluated and saved, and where time went."""
+        """Report the evaluation, the checkpoint and the split of time."""
         notes = []
         if self.evaluation is not None:
             notes.append(evaluation_text(self.evaluation))
@@ -116,7 +116,7 @@ class DrawnProgress(Progress):
 
 
 class LiveProgress(DrawnProgress):
-    """Draws in a terminal, always in the same place."""
+    """Draws in place in a terminal."""
 
     def __init__(
         self,
@@ -130,21 +130,21 @@ class LiveProgress(DrawnProgress):
         self._live.start(refresh=True)
 
     def set_phase(self, phase: str) -> None:
-        """Draw at once, since a compilation may hold up the next redraw."""
+        """Draw at once, since a compilation may delay the next redraw."""
         super().set_phase(phase)
         self._live.refresh()
 
     def close(self) -> None:
-        """Draw once more and give the terminal back."""
+        """Draw a last time and release the terminal."""
         self._live.stop()
 
 
 class NotebookProgress(DrawnProgress):
-    """Draws in the output of a notebook's cell, where something has changed.
+    """Draws in the output of a notebook's cell when something has changed.
 
     Args:
-        show: puts HTML in the place of what was shown before.
-        total_env_steps: of the whole run.
+        show: replaces the HTML shown before.
+        total_env_steps: of the complete run.
         title: above the tables.
         clock: seconds, for tests.
     """
@@ -167,13 +167,13 @@ class NotebookProgress(DrawnProgress):
         self._draw()
 
     def advance(self, env_steps: int, rate: float) -> None:
-        """Draw unless what is shown is fresh."""
+        """Draw unless the last drawing is recent."""
         super().advance(env_steps, rate)
         if self._shown_at is None or self._clock() - self._shown_at >= NOTEBOOK_INTERVAL_S:
             self._draw()
 
     def close(self) -> None:
-        """Draw once more, which stays."""
+        """Draw the final state."""
         self._draw()
 
     def _draw(self) -> None:
@@ -186,18 +186,18 @@ class NotebookProgress(DrawnProgress):
 
 
 def _notebook_display() -> Callable[[str], None]:
-    """Make a place in the output of the present cell; return what fills it."""
-    notebook = importlib.import_module("IPython.display")  # where there is a notebook, it is too
+    """Make a placeholder in the present cell's output; return the function that fills it."""
+    notebook = importlib.import_module("IPython.display")  # every notebook has it
     place = notebook.display(notebook.HTML(""), display_id=True)
     return lambda html: place.update(notebook.HTML(html))
 
 
 class _Fitting:
-    """Draws a table without those of its columns that there is no room for.
+    """Draws a table without the columns that do not fit.
 
     Args:
         make: makes the table without the columns that are named.
-        spare: names of columns, those that go first at the beginning.
+        spare: names of columns, in the order in which they are dropped.
     """
 
     def __init__(self, make: Callable[[Collection[str]], Table], spare: Sequence[str]) -> None:
@@ -260,7 +260,7 @@ def agent_table(
 
 
 def policy_table(policies: Mapping[str, Mapping[str, Any]]) -> RenderableType:
-    """Tabulate what the updates of every policy looked like."""
+    """Tabulate the update statistics of every policy."""
     rows = {
         name: {title: number_text(policy, key, ".3g") for title, key in _POLICY_COLUMNS}
         for name, policy in list(policies.items())[:MAX_ROWS]
@@ -269,7 +269,7 @@ def policy_table(policies: Mapping[str, Mapping[str, Any]]) -> RenderableType:
 
 
 def trend(values: Sequence[float]) -> str:
-    """Draw numbers as a short row of bars, each the mean of as many, the greatest the highest."""
+    """Draw numbers as a short row of bars, each a mean of equally many, the highest full."""
     known = [x for x in values if math.isfinite(x)]
     count = min(len(known), TREND_LENGTH)
     edges = [len(known) * k // count for k in range(count + 1)] if count else []
@@ -285,7 +285,7 @@ def _table(
     num_rows: int,
     spare: Sequence[str],
 ) -> RenderableType:
-    """Tabulate rows by name, without columns that there is no room for, first those of `spare`."""
+    """Tabulate rows by name without columns that do not fit; those of `spare` are dropped first."""
     titles = list(next(iter(rows.values()), {}))
 
     def make(left_out: Collection[str]) -> Table:

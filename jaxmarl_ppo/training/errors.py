@@ -1,4 +1,4 @@
-"""Errors of training, which report where they occurred and what is saved."""
+"""Errors of training that report where they occurred and what is saved."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,14 +7,14 @@ from jaxmarl_ppo.rollout.faults import FAULT_FIELDS, Fault
 
 
 class EnvironmentFault(ValueError):  # noqa: N818
-    """Tells that the environment gave something that cannot be trained on.
+    """Reports that the environment produced a value that cannot be trained on.
 
     Attributes:
         field: what was wrong: one of `rollout.faults.FAULT_FIELDS`.
-        agent: whose.
-        iteration: in which, counted from 0.
-        step: within that iteration's rollout, counted from 0.
-        env_index: in which of the parallel environments.
+        agent: the agent with that value.
+        iteration: counted from 0.
+        step: within the iteration's rollout, counted from 0.
+        env_index: of the parallel environment.
     """
 
     def __init__(self, env_name: str, agent: str, fault: Fault, num_steps: int, run_dir: Path):
@@ -36,15 +36,15 @@ class EnvironmentFault(ValueError):  # noqa: N818
         )
 
 
-# Beyond it the square of a sum of rewards may exceed what float32 holds.
+# Beyond it the square of a sum of rewards may overflow float32.
 LARGE_REWARD = 1e15
 
 
 class TrainingDiverged(ValueError):  # noqa: N818
-    """Reports which policies have something that is not finite, and why.
+    """Reports which policies have non-finite values, and why.
 
     Attributes:
-        policies: by name, what of them is not finite, see `learner.summary.find_divergence`.
+        policies: by name, their non-finite values, see `learner.summary.find_divergence`.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class TrainingDiverged(ValueError):  # noqa: N818
 
 
 def _explain(policies: Mapping[str, Sequence[str]], largest_reward: float) -> str:
-    """Say what values that are not finite come from, and what to do."""
+    """Explain the cause of non-finite values and the remedy."""
     found = {part for own in policies.values() for part in own}
     if "observation normaliser" in found:
         return (
             "The normaliser squares observations, and these are too large for that in float32 "
             "(beyond about 1e19): scale them in the environment"
         )
-    # Also where it is not a number, which comes of larger ones.
+    # Also where it is NaN, which results from larger values.
     if not largest_reward < LARGE_REWARD:
         return (
             f"Rewards are too large for float32 (returns or rewards of {largest_reward:.3g}), in "

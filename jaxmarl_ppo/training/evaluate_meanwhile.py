@@ -1,4 +1,4 @@
-"""Evaluation while a run trains: of what it has just learnt, with random numbers of its own."""
+"""Evaluation of the newest policies during training, with separate random numbers."""
 
 import copy
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.learner.summary import full_summary
 from jaxmarl_ppo.types import Population, PyTree
 
-# Of a report, what says how it was made, not how good the policies are.
+# Entries of a report that describe the evaluation, not the policies' performance.
 _NOT_RESULTS = ("seed", "episodes")
 
 
 class MeanwhileEvaluator:
-    """Evaluates the players of a run that goes on.
+    """Evaluates the players of a run during training.
 
     Args:
         learner: of the run.
         config: of the run.
 
     Raises:
-        ValueError: an opponent that there is not, or that cannot play all agents' seats.
+        ValueError: If the opponent does not exist, or cannot play all agents' seats.
     """
 
     def __init__(self, learner: Learner, config: TrainConfig) -> None:
@@ -39,7 +39,7 @@ class MeanwhileEvaluator:
         self._lineups = {name: _lineups(self._against, name) for name in self._config.opponents}
 
     def for_seed(self, seed: int) -> "MeanwhileEvaluator":
-        """Make an evaluator with other random numbers, which shares what is compiled."""
+        """Make an evaluator with other random numbers that shares the compiled programs."""
         other = copy.copy(self)
         other._seed = seed
         return other
@@ -60,14 +60,14 @@ class MeanwhileEvaluator:
     def evaluate(
         self, population: Population, iteration: int, *, env_params: PyTree | None = None
     ) -> dict[str, Any]:
-        """Evaluate players and return the numbers of the report, nested as in it.
+        """Evaluate players and return the numbers of the report, nested alike.
 
         Args:
             population: the players.
-            iteration: how many iterations they have been trained.
+            iteration: number of iterations that they have been trained.
             env_params: of their run; None for the learner's.
         """
-        # Other episodes every time, and the same whenever a run is repeated or resumed.
+        # Different episodes each time, but the same if a run is repeated or resumed.
         seed = int(np.random.SeedSequence((self._seed, iteration)).generate_state(1)[0])
         config = self._config
         report = evaluate_policies(
@@ -112,7 +112,7 @@ class MeanwhileEvaluator:
 
 
 def _lineups(learner: Learner, opponent: str) -> dict[str, np.ndarray]:
-    """List who plays whom: by agent that is learnt, `[A]` players, all others the opponent."""
+    """List the line-ups: by trained agent, `[A]` players, all others the opponent."""
     players = learner.players
     if opponent not in players.names:
         raise ValueError(
@@ -135,7 +135,7 @@ def _lineups(learner: Learner, opponent: str) -> dict[str, np.ndarray]:
 
 
 def _numbers(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the numbers of a report, and the tables that hold some."""
+    """Keep the numbers of a report, and the tables that contain numbers."""
     result: dict[str, Any] = {}
     for name, value in report.items():
         if isinstance(value, Mapping):

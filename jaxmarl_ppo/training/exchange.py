@@ -1,4 +1,4 @@
-"""Exploit and explore: who becomes a copy of whom, and with which numbers.
+"""Exploit and explore: which member copies which, and with which hyper-parameters.
 
 Truncation selection of Jaderberg et al. (2017), "Population Based Training of Neural Networks".
 """
@@ -16,12 +16,12 @@ from jaxmarl_ppo.runs.lineage import Values
 
 @dataclass(frozen=True)
 class Copy:
-    """Says that a member becomes a copy of another one.
+    """Records that a member becomes a copy of another one.
 
     Attributes:
-        member: which, by its index.
-        parent: of whom.
-        values: its numbers from then on, by path.
+        member: its index.
+        parent: index of the member that is copied.
+        values: its new numbers, by path.
     """
 
     member: int
@@ -30,10 +30,10 @@ class Copy:
 
 
 def first_values(pbt: PbtConfig, seed: int, member: int) -> dict[str, float]:
-    """Draw the numbers that a member begins with.
+    """Draw the initial numbers of a member.
 
     Args:
-        pbt: over which space.
+        pbt: the search space.
         seed: of the group.
         member: its index.
     """
@@ -47,18 +47,18 @@ def exchange(
     pbt: PbtConfig,
     rng: np.random.Generator,
 ) -> list[Copy]:
-    """Choose who becomes a copy of whom, and explore around the numbers of those.
+    """Choose which members copy which, and explore around the numbers of the parents.
 
     Args:
-        scores: of each member, the larger the better; None for one that cannot go on. Such members
-            all become copies, whatever their number.
+        scores: of each member, the larger the better; None for one that cannot continue. All such
+            members become copies.
         values: of each member, its numbers by path.
-        pbt: how.
+        pbt: the configuration.
         rng: the only source of chance.
 
     Returns:
-        A copy for each member that does worst, unless those that do best do no better. None of
-        those becomes a copy itself, so all can be made at once.
+        A copy for each of the worst members, unless the best ones score no higher. No parent
+        becomes a copy itself, so all copies can be made at once.
     """
     scored = [index for index, score in enumerate(scores) if score is not None]
     ranked = sorted(scored, key=lambda index: (-(scores[index] or 0.0), index))
@@ -80,7 +80,7 @@ def exchange(
 
 
 def _draw(dimension: Dimension, rng: np.random.Generator) -> float:
-    """Draw a number evenly."""
+    """Draw a number uniformly."""
     if isinstance(dimension, Choices):
         return dimension.values[int(rng.integers(len(dimension.values)))]
     if dimension.log:
@@ -96,8 +96,8 @@ def _draw(dimension: Dimension, rng: np.random.Generator) -> float:
 
 
 def _explore(dimension: Dimension, value: float, pbt: PbtConfig, rng: np.random.Generator) -> float:
-    """Move a number by a step, or draw it anew."""
-    # Drawn whatever becomes of them, so that one number's fate changes nothing of the next one's.
+    """Perturb a number by a step, or resample it."""
+    # Always drawn, so that one number's choice does not affect the next one's.
     anew, up = rng.random() < pbt.resample_probability, rng.random() < 0.5
     other = _draw(dimension, rng)
     if anew:
@@ -112,7 +112,7 @@ def _explore(dimension: Dimension, value: float, pbt: PbtConfig, rng: np.random.
 
 
 def _within(dimension: Range, value: float) -> float:
-    """Take the nearest number of a range."""
+    """Round to the nearest number of a range."""
     step = _step(dimension)
     if step:
         place = round((float(value) - dimension.low) / step)
@@ -121,11 +121,11 @@ def _within(dimension: Range, value: float) -> float:
 
 
 def _step(dimension: Range) -> float:
-    """Tell how far a range's numbers are apart; 0 where it has all."""
+    """Return the spacing of a range's numbers; 0 for a continuous range."""
     return dimension.step or (1 if dimension.is_whole else 0)
 
 
 def _last(dimension: Range, step: float) -> int:
     """Count the steps from the least number of a range to the greatest."""
-    # A little more than the quotient, which rounding may have made a little less.
+    # Slightly more than the quotient, which may have been rounded down.
     return int((dimension.high - dimension.low) / step * (1 + 1e-12))

@@ -11,15 +11,15 @@ from jaxmarl_ppo.devices.processes import Processes
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.training.resume import Resumption
 
-# What of a record may differ from process to process: the rest of `platform` says only where.
+# Fields that must agree between processes: the rest of `platform` only says where a process runs.
 _ALIKE = ("env", "config", "versions")
 
 
 def check_able(processes: Processes, learner: Learner, config: TrainConfig) -> None:
-    """Refuse a run that several processes cannot train together.
+    """Reject a run that several processes cannot train together.
 
     Raises:
-        ValueError: some part of it would be on one of them alone.
+        ValueError: If some part of it would exist on one of them alone.
     """
     if processes.count == 1:
         return
@@ -54,10 +54,10 @@ def check_alike(
     run_dir: str | Path | None,
     resumption: Resumption | None,
 ) -> None:
-    """Refuse a job whose processes are to train different runs.
+    """Reject a job whose processes would train different runs.
 
     Raises:
-        ProcessesDiffer: on all of them, with the first difference.
+        ProcessesDiffer: On all of them, naming the first difference.
     """
     facts = {name: record[name] for name in _ALIKE}
     facts["backend"] = jax.default_backend()

@@ -23,29 +23,29 @@ from jaxmarl_ppo.training.time_split import TimeSplit
 from jaxmarl_ppo.training.trained import Trained
 from jaxmarl_ppo.training.until import Until
 
-# Without a log interval of its own a run has an entry at least this often.
+# Without a configured log interval a run has an entry at least this often.
 LOG_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Holds what a loop works with and does not change.
+    """Holds the constant context of a loop.
 
     Attributes:
         config: of the run.
         record: the content of `config.json`.
         run_dir: the folder of the run.
         log_interval: iterations for each entry of the log.
-        callbacks: who is told.
-        progress: what is shown.
-        interruption: whether a signal asks for the end.
-        saver: of checkpoints.
-        objective: what is to be reached.
-        until: what else ends the run.
+        callbacks: notified of every event.
+        progress: the display.
+        interruption: whether a signal has requested a stop.
+        saver: writes checkpoints.
+        objective: its tracker.
+        until: further conditions that end the run.
         place: where the folders of the run are; None on processes that write none.
-        time_split: what share of training the rollout takes; None where it is not measured.
-        processes: of the job, which all run the same loop: what depends on clocks, signals or
-            callbacks the first one decides for all.
+        time_split: measures the rollout's share of training; None where it is not measured.
+        processes: of the job. All run the same loop; where clocks, signals or callbacks matter, the
+            first one decides.
     """
 
     config: TrainConfig
@@ -65,11 +65,11 @@ class Surroundings:
 
 @dataclass
 class Loop:
-    """Trains to the end of a run or until something stops it.
+    """Trains until the run ends or something stops it.
 
     Attributes:
-        around: what it works with.
-        trained: what it trains.
+        around: its context.
+        trained: the run or group that it trains.
         began: when this process began the run, by `time.perf_counter`, compilation included.
         history: entries of the log.
         evaluations: evaluations.
@@ -89,22 +89,22 @@ class Loop:
 
     def __post_init__(self) -> None:
         self._slices = Slices()
-        # Of the newest checkpoint; a run that begins has none.
+        # Of the newest checkpoint; a new run has none.
         self._saved_iteration = self.iteration or None
         every = self.around.config.evaluation.every_env_steps
         self._every_evaluation = None if every is None else -(-every // self.env_steps(1))
-        # From where and when on rates are measured: the newest entry, or the start.
+        # The point from which rates are measured: the newest entry, or the start.
         self._measured_from = (self.iteration, time.perf_counter())
 
     def run(self) -> None:
         """Train.
 
         Raises:
-            EnvironmentFault: the environment gave what cannot be trained on.
-            TrainingDiverged: parameters are not finite any more.
-            CallbackError: a callback failed.
-            RunFolderMoved: the folder of the run is no longer there.
-            ValueError: the objective's measure is not among the numbers of an entry.
+            EnvironmentFault: If the environment produced values that cannot be trained on.
+            TrainingDiverged: If parameters are no longer finite.
+            CallbackError: If a callback failed.
+            RunFolderMoved: If the folder of the run no longer exists.
+            ValueError: If the objective's measure is not among the numbers of an entry.
         """
         around, total = self.around, self.around.config.num_iterations
         while self.iteration < total and self.stopped_by is None:
@@ -120,18 +120,18 @@ class Loop:
             self._tell_checkpoint(around.saver.poll())
 
     def leave(self) -> None:
-        """Save where the run stands, and log the interval that was cut short."""
+        """Save a checkpoint, and log the interrupted interval."""
         if self.iteration != self._saved_iteration:
-            # Without the entry below: a run that goes on makes a whole one of the interval.
+            # Without the entry below: a resumed run logs the complete interval.
             self._save(self.stopped_by or "error", is_best=False)
         if self.iteration > self.logged_iteration:
             self._log()
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
-        """Use another folder, in which where the run stands is not saved yet.
+        """Switch to another folder, which has no checkpoint yet.
 
         Returns:
-            What the members of a group have written down.
+            The records of a group's members.
         """
         self.finish_saving()
         self.around = dataclasses.replace(self.around, run_dir=folder, place=None)
@@ -145,7 +145,7 @@ class Loop:
 
     @property
     def stopped_by(self) -> str | None:
-        """Return the reason to stop: a signal's name, or a sentence; None for no reason."""
+        """Return the reason to stop (a signal's name or a sentence), or None."""
         around, signal = self.around, self.around.interruption.requested
         asked = around.processes.asked_to_stop(None if signal is None else signal.name)
         return around.processes.agree("stop", lambda: asked or self._stopped_here_by())
@@ -162,7 +162,7 @@ class Loop:
         return num_iterations * config.num_envs * config.num_steps
 
     def _falls_on(self, interval: int) -> bool:
-        """Tell whether the present iteration ends an interval, or the run."""
+        """Return whether the present iteration ends an interval, or the run."""
         return self.iteration % interval == 0 or self._is_at_end
 
     @property
@@ -170,7 +170,7 @@ class Loop:
         return self.iteration == self.around.config.num_iterations
 
     def _is_entry_late(self) -> bool:
-        """Tell whether the newest entry is so old that people would take the run for dead."""
+        """Return whether the newest entry is so old that the run would look dead."""
         if self.around.config.log_interval is not None or self.iteration == self.logged_iteration:
             return False
         seconds = time.perf_counter() - self._measured_from[1]
@@ -181,7 +181,7 @@ class Loop:
         return around.processes.agree("save", lambda: around.saver.is_due(self.iteration))
 
     def _next_target(self) -> int:
-        """Find the iteration up to which there is nothing to do but train."""
+        """Find the next iteration at which something other than training is due."""
         around = self.around
         intervals = [around.log_interval, self._every_evaluation, around.saver.every_iterations]
         intervals += self.trained.intervals
@@ -228,13 +228,13 @@ class Loop:
         return around.objective.see_entry(entry) is not None
 
     def _evaluate(self) -> bool:
-        """Evaluate what was learnt; return whether the objective is at its best."""
+        """Evaluate the newest policies; return whether the objective is at its best."""
         around = self.around
         around.progress.set_phase("evaluating")
         began = time.perf_counter()
         evaluate = self.trained.evaluate
         report = around.processes.agree("evaluation", lambda: evaluate(self._clock))
-        # Not a part of training's rate.
+        # Excluded from the training rate.
         iteration, moment = self._measured_from
         self._measured_from = (iteration, moment + time.perf_counter() - began)
         self.evaluations.append(report)
@@ -245,12 +245,12 @@ class Loop:
         return around.objective.see_evaluation(report) is not None
 
     def _save(self, saved_by: str, is_best: bool) -> None:
-        """Have a checkpoint written of where the run stands."""
+        """Start writing a checkpoint of the present state."""
         around = self.around
         if not around.saver.saves:
             return
         self.finish_saving()
-        # Where a callback has failed in that, no other process begins either.
+        # If a callback has failed, no process begins to write.
         around.processes.agree("begin to save", self._check_place)
         standing = Standing(
             iteration=self.iteration,
@@ -267,7 +267,7 @@ class Loop:
             saved_by=saved_by,
         )
         around.saver.begin(self.trained.snapshot(around.record, standing), is_best)
-        # Of the newest checkpoint; a run that begins has none.
+        # Of the newest checkpoint; a new run has none.
         self._saved_iteration = self.iteration or None
 
     def _check_place(self) -> None:

@@ -20,11 +20,11 @@ class Measure:
 
     Args:
         path: such as `agents/x/return_mean` or `evaluation/exploitability/greedy`; None for a
-            number that is nowhere.
-        learner: whose agents and policies it may name.
+            number that no report has.
+        learner: its agents and policies may be named.
 
     Raises:
-        ValueError: the path names an agent or a policy that there is not.
+        ValueError: If the path names an unknown agent or policy.
     """
 
     def __init__(self, path: str | None, learner: Learner) -> None:
@@ -43,22 +43,22 @@ class Measure:
         """Read the number from an entry of the log; None where it is not there.
 
         Raises:
-            ValueError: entries never have it.
+            ValueError: If entries never have it.
         """
         if self._root == "all":
             return self._read({"all": entry["all"]}, must_be_there="return_mean" in entry["all"])
         if self._root not in ("agents", "policies"):
             return None
         table = entry[self._root][self._name]
-        # Where no life has ended or nothing was trained, the numbers of that are not there.
+        # Without finished lives or trained decisions, their numbers are absent.
         whole = "return_mean" in table and (self._root == "agents" or "entropy" in table)
         return self._read({self._root: {self._name: table}}, must_be_there=whole)
 
     def of_evaluation(self, report: Mapping[str, Any]) -> float | None:
-        """Read the number from an evaluation; None if it is one of the log.
+        """Read the number from an evaluation; None if it belongs to the log.
 
         Raises:
-            ValueError: evaluations do not have it.
+            ValueError: If evaluations do not have it.
         """
         if self._root != "evaluation":
             return None
@@ -74,7 +74,7 @@ class Measure:
 
 
 def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvaluator | None) -> None:
-    """Check, before anything is trained, that a run will report the number of its objective.
+    """Check before training that a run will report the number of its objective.
 
     Args:
         path: of the number; None for no objective.
@@ -82,7 +82,7 @@ def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvalua
         evaluator: of the run; None where nothing is evaluated.
 
     Raises:
-        ValueError: there is no such number; the message names the closest one.
+        ValueError: If there is no such number; the message names the closest one.
     """
     root, _, rest = (path or "").partition("/")
     if path is None:
@@ -109,16 +109,16 @@ def check_measure(path: str | None, learner: Learner, evaluator: MeanwhileEvalua
 
 
 class Objective:
-    """Follows the measure of a run.
+    """Tracks the measure of a run.
 
     Args:
         config: of the run.
-        learner: whose agents and policies the measure may name.
-        best: the best value so far, of a run that is resumed.
-        num_worse: how often in a row it was no better than that.
+        learner: its agents and policies may be named by the measure.
+        best: the best value so far of a resumed run.
+        num_worse: how often in a row it was not better.
 
     Raises:
-        ValueError: the measure names an agent or a policy that there is not.
+        ValueError: If the measure names an unknown agent or policy.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Objective:
         self.stopped_by: str | None = None
 
     def see_entry(self, entry: Mapping[str, Any]) -> float | None:
-        """Look at an entry of the log; return its measure if it is the best so far."""
+        """Process an entry of the log; return its measure if it is the best so far."""
         return self._see(self._measure.of_entry(entry))
 
     def see_evaluation(self, report: Mapping[str, Any]) -> float | None:
-        """Look at an evaluation; return its measure if it is the best so far."""
+        """Process an evaluation; return its measure if it is the best so far."""
         return self._see(self._measure.of_evaluation(report))
 
     def _see(self, value: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Files that a run writes when it ends: its policies, its curve and its report."""
+"""Files that a run writes at its end: policies, curve and report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from jaxmarl_ppo.types import Population
 
 @dataclass(frozen=True)
 class Logged:
-    """Holds what a run has written down.
+    """Holds the records of a run.
 
     Attributes:
         run_dir: its folder.
@@ -31,7 +31,7 @@ class Logged:
         record: the content of its `config.json`.
         history: entries of its log.
         evaluations: its evaluations.
-        lineage: of a group whose members learn from each other, how they became what they are.
+        lineage: how members of a group with population-based training descended from each other.
     """
 
     run_dir: Path
@@ -53,7 +53,7 @@ def name_of_run(env: MultiAgentEnv, config: TrainConfig) -> str:
 
 
 def save_run(learner: Learner, good: Population, logged: Logged, stopped: bool) -> None:
-    """Save the newest policies that are sound, the curve and the report."""
+    """Save the newest finite policies, the curve and the report."""
     save_population(logged.run_dir / POLICIES_FILE, learner.players.names, good)
     _plot(learner, logged, f"seed {logged.config.seed}", stopped)
     described = describe_runs([str(logged.run_dir)], [logged.record], [logged.both])
@@ -61,7 +61,7 @@ def save_run(learner: Learner, good: Population, logged: Logged, stopped: bool) 
 
 
 def save_group(learner: Learner, logged: Logged, members: Sequence[Logged], stopped: bool) -> None:
-    """Save the curve and the report of a group, whose members have their own policies."""
+    """Save the curve and the report of a group; its members save their own policies."""
     first, last = logged.config.seed, logged.config.seed + logged.config.num_seeds - 1
     _plot(learner, logged, f"seeds {first} to {last}", stopped)
     described = describe_group(
@@ -75,16 +75,16 @@ def save_group(learner: Learner, logged: Logged, members: Sequence[Logged], stop
 
 
 def save_best(learner: Learner, logged: Logged, config: TrainConfig, member: str) -> None:
-    """Save the numbers that led to a member, as a file of a run that has them.
+    """Save the hyper-parameter schedule of a member as the file of a run with it.
 
     Args:
         learner: of the group.
         logged: of the group, with its lineage.
-        config: of that run but for those numbers.
+        config: of that run, without those numbers.
         member: the name of the best member.
     """
     made = learner.env.made_as
-    if made is None:  # of which no file can say how it is made
+    if made is None:  # it cannot be described in a file
         return
     name, kwargs = made
     settings = Settings(name, None, config_of(config, logged.lineage, member), kwargs)

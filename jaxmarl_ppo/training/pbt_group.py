@@ -1,4 +1,4 @@
-"""A group whose members learn from each other: population-based training."""
+"""Population-based training: a group whose members copy each other."""
 
 import dataclasses
 import math
@@ -38,27 +38,27 @@ from jaxmarl_ppo.training.run import RunClock
 from jaxmarl_ppo.training.seed_group import SeedGroup, SeedRun, config_alone
 from jaxmarl_ppo.types import PyTree, TrainState
 
-# What random numbers are for, beside a seed and an iteration.
+# Purposes of random numbers, beside a seed and an iteration.
 _EXCHANGE, _KEY = 1, 2
 
 
 @dataclass
 class PbtGroup(SeedGroup):
-    """Trains the members of a group, and lets those that do worst become copies of the best.
+    """Trains the members of a group, and replaces the worst by copies of the best.
 
-    Members are compared when training goes on from a moment of comparison. A checkpoint of that
-    moment is therefore of before, and whoever goes on from it compares them again, alike.
+    Members are compared when training continues after a comparison point. A checkpoint at that
+    point precedes the comparison, and a resumed run repeats it identically.
 
     Attributes:
         config: of the group.
-        lineage: how members became what they are.
-        measure: by which they are compared.
-        rivals: whom they meet in evaluations; None for nobody else's policies.
+        lineage: of the members.
+        measure: of the comparison.
+        rivals: their opponents from other members in evaluations; None without any.
         scores: by the names of members, their newest measures, the larger the better.
-        scored_at: the iteration of those.
+        scored_at: the iteration of the scores.
         iteration: iterations done.
-        failed: by name, members that cannot go on, and why, until they become copies of others.
-        waiting: the runs of those.
+        failed: by name, members that cannot continue, and why, until they become copies of others.
+        waiting: the runs of failed members.
     """
 
     config: TrainConfig
@@ -79,11 +79,11 @@ class PbtGroup(SeedGroup):
 
     @property
     def kept(self) -> list[SeedRun]:
-        """Members that go on, or will as copies of others."""
+        """Members that continue, or will as copies of others."""
         return sorted([*self.runs, *self.waiting], key=lambda run: run.replica)
 
     def train(self, count: int) -> int:
-        """Compare members if it is time to, and train all by so many iterations."""
+        """Compare members if it is due, and train all for so many iterations."""
         is_scored = self.iteration > 0 and self.scored_at == self.iteration
         if self.pbt.fraction and is_scored and self.iteration % self._interval == 0:
             self._exchange()
@@ -91,21 +91,21 @@ class PbtGroup(SeedGroup):
         return self.iteration
 
     def entry(self, clock: RunClock) -> dict[str, Any]:
-        """Make an entry of every member's log, and return what they have in common."""
+        """Make an entry of every member's log, and return their aggregate."""
         entry = super().entry(clock)
         found = {run.name: self.measure.of_entry(run.history[-1]) for run in self.runs}
         self._score(found, clock.iteration)
         return entry
 
     def evaluate(self, clock: RunClock) -> dict[str, Any]:
-        """Evaluate every member, and return what they have in common."""
+        """Evaluate every member, and return their aggregate."""
         report = super().evaluate(clock)
         found = {run.name: self.measure.of_evaluation(run.evaluations[-1]) for run in self.runs}
         self._score(found, clock.iteration)
         return report
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
-        """Copy what a checkpoint is made of to the host: of every member."""
+        """Copy the content of every member's checkpoint to the host."""
         snapshot = super().snapshot(record, standing)
         learnt = {
             "lineage": to_json(self.lineage.events),
@@ -116,13 +116,13 @@ class PbtGroup(SeedGroup):
         return dataclasses.replace(snapshot, pbt=learnt)
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
-        """Use another folder; returns what all members have written down."""
+        """Switch to another folder; return the records of all members."""
         self.lineage.close()
         self.lineage = Lineage(folder / LINEAGE_FILE, self.lineage.events)
         return super().move_to(folder)
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
-        """Save what every member came to, and the numbers that led to the best one."""
+        """Save every member's result, and the hyper-parameter schedule of the best one."""
         self.lineage.close()
         logged = dataclasses.replace(logged, lineage=self.lineage.events)
         best = max(self.scores, key=lambda name: self.scores[name], default=None)
@@ -149,7 +149,7 @@ class PbtGroup(SeedGroup):
         return report | {RIVALS: over_rivals([report, *met])}
 
     def _score(self, found: Mapping[str, float | None], iteration: int) -> None:
-        """Keep the measures of members, unless they are of the other kind of entry."""
+        """Keep the measures of members, unless they belong to the other kind of entry."""
         if all(value is None for value in found.values()):
             return
         sign = 1.0 if self.config.objective.goal == "maximise" else -1.0
@@ -161,7 +161,7 @@ class PbtGroup(SeedGroup):
         }
 
     def _stop(self, run: SeedRun, error: Exception) -> None:
-        """Let a member wait until it becomes a copy of another one."""
+        """Suspend a member until it becomes a copy of another one."""
         self.scores.pop(run.name, None)
         if not self.pbt.fraction:
             super()._stop(run, error)
@@ -180,7 +180,7 @@ class PbtGroup(SeedGroup):
         return comparison_interval(self.config)
 
     def _exchange(self) -> None:
-        """Let members become copies of better ones."""
+        """Replace members by copies of better ones."""
         runs = self.kept
         names = [run.name for run in runs]
         copies = exchange(
@@ -189,7 +189,7 @@ class PbtGroup(SeedGroup):
             self.pbt,
             np.random.default_rng((self.config.seed, self.iteration, _EXCHANGE)),
         )
-        # No parent becomes a copy itself, so they can be made one after the other.
+        # No parent becomes a copy itself, so copies can be made in any order.
         for copy in copies:
             self._record(copy, names)
             self._copy(runs[copy.member], runs[copy.parent], copy.values)
@@ -212,7 +212,7 @@ class PbtGroup(SeedGroup):
         self.lineage.add(event)
 
     def _copy(self, run: SeedRun, parent: SeedRun, values: Values) -> None:
-        """Put a copy of a member, with other numbers and a key of its own, in a replica's place."""
+        """Put a copy of a member, with other numbers and its own key, in a replica's place."""
         seed = np.random.SeedSequence((run.config.seed, self.iteration, _KEY))
         key = jax.random.key(int(seed.generate_state(1)[0]))
         state = to_host(self.member_state(parent))
@@ -229,7 +229,7 @@ class PbtGroup(SeedGroup):
             del self.failed[run.name]
 
     def adopt(self, run: SeedRun, values: Values) -> None:
-        """Write down which numbers a member has from now on."""
+        """Record the numbers of a member from now on."""
         run.config = with_values(run.config, values)
         env, params, run_id = self.learner.env, self.learner.env_params, run.record.get("id")
         run.record = run_record(env, params, run.config, run_id)
@@ -237,7 +237,7 @@ class PbtGroup(SeedGroup):
 
 
 def hyperparams_with(learner: Learner, config: TrainConfig) -> OwnHyperparams:
-    """Make the numeric hyper-parameters that a configuration says for a learner's runs."""
+    """Make the numeric hyper-parameters of a configuration for a learner's runs."""
     own = make_learner(learner.env, learner.env_params, without_loads(config), strict=False)
     return hyperparams_of(own)
 
@@ -248,7 +248,7 @@ def to_host(state: TrainState) -> TrainState:
 
 
 def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[Any, ...]:
-    """Change the numbers of policy groups, but for the weights that training adapts."""
+    """Change the numbers of policy groups, except the weights that training adapts."""
     return tuple(
         policy_group.replace(hyperparams=new.replace(kl_coef=policy_group.hyperparams.kl_coef))
         for policy_group, new in zip(state.training, hyperparams, strict=True)
@@ -256,7 +256,7 @@ def _with_hyperparams(state: TrainState, hyperparams: OwnHyperparams) -> tuple[A
 
 
 def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -> None:
-    """Make the members at the ends of the space, and refuse what one of them cannot be.
+    """Make the members at the ends of the space, and reject invalid ones.
 
     Args:
         env: the environment.
@@ -264,7 +264,7 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
         config: of the group.
 
     Raises:
-        ValueError: the first invalid member, with its numbers, or agents that cannot be rivals.
+        ValueError: For the first invalid member, with its numbers, or agents that cannot be rivals.
     """
     pbt = config.pbt
     assert pbt is not None
@@ -282,7 +282,7 @@ def check_members(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
 
 
 def _check_place(config: TrainConfig, path: str) -> None:
-    """Refuse a path that the configuration does not have."""
+    """Reject a path that the configuration does not have."""
     head, name, *_ = split_path(path)
     if head == "default_ppo":
         return

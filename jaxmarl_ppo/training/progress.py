@@ -1,4 +1,4 @@
-"""Progress of a run while it trains, and its display as plain lines in a pipe."""
+"""Progress of a run during training, and its display as plain lines in a pipe."""
 
 import time
 from collections import defaultdict
@@ -12,10 +12,10 @@ PLAIN_INTERVAL_S = 5.0
 
 
 class Progress:
-    """Shows nothing, and is what the displays have in common.
+    """Shows nothing; the base of all displays.
 
     Args:
-        total_env_steps: of the whole run.
+        total_env_steps: of the complete run.
         clock: seconds, for tests.
     """
 
@@ -33,20 +33,20 @@ class Progress:
         self._saved_at: float | None = None
 
     def set_phase(self, phase: str) -> None:
-        """Say what is going on, such as compiling or training."""
+        """Set the phase, such as compiling or training."""
         now = self._clock()
         self._seconds[self.phase] += now - self._phase_began
         self.phase, self._phase_began = phase, now
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds of every phase so far, in the order of their beginnings."""
+        """Seconds of every phase so far, in the order of their starts."""
         found = dict(self._seconds)
         found[self.phase] = found.get(self.phase, 0.0) + self._clock() - self._phase_began
         return found
 
     def advance(self, env_steps: int, rate: float) -> None:
-        """Take note of the environment steps done so far, and of their rate per second."""
+        """Record the environment steps done so far, and their rate per second."""
         self.env_steps, self.rate = env_steps, rate
 
     def show_entry(self, entry: Mapping[str, Any]) -> None:
@@ -57,16 +57,16 @@ class Progress:
                 self.returns[name].append(agent["return_mean"])
 
     def show_evaluation(self, report: Mapping[str, Any]) -> None:
-        """Show what an evaluation has found."""
+        """Show the result of an evaluation."""
         self.evaluation = report
 
     def show_checkpoint(self) -> None:
-        """Take note that the run is saved."""
+        """Record that the run is saved."""
         self._saved_at = self._clock()
 
     @property
     def seconds_since_checkpoint(self) -> float | None:
-        """Seconds since the newest checkpoint was whole; None where there is none."""
+        """Seconds since the newest checkpoint was complete; None without one."""
         return None if self._saved_at is None else self._clock() - self._saved_at
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds to the end at the present rate; None while that is unknown."""
+        """Seconds to the end at the present rate; None while unknown."""
         if not self.rate:
             return None
         return max(0, self.total_env_steps - self.env_steps) / self.rate
@@ -120,13 +120,13 @@ class PlainProgress(Progress):
         self._unprinted = False
 
     def set_phase(self, phase: str) -> None:
-        """Print a line of its own for every phase before the first entry, and for stopping."""
+        """Print a separate line for every phase before the first entry, and for stopping."""
         super().set_phase(phase)
         if self.entry is None or phase.startswith("stopping"):
             self._print(f"{phase} ...")
 
     def show_entry(self, entry: Mapping[str, Any]) -> None:
-        """Print the entry unless the last line is too fresh."""
+        """Print the entry unless the last line is too recent."""
         super().show_entry(entry)
         now = self._clock()
         if self._printed_at is None or now - self._printed_at >= PLAIN_INTERVAL_S:
@@ -136,7 +136,7 @@ class PlainProgress(Progress):
             self._unprinted = True
 
     def show_evaluation(self, report: Mapping[str, Any]) -> None:
-        """Print a line of it."""
+        """Print a line about it."""
         super().show_evaluation(report)
         self._print(evaluation_text(report))
 
@@ -165,7 +165,7 @@ class PlainProgress(Progress):
 
 
 def intervals(entry: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Find within what the interquartile mean of seeds lies of every agent's return, if it says."""
+    """Find the interval of the interquartile mean over seeds of every agent's return, if given."""
     low, high = (entry.get(end, {}).get("agents", {}) for end in ("ci95_low", "ci95_high"))
     return {
         name: (row["return_mean"], high[name]["return_mean"])
@@ -209,7 +209,7 @@ def evaluation_text(report: Mapping[str, Any]) -> str:
 
 
 def interval_text(ends: tuple[float, float] | None) -> str:
-    """Write within what a number of several seeds lies; a dash where that is not known."""
+    """Write the interval of a number over several seeds; a dash where unknown."""
     return "-" if ends is None else f"{ends[0]:+.3f} to {ends[1]:+.3f}"
 
 

@@ -1,4 +1,4 @@
-"""Saving what a run has learnt whose folder was renamed or removed while it trained."""
+"""Rescue of a run whose folder was renamed or removed during training."""
 
 from pathlib import Path
 
@@ -12,17 +12,17 @@ from jaxmarl_ppo.training.outcome import Logged
 
 
 def rescue(loop: Loop, error: Exception | None) -> Exception | None:
-    """Move a run that has ended to a folder that is there, unless its own still is.
+    """Move a run that has ended to an existing folder if its own is gone.
 
-    A renamed folder is used under its new name where the system tells it. Otherwise the record, the
-    log and a checkpoint are written again beside it, into `<name>-recovered`.
+    A renamed folder is used under its new name where the system reports it. Otherwise the record,
+    the log and a checkpoint are written again beside it, into `<name>-recovered`.
 
     Args:
         loop: of the run.
-        error: by which it has ended; None for none.
+        error: that ended it; None for none.
 
     Returns:
-        The error with which the run is to end.
+        The error to end the run with.
     """
     place = loop.around.place
     if place is None:
@@ -41,7 +41,7 @@ def rescue(loop: Loop, error: Exception | None) -> Exception | None:
     members = loop.move_to(folder)
     for logged in members if is_new else ():
         _write_log(logged)
-    # A fault or parameters that are not finite have no place in a checkpoint.
+    # A fault or non-finite parameters must not enter a checkpoint.
     if loop.around.processes.count == 1 and (error is None or isinstance(error, RunFolderMoved)):
         loop.leave()
         loop.finish_saving()

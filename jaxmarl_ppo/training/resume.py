@@ -1,4 +1,4 @@
-"""Going on with a run: what it is read from, what may be changed, and where it then stands."""
+"""Resuming a run: what is read, what may be changed, and the restored state."""
 
 import dataclasses
 import shutil
@@ -48,14 +48,14 @@ from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
 
 @dataclass(frozen=True)
 class Resumption:
-    """Says from where a run goes on.
+    """Describes the point that a run is resumed from.
 
     Attributes:
         run_dir: the folder of the run.
         checkpoint: the folder of the checkpoint.
-        standing: where the run stood.
+        standing: the progress of the run at that point.
         best: the checkpoint with the best value of its objective.
-        is_longer: whether the run has got another length.
+        is_longer: whether the length of the run was changed.
     """
 
     run_dir: Path
@@ -67,16 +67,16 @@ class Resumption:
 
 @dataclass(frozen=True)
 class Found:
-    """Holds what a run that goes on is made of.
+    """Holds the parts of a resumed run.
 
     Attributes:
         env: of the run.
         env_params: of the run.
-        config: of the run, with what is to change.
+        config: of the run, with the changes.
         run_dir: the folder of the run.
-        run_id: the id in its record; None for a run of a version that gave none.
-        resumption: from where it goes on; None where it begins anew, since it was killed before it
-            had saved anything.
+        run_id: the id in its record; None for a run of a version without ids.
+        resumption: the point to resume from; None where it restarts, having been killed before its
+            first save.
     """
 
     env: MultiAgentEnv
@@ -95,20 +95,20 @@ def find(
     config: TrainConfig | None,
     allow_imports: Sequence[str] = (),
 ) -> Found:
-    """Find the checkpoint from which a run goes on, and how.
+    """Find the checkpoint to resume a run from, and how.
 
-    A run that was killed before it had saved anything begins anew, which a warning says.
+    A run that was killed before its first save starts again, with a warning.
 
     Args:
         run_dir: the folder of the run.
         changes: other values of the configuration by path, of fields that are `resumable`.
         env: as in `load_run`.
-        network: likewise.
-        config: likewise; what is learnt from must be as recorded.
+        network: as in `load_run`.
+        config: as in `load_run`; all that affects learning must be as recorded.
         allow_imports: as in `load_run`.
 
     Raises:
-        ValueError: there is no run, or none that can go on so.
+        ValueError: If there is no run, or it cannot be resumed this way.
     """
     check_path("run_dir", run_dir)
     folder = Path(run_dir)
@@ -118,7 +118,7 @@ def find(
         check_free(folder)
     begins_anew = _saved_nothing(folder)
     checkpoint, standing = (folder, None) if begins_anew else newest_sound(folder, strict=True)
-    # The checkpoint's own record, which its checksums cover.
+    # The checkpoint's own record, covered by its checksums.
     recorded = run_folder.read_run(
         checkpoint, env=env, network=network, config=config, allow_imports=allow_imports
     )
@@ -155,27 +155,27 @@ def find(
 
 
 def _saved_nothing(folder: Path) -> bool:
-    """Tell whether a folder holds a run that was killed before it had saved anything.
+    """Return whether a folder holds a run that was killed before its first save.
 
-    Only a run with an id is one that `train` began: the record of a search has none.
+    Only runs that `train` began have an id; the record of a search has none.
     """
     checkpoints = folder / CHECKPOINTS
     names = [path.name for path in checkpoints.iterdir()] if checkpoints.is_dir() else []
     if not all(name.startswith(".") for name in names):
         return False
-    # Both are written at the end of a run, one of them by a group.
+    # Both are written at the end of a run; a group writes one of them.
     if (folder / POLICIES_FILE).exists() or (folder / CURVE_FILE).exists():
         return False
     return (folder / CONFIG_FILE).is_file() and "id" in run_folder.read_record(folder)
 
 
 def check_still_newest(found: Found) -> None:
-    """Check again, now that nobody else can train in the folder, from where a run goes on.
+    """Check the resume point again, now that no other process can train in the folder.
 
-    Damaged checkpoints that were passed over lose their names.
+    Skipped damaged checkpoints are renamed.
 
     Raises:
-        ValueError: the run has gone on meanwhile.
+        ValueError: If the run has been continued meanwhile.
     """
     resumption, run_dir = found.resumption, found.run_dir
     if resumption is not None:
@@ -192,7 +192,7 @@ def check_still_newest(found: Found) -> None:
 
 
 def member_of(resumption: Resumption, run_dir: Path) -> Resumption:
-    """Tell from where a member of a group goes on.
+    """Return the point that a member of a group is resumed from.
 
     Args:
         resumption: of the group.
@@ -206,11 +206,11 @@ def member_of(resumption: Resumption, run_dir: Path) -> Resumption:
 
 @dataclass(frozen=True)
 class Restored:
-    """Holds what a checkpoint gave back, on the host.
+    """Holds the content of a checkpoint, on the host.
 
     Attributes:
         state: of training.
-        metrics: of the interval of the log that had begun.
+        metrics: of the unfinished log interval.
         history: entries of the log.
         evaluations: evaluations.
     """
@@ -222,16 +222,16 @@ class Restored:
 
 
 def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> Restored:
-    """Read what a run goes on from.
+    """Read the state that a run is resumed from.
 
     Args:
-        resumption: from where.
-        begun: a state as the run began with, of which the structure is taken, and the schedules
-            where the run has got another length.
+        resumption: the point to resume from.
+        begun: an initial state of the run. Its structure is used, and its schedules if the run's
+            length was changed.
         no_metrics: of the same run.
 
     Raises:
-        ValueError: the checkpoint is of another run.
+        ValueError: If the checkpoint is of another run.
     """
     expected = {"state": begun, "metrics": no_metrics}
     restored = from_arrays(read_arrays(resumption.checkpoint), expected, resumption.checkpoint)
@@ -248,22 +248,22 @@ def restore(resumption: Resumption, begun: TrainState, no_metrics: Metrics) -> R
 
 
 def clear(run_dir: Path, begins_anew: bool = False) -> None:
-    """Remove what a run that goes on will write again, and what a dead process left half done.
+    """Remove what a resumed run will write again, and partial files of a dead process.
 
     Args:
         run_dir: the folder of the run.
-        begins_anew: whether nothing of it was saved, so that its whole log is written again.
+        begins_anew: whether nothing was saved, so that the complete log is written again.
     """
     remove_unfinished(run_dir)
     if begins_anew:
         for path in run_dir.glob("events.out.tfevents.*"):
             path.unlink(missing_ok=True)
-    # Its parameters are in a checkpoint; were this run killed, they would not be the newest.
+    # Its parameters are in a checkpoint, and would be outdated if this run were killed.
     shutil.rmtree((run_dir / POLICIES_FILE).parent, ignore_errors=True)
 
 
 def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave the number of devices open where other processes go on which do not have as many."""
+    """Leave the number of devices open where the resuming processes have fewer."""
     was, now = record.get("platform", {}).get("num_processes", 1), jax.process_count()
     num_devices = record["config"].get("num_devices") or 1
     if was == now or (num_devices % now == 0 and num_devices <= jax.device_count()):
@@ -281,7 +281,7 @@ def _on_other_processes(record: Mapping[str, Any]) -> dict[str, Any]:
 def with_hyperparams(
     training: tuple[PolicyGroupTraining, ...], fresh: tuple[PolicyGroupTraining, ...]
 ) -> tuple[PolicyGroupTraining, ...]:
-    """Take hyper-parameters as of a run that begins, but for the weight that training adapts."""
+    """Take the hyper-parameters of a new run, except the weight that training adapts."""
     return tuple(
         policy_group.replace(
             hyperparams=jax.device_get(new.hyperparams).replace(
@@ -304,7 +304,7 @@ def _resumable(config: TrainConfig) -> list[str]:
 
 
 def _check_paths(changes: Mapping[str, Any], config: TrainConfig, run_dir: Path) -> None:
-    """Refuse other values of what is learnt from."""
+    """Reject changed values of settings that affect learning."""
     may = _resumable(config)
     for path, value in changes.items():
         place = find_place(full_path(path))
@@ -320,7 +320,7 @@ def _check_paths(changes: Mapping[str, Any], config: TrainConfig, run_dir: Path)
 
 
 def _check_changes(config: TrainConfig, recorded: Any) -> None:
-    """Refuse a configuration that differs from the recorded one in what is learnt from."""
+    """Reject a configuration whose settings that affect learning differ from the record."""
     given, may = as_json.config_to_dict(as_json.with_explicit_network(config)), _resumable(config)
     for name, value in given.items():
         if name in may or name not in recorded:

@@ -1,4 +1,4 @@
-"""Members of a group against the policies of other members."""
+"""Evaluation of a group's members against the policies of other members."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,8 @@ import jax
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.types import Population
 
-# Of a report, what says when it was made; standard errors say nothing of how rivals differ.
+# Keys of a report that are not averaged: times, and standard errors, which ignore how rivals
+# differ.
 _CLOCK = ("env_steps", "iteration", "wall_s")
 
 
@@ -18,11 +19,11 @@ class Rivals:
 
     Args:
         learner: of the members.
-        agents: in whose seats.
+        agents: the seats' agents.
 
     Raises:
-        ValueError: an agent that there is not, all of them, or policies that other agents, or more
-            than networks, play with.
+        ValueError: For an unknown agent, all agents, or policies that are shared with other agents
+            or are not networks alone.
     """
 
     def __init__(self, learner: Learner, agents: Sequence[str]) -> None:
@@ -53,7 +54,7 @@ class Rivals:
                     self._rows.append((index, player - policy_group.first_player))
 
     def against(self, own: Population, other: Population) -> Population:
-        """Make the players of a member that meets another one.
+        """Make the players of a member against another one.
 
         Args:
             own: the players of the first, on the host.
@@ -74,10 +75,10 @@ class Rivals:
 
 
 def over_rivals(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Say how a member did over all whom it met: the mean of every number, the least, the greatest.
+    """Summarise a member over all its opponents: mean, minimum and maximum of every number.
 
     Args:
-        reports: evaluations, the member's own and those among the policies of others.
+        reports: evaluations: the member's own, and those against the policies of others.
     """
     return {name: _joined(reports, join) for name, join in _JOINS.items()}
 

@@ -1,4 +1,4 @@
-"""The host's record of one run: checks, log entries, evaluations and the newest sound players."""
+"""What the host keeps of one run: checks, log entries, evaluations and the newest finite players."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,13 @@ from jaxmarl_ppo.types import Population, PyTree
 
 @dataclass(frozen=True)
 class RunClock:
-    """Tells when something is noted.
+    """Time of an entry or an evaluation.
 
     Attributes:
         iteration: iterations done.
         env_steps: environment steps of a run, done.
         wall_s: seconds of training.
-        rate: environment steps of a run per second, of late.
+        rate: environment steps of a run per second, recently.
     """
 
     iteration: int
@@ -42,8 +42,8 @@ class Run:
         config: of the run, with its own seed.
         run_dir: its folder.
         evaluator: None where nothing is evaluated.
-        good: the newest players that are known to be finite, on the host.
-        good_env_steps: environment steps that they have learnt from.
+        good: the newest players known to be finite, on the host.
+        good_env_steps: environment steps that they were trained on.
         decisions: up to the newest entry of the log.
     """
 
@@ -60,16 +60,16 @@ class Run:
         return iterations * self.config.num_envs * self.config.num_steps
 
     def check(self, population: Population, metrics: Metrics, iteration: int) -> None:
-        """Take the players as the ones to save, unless something is wrong with them.
+        """Mark the players as the ones to save, unless they or the environment are at fault.
 
         Args:
             population: the players, on the host.
-            metrics: of the interval of the log that has begun.
+            metrics: of the present log interval.
             iteration: iterations done.
 
         Raises:
-            EnvironmentFault: the environment gave what cannot be trained on.
-            TrainingDiverged: parameters, normalisers, losses or gradients are not finite.
+            EnvironmentFault: If the environment returned values that cannot be trained on.
+            TrainingDiverged: If parameters, normalisers, losses or gradients are not finite.
         """
         env_steps = self.env_steps_of(iteration)
         # First, since parameters that are not finite make values that look like a fault.
@@ -113,7 +113,7 @@ class Run:
         return entry | ({"league": summary["league"]} if "league" in summary else {})
 
     def report(self, clock: RunClock, env_params: PyTree | None = None) -> dict[str, Any]:
-        """Evaluate the newest players that are sound, and make an entry of the evaluations.
+        """Evaluate the newest finite players, and make an entry of the evaluations.
 
         Args:
             clock: when.

@@ -1,4 +1,4 @@
-"""Saving checkpoints beside training: when, by whom, and what happens where it fails."""
+"""Saving checkpoints in the background: when, by which process, and after failures."""
 
 import time
 import warnings
@@ -19,12 +19,12 @@ from jaxmarl_ppo.runs.checkpoints import (
 from jaxmarl_ppo.runs.files import MEMBERS
 from jaxmarl_ppo.runs.group_checkpoints import GroupSnapshot, write_group_checkpoint
 
-# After a save that failed the next try comes no later than this, in seconds.
+# After a failed save the next attempt comes within this time, in seconds.
 RETRY_S = 60.0
 
 
 class Saver:
-    """Writes checkpoints in a thread of its own, one at a time, and removes old ones.
+    """Writes checkpoints in a separate thread, one at a time, and removes old ones.
 
     Args:
         run_dir: the folder of the run, which may change while nothing is being written.
@@ -62,16 +62,16 @@ class Saver:
         return self._config.keep > 0
 
     def is_due(self, iteration: int) -> bool:
-        """Tell whether it is time for a checkpoint."""
+        """Return whether a checkpoint is due."""
         if not self.saves:
             return False
         if self.every_iterations is not None and iteration % self.every_iterations == 0:
             return True
-        # By the clock none is due while the one before is being written.
+        # By the clock none is due while the previous one is being written.
         return self._writing is None and self._due_at is not None and self._clock() >= self._due_at
 
     def begin(self, snapshot: Any, is_best: bool) -> None:
-        """Begin to write what `Trained.snapshot` gave, once what was being written is finished."""
+        """Begin to write the result of `Trained.snapshot` once the previous write is finished."""
         assert self._writing is None
         self._is_best, self._run = is_best, snapshot.record.get("id")
         self._due_at = self._next_due()
@@ -84,13 +84,13 @@ class Saver:
         return self.finish()
 
     def finish(self) -> Path | None:
-        """Wait for what is being written and return it; a failure is told by a warning."""
+        """Wait for the checkpoint being written and return it; warn of a failure."""
         if self._writing is None:
             return None
         writing, self._writing = self._writing, None
         try:
             path = writing.result()
-        except Exception as error:  # whatever it is, training must not end by it
+        except Exception as error:  # no error here may end training
             self._due_at = self._clock() + min(RETRY_S, self._every_s or RETRY_S)
             warnings.warn(
                 f"no checkpoint could be saved in {self.run_dir} ({_first_line(error)}); training "
@@ -106,16 +106,16 @@ class Saver:
         return path
 
     def close(self) -> None:
-        """Wait for what is being written, and end the thread."""
+        """Wait for the checkpoint being written, and end the thread."""
         self.finish()
         self._thread.shutdown()
 
     def _write(self, snapshot: Any) -> Path:
-        """Write a checkpoint, in the thread; it is whole or absent."""
+        """Write a checkpoint atomically, in the thread."""
         return write_checkpoint(self.run_dir, snapshot, self._processes)
 
     def _prune(self, keep: int, best: Path | None) -> None:
-        """Remove the checkpoints that are not to stay."""
+        """Remove the checkpoints that are not kept."""
         prune(self.run_dir, keep, best, self._run)
 
     def _next_due(self) -> float | None:
@@ -123,14 +123,14 @@ class Saver:
 
 
 class GroupSaver(Saver):
-    """Writes checkpoints of a group of runs: those of its members, and then the group's own."""
+    """Writes checkpoints of a group of runs: those of its members, then the group's own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._members: dict[str, str | None] = {}
 
     def _write(self, snapshot: GroupSnapshot) -> Path:
-        # A member that is stopped keeps the checkpoints it has.
+        # A stopped member keeps its checkpoints.
         self._members = {
             name: own.record.get("id")
             for name, own in snapshot.members.items()

@@ -1,4 +1,4 @@
-"""Several seeds of one run, trained side by side, each with a folder of its own."""
+"""Several seeds of one run, trained side by side, each with its own folder."""
 
 import dataclasses
 import warnings
@@ -32,30 +32,30 @@ from jaxmarl_ppo.types import PyTree
 
 
 def config_of_seed(config: TrainConfig, index: int) -> TrainConfig:
-    """Return the configuration of the run that a member of a group is, or begins as."""
+    """Return the configuration of a group's member, as it begins."""
     values = {} if config.pbt is None else first_values(config.pbt, config.seed, index)
     own = dataclasses.replace(config_alone(config), seed=config.seed + index, num_devices=1)
     return with_values(own, values)
 
 
 def config_alone(config: TrainConfig) -> TrainConfig:
-    """Return the configuration of a single run like those of a group, which meets no rivals."""
+    """Return the configuration of a single run like those of a group, without rivals."""
     root, _, rest = (config.objective.measure or "").partition(f"/{RIVALS}/")
-    # What comes of rivals is the mean, the least or the greatest of what the run has of its own.
+    # Results against rivals are the mean, minimum or maximum of the run's own measure.
     measure = f"{root}/{rest.partition('/')[2]}" if rest else config.objective.measure
     objective = dataclasses.replace(config.objective, measure=measure)
     return dataclasses.replace(config, num_seeds=1, pbt=None, objective=objective)
 
 
 def make_members(learner: Learner, config: TrainConfig) -> Members:
-    """Make what trains a group of seeds.
+    """Make the trainer of a group of seeds.
 
     Args:
         learner: of one of them.
         config: of the group.
 
     Raises:
-        ValueError: a run of this kind cannot be one of several.
+        ValueError: If a run of this kind cannot be one of several.
     """
     for pool in learner.players.pools:
         name = learner.players.policies[pool.policy]
@@ -85,7 +85,7 @@ class SeedRun(Run):
     Attributes:
         replica: the index at which it is trained.
         record: the content of its `config.json`.
-        callbacks: who writes its log.
+        callbacks: that write its log.
         history: entries of its log.
         evaluations: its evaluations.
     """
@@ -103,11 +103,11 @@ class SeedRun(Run):
 
     @property
     def logged(self) -> Logged:
-        """Return what the run has written down."""
+        """Return the records of the run."""
         return Logged(self.run_dir, self.config, self.record, self.history, self.evaluations)
 
     def info(self, env_name: str) -> RunInfo:
-        """Say which run it is that begins or goes on."""
+        """Announce the run that begins or is resumed."""
         return RunInfo(
             run_dir=self.run_dir,
             config=self.config,
@@ -123,15 +123,15 @@ class SeedRun(Run):
 class SeedGroup:
     """Trains all seeds of a group, in step with each other.
 
-    A seed that diverges, or whose environment is at fault, is stopped and named, and the others go
-    on.
+    A seed that diverges, or whose environment is at fault, is stopped and reported; the others
+    continue.
 
     Attributes:
-        members: what is compiled.
+        members: the compiled program.
         state: of training, by replica.
-        metrics: of the interval of the log that has begun, by replica.
-        runs: the seeds that nothing has stopped.
-        stopped: by the names of their folders, the others and what has stopped them for good.
+        metrics: of the present log interval, by replica.
+        runs: the seeds that still train.
+        stopped: the other seeds by folder name, and why each stopped.
     """
 
     members: Members
@@ -147,17 +147,17 @@ class SeedGroup:
 
     @property
     def good_env_steps(self) -> int:
-        """Environment steps of the newest sound players of any seed."""
+        """Environment steps of the newest finite players of any seed."""
         return max(run.good_env_steps for run in self.runs)
 
     @property
     def decisions(self) -> int:
-        """Decisions of all seeds that go on, up to the newest entry of the log."""
+        """Decisions of all seeds that still train, up to the newest entry of the log."""
         return sum(run.decisions for run in self.runs)
 
     @property
     def intervals(self) -> Sequence[int]:
-        """Iterations between which there is something to do: none."""
+        """Number of iterations between checks that have work to do: none."""
         return []
 
     @property
@@ -167,7 +167,7 @@ class SeedGroup:
         return any(found[run.replica] for run in self.runs)
 
     def train(self, count: int) -> int:
-        """Train every seed that goes on by so many iterations."""
+        """Train every running seed for so many iterations."""
         counts = np.zeros(self.members.num_replicas, np.int32)
         counts[[run.replica for run in self.runs]] = count
         self.state, self.metrics = self.members.train(self.state, counts, self.metrics)
@@ -176,13 +176,13 @@ class SeedGroup:
         return int(max(iterations[run.replica] for run in self.runs))
 
     def check(self, iteration: int) -> None:
-        """Take the players of every seed as the ones to save, or stop the seed.
+        """Mark the players of every seed as the ones to save, or stop the seed.
 
         Raises:
-            EnvironmentFault: no seed can go on; that of the first one.
-            TrainingDiverged: likewise.
+            EnvironmentFault: If no seed can continue; the error of the first seed.
+            TrainingDiverged: In the same case.
         """
-        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+        # Copied, since on a CPU this may be the device's own memory, which training reuses.
         populations = jax.tree.map(np.array, jax.device_get(self.state.population))
         metrics = jax.device_get(self.metrics)
         errors = []
@@ -198,7 +198,7 @@ class SeedGroup:
             self._stop(run, error)
 
     def _stop(self, run: SeedRun, error: Exception) -> None:
-        """Stop a seed for good, and save what it came to."""
+        """Stop a seed for good, and save its result."""
         self.runs.remove(run)
         self.stopped[run.name] = f"{type(error).__name__}: {error}"
         self._end(run, interrupted=True, stopped_by=self.stopped[run.name])
@@ -209,7 +209,7 @@ class SeedGroup:
         )
 
     def entry(self, clock: RunClock) -> dict[str, Any]:
-        """Make an entry of every seed's log, and return what they have in common."""
+        """Make an entry of every seed's log, and return their aggregate."""
         metrics = jax.device_get(self.metrics)
         for run in self.runs:
             run.history.append(run.entry(_row(metrics, run.replica), clock))
@@ -229,7 +229,7 @@ class SeedGroup:
         }
 
     def evaluate(self, clock: RunClock) -> dict[str, Any]:
-        """Evaluate every seed as it would be alone, and return what they have in common."""
+        """Evaluate every seed as a single run would be, and return their aggregate."""
         for run in self.runs:
             run.evaluations.append(self._report(run, clock))
             run.callbacks.tell("on_evaluation", run.evaluations[-1])
@@ -245,11 +245,11 @@ class SeedGroup:
 
     @property
     def kept(self) -> Sequence[SeedRun]:
-        """Seeds that a checkpoint holds the state of: those that go on."""
+        """Seeds whose state a checkpoint holds: those that still train."""
         return self.runs
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> GroupSnapshot:
-        """Copy what a checkpoint is made of to the host."""
+        """Copy the content of a checkpoint to the host."""
         members: dict[str, CheckpointData | str] = dict(self.stopped)
         for run in self.kept:
             arrays = to_arrays({"state": self.member_state(run), "metrics": self._metrics_of(run)})
@@ -264,13 +264,13 @@ class SeedGroup:
         return GroupSnapshot(record, standing, members)
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
-        """Save what every seed came to, and what all did."""
+        """Save the result of every seed, and of all together."""
         members = tuple(self._end(run, result.interrupted, result.stopped_by) for run in self.runs)
         save_group(self.learner, logged, [run.logged for run in self.runs], result.interrupted)
         return dataclasses.replace(result, members=members, stopped_members=dict(self.stopped))
 
     def _end(self, run: SeedRun, interrupted: bool, stopped_by: str | None) -> TrainResult:
-        """Save what a seed came to."""
+        """Save the result of a seed."""
         save_run(self.learner, run.good, run.logged, interrupted)
         state = self.member_state(run)
         result = TrainResult(
@@ -287,10 +287,10 @@ class SeedGroup:
         return result
 
     def forget(self) -> None:
-        """Keep everything: nothing lies outside of checkpoints."""
+        """Keep everything: nothing is stored outside checkpoints."""
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
-        """Use another folder; returns what the seeds that go on have written down."""
+        """Switch to another folder; return the records of the seeds that still train."""
         for run in self.kept:
             run.run_dir = folder / MEMBERS / run.name
         return [run.logged for run in self.kept]

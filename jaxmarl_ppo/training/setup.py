@@ -1,4 +1,4 @@
-"""From a compiled program to what a loop trains: a run, or a group of seeds, new or resumed."""
+"""Make the object that a loop trains from a compiled program: a run or a group, new or resumed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,10 +44,10 @@ from jaxmarl_ppo.types import Population, TrainState
 
 @dataclass(frozen=True)
 class SetUp:
-    """Holds what a loop begins with.
+    """Holds the initial state of a loop.
 
     Attributes:
-        trained: what it trains.
+        trained: the run or group that it trains.
         history: entries of the log that were made before.
         evaluations: evaluations that were made before.
     """
@@ -66,7 +66,7 @@ def set_up_run(
     evaluator: MeanwhileEvaluator | None,
     resumption: Resumption | None,
 ) -> SetUp:
-    """Begin a run, or go on with one.
+    """Begin or resume a run.
 
     Args:
         learner: of the run.
@@ -75,10 +75,10 @@ def set_up_run(
         compiled: its program.
         devices: of the run.
         evaluator: None where nothing is evaluated.
-        resumption: from where it goes on; None for a new one.
+        resumption: the point to resume from; None for a new one.
 
     Raises:
-        ValueError: the checkpoint is of another run.
+        ValueError: If the checkpoint is of another run.
     """
     state, no_metrics = compiled.init(jax.random.key(config.seed))
     metrics = no_metrics = jax.device_get(no_metrics)
@@ -110,17 +110,17 @@ def set_up_group(
     evaluator: MeanwhileEvaluator | None,
     resumption: Resumption | None,
 ) -> SetUp:
-    """Begin a group of seeds, or go on with one.
+    """Begin or resume a group of seeds.
 
     Args:
         members: the compiled program.
         config: of the group.
-        group_dir: its folder, in which those of its members have their records already.
+        group_dir: its folder; the folders of its members have their records already.
         evaluator: None where nothing is evaluated.
-        resumption: from where it goes on; None for a new one.
+        resumption: the point to resume from; None for a new one.
 
     Raises:
-        ValueError: a checkpoint is of another run.
+        ValueError: If a checkpoint is of another run.
     """
     stopped = {} if resumption is None else read_stopped(resumption.checkpoint)
     learnt = None if resumption is None else read_pbt(resumption.checkpoint)
@@ -138,9 +138,9 @@ def set_up_group(
         state = restored.state
         if of_member is not None:
             metrics = members.write(metrics, replica, restored.metrics)
-        # Replicas that are not trained hold the first state too, which is of the right shape.
+        # Untrained replicas also hold the first state, for its shape.
         states = members.fill(state) if states is None else members.write(states, replica, state)
-        # Members that learn from each other are compared on the same episodes.
+        # Members of population-based training are compared on the same episodes.
         episodes_of = own if config.pbt is None else config
         run = SeedRun(
             learner=members.learner,
@@ -175,13 +175,13 @@ def set_up_group(
 def _begin_member(
     members: Members, config: TrainConfig, own: TrainConfig, resumption: Resumption | None
 ) -> Restored:
-    """Begin a member of a group, or go on with one.
+    """Begin or resume a member of a group.
 
     Args:
         members: the compiled program.
         config: of the group.
-        own: of the member, with the numbers that it has now.
-        resumption: from where the member goes on; None for a new one.
+        own: of the member, with its present numbers.
+        resumption: the point to resume the member from; None for a new one.
     """
     hyperparams = None if config.pbt is None else hyperparams_with(members.learner, own)
     state = members.begin(jax.random.key(own.seed), hyperparams)
@@ -191,7 +191,7 @@ def _begin_member(
 
 
 def _events(config: TrainConfig, learnt: Mapping[str, Any] | None) -> list[Event]:
-    """List how the members of a group became what they are; of no other group anything."""
+    """List the lineage of a group's members; empty without population-based training."""
     if config.pbt is None:
         return []
     names = [member_name(config_of_seed(config, replica)) for replica in range(config.num_seeds)]
@@ -218,7 +218,7 @@ def _learning_group(
     events: list[Event],
     learnt: Mapping[str, Any] | None,
 ) -> PbtGroup:
-    """Make a group whose members learn from each other, where the checkpoint left it."""
+    """Make a group with population-based training, as the checkpoint left it."""
     learnt = {} if learnt is None else learnt
     assert config.pbt is not None
     failed = dict(learnt.get("failed", {}))
@@ -249,6 +249,6 @@ def _population_of(state: TrainState) -> Population:
 
 
 def _env_steps(config: TrainConfig, resumption: Resumption | None) -> int:
-    """Count the environment steps that a run begins with."""
+    """Return the environment steps that a run begins with."""
     iterations = 0 if resumption is None else resumption.standing.iteration
     return iterations * config.num_envs * config.num_steps

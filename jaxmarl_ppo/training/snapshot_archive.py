@@ -1,8 +1,8 @@
-"""Snapshots that do not all lie on the device: their files, and who of them plays when.
+"""Snapshots that are not all on the device: their files, and which of them play when.
 
-Compiled iterations know the places of a pool alone. Between them, at iterations that its interval
-divides, `exchange` writes what is new in a place to a file, and puts another snapshot into the one
-that makes way. That place is not drawn any more (`draw_entries`), and taken once nobody plays it.
+Compiled iterations know only the places of a pool. Between them, at multiples of its interval,
+`exchange` writes new snapshots to files, and puts another one into the place to be replaced. That
+place is no longer drawn (`draw_entries`), and is replaced once no slot plays it.
 """
 
 import os
@@ -27,19 +27,19 @@ from jaxmarl_ppo.policies.snapshot_pools import PRIOR_GAMES
 from jaxmarl_ppo.runs.checkpoints import archived_files
 from jaxmarl_ppo.types import League, PolicyStack, Population, TrainState
 
-# Of the past selves that a policy does worst against so many are told.
+# Number of hardest snapshots reported for a policy.
 NUM_HARDEST = 3
 _TABLES = ("score", "payoff", "games")
 
 
 @dataclass
 class Archived:
-    """A snapshot in a file, and what is known of it.
+    """A snapshot in a file, and its results.
 
     Attributes:
         sha256: of the file.
-        results: `[3, 2, F]`, of score, payoff and games: as the row and as the column against every
-            player that is no snapshot; as they stood when it last lay on the device.
+        results: `[3, 2, F]`, score, payoff and games, as row and as column, against every player
+            that is no snapshot. They date from when it was last on the device.
     """
 
     sha256: str
@@ -47,21 +47,21 @@ class Archived:
 
     @property
     def win_rate(self) -> float:
-        """Its score per game against all that it met; few games mean 1/2."""
+        """Its score per game against all its opponents; few games mean 1/2."""
         (score, _), _, (games, _) = self.results
         return float((score.sum() + 0.5 * PRIOR_GAMES) / (games.sum() + PRIOR_GAMES))
 
 
 class SnapshotArchive:
-    """The snapshots of all pools of which a part lies on the device.
+    """The snapshots of all pools that are partly off the device.
 
     Args:
         players: of the run.
         run_dir: the folder of the run.
-        recorded: what `as_json` made of an archive that this one goes on from.
+        recorded: `as_json` of the archive to resume from.
 
     Raises:
-        ValueError: that is of another run, or damaged.
+        ValueError: If that is of another run, or damaged.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SnapshotArchive:
         }
         numbers = np.arange(players.num_players)
         snapshots = [numbers[pool.players] for pool in players.pools]
-        # Whose number stands for the same player at all times.
+        # Players whose number means the same player at all times.
         self._others = np.setdiff1d(numbers, np.concatenate(snapshots)).tolist()
         # By pool and iteration, in the order in which they were taken.
         self._archived: dict[str, dict[int, Archived]] = {
@@ -86,19 +86,19 @@ class SnapshotArchive:
 
     @property
     def intervals(self) -> tuple[int, ...]:
-        """The iterations from exchange to exchange, of every pool."""
+        """The exchange interval of every pool, in iterations."""
         return tuple(pool.spec.exchange_interval for _, pool in self._pools.values())
 
     def exchange(self, state: TrainState, population: Population, iteration: int) -> TrainState:
         """Write new snapshots to files, and exchange those on the device that are due.
 
         Args:
-            state: between two iterations, whose memory is reused.
-            population: a copy of the players on the host, in which the same is exchanged.
-            iteration: how many have been done.
+            state: between two iterations; its memory is reused.
+            population: a copy of the players on the host, with the same exchanges.
+            iteration: number of iterations done.
 
         Returns:
-            The state, the same wherever nothing was exchanged.
+            The state, unchanged wherever nothing was exchanged.
         """
         due = {
             name: (index, pool)
@@ -124,9 +124,9 @@ class SnapshotArchive:
         return state
 
     def forget_lost(self) -> None:
-        """Forget snapshots whose files somebody has removed: no checkpoint could stand on them.
+        """Forget snapshots whose files were removed: no checkpoint could refer to them.
 
-        Those that lie on the device are written again at the next exchange.
+        Those on the device are written again at the next exchange.
         """
         for name, archived in self._archived.items():
             paths = {k: snapshot_path(self.run_dir, name, k) for k in archived}
@@ -140,7 +140,7 @@ class SnapshotArchive:
                 del archived[k]
 
     def as_json(self) -> dict[str, Any]:
-        """Give what a checkpoint keeps of it: which files there are, and results."""
+        """Return the part of it that a checkpoint keeps: its files and results."""
         return {
             name: [
                 {"iteration": k, "sha256": one.sha256, "results": one.results.tolist()}
@@ -150,7 +150,7 @@ class SnapshotArchive:
         }
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Sum up every pool: number of snapshots, and which beat the policies most.
+        """Summarise every pool: the number of snapshots, and the hardest ones.
 
         Returns:
             `{policy: {"snapshots", "win_rate", "hardest": [{"iteration", "win_rate", "games"}]}}`;
@@ -175,9 +175,9 @@ class SnapshotArchive:
         return found
 
     def remove_unused(self) -> None:
-        """Remove the files of snapshots that neither this archive nor a checkpoint has any more.
+        """Remove files of snapshots that neither this archive nor a checkpoint refers to.
 
-        Not while a checkpoint is being written.
+        Do not call it while a checkpoint is being written.
         """
         bounded = [name for name, (_, pool) in self._pools.items() if pool.spec.size is not None]
         if not bounded:
@@ -193,14 +193,14 @@ class SnapshotArchive:
                     path.unlink(missing_ok=True)
 
     def _archive(self, name: str, index: int, population: Population) -> None:
-        """Write what is new on the device, and note the results of all that lie there."""
+        """Write new snapshots on the device, and record the results of all there."""
         place, archived = self._pools[name][1], self._archived[name]
         pool, league = population.league.pools[index], population.league
         size = place.spec.size
         for entry in range(int(pool.count)):
             iteration = int(pool.added_at[entry])
             if iteration not in archived:
-                # One that has made way for newer ones may still lie on the device.
+                # One that newer ones have replaced may still be on the device.
                 if size is not None and len(archived) >= size and iteration < min(archived):
                     continue
                 written = self._write(
@@ -225,7 +225,7 @@ class SnapshotArchive:
             return None
 
     def _draw(self, name: str, resident: np.ndarray, seed: Sequence[int]) -> int | None:
-        """Draw which snapshot comes onto the device; None if there is no other."""
+        """Draw the snapshot to put on the device; None if there is no other."""
         spec = self._pools[name][1].spec
         others = {k: one for k, one in self._archived[name].items() if k not in resident}
         if not others:
@@ -238,7 +238,7 @@ class SnapshotArchive:
         return int(rng.choice(list(others), p=weights / weights.sum()))
 
     def _is_lost(self, name: str, iteration: int) -> bool:
-        """Tell whether a snapshot is missing or damaged, rather than unreadable for the moment."""
+        """Return whether a snapshot is missing or damaged, not merely unreadable for the moment."""
         try:
             found = sha256_of(snapshot_path(self.run_dir, name, iteration))
         except FileNotFoundError:
@@ -281,7 +281,7 @@ class SnapshotArchive:
 def make_archive(
     players: Players, run_dir: Path, recorded: Mapping[str, Any] | None = None
 ) -> SnapshotArchive | None:
-    """Make the archive of a run; None if all snapshots lie on the device."""
+    """Make the archive of a run; None if all snapshots are on the device."""
     if all(pool.spec.on_device is None for pool in players.pools):
         return None
     return SnapshotArchive(players, run_dir, recorded)
@@ -294,7 +294,7 @@ def _results(league: League, player: int, others: Sequence[int]) -> np.ndarray:
 
 
 def _enter(league: League, player: int, others: Sequence[int], results: np.ndarray) -> None:
-    """Give a place the results of the player that comes into it; against snapshots it has none."""
+    """Set a place's results to those of its new player; against snapshots it has none."""
     for name, (as_row, as_column) in zip(_TABLES, results, strict=True):
         table = getattr(league, name)
         table[player, :] = table[:, player] = 0.0
@@ -302,10 +302,10 @@ def _enter(league: League, player: int, others: Sequence[int], results: np.ndarr
 
 
 def _read_archived(recorded: Any, num_others: int, pool: str) -> dict[int, Archived]:
-    """Read what a checkpoint says of the snapshots of a pool.
+    """Read a checkpoint's record of the snapshots of a pool.
 
     Raises:
-        ValueError: it is damaged, or has results against other players.
+        ValueError: If it is damaged, or has results against other players.
     """
     found: dict[int, Archived] = {}
     for taken in check_sequence(f"the snapshots of {pool!r}", recorded, "a list"):
@@ -328,8 +328,8 @@ def _put_snapshot(stack: PolicyStack, own: PolicyStack, policy_index: jax.Array)
 
 
 def _like(league: League, there: League) -> League:
-    """Put a league from the host where another one lies."""
-    # Copied, since memory that something else owns could not be donated.
+    """Put a league from the host onto the device of another one."""
+    # Copied, since memory with another owner could not be donated.
     return jax.tree.map(lambda x, y: jax.device_put(x, y.sharding, may_alias=False), league, there)
 
 

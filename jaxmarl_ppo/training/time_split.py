@@ -1,4 +1,4 @@
-"""The rollout's share of an iteration's time, measured beside training."""
+"""The rollout's share of an iteration's time, measured during training."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,17 +11,17 @@ from jaxmarl_ppo.devices.sharding import Devices
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.types import TrainState
 
-# A run that lasts so long is worth the seconds of a core that compiling its rollout takes.
+# A run of this length justifies the core seconds for compiling its rollout separately.
 AFTER_S = 60.0
 REPEATS = 3
 
 
 class TimeSplit:
-    """Plays rollouts of a state by themselves, once a run has lasted a while.
+    """Times separate rollouts of a state, once a run has lasted a while.
 
-    An iteration is one compiled program, in which nothing can be timed; its first half, compiled
-    once more, can. The state is only read, so training is the same to the bit. Environments that
-    the host steps are left alone, since their games would go on; so are jobs of several processes,
+    An iteration is one compiled program, so its parts cannot be timed; its first half, compiled
+    again, can. The state is only read, so training stays the same bit-for-bit. Environments stepped
+    on the host are excluded, since their games would advance. So are jobs of several processes,
     which would have to measure at the same moment.
 
     Args:
@@ -40,7 +40,7 @@ class TimeSplit:
         self._was_compiled = False  # before the newest iteration began
 
     def poll(self, state: TrainState, iteration_s: float) -> None:
-        """Do what is due, between two iterations.
+        """Do what is due between two iterations.
 
         Args:
             state: of training.
@@ -52,18 +52,18 @@ class TimeSplit:
             lowered = jit_rollout(self._learner, self._devices).lower(state, jax.random.key(0))
             self._compilation = self._beside.submit(lowered.compile)
         elif not self._was_compiled:
-            # Iterations beside a compilation are slow, so the next one counts.
+            # Iterations during a compilation are slow, so the next one counts.
             self._was_compiled = self._compilation.done()
         else:
             self._is_over = True
             self.rollout_share = self._measure(state, iteration_s)
 
     def close(self) -> None:
-        """Wait for a compilation that has begun, which cannot be cut short."""
+        """Wait for a running compilation, which cannot be interrupted."""
         self._beside.shutdown()
 
     def _measure(self, state: TrainState, iteration_s: float) -> float | None:
-        """Time a few rollouts; None where there is no memory for one beside the state."""
+        """Time a few rollouts; None where memory does not suffice for one beside the state."""
         assert self._compilation is not None
         seconds = []
         try:

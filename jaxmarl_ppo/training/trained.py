@@ -31,7 +31,7 @@ class Trained(Protocol):
 
     @property
     def good_env_steps(self) -> int:
-        """Environment steps of the newest players that are known to be sound."""
+        """Environment steps of the newest players known to be finite."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class Trained(Protocol):
 
     @property
     def intervals(self) -> Sequence[int]:
-        """Iterations between which there is something to do in `check`."""
+        """Number of iterations between calls of `check` that have work to do."""
         ...
 
     @property
@@ -50,35 +50,35 @@ class Trained(Protocol):
         ...
 
     def train(self, count: int) -> int:
-        """Train so many iterations, and return how many that makes in all."""
+        """Train so many iterations, and return the total."""
         ...
 
     def check(self, iteration: int) -> None:
-        """Take the players as the ones to save; raises where nothing can go on."""
+        """Mark the players as the ones to save; raise where nothing can continue."""
         ...
 
     def entry(self, clock: RunClock) -> dict[str, Any]:
-        """Make an entry of the log of what was measured since the last one."""
+        """Make a log entry of the metrics since the last one."""
         ...
 
     def evaluate(self, clock: RunClock) -> dict[str, Any]:
-        """Evaluate the newest players that are sound."""
+        """Evaluate the newest finite players."""
         ...
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> Any:
-        """Copy what a checkpoint is made of."""
+        """Copy the content of a checkpoint."""
         ...
 
     def forget(self) -> None:
-        """Let go of what only older checkpoints needed, now that there is a newer one."""
+        """Remove files that only older checkpoints needed, now that there is a newer one."""
         ...
 
     def move_to(self, folder: Path) -> Sequence[Logged]:
-        """Use another folder; returns what members of a group have written down."""
+        """Switch to another folder; return the records of a group's members."""
         ...
 
     def end(self, result: TrainResult, logged: Logged) -> TrainResult:
-        """Save what the run came to, and return it with what else there is to say of it."""
+        """Save the result of the run, and return it with a further description."""
         ...
 
 
@@ -89,9 +89,9 @@ class OneRun:
     Attributes:
         run: what the host keeps of it.
         compiled: the compiled iterations.
-        no_metrics: the neutral element, on the host, where no donation uses it up.
+        no_metrics: the neutral element, on the host, where it is never donated.
         state: of training.
-        metrics: of the interval of the log that has begun.
+        metrics: of the present log interval.
         archive: of snapshots that do not all lie on the device; None where they do.
     """
 
@@ -129,13 +129,13 @@ class OneRun:
         return int(self.state.iteration)
 
     def check(self, iteration: int) -> None:
-        """Take the players as the ones to save, unless something is wrong with them.
+        """Mark the players as the ones to save, unless something is wrong with them.
 
         Raises:
-            EnvironmentFault: the environment gave what cannot be trained on.
-            TrainingDiverged: parameters are not finite any more.
+            EnvironmentFault: If the environment produced values that cannot be trained on.
+            TrainingDiverged: If parameters are no longer finite.
         """
-        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+        # Copied, since on a CPU this may be the device's own memory, which training reuses.
         population = jax.tree.map(np.array, jax.device_get(self.state.population))
         self.run.check(population, self.metrics, iteration)
         if self.archive is not None:
@@ -155,7 +155,7 @@ class OneRun:
         return self.run.report(clock)
 
     def snapshot(self, record: Mapping[str, Any], standing: Standing) -> CheckpointData:
-        """Copy what a checkpoint is made of to the host."""
+        """Copy the content of a checkpoint to the host."""
         arrays = to_arrays({"state": self.state, "metrics": self.metrics})
         names = self.run.learner.players.names
         archive = None
@@ -165,7 +165,7 @@ class OneRun:
         return CheckpointData(arrays, self.run.good, names, record, standing, archive)
 
     def forget(self) -> None:
-        """Remove snapshots on which no checkpoint stands any more."""
+        """Remove snapshots that no checkpoint needs any more."""
         if self.archive is not None:
             self.archive.remove_unused()
 

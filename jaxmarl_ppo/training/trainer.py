@@ -1,4 +1,4 @@
-"""The host's side of training: have it compiled, have it run, keep what it came to."""
+"""The host side of training: compile, run, and save the result."""
 
 import contextlib
 import dataclasses
@@ -57,35 +57,35 @@ from jaxmarl_ppo.training.until import Until
 from jaxmarl_ppo.types import PyTree
 
 LOG_ENTRIES = 100
-# The errors that all processes of a job have at the same moment.
+# Errors that all processes of a job raise together.
 _IN_STEP = (EnvironmentFault, TrainingDiverged, CallbackError, FirstFailed, ProcessesDiffer)
 
 
 class Trainer:
-    """Trains policies on an environment and keeps a record in a folder.
+    """Trains policies on an environment and records the run in a folder.
 
-    Everything that is wrong with the configuration shows here, before anything is compiled.
+    All errors in the configuration are raised here, before anything is compiled.
 
     Args:
         env: the environment.
         env_params: its parameters.
         config: the run.
-        run_dir: where to keep the record; it must not exist or be empty. None for
+        run_dir: where to keep the record; it must be empty or not exist. None for
             `runs/<env>-<network>-seed<seed>-<timestamp>`.
-        callbacks: who is told what happens, each a `Callback` or a function of an entry of the
-            log; what returns True ends the run.
+        callbacks: notified of events, each a `Callback` or a function of a log entry; a True result
+            ends the run.
         progress: whether to show progress on standard output.
-        keep_cores_awake: whether processes of the lowest priority keep the CPU's cores from falling
-            asleep in the short waits of training. On a virtual machine all of whose cores train
-            that is a quarter more speed; to others it looks like a busy machine.
-        check_env: whether to look for what is wrong with the environment, which takes some tenths
-            of a second; see `jaxmarl_envs.quick_check`.
-        num_seeds: train so many runs side by side, of the configuration's seed and those that
-            follow it; None for as many as `TrainConfig.num_seeds` says.
+        keep_cores_awake: whether processes of the lowest priority keep CPU cores from sleeping
+            during the short waits of training. On a virtual machine that trains on all cores this
+            adds a quarter of speed; the machine then looks busy.
+        check_env: whether to check the environment first, which takes some tenths of a second; see
+            `jaxmarl_envs.quick_check`.
+        num_seeds: number of runs to train side by side, with the configuration's seed and the
+            following ones; None for `TrainConfig.num_seeds`.
 
     Raises:
-        ValueError: what does not fit together, what is wrong with the environment, or a run folder
-            in use.
+        ValueError: If the configuration is inconsistent, the environment is faulty, or the run
+            folder is in use.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Trainer:
             self._choose_run_dir()
         if config.pbt is not None and _found is None:
             check_members(env, env_params, config)
-        # A recorded run may have options without effect: of another version, or of another length.
+        # A recorded run may have options without effect, after a change of version or length.
         of_one = config_of_seed(config, 0) if self._is_group else config
         self.learner = make_learner(env, env_params, of_one, strict=_found is None)
         jobs.check_able(self._processes, self.learner, config)
@@ -161,35 +161,35 @@ class Trainer:
         changes: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> "Trainer":
-        """Make a trainer that goes on with a run from its newest checkpoint.
+        """Make a trainer that resumes a run from its newest checkpoint.
 
-        What it then trains is, to the bit, what the run would have become without the break, unless
-        one of the first two arguments says otherwise. Random numbers, optimisers, environments,
-        memory and open decisions go on where they were. A checkpoint that is damaged is told by a
-        warning and the one before it is taken; one that cannot be read for another reason is an
-        error. A run that was killed before its first checkpoint begins anew from its record.
+        The result equals that of an uninterrupted run bit-for-bit, unless one of the first two
+        arguments changes it. Random numbers, optimisers, environments, memory and open decisions
+        are restored. A damaged checkpoint is skipped with a warning in favour of the one before it;
+        one that cannot be read for another reason is an error. A run that was killed before its
+        first checkpoint starts again from its record.
 
         Args:
-            run_dir: the folder of the run, in which it also goes on.
-            total_env_steps: another length of the whole run. Schedules over the whole run
-                (`Linear`) are stretched to it: from here on they have the values of a run that
-                was so long from its beginning.
-            num_devices: another number of devices, which is another random draw from here on.
-            max_minutes: another limit of time, for this stretch and those after it.
-            until: other conditions to end on; none at all to go on to the whole length.
-            env: as in `load_run`, for an environment of one's own.
-            network: needed where `default_policy.network` was a module of the user's own.
+            run_dir: the folder of the run, which is also used from here on.
+            total_env_steps: another length of the complete run. Schedules over the complete run
+                (`Linear`) are stretched to it: from here on they have the values of a run of that
+                length.
+            num_devices: another number of devices, which changes random draws from here on.
+            max_minutes: another time limit, for this and later sessions.
+            until: other conditions to end on; empty to train to the complete length.
+            env: as in `load_run`, for a custom environment.
+            network: needed where `default_policy.network` was a custom module.
             config: needed where other parts of it cannot be rebuilt from a file. It may differ in
-                what is not learnt from: length, devices, log, checkpoints, evaluation, objective,
-                conditions to end on and time limit.
+                settings that do not affect learning: length, devices, log, checkpoints, evaluation,
+                objective, conditions to end on and time limit.
             allow_imports: as in `load_run`, further names of code.
-            changes: other values that are not learnt from, by path and as in a file, such as
-                `{"evaluation.every_env_steps": 1e6}`.
+            changes: other values of settings that do not affect learning, by path as in a file,
+                such as `{"evaluation.every_env_steps": 1e6}`.
             **kwargs: as for a new trainer: `callbacks`, `progress`, `keep_cores_awake`,
                 `check_env`.
 
         Raises:
-            ValueError: there is no run, or none that can go on so.
+            ValueError: If there is no run, or it cannot be resumed this way.
         """
         given = {
             "total_env_steps": total_env_steps,
@@ -212,20 +212,21 @@ class Trainer:
     def train(self) -> TrainResult:
         """Train to the end, or until something stops it, and save.
 
-        Ctrl-C and the signals by which systems end a process (SIGTERM, SIGHUP, SIGUSR1) end the
-        run after the present slice of about half a second (an iteration is never cut), with a
-        checkpoint from which `resume` goes on. A second Ctrl-C raises `KeyboardInterrupt` at once.
-        So does a first signal while nothing is learnt yet, during compilation.
+        Ctrl-C and termination signals (SIGTERM, SIGHUP, SIGUSR1) end the run after the present
+        slice of about half a second, with a checkpoint for `resume`. An iteration is never
+        interrupted. A second Ctrl-C raises `KeyboardInterrupt` at once, as does a first signal
+        during compilation.
 
         Raises:
-            EnvironmentFault: the environment gave NaN, infinity or no legal action. The parameters
-                from before are saved.
-            TrainingDiverged: parameters are not finite any more. The last finite ones are saved.
-            CallbackError: a callback failed. What was learnt is saved.
-            HostEnvironmentError: an environment in plain Python failed. What was learnt is saved.
-            RunFolderMoved: the run folder was renamed or removed. What was learnt is saved, where
-                the error says.
-            ValueError: the run folder has come into use meanwhile, or cannot hold a run.
+            EnvironmentFault: If the environment produced NaN, infinity or no legal action. The
+                parameters from before are saved.
+            TrainingDiverged: If parameters are no longer finite. The last finite ones are saved.
+            CallbackError: If a callback failed. The trained parameters are saved.
+            HostEnvironmentError: If an environment in plain Python failed. The trained parameters
+                are saved.
+            RunFolderMoved: If the run folder was renamed or removed. The error names where the
+                trained parameters are saved.
+            ValueError: If the run folder is now in use, or cannot hold a run.
         """
         began = time.perf_counter()
         with contextlib.ExitStack() as stack:
@@ -246,7 +247,7 @@ class Trainer:
             return self._run(loop, stack)
 
     def _run(self, loop: Loop, stack: contextlib.ExitStack) -> TrainResult:
-        """Run the loop, and save whatever it ends by."""
+        """Run the loop, and save however it ends."""
         around = loop.around
         stack.callback(around.saver.close)
         if around.time_split is not None:
@@ -279,12 +280,12 @@ class Trainer:
         around.callbacks.tell("on_end", result)
         if error is not None:
             raise error
-        # The others are not to go on before all is there.
+        # The other processes must wait until everything is saved.
         self._processes.agree("end", lambda: None)
         return result
 
     def _leave_in_spite_of(self, loop: Loop, error: Exception) -> None:
-        """Save where a run stands that a callback has ended; a second failure adds nothing."""
+        """Save a run that a callback has ended; ignore a second failure."""
         self._processes.fail_in_step(error)
         try:
             loop.leave()
@@ -294,13 +295,13 @@ class Trainer:
             pass
 
     def _set_up(self, folder: Path, interruption: Interruption) -> SetUp:
-        """Compile, and make what is trained: of a run that begins, or of one that goes on."""
+        """Compile, and make the run or group to train, new or resumed."""
         config, resumption = self.config, self._resumption
         if self._members is not None:
             call_interruptibly(self._members.compile, interruption)
             return set_up_group(self._members, config, folder, self._evaluator, resumption)
         devices, key = Devices(self.learner.num_devices), jax.random.key(config.seed)
-        if self._compiled is None:  # a second run of the same trainer goes without
+        if self._compiled is None:  # a second run of the same trainer needs no compilation
             self._compiled = call_interruptibly(
                 lambda: compile_run(self.learner, devices, key), interruption
             )
@@ -317,7 +318,7 @@ class Trainer:
         interruption: Interruption,
         began: float,
     ) -> Loop:
-        """Make the loop of a run that begins, or of one that goes on."""
+        """Make the loop of a new or resumed run."""
         resumption = self._resumption
         devices = Devices(self.learner.num_devices)
         make_saver = GroupSaver if self._is_group else Saver
@@ -354,7 +355,7 @@ class Trainer:
         )
 
     def _save(self, loop: Loop, error: Exception | None) -> TrainResult:
-        """Save the newest policies that are sound, the curve and the report."""
+        """Save the newest finite policies, the curve and the report."""
         around, trained = loop.around, loop.trained
         around.progress.set_phase("saving")
         interrupted = loop.iteration < self.config.num_iterations
@@ -397,24 +398,24 @@ class Trainer:
 
     def _record(self) -> dict[str, Any]:
         config = self.config
-        if not self._is_group:  # of which nothing depends on it
+        if not self._is_group:  # nothing depends on it
             config = dataclasses.replace(config, num_devices=self.learner.num_devices)
         return run_folder.run_record(self.env, self.env_params, config, self._run_id)
 
     def _record_of_member(self, own: TrainConfig) -> dict[str, Any]:
-        """Make the record of a member of a group, whose id follows from that of the group."""
+        """Make the record of a group's member; its id is derived from the group's."""
         run_id = None if self._run_id is None else f"{self._run_id}-{member_name(own)}"
         return run_folder.run_record(self.env, self.env_params, own, run_id)
 
     def _agreed_run_dir(self) -> Path:
-        """Find that all processes are to do the same, and choose the folder for all."""
+        """Check that all processes agree, and choose the folder for all."""
         if self._processes.count > 1:
             jobs.check_alike(self._processes, self._record(), self._run_dir, self._resumption)
         return Path(self._processes.agree("run folder", lambda: str(self._choose_run_dir())))
 
     @contextlib.contextmanager
     def _claimed(self, folder: Path) -> Iterator[RunFolders | None]:
-        """Take a folder for this run alone, and leave none behind in which nothing was learnt."""
+        """Claim a folder for this run, and remove it if nothing was trained."""
         if not self._processes.is_first:
             yield None
             return
@@ -463,7 +464,7 @@ class Trainer:
         return make_progress(self._show_progress, title, total, self.env.agents, policies)
 
     def _devices_in_words(self) -> str:
-        """Say how many devices of which kind train, and why not all that there are."""
+        """Describe the number and kind of devices that train, and why not all do."""
         trainer = self._members or self.learner
         used, there = trainer.num_devices, jax.device_count()
         words = f"{used} {jax.default_backend()} device" + ("s" if used > 1 else "")
@@ -483,7 +484,7 @@ class Trainer:
 
     @property
     def log_interval(self) -> int:
-        """Iterations for each entry of the log: as configured, or for a hundred entries or so."""
+        """Iterations per log entry: as configured, or for about a hundred entries."""
         if self._resumption is not None:
             return self._resumption.standing.log_interval
         return self.config.log_interval or max(1, self.config.num_iterations // LOG_ENTRIES)

@@ -1,4 +1,4 @@
-"""The numbers of a log that a run ends on."""
+"""Conditions on logged numbers that end a run."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from jaxmarl_ppo.runs.entries import FORMER_NAMES
 from jaxmarl_ppo.runs.log import scalars
 
 EVALUATION = "evaluation"
-# Of an entry of the log, beside what `summarise` gives.
+# Numbers of a log entry beside those of `summarise`.
 _OF_THE_RUN = (
     "iteration",
     "wall_s",
@@ -22,43 +22,43 @@ _OF_THE_RUN = (
 
 
 class Until:
-    """Looks for the first condition that holds.
+    """Finds the first condition that holds.
 
     A number is named by its path in an entry, with `/` or `.` between the parts:
-    `policies/shared/return_mean`, or, for an agent's or a policy's, without the first part. What an
-    evaluation says begins with `evaluation`.
+    `policies/shared/return_mean`, or, for an agent's or a policy's, without the first part. Numbers
+    of an evaluation begin with `evaluation`.
 
     Args:
         conditions: as in `TrainConfig.until`.
-        learner: whose agents and policies they may name.
+        learner: its agents and policies may be named.
 
     Raises:
-        ValueError: there is no such number.
+        ValueError: If there is no such number.
     """
 
     def __init__(self, conditions: Iterable[str], learner: Learner) -> None:
         self.stopped_by: str | None = None
         self._conditions = tuple(map(parse_condition, conditions))
-        # What evaluations say is only known once there is one.
+        # The numbers of evaluations are known only after the first one.
         of_log = [c for c in self._conditions if not _is_of_evaluation(c)]
         names = _numbers(learner) if of_log else []
         self._paths = {condition: _find(condition.name, names) for condition in of_log}
 
     def see_entry(self, entry: Mapping[str, Any]) -> None:
-        """Look at an entry of the log."""
+        """Check an entry of the log."""
         if not self._paths:
             return
         found = dict(scalars(entry))
         for condition, path in self._paths.items():
-            # Where no life has ended or nothing was trained, the numbers of that are not there.
+            # Without finished lives or trained decisions, their numbers are absent.
             if path in found:
                 self._see(condition, found[path])
 
     def see_evaluation(self, report: Mapping[str, Any]) -> None:
-        """Look at an evaluation.
+        """Check an evaluation.
 
         Raises:
-            ValueError: it has no such number.
+            ValueError: If it has no such number.
         """
         conditions = [c for c in self._conditions if _is_of_evaluation(c)]
         found = dict(scalars({EVALUATION: report})) if conditions else {}
@@ -71,7 +71,7 @@ class Until:
 
 
 def _numbers(learner: Learner) -> list[str]:
-    """List the paths of what an entry of the log may have."""
+    """List the paths of the numbers that a log entry may have."""
     found = full_summary(learner)
     if learner.env_schedules is not None:
         found = {**found, "env_params": learner.env_schedules.values(0)}
@@ -86,10 +86,10 @@ def _find(name: str, paths: list[str]) -> str:
     """Find the path that a name means.
 
     Raises:
-        ValueError: none.
+        ValueError: If there is none.
     """
     by_name = {_dotted(path): path for path in paths}
-    # A policy's number before that of an agent of the same name.
+    # A policy's number takes precedence over that of an agent of the same name.
     for root in ("policies.", "agents."):
         for path in paths:
             if _dotted(path).startswith(root):
@@ -105,7 +105,7 @@ def _find(name: str, paths: list[str]) -> str:
 
 
 def list_paths(paths: Sequence[str]) -> str:
-    """List the numbers of all groups, with what they share said once."""
+    """List the numbers of all groups, with shared parts named once."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         group, _, key = path.rpartition("/")

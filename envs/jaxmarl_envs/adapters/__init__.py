@@ -23,7 +23,7 @@ def import_extra(module: str, extra: str, advice: Callable[[str], str] = how_to_
         advice: writes the command that installs an extra.
 
     Raises:
-        ImportError: the module is not installed; the message ends with the advice.
+        ImportError: If the module is not installed; the message ends with the advice.
     """
     try:
         return importlib.import_module(module)

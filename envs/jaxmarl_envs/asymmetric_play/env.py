@@ -132,7 +132,7 @@ class Rooms:
         return row, col
 
     def _split(self, world: int) -> tuple[dict[tuple[int, int], bool], dict[tuple[int, int], bool]]:
-        """Tell which doors are open and which lamps lit in a world, by where they are drawn."""
+        """Return which doors are open and which lamps lit in a world, by where they are drawn."""
         switched = self.switched[world].tolist()
         doors = {place: switched[index] for place, index in self._doors.items()}
         lamps = {

@@ -20,7 +20,7 @@ def declare(env: MultiAgentEnv, params: Any = None) -> Spec:
         params: its parameters, by default `env.default_params`.
 
     Raises:
-        EnvContractError: a rule is broken.
+        EnvContractError: If a rule is broken.
     """
     if params is None:
         with calling(env, "default_params"):
@@ -51,7 +51,7 @@ def trace(spec: Spec, trace_fn: Callable[..., Any] = jax.eval_shape) -> Trace:
         trace_fn: from a function and its arguments to the shapes and dtypes of its results.
 
     Raises:
-        EnvContractError: a function raises, or a rule is broken.
+        EnvContractError: If a function raises, or a rule is broken.
     """
     env, key = spec.env, jax.eval_shape(jax.random.key, 0)
     with calling(env, "reset_env", " when traced by JAX"):

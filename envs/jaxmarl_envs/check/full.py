@@ -46,9 +46,9 @@ def check_env(
         Counts of what has been seen.
 
     Raises:
-        EnvContractError: one sentence with the field, the value found and what was expected, and
-            where they apply the seed, the episode, its step (0 is the reset) and the agent.
-        ValueError: `num_steps` or `num_envs` is below 1.
+        EnvContractError: One sentence with the field, the value found and what was expected; where
+            they apply, also the seed, the episode, its step (0 is the reset) and the agent.
+        ValueError: If `num_steps` or `num_envs` is below 1.
     """
     if num_envs < 1 or (num_steps is not None and num_steps < 1):
         raise ValueError(f"num_envs={num_envs}, num_steps={num_steps}: both must be at least 1")

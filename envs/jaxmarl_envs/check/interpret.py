@@ -50,7 +50,7 @@ class Interpreter:
             An array for each of its outputs.
 
         Raises:
-            OutOfBudget: the budget is used up, or an operation has effects.
+            OutOfBudget: If the budget is used up, or an operation has effects.
         """
         values = [_as_array(x, v.aval) for x, v in zip(args, traced.jaxpr.invars, strict=True)]
         self._debug_info = traced.jaxpr.debug_info

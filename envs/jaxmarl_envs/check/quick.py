@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def quick_check(env: MultiAgentEnv, params: Any = None) -> None:
-    """Refuse an environment that nothing could be learnt from, in a fraction of a second.
+    """Reject an environment that nothing could be learnt from, in a fraction of a second.
 
     Declarations and traced shapes are checked as by `check_env`, and both functions must become the
     same program when they are traced again. Then the first steps of one seed, at most 8 and as many
@@ -39,7 +39,7 @@ def quick_check(env: MultiAgentEnv, params: Any = None) -> None:
         params: its parameters, by default `env.default_params`.
 
     Raises:
-        EnvContractError: a `ValueError` of one sentence with the field, the value found and what
+        EnvContractError: A `ValueError` of one sentence with the field, the value found and what
             was expected.
     """
     spec = declare(env, params)
@@ -120,7 +120,7 @@ def _same_operations(one: Jaxpr, two: Jaxpr) -> bool:
 
 
 def _outputs_that_never_change(program: ClosedJaxpr) -> list[bool]:
-    """Tell which outputs of a program depend on none of its inputs, as far as is seen at once."""
+    """Return which outputs of a program depend on none of its inputs, as far as is seen at once."""
     varying = set(program.jaxpr.invars)
     for eqn in program.jaxpr.eqns:
         if any(not isinstance(atom, Literal) and atom in varying for atom in eqn.invars):

@@ -188,7 +188,7 @@ def raise_fault(
         seeds: `[E]` bool, those that count; None for all.
 
     Raises:
-        EnvContractError: in one sentence.
+        EnvContractError: In one sentence.
     """
     if fault is None:
         return

@@ -14,7 +14,7 @@ Value = np.ndarray
 
 
 def is_key(aval: Any) -> bool:
-    """Tell whether a traced value is an array of keys."""
+    """Return whether a traced value is an array of keys."""
     return jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
 
 

@@ -155,7 +155,7 @@ def _observe(state: CryptoState, alive: jax.Array) -> Observation:
 
 
 def _reads_right(utterance: jax.Array, goal: jax.Array) -> jax.Array:
-    """Tell whether each utterance `[A, 4]` is nearer to `goal [4]` than to the other one."""
+    """Return whether each utterance `[A, 4]` is nearer to `goal [4]` than to the other one."""
     # Both goals are unit vectors, so the nearer one is the one with the larger dot product.
     # Of indices 0 and 1 the sign is +1 for the goal and -1 for the other; the rest is 0.
     sign = jnp.where(jnp.arange(NUM_SYMBOLS) < 2, 2.0 * goal - 1.0, 0.0)

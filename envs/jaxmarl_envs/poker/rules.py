@@ -60,7 +60,7 @@ class Rules:
 
     @property
     def has_public(self) -> bool:
-        """Tell whether there is a public card."""
+        """Return whether there is a public card."""
         return len(self.raises) > 1
 
     @property

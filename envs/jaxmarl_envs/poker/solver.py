@@ -63,7 +63,7 @@ class InformationTable:
         """Compute what `first` wins per game from the first seat against `second`, in antes.
 
         Raises:
-            ValueError: a table that is not a policy.
+            ValueError: For a table that is not a policy.
         """
         policies = self._checked(first), self._checked(second)
         policy = np.where(self.mover[:, None] == 0, *policies)
@@ -75,7 +75,7 @@ class InformationTable:
         In antes.
 
         Raises:
-            ValueError: a table that is not a policy, or an unknown seat.
+            ValueError: For a table that is not a policy, or an unknown seat.
         """
         if seat not in AGENTS:
             raise ValueError(f"seat={seat!r}: valid choices: {', '.join(AGENTS)}")

@@ -103,5 +103,5 @@ def _quickest(times: jax.Array) -> jax.Array:
 
 
 def _blocked(obs: Observation) -> jax.Array:
-    """Tell which exits are held by another now, or are none, `[A, 2]` bool."""
+    """Return which exits are held by another now, or are none, `[A, 2]` bool."""
     return obs.features[:, EXIT_FREE] == 0

@@ -33,7 +33,7 @@ def evaluate_dispatcher(
         `[num_episodes]` float32.
 
     Raises:
-        ValueError: `num_episodes` is below 1.
+        ValueError: If `num_episodes` is below 1.
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes={num_episodes}: must be at least 1")

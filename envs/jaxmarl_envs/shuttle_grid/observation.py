@@ -120,7 +120,7 @@ def features(
 
 
 def held_by_another(cell: jax.Array, state: ShuttleState) -> jax.Array:
-    """Tell whether another shuttle stands on, leaves or enters the exits `cell [A]`, `[A]` bool.
+    """Return whether another shuttle stands on, leaves or enters the exits `cell [A]`, `[A]` bool.
 
     A shuttle's exits are never cells that it holds itself (one-way streets lead nowhere and back in
     two moves), so there is no need to leave out the shuttle that asks.

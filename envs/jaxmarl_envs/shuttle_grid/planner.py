@@ -42,7 +42,7 @@ def make_planner(
         bound: standard errors over these draws by which a departure has to be better.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: If an argument is out of range.
     """
     for name, value, minimum in (
         ("horizon", horizon, 1),

@@ -42,7 +42,7 @@ class Timings:
 
 
 def is_int(value: object) -> bool:
-    """Tell whether `value` is a whole number; a bool is not."""
+    """Return whether `value` is a whole number; a bool is not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
@@ -78,7 +78,7 @@ class Guidepath:
 
     @property
     def is_symmetric(self) -> bool:
-        """Tell whether a turn by 180 degrees leads every port to a port; streets always match."""
+        """Return whether a turn by 180 degrees leads every port to a port; streets always match."""
         return set(self.num_cells - 1 - self.port_cells) == set(self.port_cells)
 
     @property

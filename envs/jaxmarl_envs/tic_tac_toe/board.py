@@ -166,5 +166,5 @@ class Board:
 
 
 def is_int(value: object) -> bool:
-    """Tell whether `value` is a whole number; a bool is not."""
+    """Return whether `value` is a whole number; a bool is not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -109,7 +109,7 @@ class GameTable:
             policy_o: `[D, N]`; only the rows of o's decisions matter.
 
         Raises:
-            ValueError: a table that is not a policy.
+            ValueError: For a table that is not a policy.
         """
         x_moves = self.mover[:, None] == 0
         policy = np.where(x_moves, self._checked(policy_x), self._checked(policy_o))
@@ -125,7 +125,7 @@ class GameTable:
         A win counts 1, a draw 0, a loss -1.
 
         Raises:
-            ValueError: a table that is not a policy, or an unknown seat.
+            ValueError: For a table that is not a policy, or an unknown seat.
         """
         if seat not in AGENTS:
             raise ValueError(f"seat={seat!r}: valid choices: {', '.join(AGENTS)}")

@@ -170,7 +170,7 @@ def check_groups(
     """Return groups as they are to be kept.
 
     Raises:
-        ValueError: an unknown agent, an empty group, an agent that is named twice, or no group.
+        ValueError: For an unknown agent, an empty group, an agent that is named twice, or no group.
     """
     if not groups:
         raise ValueError(

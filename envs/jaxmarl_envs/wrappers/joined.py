@@ -128,7 +128,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         """Give the combinations of what the members can do.
 
         Raises:
-            ValueError: there are too many of them.
+            ValueError: If there are too many of them.
         """
         slot = self.agent_index(agent)
         if self.env.is_continuous(params):
@@ -214,7 +214,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         return jnp.concatenate(parts)
 
     def _mask(self, slot: int, seen: Observation, params: Any) -> jax.Array:
-        """Tell which combinations are legal: of members that do not act, action 0 alone."""
+        """Return which combinations are legal: of members that do not act, action 0 alone."""
         if self.env.is_continuous(params):
             return jnp.ones(sum(self._own_space(i, params).size for i in self._members[slot]), bool)
         joint = jnp.ones(1, bool)

@@ -16,7 +16,7 @@ class Named:
 
 
 def is_default(value: Any, default: Any) -> bool:
-    """Tell whether a value is the default that a table gives."""
+    """Return whether a value is the default that a table gives."""
     if isinstance(default, Named):
         return getattr(value, "__name__", None) == default.name
     if isinstance(value, enum.Enum):

@@ -87,5 +87,5 @@ def _any_policy(key: str) -> str:
 
 
 def is_named(key: str, names: Collection[str]) -> bool:
-    """Tell whether a key is one of the names, in which `*` stands for anything."""
+    """Return whether a key is one of the names, in which `*` stands for anything."""
     return any(fnmatch.fnmatchcase(key, name) for name in names)

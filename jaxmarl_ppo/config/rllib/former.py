@@ -84,12 +84,12 @@ _STOCK_CLASSES = {
 
 
 def is_of_former_version(config: Mapping[str, Any]) -> bool:
-    """Tell whether a configuration is written for a version before 2.60."""
+    """Return whether a configuration is written for a version before 2.60."""
     return any(not is_default(config.get(name, DEPRECATED), DEPRECATED) for name in _FORMER_NAMES)
 
 
 def is_former_default(key: str, value: Any) -> bool:
-    """Tell whether a value is what some former version gives to its key by itself."""
+    """Return whether a value is what some former version gives to its key by itself."""
     defaults = {**FORMER_MACHINERY, **_FORMER_DEFAULTS}.get(key)
     if defaults is None:
         return False
@@ -97,6 +97,6 @@ def is_former_default(key: str, value: Any) -> bool:
 
 
 def is_stock_class(key: str, value: Any) -> bool:
-    """Tell whether a value is, or names, a class of RLlib's own that does what is done here."""
+    """Return whether a value is, or names, a class of RLlib's own that does what is done here."""
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
     return name.rpartition(".")[2] in _STOCK_CLASSES.get(key, ())

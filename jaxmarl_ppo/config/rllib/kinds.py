@@ -124,7 +124,7 @@ _MAY_BE_NONE = {
 
 
 def check_kinds(values: Mapping[str, Any], known: Collection[str], prefix: str = "") -> None:
-    """Refuse settings whose values are of another kind than RLlib's.
+    """Reject settings whose values are of another kind than RLlib's.
 
     Args:
         values: settings by RLlib's names.
@@ -132,7 +132,7 @@ def check_kinds(values: Mapping[str, Any], known: Collection[str], prefix: str =
         prefix: what messages say before a name, such as `model.`.
 
     Raises:
-        ValueError: the first of them.
+        ValueError: For the first of them.
     """
     for key, value in values.items():
         if key not in known or key not in _KINDS or (value is None and key in _MAY_BE_NONE):

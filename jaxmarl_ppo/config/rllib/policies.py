@@ -123,7 +123,7 @@ def choose_mapping(
         findings: what there is to tell.
 
     Raises:
-        ValueError: several policies and no mapping, or a mapping to policies that there are not.
+        ValueError: For several policies without a mapping, or a mapping to unknown policies.
     """
     if mapping is None and only_default:
         return "shared", set(names)
@@ -203,7 +203,7 @@ _SPEC_HINTS = {
 
 
 def _is_random(cls: Any, key: str, findings: Findings) -> bool:
-    """Tell whether a policy's class plays at random; other classes than PPO's own are lost."""
+    """Return whether a policy's class plays at random; other classes than PPO's own are lost."""
     name = cls if isinstance(cls, str) else getattr(cls, "__name__", None)
     name = None if name is None else name.rpartition(".")[2]
     if name is not None and name not in (*_LEARNING, *_RANDOM):
@@ -244,7 +244,7 @@ def _spec_table(spec: Any, where: str) -> Any:
     """Read a tuple that stands for a `PolicySpec` as a table, and leave a `PolicySpec` alone.
 
     Raises:
-        ValueError: neither of them.
+        ValueError: If it is neither of them.
     """
     if isinstance(spec, Sequence) and not isinstance(spec, str | bytes) and len(spec) in _TUPLES:
         spec = dict(zip(_TUPLES[len(spec)], spec, strict=True))

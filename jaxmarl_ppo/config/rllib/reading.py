@@ -31,7 +31,7 @@ def read_config(config: Any) -> dict[str, Any]:
     """Read all settings by RLlib 2.60's names, without those it no longer reads.
 
     Raises:
-        ValueError: not a configuration of PPO, or a key twice under two names.
+        ValueError: If it is not a configuration of PPO, or has a key under two names.
     """
     if isinstance(config, Mapping):
         return _of_any_version(config)

@@ -51,7 +51,7 @@ def read_stop(stop: Mapping[str, Any], iteration_steps: int, findings: Findings)
         `total_env_steps`, `until` and `max_minutes` of `TrainConfig`, as far as they follow.
 
     Raises:
-        ValueError: a value that is no number above 0, or that no run reaches.
+        ValueError: For a value that is no number above 0, or that no run reaches.
     """
     if not isinstance(stop, Mapping):
         raise ValueError(f"stop must be a table from a metric to a number, got {show(stop)}")

@@ -75,7 +75,7 @@ def from_rllib_config(
 
     What is translated exactly needs no word. What is not quite the same, such as a batch that has
     to be rounded, and settings that only say how RLlib runs are told in one warning. Settings that
-    change what is learnt and have no counterpart are refused in one error that lists them all.
+    change what is learnt and have no counterpart are rejected in one error that lists them all.
 
     Args:
         config: a `PPOConfig`, or a dict with any of its keys under their present or former names.
@@ -91,7 +91,7 @@ def from_rllib_config(
         strict: whether settings without a counterpart are an error.
 
     Raises:
-        ValueError: settings without a counterpart, a value that is refused, several policies and no
+        ValueError: For settings without a counterpart, an invalid value, several policies without a
             mapping, or a name in `ignore` that is no such setting.
     """
     translation = translate_rllib_config(
@@ -140,7 +140,7 @@ def translate_rllib_config(
     The arguments are those of `from_rllib_config`.
 
     Raises:
-        ValueError: a value that is refused, or several policies and no mapping.
+        ValueError: For an invalid value, or several policies without a mapping.
     """
     findings = Findings()
     values = {**TRANSLATED, **read_config(config)}

@@ -35,7 +35,7 @@ class Batch:
         """Count the minibatches of one policy; what is not whole is rounded, and told.
 
         Raises:
-            ValueError: there would be 2³¹ or more.
+            ValueError: If there would be 2³¹ or more.
         """
         if self.minibatch_rows is None:
             return 1
@@ -71,7 +71,7 @@ def read_batch(
         findings: what there is to tell.
 
     Raises:
-        ValueError: agents' steps are counted, and how many there are was not said.
+        ValueError: If agents' steps are counted and their number was not given.
     """
     learners = values["num_learners"] or 1
     per_learner = values["_train_batch_size_per_learner"]
@@ -135,7 +135,7 @@ def read_ppo(
     """Read the hyper-parameters of one policy, or of all where `policy` is None.
 
     Raises:
-        ValueError: a value that is refused here.
+        ValueError: For a value that is invalid here.
     """
     num_epochs = int(number(values, "num_epochs"))
     kl_coeff = number(values, "kl_coeff")
@@ -174,7 +174,7 @@ def read_ppo(
         raise ValueError(f"RLlib's configuration{whose} is refused: {error}{theirs}") from error
 
 
-# RLlib's key of a field that may be refused.
+# RLlib's key of a field that may be rejected.
 _THEIRS = {
     "learning_rate": "lr",
     "num_minibatches": "minibatch_size",
@@ -227,7 +227,7 @@ def number(values: Mapping[str, Any], key: str) -> float:
     """Read a setting that is a number.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If it is not.
     """
     value = values[key]
     if isinstance(value, bool) or not isinstance(value, int | float):

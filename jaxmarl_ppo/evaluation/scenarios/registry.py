@@ -63,7 +63,7 @@ def find_scenario(env: MultiAgentEnv) -> Scenario | None:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Tell whether a path is as in `Scenario.numbers`, in which `*` stands for any part."""
+    """Return whether a path is as in `Scenario.numbers`, in which `*` stands for any part."""
     parts, expected = path.split("/"), pattern.split("/")
     return len(parts) == len(expected) and all(
         wanted in ("*", part) for part, wanted in zip(parts, expected, strict=True)

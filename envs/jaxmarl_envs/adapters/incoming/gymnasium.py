@@ -45,7 +45,7 @@ def gymnasium(
         **options: keyword arguments of the environment.
 
     Raises:
-        ValueError: no such environment, or options that it does not take.
+        ValueError: For an unknown environment, or options that it does not take.
     """
     library = import_extra("gymnasium", "gymnasium")
     if not isinstance(env_id, str):
@@ -119,8 +119,8 @@ def from_gymnasium(
         name: what to call it; None for its id, or the name of its class.
 
     Raises:
-        ValueError: no function, no environment of Gymnasium, or spaces that cannot be written as
-            arrays.
+        ValueError: If it is not a function, it returns no Gymnasium environment, or spaces cannot
+            be written as arrays.
     """
     check_horizon(horizon)
     check_step_timeout(step_timeout)

@@ -39,7 +39,7 @@ def read_actions(space: Any) -> Actions:
     """Read an action space.
 
     Raises:
-        ValueError: it cannot be written as one choice or one vector; the message says why.
+        ValueError: If it cannot be written as one choice or one vector; the message says why.
     """
     spaces = import_extra("gymnasium.spaces", "gymnasium")
     if isinstance(space, spaces.Discrete):
@@ -61,7 +61,7 @@ def read_actions(space: Any) -> Actions:
 
 
 def join_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Tell which combinations are legal, `[N]` bool, from masks of each choice."""
+    """Return which combinations are legal, `[N]` bool, from masks of each choice."""
     return functools.reduce(lambda x, y: np.logical_and.outer(x, y).ravel(), masks)
 
 

@@ -57,7 +57,7 @@ class AgentSpaces:
         """Write an observation as float32 of the shape of `self.observation`.
 
         Raises:
-            ValueError: it is not of the agent's own observation space.
+            ValueError: If it is not of the agent's own observation space.
         """
         space = self.own_observation
         if self.masked:
@@ -93,7 +93,7 @@ class AgentSpaces:
         return read_actions(self.own_action)
 
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> np.ndarray:
-        """Tell which of the agent's own actions are legal, `[N]` bool; without a mask all.
+        """Return which of the agent's own actions are legal, `[N]` bool; without a mask all.
 
         Of several choices at once a mask may be of the combinations, or of each, one after another.
         """
@@ -127,7 +127,7 @@ def read_spaces(
         flatten: write all observations as vectors.
 
     Raises:
-        ValueError: spaces that cannot be written as arrays.
+        ValueError: If spaces cannot be written as arrays.
     """
     whole = {agent: as_gymnasium(agent, pair[0]) for agent, pair in own.items()}
     inner = {agent: _inner(space) for agent, space in whole.items()}

@@ -227,10 +227,10 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
 
 def check_horizon(horizon: object) -> None:
-    """Refuse what is no number of steps.
+    """Reject what is no number of steps.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If it is not.
     """
     if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
         raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")

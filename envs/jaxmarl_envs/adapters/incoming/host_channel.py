@@ -33,7 +33,7 @@ class Channel:
             on_wait: called again and again while the other end takes nothing.
 
         Raises:
-            OSError: the other end is closed.
+            OSError: If the other end is closed.
         """
         data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         left = [memoryview(len(data).to_bytes(_HEADER, "little")), memoryview(data)]
@@ -51,8 +51,8 @@ class Channel:
             on_wait: called again and again while nothing comes.
 
         Raises:
-            EOFError: the other end is closed.
-            OSError: likewise.
+            EOFError: If the other end is closed.
+            OSError: As above.
         """
         header = self._receive_bytes(_HEADER, on_wait)
         return pickle.loads(self._receive_bytes(int.from_bytes(header, "little"), on_wait))

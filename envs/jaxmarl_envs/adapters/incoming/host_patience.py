@@ -29,10 +29,10 @@ class GivenUp(HostEnvironmentError):  # noqa: N818
 
 
 def check_step_timeout(step_timeout: Any) -> None:
-    """Refuse what is no limit of seconds.
+    """Reject what is no limit of seconds.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If it is not.
     """
     if step_timeout is None:
         return
@@ -56,7 +56,7 @@ def try_out(function: Callable[[], T], step_timeout: float | None, what: str) ->
         HangingEnvironmentWarning: the call has taken long.
 
     Raises:
-        GivenUp: it has taken too long.
+        GivenUp: If it has taken too long.
     """
     vigil = Vigil(step_timeout, {0: [NOT_BEGUN]}, lambda *_: what)
     try:
@@ -96,7 +96,7 @@ class Vigil:
             HangingEnvironmentWarning: a call has taken long.
 
         Raises:
-            GivenUp: a call has taken too long, or goes on although a stop is requested.
+            GivenUp: If a call has taken too long, or continues although a stop is requested.
         """
         now = time.monotonic()
         for process, marks in self._marks.items():

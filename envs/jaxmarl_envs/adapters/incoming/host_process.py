@@ -66,7 +66,7 @@ class WorkerProcess:
         """Ask for games to be played.
 
         Raises:
-            WorkerEnded: the process is gone.
+            WorkerEnded: If the process is gone.
         """
         self.marks[0] = NOT_BEGUN
         on_wait = self._or_ended(on_wait)
@@ -80,7 +80,7 @@ class WorkerProcess:
         """Receive the answer.
 
         Raises:
-            WorkerEnded: the process is gone.
+            WorkerEnded: If the process is gone.
         """
         try:
             return self._channel.receive(self._or_ended(on_wait))

@@ -187,7 +187,7 @@ class Games:
             episodes in which nobody is alive any more have begun anew.
 
         Raises:
-            GameError: a game raised an exception.
+            GameError: If a game raised an exception.
         """
         rows = _Rows(len(request.numbers))
         with generators_kept():

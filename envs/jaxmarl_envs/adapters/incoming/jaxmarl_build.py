@@ -24,8 +24,8 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Build a JaxMARL environment, and list its constructor's arguments, defaults included.
 
     Raises:
-        ImportError: JaxMARL, or what this environment of it needs, is not installed.
-        ValueError: an unknown id or option, or a value that JaxMARL refuses.
+        ImportError: If JaxMARL, or a package that this environment of it needs, is not installed.
+        ValueError: For an unknown id or option, or a value that JaxMARL rejects.
     """
     jaxmarl = _import_jaxmarl()
     if env_id not in jaxmarl.registered_envs:

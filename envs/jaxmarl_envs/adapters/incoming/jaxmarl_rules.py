@@ -36,7 +36,7 @@ class GameRules:
         return None
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Tell whether an episode that ends now was cut off by a time limit, `[]` bool.
+        """Return whether an episode that ends now was cut off by a time limit, `[]` bool.
 
         Args:
             before: JaxMARL's state before the step.
@@ -50,7 +50,7 @@ class GameRules:
         return jnp.ones(len(self.game.agents), bool)
 
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
-        """Tell which of each agent's own actions are legal, `[n]` bool; None where all are."""
+        """Return which of each agent's own actions are legal, `[n]` bool; None where all are."""
         return None
 
     def world_state(self, state: Any) -> jax.Array | None:
@@ -117,12 +117,12 @@ class SMAX(GameRules):
         return self.game.max_steps + 1
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Tell whether nobody has won, so that somebody lives on both sides."""
+        """Return whether nobody has won, so that somebody lives on both sides."""
         alive = self._battle(after).unit_alive
         return alive[: self.game.num_allies].any() & alive[self.game.num_allies :].any()
 
     def acting(self, state: Any) -> jax.Array:
-        """Tell which units live, `[A]` bool."""
+        """Return which units live, `[A]` bool."""
         return self._battle(state).unit_alive[: len(self.game.agents)]
 
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
@@ -212,7 +212,7 @@ class SwitchRiddle(GameRules):
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Tell whether the episode ends without anybody having told."""
+        """Return whether the episode ends without anybody having told."""
         told = jnp.stack(action)[before.agent_in_room] == self.game.game_actions["TELL"]
         return ~told
 
@@ -284,11 +284,11 @@ class JaxNav(GameRules):
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Tell whether some robot has neither arrived nor crashed."""
+        """Return whether some robot has neither arrived nor crashed."""
         return ~(before.done | after.goal_reached | after.move_term).all()
 
     def acting(self, state: Any) -> jax.Array:
-        """Tell which robots can move, `[A]` bool."""
+        """Return which robots can move, `[A]` bool."""
         return ~(state.done | state.move_term)
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
@@ -307,7 +307,7 @@ class MABrax(GameRules):
         return -(-self.game.episode_length // self.game.action_repeat)
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Tell whether Brax itself reports that the time is up, `[]` bool."""
+        """Return whether Brax itself reports that the time is up, `[]` bool."""
         return after.info["truncation"] > 0
 
 

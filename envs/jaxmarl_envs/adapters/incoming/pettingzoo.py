@@ -52,8 +52,8 @@ def pettingzoo(
         **options: keyword arguments of the environment, such as `max_cycles=50`.
 
     Raises:
-        ValueError: no such environment or API, options that it does not take, or what
-            `from_pettingzoo` says.
+        ValueError: For an unknown environment or API, options that it does not take, or as
+            `from_pettingzoo`.
     """
     if api is not None and api not in _MAKERS:
         raise ValueError(f"api={api!r}: valid choices are {', '.join(_MAKERS)}")
@@ -106,8 +106,8 @@ def from_pettingzoo(
         name: what to call it; None for what it calls itself.
 
     Raises:
-        ValueError: no function, neither a parallel nor an AEC environment, no `possible_agents`, or
-            spaces that cannot be written as arrays.
+        ValueError: If it is not a function, the environment is neither parallel nor AEC or has no
+            `possible_agents`, or spaces cannot be written as arrays.
     """
     check_horizon(horizon)
     check_step_timeout(step_timeout)

@@ -46,7 +46,7 @@ class PettingZooGame(SlotGame):
         return self._slots[agent]
 
     def _slots_of(self, agents: Any) -> np.ndarray:
-        """Tell which slots hold one of `agents`, `[A]` bool."""
+        """Return which slots hold one of `agents`, `[A]` bool."""
         found = np.zeros(len(self.names), bool)
         found[[self._slot(agent) for agent in agents]] = True
         return found

@@ -65,7 +65,7 @@ def rllib(
         step_timeout: as in `from_rllib_env`.
 
     Raises:
-        ValueError: there is no such class, or what `from_rllib_env` says.
+        ValueError: If there is no such class, or as `from_rllib_env`.
     """
     if not is_own(env_id):
         raise ValueError(f"env_id={env_id!r}: give {HOW_TO_NAME}")
@@ -130,8 +130,8 @@ def from_rllib_env(
         UnrepeatableEnvironmentWarning: the first episode comes out otherwise the second time.
 
     Raises:
-        ValueError: no function, no such environment, ids or spaces that cannot be found out, spaces
-            that cannot be written as arrays, or the environment raises an exception.
+        ValueError: If it is not a function, it returns no such environment, ids or spaces cannot be
+            determined, spaces cannot be written as arrays, or the environment raises an exception.
     """
     check_horizon(horizon)
     check_step_timeout(step_timeout)

@@ -54,7 +54,7 @@ class RawEnv:
         """Begin an episode; return observations and infos by agent id.
 
         Raises:
-            ValueError: what comes is no dictionary by agent.
+            ValueError: If the result is not a dictionary by agent.
         """
         self._randomness.seed(seed)
         self._randomness.take_turn()
@@ -77,7 +77,7 @@ class RawEnv:
             Observations, rewards, terminateds, truncateds and infos, by agent id.
 
         Raises:
-            ValueError: what comes are not four or five dictionaries by agent.
+            ValueError: If the result is not four or five dictionaries by agent.
         """
         self._randomness.take_turn()
         found = self.env.step(actions)
@@ -249,7 +249,7 @@ def _flag(flags: Mapping[Any, Any], agent: Hashable) -> bool:
 
 
 def _by_time_limit(info: Any) -> bool:
-    """Tell whether an episode was cut, as Gym's wrapper told it before there was a flag."""
+    """Return whether an episode was cut, as Gym's wrapper told it before there was a flag."""
     return isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
 
 

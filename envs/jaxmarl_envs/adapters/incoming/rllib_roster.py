@@ -35,7 +35,7 @@ def find_roster(
         flatten: write all observations as vectors.
 
     Raises:
-        ValueError: there are no spaces, ids go on for ever, or what `read_spaces` says.
+        ValueError: If there are no spaces, ids never end, or as `read_spaces`.
     """
     env = make_env()
     for method in ("reset", "step"):
@@ -81,7 +81,7 @@ def spaces_of(env: Any, agent: Hashable) -> tuple[Any, Any]:
     """Find an agent's observation space and action space.
 
     Raises:
-        ValueError: the environment tells none.
+        ValueError: If the environment reports none.
     """
     found = []
     for what in ("observation", "action"):
@@ -152,7 +152,7 @@ class _Trial:
         """List the ids that appeared, in the order in which they did.
 
         Raises:
-            ValueError: there were none, or new ones in every episode.
+            ValueError: If there were none, or new ones in every episode.
         """
         if not self.spaces:
             raise ValueError("no agent was observed; declare the ids in possible_agents")

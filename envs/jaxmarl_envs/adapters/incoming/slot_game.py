@@ -117,7 +117,7 @@ def first_game(make_game: Callable[[], G], step_timeout: float | None, name: str
     """Make a game for what it tells of its spaces, and close its environment.
 
     Raises:
-        GivenUp: it takes too long.
+        GivenUp: If it takes too long.
     """
 
     def make_and_close() -> G:

@@ -60,7 +60,7 @@ def to_gymnasium(
             `env.baselines`, or a pure function `(state, obs, params, key)` to all slots' actions.
 
     Raises:
-        ValueError: an unknown agent or script, or none named where there are several agents.
+        ValueError: For an unknown agent or script, or none named where there are several agents.
     """
     return Single(env, params, agent, others)
 
@@ -80,7 +80,7 @@ def to_gymnasium_vector(
     environments does in this mode, in one compiled call. A seed `s` stands for `s`, `s + 1`, ....
 
     Raises:
-        ValueError: as `to_gymnasium`, or `num_envs` below 1.
+        ValueError: As `to_gymnasium`, or if `num_envs` is below 1.
     """
     return Vector(env, params, num_envs, agent, others)
 
@@ -174,7 +174,7 @@ class Single(_Common, gymnasium.Env):
         return observation, float(reward), bool(terminated), bool(truncated), info
 
     def action_masks(self) -> np.ndarray:
-        """Tell which actions are legal, `[n]` bool."""
+        """Return which actions are legal, `[n]` bool."""
         return self._masks(self._row)[0] > 0
 
     def _show(self, row: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:

@@ -33,7 +33,7 @@ class View:
     outcome: jax.Array  # [4] float: see `ACTS` and so on
 
     def shows(self, *columns: int) -> jax.Array:
-        """Tell whether one of these columns of `outcome` is set, `[]` bool."""
+        """Return whether one of these columns of `outcome` is set, `[]` bool."""
         return (self.outcome[jnp.array(columns)] > 0).any()
 
 
@@ -125,7 +125,7 @@ def game(env: MultiAgentEnv, slot: int, others: str | Script) -> OneAgentGame:
     """Make the game of one agent, the same object for the same arguments, compiled once.
 
     Raises:
-        ValueError: an unknown name of a script.
+        ValueError: For an unknown name of a script.
     """
     if callable(others):
         return OneAgentGame(env, slot, others)

@@ -58,7 +58,8 @@ def to_parallel(
         max_lives: the most lives in a slot in one episode, or None.
 
     Raises:
-        ValueError: an unknown choice, masks asked of continuous actions, or `max_lives` below 1.
+        ValueError: For an unknown choice, masks asked of continuous actions, or `max_lives` below
+            1.
     """
     return Parallel(env, params, action_masks, max_lives)
 
@@ -121,7 +122,7 @@ class _Common:
         """Give what a centralised critic may see, `[G]`.
 
         Raises:
-            NotImplementedError: the environment shows no central state.
+            NotImplementedError: If the environment has no central state.
         """
         state = self._hosted.central_state
         if state is None:

@@ -41,7 +41,7 @@ def rllib_env(env_config: Mapping[str, Any]) -> "RLlibEnv":
             `jaxmarl_envs.make`.
 
     Raises:
-        ValueError: no name, or an unknown name, option or parameter.
+        ValueError: For a missing or unknown name, or an unknown option or parameter.
     """
     options = dict(env_config)
     if "env" not in options:

@@ -122,8 +122,8 @@ class Hosted:
             until_asked: whether to go on over steps that concern no agent.
 
         Raises:
-            ValueError: no episode runs, somebody who must act does not, or an unknown agent or
-                action.
+            ValueError: If no episode is running, an agent that must act does not, or an agent or
+                action is unknown.
         """
         if self._running is None or not self.slots:
             raise ValueError(f"{self.env.name!r}: no episode is running: call reset first")
@@ -194,7 +194,7 @@ class Hosted:
         return row[: self._num_features].reshape(self._shape)[self._own[slot]].copy()
 
     def action_mask(self, slot: int, final: bool = False) -> np.ndarray:
-        """Tell which of the slot's own actions are legal, `[n]` bool."""
+        """Return which of the slot's own actions are legal, `[n]` bool."""
         row = self._final[slot] if final else self._table[slot]
         return row[self._num_features :][: self._sizes[slot]] > 0
 
@@ -237,7 +237,7 @@ def place_of_masks(
     """Decide where action masks go: as chosen, or for "auto" to "observation" or "none".
 
     Raises:
-        ValueError: another choice, or masks of continuous actions.
+        ValueError: For another choice, or masks of continuous actions.
     """
     if choice not in valid:
         raise ValueError(f"action_masks={choice!r}: valid choices: {', '.join(valid)}")
@@ -261,7 +261,7 @@ def with_masks(hosted: Hosted, key: str, dtype: type) -> list[Any]:
 
 
 def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
-    """Tell whether an agent's own action can ever be masked, as far as tracing tells.
+    """Return whether an agent's own action can ever be masked, as far as tracing tells.
 
     False only where the masks depend on neither chance nor state nor action and allow everything.
     """
