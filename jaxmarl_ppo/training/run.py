@@ -1,4 +1,4 @@
-"""What the host keeps of one run: checks, log entries, evaluations and the newest finite players."""
+"""Host side of one run: checks, log entries, evaluations, the newest finite players."""
 
 from dataclasses import dataclass
 from pathlib import Path
