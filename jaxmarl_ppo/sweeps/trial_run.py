@@ -1,4 +1,4 @@
-"""One run of a trial: how far it trains next, what is told of it, and how good it is."""
+"""One run of a trial: its next look, entries and objective."""
 
 import time
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from jaxmarl_ppo.training.one_run import (
 )
 from jaxmarl_ppo.types import Population, PyTree
 
-# How often a run is looked at that is not evaluated meanwhile, unless it says otherwise.
+# Default number of looks at a run without evaluations.
 LOOKS = 20
 
 
 @dataclass(frozen=True)
 class IntermediateResult:
-    """Holds what a look at a run shows.
+    """Holds the result of a look at a run.
 
     Attributes:
-        value: of the objective; None where it is not there.
+        value: of the objective; None where it is missing.
         entry: of the log.
         report: of the evaluation; None where nothing is evaluated.
     """
@@ -49,11 +49,10 @@ class TrialRun:
         env_params: of the run.
         folder: of its record, for messages.
         evaluator: of the program; None where nothing is evaluated.
-        saved: where it stood; None for a run that begins.
+        saved: state to resume from; None for a new run.
 
     Attributes:
-        good: the newest players that are known to be sound, on the host; None before the first
-            look.
+        good: the newest players known to be finite, on the host; None before the first look.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class TrialRun:
 
     @property
     def num_left(self) -> int:
-        """Iterations until it is looked at next; 0 where it is to be looked at now."""
+        """Iterations until the next look; 0 where it is due now."""
         return self._next_look - self.iteration
 
     @property
@@ -94,15 +93,15 @@ class TrialRun:
 
     @property
     def wall_s(self) -> float:
-        """Seconds of training, those of the workers before included."""
+        """Seconds of training, including those of previous workers."""
         return time.perf_counter() - self._began
 
     def look(self, population: Population, metrics: Metrics) -> IntermediateResult:
-        """See how good it is, evaluate where that is wanted.
+        """Measure its objective, with an evaluation where configured.
 
         Args:
-            population: what it has learnt.
-            metrics: since it was looked at last.
+            population: its players.
+            metrics: since the previous look.
 
         Raises:
             EnvironmentFault: If the environment produced values that cannot be trained on.
@@ -116,7 +115,7 @@ class TrialRun:
         if self._evaluator is None:
             return IntermediateResult(value, entry, None)
         report = make_report(self._evaluator, population, self._moment(0.0), self.env_params)
-        # Not a part of training's rate.
+        # Excluded from the training rate.
         self._looked_at = time.perf_counter()
         evaluated = self._measure.of_evaluation(report)
         return IntermediateResult(evaluated if value is None else value, entry, report)
@@ -125,7 +124,7 @@ class TrialRun:
         return min(iteration + look_interval(self.config), self.config.num_iterations)
 
     def _check(self, population: Population, metrics: Metrics) -> None:
-        """Take the players as the ones to save, unless something is wrong with them."""
+        """Mark the players as the ones to save, unless something is wrong with them."""
         saved = self._env_steps_of_good
         check_finite(self._learner, population, metrics, self.env_steps, saved, self.folder)
         self.good, self._env_steps_of_good = population, self.env_steps
@@ -144,7 +143,7 @@ class TrialRun:
 
 
 def look_interval(config: TrainConfig) -> int:
-    """Count the iterations from one look at a run to the next, at which it is compared."""
+    """Count the iterations between looks at a run, when it is compared."""
     every = config.evaluation.every_env_steps
     if every is not None:
         return -(-every // (config.num_envs * config.num_steps))
