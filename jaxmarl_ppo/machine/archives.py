@@ -47,7 +47,7 @@ class Npz(zipfile.ZipFile):
         path: the file.
 
     Attributes:
-        declared: what the arrays are to be, by name; so many bytes are there.
+        declared: required form of the arrays, by name; so many bytes are there.
 
     Raises:
         Exception: Of any kind for a damaged archive, here and in its methods.

@@ -38,7 +38,7 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
 
 
 def even_share(num_envs: int, most: int) -> int:
-    """Count the devices, at most so many, over which environments can be spread evenly."""
+    """Count the devices, up to a limit, over which environments can be spread evenly."""
     return max(n for n in range(1, most + 1) if num_envs % n == 0)
 
 

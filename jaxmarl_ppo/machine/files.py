@@ -50,7 +50,7 @@ def open_atomically(path: Path, make_folder: bool = True) -> Iterator[BinaryIO]:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        # A full disk names no file, and the temporary name tells nobody anything.
+        # A full disk's error names no file, and the temporary name is uninformative.
         if isinstance(error, OSError) and error.errno is not None:
             is_named = error.filename not in (None, str(temporary))
             error.filename = error.filename if is_named else str(path)

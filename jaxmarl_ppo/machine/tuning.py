@@ -103,7 +103,7 @@ CPU = Tuning(
     layout="in_turn",
     # XLA keeps to vectors of 256 bits where a core has 512; others are not affected.
     compiler_options={"xla_cpu_prefer_vector_width": 512},
-    # CPU devices are cores here, so none is to share its operations out.
+    # CPU devices are cores here, so none may split its operations.
     options_of_many={"xla_cpu_multi_thread_eigen": False},
     # Half the compilation, for code that is slower.
     options_of_once={"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},
