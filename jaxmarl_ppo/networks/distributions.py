@@ -38,7 +38,7 @@ class ActionDistribution(Protocol):
         ...
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """Draw the noise of rows `shape` for `sample`, which also takes the outputs and the mask."""
+        """Draw the noise of rows `shape` for `sample`, which also takes outputs and mask."""
         ...
 
     def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
