@@ -48,7 +48,7 @@ class Instruction:
 
     @property
     def branches(self) -> list[str]:
-        """Computations of which a condition chooses one."""
+        """Computations that a condition chooses from."""
         several = re.search(r"branch_computations=\{([^}]*)\}", self.rest)
         if several:
             return [name.strip().lstrip("%") for name in several[1].split(",")]

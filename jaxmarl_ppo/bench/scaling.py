@@ -173,7 +173,7 @@ def plot_scaling(result: dict[str, Any], path: Path) -> None:
     """Draw cost against the swept quantity, one panel for each sweep and kind of cost.
 
     Args:
-        result: of `scaling`, and `hardware` as `describe_hardware` says it.
+        result: of `scaling`, and `hardware` from `describe_hardware`.
         path: where to write it, as PNG.
     """
     # The import takes a second, and touches no display and no global state.

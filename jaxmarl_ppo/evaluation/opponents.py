@@ -41,7 +41,7 @@ def seat_against(
         episode to episode.
 
     Raises:
-        ValueError: If there is no such player, or nobody that it could be against.
+        ValueError: If there is no such player, or no slot for it as an opponent.
     """
     seats = seat_opponent(learner, population, opponent)
     players, num_agents = learner.players, learner.env.num_agents

@@ -87,7 +87,7 @@ def _numbers(table: Mapping[str, Any], before: Path = ()) -> list[tuple[Path, fl
     for key, value in table.items():
         if isinstance(value, Mapping):
             found += _numbers(value, (*before, key))
-        # The standard error of one seed says nothing about differences between seeds.
+        # The standard error of one seed does not measure differences between seeds.
         elif (
             isinstance(value, int | float)
             and not isinstance(value, bool)

@@ -130,8 +130,8 @@ class Interruption:
 def ending_on_interrupt() -> Iterator[None]:
     """Let Ctrl-C end this process within two seconds, also while the main thread computes.
 
-    Where the main thread answers, `KeyboardInterrupt` is raised as usual. While somebody else
-    handles Ctrl-C, as an `Interruption` does, and outside the main thread, nothing is changed.
+    Where the main thread answers, `KeyboardInterrupt` is raised as usual. While another handler of
+    Ctrl-C is set, such as an `Interruption`, and outside the main thread, nothing changes.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

@@ -78,7 +78,8 @@ def watch_run(
         allow_imports: as `load_run` needs it.
 
     Raises:
-        ValueError: If there is no such run or opponent, or no whole number of episodes.
+        ValueError: If there is no such run or opponent, or the number of episodes is not a whole
+            number.
     """
     check_num_episodes(episodes)
     run = load_run(run_dir, env=env, allow_imports=allow_imports)

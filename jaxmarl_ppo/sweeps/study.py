@@ -33,7 +33,7 @@ _DIRECTIONS: dict[str, Literal["maximize", "minimize"]] = {
 
 
 class Study:
-    """The study of a search, of which this process is one of the drivers.
+    """The study of a search that this process drives, possibly with others.
 
     Args:
         storage: the database.
