@@ -19,8 +19,8 @@
 
 A group keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
 are packed into blocks. `K` of what is trained counts the trainable members alone. `[...]` stands
-for the axes that the holder names: in `pending.decisions`, `[E, S]`, a field `[..., N]` is
-`[E, S, N]`. `tests/whole/test_shapes.py` holds what crosses folders to these comments.
+for the axes that the holder names: in `pending.decisions`, `[E, S]`, a field `[..., N]` is `[E, S,
+N]`. `tests/whole/test_shapes.py` checks data that cross folders against these comments.
 """
 
 from typing import Any
@@ -84,7 +84,7 @@ class RolloutState(struct.PyTreeNode):
     obs: Observation  # [E, A, ...]
     hidden: tuple[PyTree, ...]  # per policy group [E, S, H] leaves, or ()
     is_first: jax.Array  # [E, A] bool: the next decision is the first of a life
-    player: jax.Array  # [E, A] int: who holds the slot, for the whole of a life
+    player: jax.Array  # [E, A] int: who holds the slot, for a complete life
     # [E, A] int or [E, A, N] float: the latest of this life, meaningful unless `is_first`.
     last_action: jax.Array
     last_reward: jax.Array  # [E, A]: earned since `last_action`

@@ -80,7 +80,7 @@ class MultiAgentEnv(Generic[State, Params]):
 
     @property
     def baselines(self) -> Mapping[str, Callable[[State, Observation, Params, jax.Array], Any]]:
-        """Give scripted policies by name: `(state, obs, params, key)` to every slot's action."""
+        """Return scripted policies by name: `(state, obs, params, key)` to every slot's action."""
         return {}
 
     @property
@@ -90,12 +90,12 @@ class MultiAgentEnv(Generic[State, Params]):
 
     @property
     def action_names(self) -> Sequence[str] | None:
-        """Say what the discrete actions are called, `[N]`; None where they have but numbers."""
+        """Return the names of the discrete actions, `[N]`; None where they only have numbers."""
         return None
 
     @property
     def default_params(self) -> Params:
-        """Give default numeric parameters, leaves of a pytree: changing them never recompiles."""
+        """Return default numeric parameters, leaves of a pytree: changing them never recompiles."""
         raise NotImplementedError
 
     def reset_env(self, key: jax.Array, params: Params) -> tuple[Observation, State]:
@@ -118,15 +118,15 @@ class MultiAgentEnv(Generic[State, Params]):
         raise NotImplementedError
 
     def observation_space(self, agent: str, params: Params) -> Box:
-        """Give the agent's own, unpadded observation space; of equal rank for all agents."""
+        """Return the agent's own, unpadded observation space; of equal rank for all agents."""
         raise NotImplementedError
 
     def action_space(self, agent: str, params: Params) -> Space:
-        """Give the agent's own, unpadded action space; a Box has finite bounds."""
+        """Return the agent's own, unpadded action space; a Box has finite bounds."""
         raise NotImplementedError
 
     def horizon(self, params: Params) -> int | jax.Array | None:
-        """Give the most steps that an episode can last, or None where there is no bound."""
+        """Return the maximum length of an episode in steps, or None without a bound."""
         return None
 
     def render(
@@ -161,7 +161,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return None
 
     def cells(self, state: State) -> jax.Array | None:
-        """Give a board's cells, `[rows, cols]` int32: whose stone lies there, by slot; -1 for none.
+        """Return a board's cells, `[rows, cols]` int32: the slot of each stone; -1 for none.
 
         Optional, for games of stones on a board, whose actions are all its cells or all its columns
         in order. It is compiled, so that a page can draw the board without this package.
@@ -195,7 +195,7 @@ class MultiAgentEnv(Generic[State, Params]):
     def step_batch(
         self, keys: jax.Array, state: State, action: jax.Array, params: Params
     ) -> StepResult[State]:
-        """Step as `vmap(step)` over a leading axis `E` of keys, states and actions, to the bit.
+        """Step like `vmap(step)` over a leading axis `E` of keys, states and actions, bit-for-bit.
 
         Resets are computed only at the steps at which at least one episode is over.
         """
@@ -229,7 +229,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return self.agents.index(agent)
 
     def action_spaces(self, params: Params) -> Mapping[str, Space]:
-        """Give every agent's action space by name; all are discrete or all are continuous."""
+        """Return every agent's action space by name; all are discrete or all are continuous."""
         spaces = {agent: self.action_space(agent, params) for agent in self.agents}
         kinds = {agent: type(space).__name__ for agent, space in spaces.items()}
         if len(set(kinds.values())) > 1:

@@ -1,7 +1,7 @@
 """Processes that end with the process that started them, whatever ends it.
 
 The starter holds one end of a pipe and its child the other; nothing is ever written. When the
-starter is gone, the system closes its end. Linux then kills the child's whole process group by
+starter is gone, the system closes its end. Linux then kills the child's complete process group by
 itself, even while C code holds the interpreter. Where it cannot, and where a fork of the starter
 keeps the pipe open, a thread of the child does so within a second.
 """

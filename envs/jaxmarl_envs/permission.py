@@ -1,15 +1,15 @@
 """Permission to import the code that a file names.
 
 A file that is read, such as the record of a run, a configuration or a search, does not decide which
-code runs. Whoever makes an environment of what a file says does so within `importing_only`, with
-the names that the user gave. Everything that imports a module by a name, or hands a name to a
-library that may import or unpickle what it stands for, asks `ask_permission` first: there is no
-other list and no other rule.
+code runs. Code that makes an environment from a file does so within `importing_only`, with the
+names that the user gave. Everything that imports a module by a name, or hands a name to a library
+that may import or unpickle what it stands for, asks `ask_permission` first: there is no other list
+and no other rule.
 
 Code that may always be imported is installed and meant to be found by its name: what this package
 and the entry points of installed packages register, and the packages of environments that an
 adapter declares. A package belongs in that list only if none of its environments imports or
-unpickles what their arguments say.
+unpickles files named in their arguments.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ def ask_permission(name: str, place: object = None, known: Sequence[str] = ()) -
 
     Args:
         name: as the user would name it.
-        place: where the code lies: a module, `module:attribute`, or the class or function itself,
+        place: location of the code: a module, `module:attribute`, or the class or function itself,
             which a library's registry may hold; it has been imported, but not to be called with
             what a file says. None for what no list can hold.
         known: packages and modules that may be imported together with all that is in them.

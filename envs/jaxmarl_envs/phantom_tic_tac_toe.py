@@ -1,4 +1,4 @@
-"""Phantom tic-tac-toe: nobody sees the other's stones."""
+"""Phantom tic-tac-toe: players do not see each other's stones."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ class PhantomTicTacToe(MultiAgentEnv[State, Params]):
 
     @property
     def default_params(self) -> Params:
-        """Give an empty struct, as there are no numbers to set."""
+        """Return an empty struct, since there are no numeric parameters."""
         return Params()
 
     @property
@@ -134,12 +134,12 @@ class PhantomTicTacToe(MultiAgentEnv[State, Params]):
         )
 
     def observation_space(self, agent: str, params: Params) -> Box:
-        """Give the space of zeros and ones, `[101]`."""
+        """Return the space of zeros and ones, `[101]`."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (2 + 2 * _CELLS + _CELLS * _CELLS,))
 
     def action_space(self, agent: str, params: Params) -> Discrete:
-        """Give one action for each cell."""
+        """Return one action for each cell."""
         self.agent_index(agent)
         return Discrete(_CELLS)
 
@@ -165,12 +165,12 @@ class PhantomTicTacToe(MultiAgentEnv[State, Params]):
         return draw_stones(cells, title, _last_tried(state), line)
 
     def sign(self, agent: str) -> str:
-        """Give a player's stone."""
+        """Return a player's stone."""
         return stone_sign(self.agent_index(agent))
 
 
 def _last_tried(state: State) -> int | None:
-    """Find the cell that was tried last; None where nobody has moved."""
+    """Find the cell that was tried last; None before the first move."""
     stones, tried, turn = np.asarray(state.stones), np.asarray(state.tried), int(state.turn)
     cells = tried.argmax(-1)
     # Whose last try was rejected is still to move; else the other one has moved.

@@ -1,4 +1,4 @@
-"""Policies as tables: a row of probabilities for each decision that a game can come to.
+"""Policies as tables: a row of probabilities for each decision that a game can reach.
 
 Letters: `D` decisions, `N` actions.
 """

@@ -1,6 +1,6 @@
 """Environments by name.
 
-Packages add names of theirs by the entry points of the group `jaxmarl_envs`:
+Packages add their names by entry points of the group `jaxmarl_envs`:
 
     [project.entry-points.jaxmarl_envs]
     harvest = "harvest.env:Harvest"
@@ -39,7 +39,7 @@ _ENTRY_POINTS: dict[str, EnvFactory | str] = {
     "tic_tac_toe": "jaxmarl_envs.tic_tac_toe:TicTacToe",
 }
 
-# Environments made of others; they need to be told of which.
+# Environments made from others, which must be given.
 _COMPOSED: dict[str, str] = {
     "grouped": "jaxmarl_envs.wrappers:grouped",
     "gymnasium": "jaxmarl_envs.adapters.incoming.gymnasium:gymnasium",

@@ -6,7 +6,7 @@ several times a second, so that one that hangs cannot keep a run from ending.
 
 import time
 
-# Seconds for which an environment may go on without an answer once a stop is requested.
+# Seconds for which an environment may continue without an answer once a stop is requested.
 GRACE_S = 10.0
 
 _requested_at: float | None = None
@@ -32,7 +32,7 @@ def withdraw() -> None:
 
 
 def is_due(since: float) -> bool:
-    """Return whether an environment is to be given up.
+    """Return whether to give up on an environment.
 
     Args:
         since: when it was last seen to move, by `time.monotonic`.

@@ -2,7 +2,7 @@
 
 On CPUs JAX compiles the twenty rounds of Threefry to a loop of many kernels, which costs little for
 one draw of many numbers and much where small draws are frequent. Here the rounds are written out;
-the numbers are the same to the bit.
+the numbers are the same bit-for-bit.
 
 >>> noise = jax.random.uniform(unrolled(key), (8,))
 >>> key_first, key_second = split(key)
@@ -42,12 +42,12 @@ def unrolled(key: jax.Array) -> jax.Array:
 
 
 def split(key: jax.Array, num: int | tuple[int, ...] = 2) -> jax.Array:
-    """Split a key as `jax.random.split` does, to the bit, into keys of its type."""
+    """Split a key like `jax.random.split`, bit-for-bit, into keys of its type."""
     return _retyped(key, lambda key: jax.random.split(key, num))
 
 
 def fold_in(key: jax.Array, data: jax.Array | int) -> jax.Array:
-    """Fold data in as `jax.random.fold_in` does, to the bit, for a key of the type of `key`."""
+    """Fold data in like `jax.random.fold_in`, bit-for-bit, for a key of the type of `key`."""
     return _retyped(key, lambda key: jax.random.fold_in(key, data))
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from jaxmarl_envs.core import MultiAgentEnv
 
-# Packages whose lines say nothing of what is wrong with an environment.
+# Packages whose lines do not explain errors of an environment.
 _LIBRARIES = {"jax", "jaxlib", "flax", "numpy", "chex", "optax", "distrax"}
 _THIS_PACKAGE = __name__.partition(".")[0]
 _LIBRARIES |= {_THIS_PACKAGE, *sys.stdlib_module_names}
@@ -105,7 +105,7 @@ def describe_error(error: BaseException, how: str = "") -> str:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether this package raised an exception itself, with a message that says all."""
+    """Return whether this package raised an exception itself, with a complete message."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and _package(frames[-1]) == _THIS_PACKAGE
 

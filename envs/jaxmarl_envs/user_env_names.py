@@ -1,4 +1,4 @@
-"""Names of environments that say where their code lies, read without importing anything."""
+"""Names of environments that give the location of their code, read without importing anything."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ _NAME = re.compile(r"(?P<place>.+\.py|\w+(?:\.\w+)*):(?P<attribute>[^\W\d]\w*(?:
 
 
 def is_own(name: object) -> bool:
-    """Return whether a name says where code lies, instead of being registered."""
+    """Return whether a name gives the location of code, instead of being registered."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 

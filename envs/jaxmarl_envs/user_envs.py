@@ -1,4 +1,4 @@
-"""Environments by where their code lies: `package.module:Class` or `path/to/file.py:Class`.
+"""Environments named by their code: `package.module:Class` or `path/to/file.py:Class`.
 
 To make one is to import a module, which runs the code in it: `permission` says which names may be.
 """
@@ -85,7 +85,7 @@ def _import_attribute(name: str) -> Any:
 
 
 def is_stepped_in_python(factory: Callable[..., Any]) -> bool:
-    """Return whether something is a class with RLlib's methods, whether or not it says so."""
+    """Return whether something is a class with RLlib's methods, declared or not."""
     return (
         isinstance(factory, type)
         and not issubclass(factory, MultiAgentEnv)
@@ -97,7 +97,7 @@ def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[Multi
     """Call a class or function of the user's, and note on the environment how it was made.
 
     Args:
-        name: what is to be noted; nothing is where `kwargs` cannot be written as JSON.
+        name: to be recorded; nothing is recorded if `kwargs` cannot be written as JSON.
         factory: what `load` returns.
         kwargs: its keyword arguments.
 
@@ -122,7 +122,7 @@ def build(name: str, factory: EnvFactory, kwargs: dict[str, Any]) -> tuple[Multi
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a file once, and let it import what lies beside it."""
+    """Import a file once, and let it import files beside it."""
     if not path.is_file():
         raise ValueError(f"environment file {str(path)!r} does not exist")
     if str(path.parent) not in sys.path:

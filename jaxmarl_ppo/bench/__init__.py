@@ -1,1 +1,1 @@
-"""Benchmarks of training speed, and of the fraction of the machine's throughput it reaches."""
+"""Benchmarks of training speed, and of the share of the machine's throughput that it reaches."""

@@ -1,4 +1,4 @@
-"""A workload compiled for a machine that is not there: what it launches, and whether it fits."""
+"""A workload compiled for an absent machine: its kernel launches, and whether it fits."""
 
 import re
 import time
@@ -20,28 +20,28 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.types import PyTree
 
-# There is no device to try algorithms on.
+# There is no device for autotuning.
 _OPTIONS = {"gpu": {"xla_gpu_autotune_level": 0}, "tpu": {}}
-# Seconds that the smallest kernel takes as a part of a CUDA graph, measured on an H200; and that a
-# host takes to see a number of its GPU, a common figure, not measured.
+# Seconds of the smallest kernel in a CUDA graph, measured on an H200; and of a host's read of a
+# number from its GPU, a common figure, not measured.
 LAUNCH_S, ROUND_TRIP_S = 1e-6, 12e-6
 
 
 def compile_ahead(
     workload: Workload, target: str, num_devices: int | None = None
 ) -> dict[str, Any]:
-    """Compile a training step for a target and count what is in it.
+    """Compile a training step for a target and count its operations.
 
     Args:
         workload: what to train.
         target: as `make_target` takes it.
-        num_devices: likewise.
+        num_devices: as `make_target` takes it.
 
     Returns:
-        `kernels` of a step, of a gradient and of a whole iteration; `round_trips` to the host of
-        each; `loops` whose length shows only as they run; `memory_mb` of one device and whether it
-        `fits`; `collectives` of an iteration and their bytes; `floor_ms`, below which no iteration
-        comes, by arithmetic, memory and launches; seconds of tracing and compiling.
+        `kernels` of a step, of a gradient and of a complete iteration; `round_trips` to the host of
+        each; `loops` with a length known only at run time; `memory_mb` of one device and whether it
+        `fits`; `collectives` of an iteration and their bytes; `floor_ms`, a lower bound of an
+        iteration by arithmetic, memory and launches; seconds of tracing and compiling.
 
     Raises:
         ValueError: As `make_target` and `Workload.make`.
@@ -93,7 +93,7 @@ def count(body: Body, chip: Chip) -> dict[str, Any]:
 
     Args:
         body: of a training step.
-        chip: what it is compiled for. A TPU runs loops and branches without its host.
+        chip: of the target. A TPU runs loops and branches without its host.
     """
     runs = _runs(body)
     asks = chip.platform == "gpu"
@@ -125,7 +125,7 @@ def count(body: Body, chip: Chip) -> dict[str, Any]:
 
 
 def _runs(body: Body, times: float = 1.0) -> list[tuple[Body, float]]:
-    """List every body of a step, with how often it runs; loops of unknown length once."""
+    """List every body of a step with its number of runs; loops of unknown length count once."""
     found = [(body, times)]
     for loop in body.loops:
         found += _runs(loop.body, times * (loop.trip_count or 1))
@@ -141,7 +141,7 @@ def _of_gradients(body: Body) -> list[int]:
     walks = [loop.body.kernels for loop in loops if loop.scope.endswith("gradients/while")]
     if walks:
         return walks
-    # A single one needs no loop, and is a part of its minibatch.
+    # A single one needs no loop, and is part of its minibatch.
     scopes = [scope for own, _ in _runs(body) for scope in own.launched]
     found = [
         re.findall(r"policy_group\d+", scope)[-1:]
@@ -152,7 +152,7 @@ def _of_gradients(body: Body) -> list[int]:
 
 
 def _bodies(body: Body, scope: str) -> list[Body]:
-    """Find the bodies of the outermost loops that the source gives a name."""
+    """Find the bodies of the outermost loops with a name in the source."""
     found = []
     for loop in body.loops:
         found += [loop.body] if _within(loop.scope, scope) else _bodies(loop.body, scope)
@@ -168,10 +168,10 @@ def _total(body: Body) -> int:
 
 
 def _waits(body: Body) -> float:
-    """Count how often the host has to see a number before it goes on.
+    """Count how often the host must read a number before it continues.
 
-    At each condition, and before each pass of a loop of unknown length, taken to be one, and behind
-    its last.
+    It does so at each condition, and before each pass and after the last of a loop of unknown
+    length, which counts as one pass.
     """
     return sum(
         times * (len(own.branches) + 2 * sum(loop.trip_count is None for loop in own.loops))
@@ -180,7 +180,7 @@ def _waits(body: Body) -> float:
 
 
 def _memory(analysis: Any, chip: Chip) -> dict[str, Any]:
-    """Say how much memory one device takes, and whether it has as much."""
+    """Return the memory needed on one device, and whether it suffices."""
     parts = {
         "arguments": analysis.argument_size_in_bytes,
         "results": analysis.output_size_in_bytes - analysis.alias_size_in_bytes,
@@ -198,7 +198,7 @@ def _memory(analysis: Any, chip: Chip) -> dict[str, Any]:
 def _floor(learner: Learner, body: Body, target: Target) -> dict[str, float]:
     """Bound an iteration from below, in milliseconds, as if nothing overlapped.
 
-    All that can act act.
+    All agents that can act do.
     """
     decisions = np.zeros(len(learner.players.policies))
     env_steps = learner.num_envs * learner.num_steps
@@ -206,8 +206,8 @@ def _floor(learner: Learner, body: Body, target: Target) -> dict[str, float]:
         ids = np.unique(np.array(learner.players.policy_of)[np.array(group.players)])
         decisions[ids] += env_steps * group.num_active_rows / len(ids)
     flops = step_flops(learner, decisions, decisions) / len(target.devices)
-    network = learner.players.policy_groups[0].network  # a workload's are all of one kind
-    # Layers that compute in bfloat16 multiply in nothing else.
+    network = learner.players.policy_groups[0].network  # all networks of a workload are alike
+    # Layers that compute in bfloat16 multiply only in it.
     is_coarse = getattr(network.module, "dtype", "float32") == "bfloat16"
     rate = target.chip.tflops["bfloat16" if is_coarse else network.matmul_precision]
     runs = _runs(body)

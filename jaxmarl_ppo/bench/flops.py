@@ -1,4 +1,4 @@
-"""The arithmetic of a workload, and the rate at which this machine could do it."""
+"""The arithmetic of a workload, and this machine's rate of arithmetic."""
 
 import functools
 from dataclasses import replace
@@ -17,9 +17,9 @@ from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PyTree
 
-# Rows of the matrix product that the machine's rate is taken from.
+# Rows of the matrix product that measures the machine's rate.
 LIMIT_ROWS = 32768
-# Forward passes that a gradient is worth: one forward, two of the same size backward.
+# Cost of a gradient in forward passes: one forward, two of the same size backward.
 GRADIENT_PASSES = 3
 
 
@@ -29,15 +29,15 @@ def step_flops(
     """Count one forward pass per decision, and one gradient per decision and epoch.
 
     Args:
-        learner: whose step it is.
+        learner: of the step.
         decisions: `[P]`, made by each policy.
-        trained: `[P]`, of them, that entered the update.
+        trained: `[P]`, those that entered the update.
     """
     passes = np.asarray(decisions, np.float64).copy()
     for group_learner in learner.group_learners:
         ids = np.array(group_learner.policy_ids)
         epochs = np.asarray(group_learner.hyperparams.num_epochs)
-        # A magnet is asked as well, though not differentiated.
+        # A magnet is also evaluated, though not differentiated.
         per_epoch = GRADIENT_PASSES + (group_learner.update_shape.magnet != "off")
         passes[ids] += per_epoch * epochs * np.asarray(trained)[ids]
     total, policy_of = 0.0, np.array(learner.players.policy_of)
@@ -49,7 +49,7 @@ def step_flops(
 
 
 def _unpadded(learner: Learner, group: PolicyGroup, policy: int) -> StackedNetwork:
-    """Make the network as wide as what one of its policies is shown, since padding is no work."""
+    """Narrow the network to the inputs of one of its policies, since padding is no work."""
     interface, candidates = group.interface, enumerate(learner.players.mapping.candidates)
     slots = tuple(slot for slot, policies in candidates if policy in policies) or interface.slots
     own = make_agent_interface(
@@ -102,10 +102,10 @@ def _products(jaxpr: Any) -> list[tuple[int, int, int]]:
 def matmul_gflops(learner: Learner) -> float:
     """Measure the rate of a square matrix product over many rows, in GFLOP/s.
 
-    It is as wide as what takes most of the arithmetic, in the numbers that the network computes in.
+    It has the width of the layer with most arithmetic, in the network's number type.
 
-    Square even where the network's is not: one with more outputs than inputs can be bound by
-    memory at so many rows, which no training step is, and would make the limit too low.
+    It is square even where the network's is not. A product with more outputs than inputs can be
+    bound by memory at this many rows, unlike a training step, and would make the limit too low.
     """
     products = [
         (m * k * n, k, group.network)

@@ -1,11 +1,11 @@
-"""Compiled programs as XLA prints them: loops, what is launched in them, and bytes that move."""
+"""Analysis of compiled programs as XLA prints them: loops, launches and bytes moved."""
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# What a device is sent one by one. The others are bookkeeping, or part of a fusion.
+# Operations launched one by one. The others are bookkeeping, or part of a fusion.
 KERNELS = {
     *("fusion", "custom-call", "copy", "copy-start", "sort", "convolution", "dot", "scatter"),
     *("gather", "reduce", "reduce-window", "select-and-scatter", "dynamic-slice", "slice"),
@@ -13,9 +13,9 @@ KERNELS = {
     "rng-bit-generator",
 }
 COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
-# What touches a part of its first argument only.
+# Operations that touch only a part of their first argument.
 _PARTIAL = ("dynamic-slice", "gather", "dynamic-update-slice")
-_BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f64": 8}  # others say it by their bits
+_BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f64": 8}  # other names contain their bits
 _SHAPE = re.compile(r"\b(pred|bf16|[a-z]\d+(?:e\d+m\d+\w*)?)\[([\d,]*)\]")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][a-z\-]*)\((.*)$")
@@ -27,10 +27,10 @@ class Instruction:
 
     Attributes:
         name: of its result.
-        op: what it does, such as `fusion`.
+        op: its operation, such as `fusion`.
         size: bytes of its result.
         operands: names of its arguments.
-        rest: what is written behind them.
+        rest: the text after them.
         is_root: whether its result is that of the computation.
     """
 
@@ -48,7 +48,7 @@ class Instruction:
 
     @property
     def branches(self) -> list[str]:
-        """Computations of which a condition chooses one."""
+        """Computations that a condition chooses from."""
         several = re.search(r"branch_computations=\{([^}]*)\}", self.rest)
         if several:
             return [name.strip().lstrip("%") for name in several[1].split(",")]
@@ -57,7 +57,7 @@ class Instruction:
 
     @property
     def scope(self) -> str:
-        """The names that the source gives to the place that it comes from."""
+        """Names of its place in the source."""
         found = re.search(r'op_name="([^"]*)"', self.rest)
         return found[1] if found else ""
 
@@ -67,9 +67,9 @@ class WhileLoop:
     """A loop of a program.
 
     Attributes:
-        scope: the names that the source gives to the place that it comes from.
-        trip_count: how often its body runs; None where that shows only as it runs.
-        body: what one pass launches.
+        scope: names of its place in the source.
+        trip_count: how often its body runs; None where known only at run time.
+        body: the launches of one pass.
     """
 
     scope: str
@@ -83,11 +83,11 @@ class Body:
 
     Attributes:
         name: of the computation.
-        launched: of each kernel, the names that the source gives to the place that it comes from.
+        launched: of each kernel, names of its place in the source.
         moved: bytes that they read and write.
-        collectives: bytes that devices exchange, by kind, and how many times.
+        collectives: bytes that devices exchange, and number of exchanges, by kind.
         loops: inner loops.
-        branches: of every condition, what each branch launches.
+        branches: for every condition, the launches of each branch.
     """
 
     name: str
@@ -150,7 +150,7 @@ def _body(program: Program, name: str) -> Body:
 
 
 def _trip_count(program: Program, loop: Instruction) -> int | None:
-    """Read how often a loop runs: as the compiler notes it, or from what its counter reaches."""
+    """Read how often a loop runs: from the compiler's note, or from its counter's bound."""
     noted = re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.rest)
     if noted:
         return int(noted[1])
@@ -164,7 +164,7 @@ def _trip_count(program: Program, loop: Instruction) -> int | None:
 
 
 def _moved(program: Program, line: Instruction, sizes: Mapping[str, int]) -> int:
-    """Count the bytes that a kernel reads and writes: of a slice, those of the slice."""
+    """Count the bytes that a kernel reads and writes; for a slice, only those of the slice."""
     if line.op == "dynamic-slice":
         return 2 * line.size
     if line.op == "dynamic-update-slice":
@@ -175,7 +175,7 @@ def _moved(program: Program, line: Instruction, sizes: Mapping[str, int]) -> int
 
 
 def _moved_by_fusion(inner: list[Instruction]) -> int:
-    """Count what a fusion reads of its arguments and writes of its results."""
+    """Count the bytes that a fusion reads and writes."""
     own = {each.name: each for each in inner}
 
     def origin(name: str) -> str:
@@ -223,7 +223,7 @@ def _item(kind: str) -> int:
 
 
 def _split_at_closing(text: str) -> tuple[str, str]:
-    """Split behind the parenthesis that closes what has been opened before."""
+    """Split after the matching closing parenthesis."""
     depth = 1
     for position, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

@@ -1,9 +1,9 @@
-"""Benchmark of stepping environments, against the same games of other packages.
+"""Benchmark of stepping environments, against the same games in other packages.
 
 Both sides run in one process, play the same number of environments with random legal actions, draw
 these in the same way, reset episodes that are over, and observe. Both are spread over all devices,
-as training is; on a CPU these are its cores. They take turns, call by call, so that a machine whose
-speed changes treats both the same. A step advances one environment: by one move in tic-tac-toe, by
+as training is; on a CPU these are its cores. They take turns, call by call, so that changes of the
+machine's speed affect both alike. A step advances one environment: by one move in tic-tac-toe, by
 one action of each of the three agents in crypto.
 """
 
@@ -24,7 +24,7 @@ from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_steps, random_pla
 from jaxmarl_ppo.bench.timing import Call, Timing, time_in_turn
 
 NUM_ENVS = 8192
-# Ours to which no other package has a like.
+# Our environments without a counterpart in other packages.
 ALONE = ("shuttle_grid",)
 
 
@@ -68,7 +68,7 @@ def compare(
     for size, value in sizes.items():
         if value < 1:
             raise ValueError(f"{size} must be at least 1, got {value}")
-    # All before anything is measured: what is missing is to be known at once.
+    # All before any measurement, to report missing packages at once.
     modules = {name: _load(name) for name in _split(names)}
     share = Share.of(num_envs)
     pairs = [_time_pair(name, modules[name], share, num_steps, repeats) for name in modules]
@@ -96,11 +96,11 @@ def _split(names: Sequence[str]) -> list[str]:
 
 
 def _load(name: str) -> ModuleType:
-    """Import a package, or say how it is installed."""
+    """Import a package, or explain how to install it."""
     try:
         return import_extra(name, name)
     except ModuleNotFoundError:
-        raise  # it is there, and lacks something itself
+        raise  # it is installed, but lacks a dependency
     except ImportError as error:
         raise ValueError(str(error)) from error
 
@@ -179,7 +179,7 @@ def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) ->
 
     def begin(keys: jax.Array) -> Any:
         begun = jax.vmap(env.reset, in_axes=(0, None))(keys, env_params)
-        # The clock begins as a Python number, and the type of what is carried on may not change.
+        # The clock begins as a Python number, and the type of the carry may not change.
         return jax.tree.map(lambda x: x.astype(x.dtype), begun)
 
     return play_steps(begin, env_step, share, num_steps)
@@ -188,7 +188,7 @@ def _play_gymnax(module: ModuleType, game: str, share: Share, num_steps: int) ->
 PEERS: dict[str, Peer] = {
     "pgx": Peer("tic_tac_toe", _play_pgx, "tic_tac_toe"),
     "jaxmarl": Peer("MPE_simple_crypto_v3", _play_jaxmarl, "crypto"),
-    # Ours is gymnax's own game here: what is shown is the cost of lifting it.
+    # Ours is gymnax's own game here: the comparison shows the cost of the adapter.
     "gymnax": Peer(
         "CartPole-v1",
         _play_gymnax,

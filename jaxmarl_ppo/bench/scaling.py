@@ -1,7 +1,7 @@
 """Scaling of the cost per agent step with workload size: sweeps, figures and a picture.
 
-The points of a sweep are all compiled first and then take turns, round by round, so that a machine
-whose speed changes treats them alike. Within a sweep the number of agent steps of a training step
+The points of a sweep are all compiled first and then take turns, round by round, so that changes of
+the machine's speed affect them alike. Within a sweep the number of agent steps of a training step
 is constant where possible, so that only the swept quantity differs.
 """
 
@@ -21,7 +21,7 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.machine.files import open_atomically
 
 STEP, UPDATE, FLOP = "step_ns_per_decision", "update_ns_per_decision", "step_ps_per_flop"
-# The least factor between the ends of an axis of the picture: less would make noise look like much.
+# The least factor between the ends of an axis of the picture: less would exaggerate noise.
 _MIN_SPAN = 10.0
 
 
@@ -30,11 +30,11 @@ class WorkloadSeries:
     """Holds workloads that differ in one quantity.
 
     Attributes:
-        name: what it is called in the results.
+        name: in the results.
         label: the swept quantity, in words.
-        values: what it takes.
-        workload: what to train at a value.
-        per_flop: whether cost per floating-point operation is to be drawn beside cost per decision.
+        values: of the swept quantity.
+        workload: for a value.
+        per_flop: whether to draw cost per floating-point operation beside cost per decision.
     """
 
     name: str
@@ -89,12 +89,12 @@ def scaling(sweeps: Sequence[WorkloadSeries] = SWEEPS, repeats: int = 5) -> dict
     """Measure the training steps of all points of some sweeps.
 
     Args:
-        sweeps: what to measure.
+        sweeps: to measure.
         repeats: rounds that medians are taken over.
 
     Returns:
-        `sweeps`: for each its `points` and, of cost per decision and per floating-point operation,
-        the greatest over the least, `growth` and `growth_per_flop`.
+        `sweeps`: for each its `points` and, for cost per decision and per floating-point operation,
+        the ratio of greatest to least, `growth` and `growth_per_flop`.
 
     Raises:
         ValueError: If there are no repeats, or as `Workload.make`.
@@ -124,7 +124,7 @@ def growth(points: Sequence[dict[str, Any]], cost: str) -> float:
 
 
 def _measure(sweep: WorkloadSeries, repeats: int) -> list[dict[str, Any]]:
-    """Time the points of a sweep in turn; the update is what a step without epochs lacks."""
+    """Time the points of a sweep in turn; the update is the difference to a step without epochs."""
     steps: list[TrainingSteps] = []
     workloads = [sweep.workload(value) for value in sweep.values]
     for workload in workloads:
@@ -158,7 +158,7 @@ def _measure(sweep: WorkloadSeries, repeats: int) -> list[dict[str, Any]]:
 
 
 def check_picture_path(path: Path) -> None:
-    """Reject at once what could not be written after minutes of measuring.
+    """Reject at once a path that could not be written after minutes of measuring.
 
     Raises:
         ValueError: If the name does not end in .png, or its folder does not exist.
@@ -173,7 +173,7 @@ def plot_scaling(result: dict[str, Any], path: Path) -> None:
     """Draw cost against the swept quantity, one panel for each sweep and kind of cost.
 
     Args:
-        result: of `scaling`, and `hardware` as `describe_hardware` says it.
+        result: of `scaling`, and `hardware` from `describe_hardware`.
         path: where to write it, as PNG.
     """
     # The import takes a second, and touches no display and no global state.
@@ -217,7 +217,7 @@ def _draw_panel(axes: Any, sweep: dict[str, Any], per_flop: bool) -> None:
     drawn = list(step)
     axes.loglog(x, step, marker="o", linewidth=1.8, label="training step")
     if not per_flop:
-        # A difference of two times can be negative beside much else; such a point is left out.
+        # A difference of two times can be negative by noise; such a point is left out.
         update = [point[UPDATE] if point[UPDATE] > 0 else np.nan for point in points]
         drawn += [cost for cost in update if cost > 0]
         axes.loglog(x, update, marker="s", markersize=5, linewidth=1.8, label="update alone")

@@ -1,4 +1,4 @@
-"""A process that starts, trains a few iterations and says what that took; `bench` runs it.
+"""A process that starts, trains a few iterations and reports time and memory; `bench` runs it.
 
     python -m jaxmarl_ppo.bench.startup '{"workload": {...}, "started": 1700000000.0}'
 

@@ -16,14 +16,14 @@ from jaxmarl_ppo.types import PyTree
 
 
 class Share(NamedTuple):
-    """Says how environments are spread over devices."""
+    """Describes how environments are spread over devices."""
 
     num_devices: int
     num_envs: int  # on each of them
 
     @classmethod
     def of(cls, num_envs: int) -> "Share":
-        """Spread environments over as many devices as they can be shared out to evenly."""
+        """Spread environments over as many devices as divide them evenly."""
         num_devices = even_share(num_envs, jax.local_device_count())
         return cls(num_devices, num_envs // num_devices)
 
@@ -66,16 +66,15 @@ def play_steps(
     """Compile `num_steps` steps and return a call that runs them.
 
     Args:
-        begin: from a key for each of a device's environments to what the first step begins with, of
-            which every leaf has their axis; at the calls episodes are under way.
-        env_step: from what is carried along and a key to what is carried on and the sum of all
-            rewards.
+        begin: from a key for each of a device's environments to the initial carry, whose leaves all
+            have their axis; episodes are in progress at the calls.
+        env_step: from a carry and a key to the next carry and the sum of all rewards.
         share: how environments are spread.
         num_steps: how many.
     """
 
     def play_own(carry: Any, keys: jax.Array, axis_name: str | None) -> tuple[Any, jax.Array]:
-        del axis_name  # devices have nothing to tell each other
+        del axis_name  # devices exchange nothing
         carry, rewards = jax.lax.scan(env_step, carry, jax.random.split(keys[0], num_steps))
         return carry, rewards.sum()[None]
 

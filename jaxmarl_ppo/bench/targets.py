@@ -1,7 +1,7 @@
-"""Accelerators that programs are compiled for without having one.
+"""Accelerators as compilation targets, without the hardware.
 
-XLA compiles for a GPU from a description of it, and for a TPU from the name of its topology; what
-it needs beside is the platform's compiler, from the extras `gpu-aot` and `tpu-aot`.
+XLA compiles for a GPU from a description of it, and for a TPU from the name of its topology. It
+also needs the platform's compiler, from the extras `gpu-aot` and `tpu-aot`.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ class Chip:
         memory_gb: its memory, in 10^9 bytes.
         gb_per_s: memory bandwidth, in 10^9 bytes per second.
         tflops: multiplications and additions of matrices, in 10^12 per second, by
-            `matmul_precision`. A TPU has bfloat16 alone, and makes a float32 product of six.
+            `matmul_precision`. A TPU has only bfloat16, and makes a float32 product of six.
         compute_capability: of a GPU, major and minor.
         cores: of a GPU, its multiprocessors.
         clock_ghz: of a GPU.
@@ -45,7 +45,7 @@ class Chip:
 
 
 def _gpu_rates(float32: float, tf32: float) -> dict[str, float]:
-    # Matrices of bfloat16 go twice as fast as those of TF32 on all of them.
+    # On all of them bfloat16 matrices are twice as fast as TF32.
     return {"float32": float32, "tf32": tf32, "bfloat16": 2 * tf32}
 
 
@@ -67,7 +67,7 @@ CHIPS = {
 }
 GPUS = tuple(name for name, chip in CHIPS.items() if chip.platform == "gpu")
 TPUS = tuple(name for name, chip in CHIPS.items() if chip.platform == "tpu")
-# XLA's description of a GPU. What is not filled in is the same from Ampere to Blackwell.
+# XLA's description of a GPU. Fixed values are the same from Ampere to Blackwell.
 _DESCRIPTION = """
 gpu_device_info {{
   threads_per_block_limit: 1024
@@ -101,7 +101,7 @@ class Target:
 
     Attributes:
         chip: each of the devices.
-        devices: for which JAX compiles, and on which nothing can be run.
+        devices: for which JAX compiles; they cannot run programs.
     """
 
     chip: Chip
@@ -113,7 +113,7 @@ def check_target(name: str, num_devices: int | None) -> Chip:
 
     Args:
         name: a GPU, or a TPU and its topology, such as `v5e:2x2`.
-        num_devices: how many of it are to be used; None for one GPU or all of a topology.
+        num_devices: number to use; None for one GPU or all of a topology.
 
     Raises:
         ValueError: If it is unknown, has fewer devices, or what compiles for it is not installed.
@@ -144,7 +144,7 @@ def make_target(name: str, num_devices: int | None) -> Target:
 
     Args:
         name: as `check_target` takes it.
-        num_devices: likewise.
+        num_devices: as `check_target` takes it.
 
     Raises:
         ValueError: As `check_target`, or if the topology does not exist.
@@ -175,7 +175,7 @@ def _gpus(chip: Chip, count: int) -> tuple[Any, ...]:
 
 
 def describe(chip: Chip) -> str:
-    """Describe a GPU as XLA wants it."""
+    """Describe a GPU in XLA's format."""
     major, minor = chip.compute_capability
     newer = chip.compute_capability >= (9, 0)
     return _DESCRIPTION.format(
@@ -194,7 +194,7 @@ def describe(chip: Chip) -> str:
 
 
 def _tpus(topology: str) -> tuple[Any, ...]:
-    # Else the compiler asks the network what machine this is.
+    # Otherwise the compiler queries the network about this machine.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
     # No chip is taken, so several processes may compile at once.

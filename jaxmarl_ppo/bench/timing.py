@@ -13,7 +13,7 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Sums up how many seconds several runs took."""
+    """Summarises the seconds of several runs."""
 
     median: float
     min: float
@@ -21,7 +21,7 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Timing":
-        """Sum up the seconds of some runs."""
+        """Summarise the seconds of some runs."""
         return cls(float(np.median(seconds)), min(seconds), max(seconds))
 
     def rate(self, count: float) -> dict[str, float]:
@@ -30,15 +30,15 @@ class Timing:
 
 
 def time_calls(call: Call, repeats: int, warm_up: int = 1) -> Timing:
-    """Time a call, whose result is waited for; the first runs are left out."""
+    """Time a call, including the wait for its result; the first runs are left out."""
     return Timing.of(time_in_turn([call], repeats, warm_up)[0])
 
 
 def time_in_turn(calls: Sequence[Call], repeats: int, warm_up: int = 1) -> list[list[float]]:
-    """Time several calls in turn, so that a change of the machine's speed meets all of them.
+    """Time several calls in turn, so that a change of the machine's speed affects all of them.
 
     Args:
-        calls: what to run; every result is waited for.
+        calls: to run; each waits for its result.
         repeats: rounds that are timed.
         warm_up: rounds before them that are not.
 

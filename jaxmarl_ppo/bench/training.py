@@ -1,7 +1,7 @@
 """Benchmark of training a workload: speed, and fraction of the machine's arithmetic throughput.
 
-Everything is measured in one process and one run, and the machine's own rate of matrix products
-is measured between the other measurements, so that ratios hold on a machine whose speed changes.
+Everything is measured in one process and one run, with the machine's rate of matrix products
+measured in between. So ratios hold on a machine whose speed changes.
 """
 
 import copy
@@ -39,7 +39,7 @@ from jaxmarl_ppo.machine import awake
 from jaxmarl_ppo.machine.hardware import describe_hardware
 from jaxmarl_ppo.types import PolicyGroupTraining, PyTree, TrainState
 
-# Training steps before the timing: the second one is still slow, for it touches new memory.
+# Training steps before the timing: the second one is still slow, since it touches new memory.
 WARM_UP_STEPS = 2
 
 
@@ -48,7 +48,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
 
     Args:
         workload: what to train.
-        repeats: runs of everything that is timed in this process, after one that is not.
+        repeats: timed runs of everything in this process, after an untimed one.
         startup: also start it in fresh processes, with an empty compilation cache and with a full
             one.
 
@@ -64,7 +64,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     env, env_params, config = workload.make()
     learner = make_learner(env, env_params, config)
-    # First, since what this process holds slows another one.
+    # First, since this process's memory slows another one.
     fresh_process = measure_startup(workload) if startup else {}
     # As in a run.
     with awake.cores_awake(awake.helps(learner.num_devices)):
@@ -80,7 +80,7 @@ def measure(workload: Workload, repeats: int = 5, startup: bool = True) -> dict[
 def _measure_here(
     learner: Learner, env: MultiAgentEnv, env_params: PyTree, config: TrainConfig, repeats: int
 ) -> dict[str, Any]:
-    """Measure what can be measured in this process."""
+    """Measure everything that can be measured in this process."""
     devices = Devices(learner.num_devices)
     state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     machine = [matmul_gflops(learner)]
@@ -98,7 +98,7 @@ def _measure_here(
     env_steps = config.num_envs * config.num_steps
     gflops = float(np.median(machine))
     rollout, learn = parts["rollout"].median, parts["learn"].median
-    # A part cannot take longer than the whole; beside much else it can seem to.
+    # A part cannot take longer than the total, but noise can make it seem so.
     advantages = min(parts["advantages"].median, learn)
     update, whole = learn - advantages, rollout + learn
     return {
@@ -122,7 +122,7 @@ def _measure_here(
 def training_parts(
     learner: Learner, devices: Devices, state: TrainState
 ) -> dict[str, Callable[[], Any]]:
-    """Make calls that run the halves of a training step, each compiled by itself.
+    """Make calls that run the halves of a training step, compiled separately.
 
     `advantages` is `learn` without any epochs, so the difference of the two is the update.
     """
@@ -141,7 +141,7 @@ def training_parts(
 
 
 def _without_epochs(state: TrainState) -> TrainState:
-    """Copy a state so that nothing is updated: acting, credit, packing, bookkeeping are left."""
+    """Copy a state without epochs: acting, credit, packing and bookkeeping remain."""
 
     def idle(group: PolicyGroupTraining) -> PolicyGroupTraining:
         none = jnp.zeros_like(group.hyperparams.num_epochs)
@@ -151,12 +151,12 @@ def _without_epochs(state: TrainState) -> TrainState:
 
 
 class TrainingSteps:
-    """Takes training steps, one at each call, and keeps account of what they did.
+    """Takes training steps, one per call, and records their decisions.
 
     Args:
-        learner: whose steps.
-        devices: what they run on.
-        state: where to begin; it is copied.
+        learner: of the steps.
+        devices: to run on.
+        state: to begin from; it is copied.
     """
 
     def __init__(self, learner: Learner, devices: Devices, state: TrainState) -> None:
@@ -167,13 +167,13 @@ class TrainingSteps:
         self._sums: list[Any] = []
 
     def __call__(self) -> TrainState:
-        """Take a step; the state that it returns is used up by the next."""
+        """Take a step; the next step donates the returned state."""
         self._state, metrics = self._step(self._state)
         self._sums.append(metrics.sums)
         return self._state
 
     def without_epochs(self) -> "TrainingSteps":
-        """Make a copy that starts from the same state and does all but the update: no epochs."""
+        """Make a copy that starts from the same state and skips the update: no epochs."""
         other = copy.copy(self)
         other._state = jax.tree.map(jnp.copy, _without_epochs(self._state))
         other._sums = []

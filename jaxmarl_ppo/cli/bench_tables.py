@@ -107,7 +107,7 @@ def format_ahead(result: dict[str, Any]) -> Table:
 
 
 def _place(scope: str) -> str:
-    """Say where in a step a loop stands, by the names that the source gives."""
+    """Describe the place of a loop in a step, by names in the source."""
     ways = ("while", "body", "closed_call", "cond", "shard_map")
     named = [part for part in scope.split("/") if part not in ways and "(" not in part]
     return " ".join(named) or "the step"

@@ -91,7 +91,7 @@ def format_report(env: MultiAgentEnv, params: Any, report: EnvReport, num_envs: 
 
 
 def _sizes(env: MultiAgentEnv, agent: str, params: Any) -> str:
-    """Say what an agent sees and can do."""
+    """Describe an agent's observations and actions."""
     shape = " x ".join(map(str, env.observation_space(agent, params).shape))
     space = env.action_space(agent, params)
     actions = f"{space.n} actions" if isinstance(space, Discrete) else f"{space.size} real actions"

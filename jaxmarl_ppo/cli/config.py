@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo config`: the configuration of an environment's preset, as a file to go on from."""
+"""`jaxmarl-ppo config`: the configuration of an environment's preset, as a file to edit."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo config") -> int:
         raise ValueError(f"{prog} takes an environment's name; jaxmarl-ppo envs lists them")
     given = dict(options.env_kwargs)
     if options.env not in jaxmarl_envs.all_names():
-        jaxmarl_envs.make(options.env)  # tells the closest name
+        jaxmarl_envs.make(options.env)  # its error names the closest one
     start = settings(options.env, options.preset, None)
     start = dataclasses.replace(start, env_kwargs={**start.env_kwargs, **given})
     _, env_params = jaxmarl_envs.make(options.env, **start.env_kwargs)

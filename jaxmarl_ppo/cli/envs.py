@@ -36,7 +36,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo envs") -> int:
     """
     options = session.parse(EnvsOptions, args, prog)
     if options.env is not None and options.env not in jaxmarl_envs.names():
-        jaxmarl_envs.make(options.env)  # tells the closest name
+        jaxmarl_envs.make(options.env)  # its error names the closest one
     described = describe_envs() if options.env is None else [_describe_env(options.env)]
     if options.json:
         print(json.dumps([dataclasses.asdict(each) for each in described]))

@@ -40,7 +40,7 @@ class ExportOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo export") -> int:
-    """Export a policy and say where it is.
+    """Export a policy and print its path.
 
     Raises:
         ValueError: If options are inconsistent, or a run cannot be read.

@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _unknown_command(word: str) -> str:
-    """Say that there is no such command, and which one may be meant."""
+    """Report an unknown command, with the closest one."""
     from jaxmarl_ppo.cli.foreign import COMMANDS as THEIRS
 
     close = [THEIRS[word]] if word in THEIRS else difflib.get_close_matches(word, COMMANDS, n=1)
@@ -138,9 +138,9 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _in_a_sentence(error: Exception) -> str | None:
-    """Say what is wrong; of what the operating system rejects, also with what.
+    """Describe an error; for errors of the operating system, also the file.
 
-    None for what is no error of the user's, but ours.
+    None for errors that are ours, not the user's.
     """
     if "jaxmarl_envs" in sys.modules:  # else no environment raised it
         from jaxmarl_envs.user_code import HostEnvironmentError, describe_traced

@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo new-env`: an environment of one's own to begin with, and its test."""
+"""`jaxmarl-ppo new-env`: a template of a custom environment, and its test."""
 
 import importlib.resources
 import importlib.util
@@ -35,7 +35,7 @@ class NewEnvOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo new-env") -> int:
-    """Write the two files and say what to do with them.
+    """Write the two files and explain how to use them.
 
     Raises:
         ValueError: If the name cannot be used, the folder does not exist, or the file does.

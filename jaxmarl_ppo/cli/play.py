@@ -43,7 +43,7 @@ class PlayOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo play") -> int:
-    """Serve a page until somebody interrupts, or write one.
+    """Serve a page until interrupted, or write one.
 
     Raises:
         ValueError: If options are inconsistent, or a run cannot be played.

@@ -26,7 +26,7 @@ _CODE = (
     "from jaxmarl_ppo.cli.main import main; main()"
 )
 _POLL_S = 0.05
-# Those who are left when a process has died end by themselves within so many seconds, or are ended.
+# When a process has died, the others end by themselves within this many seconds, or are ended.
 _PATIENCE_S = 10.0
 
 
@@ -216,7 +216,7 @@ def _on_cores(cores: range) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _passing_on(first: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Pass signals to end on to the first process, which tells the others."""
+    """Pass termination signals to the first process, which notifies the others."""
 
     def handle(signum: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
@@ -251,7 +251,7 @@ def _wait(children: "Sequence[subprocess.Popen[bytes]]") -> int:
 
 
 def _cause(codes: Sequence[int | None]) -> int:
-    """Tell with what processes began to end badly; 0 where none has.
+    """Return the status that best explains a failed job; 0 where no process failed.
 
     Those that ended for another's sake come last, and whom a signal ended, first.
     """
@@ -260,7 +260,7 @@ def _cause(codes: Sequence[int | None]) -> int:
 
 
 def _tell(index: int, child: "subprocess.Popen[bytes]") -> None:
-    """Write what a process says on standard error, with its number."""
+    """Copy a process's standard error, with its number."""
     assert child.stderr is not None
     with child.stderr:
         for line in child.stderr:

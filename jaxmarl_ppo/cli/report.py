@@ -1,4 +1,4 @@
-"""`jaxmarl-ppo report`: a page that says what runs came to."""
+"""`jaxmarl-ppo report`: a report page of runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class ReportOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo report") -> int:
-    """Write a page and say where it is, or serve it.
+    """Write a page and print its path, or serve it.
 
     Raises:
         ValueError: If options are inconsistent, or a run cannot be read.

@@ -56,7 +56,7 @@ class ResumeOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo resume") -> int:
-    """Go on with a run, and say what it came to.
+    """Resume a run, and print its result.
 
     Raises:
         ValueError: If options do not fit the run, or the run cannot be resumed.

@@ -15,17 +15,17 @@ from jaxmarl_ppo.training.trainer import Trainer
 def tell_end(
     result: TrainResult, config: TrainConfig, env: MultiAgentEnv, tells: bool = True
 ) -> int:
-    """Say what a run came to and what can be done next.
+    """Print the result of a run and possible next steps.
 
     Args:
-        result: what it came to.
+        result: of the run.
         config: its configuration.
         env: its environment.
-        tells: False to say nothing, as all processes of a job but the first.
+        tells: False to print nothing, as in all processes of a job except the first.
 
     Returns:
-        The exit status: 0 where the run came to its end or to one that it was asked for, and 128
-        and the number of the signal, as a shell reports it, where a signal ended it.
+        The exit status: 0 where the run was completed or ended as configured, and 128 and the
+        number of the signal, as a shell reports it, where a signal ended it.
     """
     number = _signal_of(result)
     status = 128 + number if number else 0
@@ -68,12 +68,12 @@ def show_plays(
 ) -> None:
     """Add an evaluation and episodes to the report of a run, unless a signal has ended it.
 
-    What is there already stays until the new page is whole, so that whoever has no time for it can
+    An existing page stays until the new one is complete, so that whoever has no time for it can
     leave.
 
     Args:
         trainer: of the run.
-        result: what it came to.
+        result: of the run.
         plays: whether to do so; None for where the environment is compiled, and therefore fast.
         tells: whether to print where the report is.
     """
@@ -85,6 +85,6 @@ def show_plays(
 
 
 def _signal_of(result: TrainResult) -> int:
-    """Tell the number of the signal that ended a run; 0 for none."""
+    """Return the number of the signal that ended a run; 0 for none."""
     ended_by = getattr(signal, result.stopped_by or "", None)
     return int(ended_by) if isinstance(ended_by, signal.Signals) else 0

@@ -87,7 +87,7 @@ def run_options(
 
 
 def _kind_of(network: Place) -> Place:
-    """Describe the option `--network`, which says the kind alone."""
+    """Describe the option `--network`, which only sets the kind."""
     return dataclasses.replace(find_place((*network.path, "kind")), path=network.path)
 
 

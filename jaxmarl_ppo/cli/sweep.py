@@ -58,7 +58,7 @@ class SweepOptions:
 
 
 def main(args: Sequence[str], prog: str = PROG) -> int:
-    """Search, and say what was found.
+    """Search, and print the result.
 
     Raises:
         ValueError: If the options or the file are inconsistent, or the search cannot be resumed.
@@ -163,7 +163,7 @@ def _check_installed() -> None:
 
 
 def tell_end(result: "SweepResult", config: TrainConfig, env: MultiAgentEnv) -> int:
-    """Say what a search came to and what can be done next.
+    """Print the result of a search and possible next steps.
 
     Returns:
         The exit status: 0, or 128 and the number of the signal that ended it.

@@ -107,14 +107,14 @@ class TrainCommand:
         return env, self.to_env_params(params)
 
     def typed_names(self) -> list[str]:
-        """List what the command line itself says that may name code."""
+        """List the values of the command line that may name code."""
         # One that a file names is permitted by `--allow-import`, or not at all.
         env = self.options.env
         named = [env] if env is not None and is_own(env) and not is_run_file(env) else []
         return [*named, *_strings_in(self.given.get("env", {}).get("kwargs", {}))]
 
     def to_env_params(self, default: Any) -> Any:
-        """Make the environment's parameters, which are `default` but for what a file says.
+        """Make the environment's parameters: `default`, changed by a file's values.
 
         Raises:
             ValueError: If the file sets something that the environment does not have.
@@ -125,7 +125,7 @@ class TrainCommand:
 
 
 def main(args: Sequence[str], prog: str = PROG) -> int:
-    """Train, and say where the record is.
+    """Train, and print the path of the record.
 
     Raises:
         ValueError: If options are inconsistent, or the environment is faulty.
@@ -229,7 +229,7 @@ def parse_train(args: Sequence[str], prog: str = PROG) -> TrainCommand:
 
 
 def _check_env(env: str, file: Path | None, allowed: Sequence[str]) -> None:
-    """Raise an error unless the environment is known, and named by the user if it is theirs."""
+    """Raise an error unless the environment is registered or its code is named by the user."""
     is_named = file is None or full_name(env) in map(full_name, allowed)
     if env in jaxmarl_envs.all_names() or (is_own(env) and is_named):
         return
@@ -243,11 +243,11 @@ def _check_env(env: str, file: Path | None, allowed: Sequence[str]) -> None:
             f"{file} names the environment {env!r}, which is not registered; valid: "
             f"{', '.join(jaxmarl_envs.all_names())}"
         )
-    jaxmarl_envs.make(env)  # tells the closest name
+    jaxmarl_envs.make(env)  # its error names the closest one
 
 
 def _env_and_file(options: TrainOptions) -> tuple[str | None, Path | None]:
-    """Tell the environment that the command line names, and the file."""
+    """Return the environment named on the command line, and the file."""
     if not is_run_file(options.env):
         return options.env, options.config
     if options.config is not None:

@@ -45,7 +45,7 @@ class WatchOptions:
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo watch") -> int:
-    """Write a page and say where it is.
+    """Write a page and print its path.
 
     Raises:
         ValueError: If options are inconsistent, or a run cannot be read.

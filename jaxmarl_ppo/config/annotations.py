@@ -50,7 +50,7 @@ def _annotations(cls: type) -> dict[str, Any]:
 
 
 def _split(annotation: Any) -> tuple[Any, Field]:
-    """Split an annotation into what it says of values, and its metadata."""
+    """Split an annotation into the type of values, and its metadata."""
     if get_origin(annotation) is not Annotated:
         return annotation, Field()
     base, *parts = get_args(annotation)
@@ -102,7 +102,7 @@ def arity_of(annotation: Any) -> Arity:
 
 
 def element_of(annotation: Any) -> Any:
-    """Return the annotation of a sequence's elements; None for what is no sequence."""
+    """Return the annotation of a sequence's elements; None for other types."""
     plain = plain_type(annotation)
     is_sequence = get_origin(plain) in (tuple, Sequence, list)
     return get_args(plain)[0] if is_sequence else None
@@ -120,7 +120,7 @@ def attributes_of(cls: type) -> dict[str, str]:
         _, _, section = inspect.cleandoc(base.__dict__.get("__doc__") or "").partition(
             "\nAttributes:\n"
         )
-        # An attribute is indented by four; what goes on with it, by more.
+        # An attribute is indented by four, and its continuation by more.
         lines = section.partition("\n\n")[0]
         for name, text in re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", lines, re.MULTILINE):
             found[name] = " ".join(text.split())

@@ -129,7 +129,7 @@ def with_explicit_network(config: TrainConfig) -> TrainConfig:
 
 
 def network_kind(network: str | nn.Module) -> str:
-    """Tell a network's kind, a key of `NETWORKS`, or `"custom"` for any other module."""
+    """Return a network's kind, a key of `NETWORKS`, or `"custom"` for any other module."""
     if isinstance(network, str):
         return network
     kinds = {cls: kind for kind, cls in NETWORKS.items()}
@@ -142,7 +142,7 @@ def dump_json(data: Any, *, indent: int | None = None) -> str:
 
 
 def write_json(path: Path, data: Any, make_folder: bool = True) -> None:
-    """Write strict JSON that people read, into a file that is absent or whole."""
+    """Write readable strict JSON into a file, atomically."""
     write_atomically(path, (dump_json(data, indent=2) + "\n").encode(), make_folder)
 
 
@@ -220,7 +220,7 @@ def make(cls: type, data: Any, where: str = "") -> Any:
 
 
 def read_field(name: str, hint: Any, value: Any, path: str) -> Any:
-    """Read the value of a field, for which its name or its annotation says how."""
+    """Read the value of a field, as its name or its annotation determines."""
     optional, hint = without_none(hint)
     if optional and (value is None or value == NONE):
         return None

@@ -97,30 +97,30 @@ def choice(*choices: str) -> Rule:
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """Reject what is neither True nor False, such as the word `"no"`."""
+    """Reject values other than True and False, such as the word `"no"`."""
     if not isinstance(value, bool | np.bool_):
         raise refusal(name, "True or False", value)
     return bool(value)
 
 
 def check_path(name: str, value: Any) -> str | os.PathLike[str]:
-    """Reject what names no file or folder."""
+    """Reject values that name no file or folder."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise refusal(name, "a path", value)
     return value
 
 
 def check_name(name: str, value: Any) -> str:
-    """Reject what is no word that can name an agent."""
+    """Reject invalid names of agents."""
     if not isinstance(value, str) or not value:
         raise refusal(name, "a word", value)
     return value
 
 
 def check_policy_name(name: str, value: Any) -> str:
-    """Reject what cannot name a policy wherever one is named: in a log, a file's name, a message.
+    """Reject names of policies that are unsuitable for logs, file names or messages.
 
-    Agents may be called anything; policies that are called after them by `per_agent` likewise.
+    Agents may have any name, as may policies named after them by `per_agent`.
     """
     check_name(name, value)
     if len(value) > MAX_NAME or not value.isprintable() or value in (".", ".."):
@@ -139,7 +139,7 @@ def check_sequence(name: str, value: Any, valid: str) -> Sequence[Any]:
 
 
 def refuse_repeated(name: str, values: Iterable[str]) -> None:
-    """Reject names of which one is there twice."""
+    """Reject duplicate names."""
     seen: set[str] = set()
     for value in values:
         if value in seen:

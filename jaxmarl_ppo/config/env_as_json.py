@@ -58,7 +58,7 @@ def params_from_json(data: Any, default: PyTree, *, partial: bool = False) -> Py
 
 
 def check_env_record(record: Any) -> None:
-    """Reject what cannot be the record of a run's environment.
+    """Reject an invalid record of a run's environment.
 
     Raises:
         ValueError: If something is missing, or of another type.

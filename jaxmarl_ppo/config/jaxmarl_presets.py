@@ -199,7 +199,7 @@ def jaxmarl_presets() -> dict[str, tuple[TrainConfig, dict[str, Any]]]:
 
 
 def translate(kind: Kind, total_env_steps: int) -> TrainConfig:
-    """Say in terms of ours what JaxMARL's baseline of a kind of game is told.
+    """Translate the settings of JaxMARL's baseline for a kind of game to ours.
 
     One network plays all agents, the learning rate falls to 0 over the run where it is annealed,
     shaped rewards fade over the same share of the run, and the critic's values are clipped as in

@@ -12,7 +12,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def table_of(data: Any, where: str) -> dict[str, Any]:
-    """Return a copy of a table, and reject what is none."""
+    """Return a copy of a table, and reject other values."""
     if not isinstance(data, Mapping):
         raise ValueError(f"{where} must be a table, got {show(data)}")
     for key in data:

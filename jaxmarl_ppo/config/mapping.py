@@ -27,7 +27,7 @@ Table = Mapping[str, Choice]
 
 
 def check_weights(name: str, weights: Any) -> tuple[float, ...]:
-    """Reject what are no weights of a draw; return them as a tuple."""
+    """Check weights of a draw; return them as a tuple."""
     weights = check_sequence(name, weights, "numbers")
     values = tuple(float(check_not_negative(f"one of {name}", each)) for each in weights)
     if not any(values):
@@ -36,7 +36,7 @@ def check_weights(name: str, weights: Any) -> tuple[float, ...]:
 
 
 def check_names(name: str, names: Any) -> tuple[str, ...]:
-    """Reject what is no list of different policies; return their names as a tuple."""
+    """Check a list of different policies; return their names as a tuple."""
     valid = "a list of names"
     found = check_sequence(name, names, valid)
     if not found or not all(isinstance(each, str) and each for each in found):
@@ -48,7 +48,7 @@ def check_names(name: str, names: Any) -> tuple[str, ...]:
 
 
 def check_table(name: str, table: Any) -> dict[str, Any]:
-    """Reject what is no table from agent to what plays it; return a copy with tuples for lists."""
+    """Check a table from agents to their policies; return a copy with tuples for lists."""
     if not isinstance(table, Mapping):
         raise refusal(name, "a table from agent to policy", table)
     return {
@@ -175,7 +175,7 @@ MappingSpec = str | Table | Ensemble | Matchups | MappingFunction
 
 
 def check_mapping(name: str, mapping: Any) -> MappingSpec:
-    """Reject what is no mapping; whether its words and names fit is known with the environment."""
+    """Check the form of a mapping; its words and names are checked with the environment."""
     if isinstance(mapping, str | Ensemble | Matchups | MappingFunction):
         return mapping
     if not isinstance(mapping, Mapping):

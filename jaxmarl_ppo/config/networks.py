@@ -48,9 +48,9 @@ NETWORK_RULES = {name: rule_of(annotation) for name, annotation in NETWORK_FIELD
 
 
 def check_network(name: str, network: Any) -> str | nn.Module:
-    """Reject what is no network, and fields of one that nothing can be built of.
+    """Reject values other than networks, and networks with invalid fields.
 
-    A custom module checks its fields itself, if anybody does.
+    A custom module must check its fields itself.
     """
     if isinstance(network, str):
         return choice(*NETWORKS)(name, network)
@@ -70,5 +70,5 @@ def network_fields(cls: type[nn.Module]) -> list[str]:
 
 
 def kinds_with(field: str) -> list[str]:
-    """List the kinds of networks of which a user decides a field."""
+    """List the kinds of networks that have a field set by the user."""
     return [kind for kind, cls in NETWORKS.items() if field in network_fields(cls)]

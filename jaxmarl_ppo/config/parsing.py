@@ -59,7 +59,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=True)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """Read a whole number, of which `017` is seventeen and `0o17` fifteen."""
+        """Read a whole number; `017` is seventeen and `0o17` fifteen."""
         text = node.value
         if not _INT.match(text):
             raise ValueError(f"{text!r} is no whole number of YAML 1.2")
@@ -85,7 +85,7 @@ for _tag, _pattern, _first in (
 
 
 def is_run_file(name: str | None) -> bool:
-    """Tell by a name's ending whether it is that of a file that describes a run."""
+    """Return whether a name's ending is that of a file that describes a run."""
     return name is not None and Path(name).suffix.lower() in _PARSERS
 
 
@@ -115,7 +115,7 @@ def parse_file(path: Path) -> dict[str, Any]:
 
 
 def check_depth(data: Any, what: str) -> None:
-    """Reject tables and lists in each other of which those that handle them could not see the end.
+    """Reject tables and lists that are nested too deeply to handle.
 
     Raises:
         ValueError: If there are more than `MAX_DEPTH`; the message begins with `what`.
@@ -191,7 +191,7 @@ def _parse_yaml(text: str) -> Any:
     except yaml.reader.ReaderError as error:
         raise _UnreadableError(f"{error.reason} {_place(text[: error.position])}") from error
     except (ValueError, LookupError, AttributeError, TypeError) as error:
-        # A value that is not of the type that its tag says.
+        # A value whose type differs from its tag.
         mark = loader.get_mark() if loader is not None else None
         where = f" (before line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise _UnreadableError(

@@ -1,4 +1,4 @@
-"""Configurations as files that a person goes on from, with what every key means above it."""
+"""Configurations as files to edit, with an explanation above every key."""
 
 import dataclasses
 import inspect
@@ -64,7 +64,7 @@ def print_settings(settings: Settings, env_params: Any, form: Format) -> str:
 
 
 def _tree(value: Any, kinds: Mapping[str, type] = MAPPING_KINDS) -> list[Entry]:
-    """List the entries of a dataclass or a network; `kinds` are those that a table tells."""
+    """List the entries of a dataclass or a network; `kinds` are those that a table names."""
     about = attributes_of(type(value))
     if isinstance(value, nn.Module):
         kinds, names = NETWORKS, network_fields(type(value))

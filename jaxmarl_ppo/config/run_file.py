@@ -84,7 +84,7 @@ class Settings:
 
 
 def read_run_file(path: Path) -> RunFile:
-    """Read what a file says of a run: one written by hand, or the `config.json` of a run.
+    """Read a run from a file: one written by hand, or the `config.json` of a run.
 
     Raises:
         ValueError: If it cannot be read, has an unknown key, or is damaged.
@@ -95,7 +95,7 @@ def read_run_file(path: Path) -> RunFile:
 
 
 def read_table(data: Mapping[str, Any]) -> RunFile:
-    """Read what a table says of a run, as it stands in a file that was written by hand.
+    """Read a run from a table in the form of a handwritten file.
 
     Raises:
         ValueError: If it has an unknown key.
@@ -164,7 +164,7 @@ def with_options(run: Settings, options: Mapping[str, Any]) -> Settings:
 
 
 def settings_of(env: str | None, variant: str | None, file: RunFile, path: Path | None) -> Settings:
-    """Find out what holds of a run by what a file says, which has been read already.
+    """Resolve the settings of a run from a file that was read already.
 
     Raises:
         ValueError: If something in it has no effect.
@@ -196,7 +196,7 @@ def _are_one(first: str | None, second: str | None) -> bool:
 
 
 def override(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """Change what a table says about a configuration, key by key.
+    """Change a table of a configuration, key by key.
 
     A network of another kind brings its own sizes, and a mapping of its own other policies. The
     preset's single policies take over what changes in the defaults of all.
@@ -222,7 +222,7 @@ def override(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
 
 
 def override_fields(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """Change single fields of a configuration, the others of which no file may be able to say.
+    """Change single fields of a configuration, even if a file cannot express the others.
 
     Raises:
         ValueError: For an unknown key or a bad value.
@@ -259,7 +259,7 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def naming(path: Path | None) -> Iterator[None]:
-    """Say of what is rejected in which file it stands."""
+    """Add the file's name to errors about its content."""
     try:
         yield
     except ValueError as error:

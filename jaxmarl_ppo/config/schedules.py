@@ -1,4 +1,4 @@
-"""Numbers that change while a run goes on: constants, lines and points."""
+"""Numbers that change during a run: constants, lines and points."""
 
 import itertools
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Linear:
         check_fields(self, "of Linear")
 
 
-# A constant, a line over the whole run, or points (environment step, value) joined by lines.
+# A constant, a line over the complete run, or points (environment step, value) joined by lines.
 ScheduleSpec = float | Linear | tuple[tuple[float, float], ...]
 
 

@@ -55,9 +55,7 @@ class Successor(NamedTuple):
     reward_sum: jax.Array  # [..., S]: undiscounted
     steps: jax.Array  # [..., S] int
     value: jax.Array  # [..., S]: V at what follows, discounted to here
-    advantage: (
-        jax.Array
-    )  # [..., S]: of the next decision, discounted likewise; 0 at the end of a life
+    advantage: jax.Array  # [..., S]: of the next decision, discounted alike; 0 at the end of a life
     closed: jax.Array  # [..., S] bool: whether what follows is known
 
 

@@ -80,7 +80,7 @@ class DecisionTable:
         return jnp.concatenate([first, to_rows(num_slots * row + slot, 3)])
 
     def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Give rows `x [R]` their axes back: of open decisions `[E, S]`, of others `[T, E, M]`."""
+        """Restore the axes of rows `x [R]`: open decisions `[E, S]`, others `[T, E, M]`."""
         num_open = self.open.acted.size
         return self.give_axes(x[:num_open], x[num_open:])
 

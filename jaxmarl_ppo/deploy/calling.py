@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-Rows = dict[str, jax.Array]  # [B, ...] each, as `Signature.inputs` says
+Rows = dict[str, jax.Array]  # [B, ...] each, as in `Signature.inputs`
 
 
 class AgentShape(NamedTuple):
@@ -126,7 +126,7 @@ class Signature:
             )
 
     def rows(self, given: Mapping[str, jax.Array], agent_shape: AgentShape | None) -> Rows:
-        """Make flat rows of full width of all inputs, and fill in what is not given."""
+        """Make flat rows of full width of all inputs, and fill in missing ones."""
         own = self.of(agent_shape).inputs
         features = given["features"]
         batch_shape = features.shape[: features.ndim - len(self.feature_shape)]

@@ -214,7 +214,7 @@ def random_inputs(
 def _prefers(
     policy: ExportablePolicy, call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
 ) -> np.ndarray:
-    """Find rows in which the policy clearly prefers our discrete action to theirs, `[B]` bool."""
+    """Find rows in which the policy clearly prefers our discrete action to the other, `[B]`."""
     (inputs, hidden, key), (ours, theirs) = call, map(np.asarray, actions)
     if (ours == theirs).all():
         return np.zeros(len(ours), bool)

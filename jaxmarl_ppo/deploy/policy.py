@@ -223,7 +223,7 @@ class Policy(Actor):
 
         Args:
             params: `[1, ...]`.
-            inputs: as `signature.inputs` says.
+            inputs: as in `signature.inputs`.
             hidden: `[B, H]` each.
 
         Returns:

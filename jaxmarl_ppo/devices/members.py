@@ -37,7 +37,7 @@ def hyperparams_of(learner: Learner) -> OwnHyperparams:
 
 
 class Members:
-    """Replicas on devices, each of which holds one run.
+    """Replicas on devices, each with one run.
 
     `L` replicas are `num_members`, rounded up so that all devices have as many; spare ones never
     train. A member trained `in_turn` equals, bit-for-bit, a single run from its key on one device.

@@ -37,7 +37,7 @@ class ProcessesDiffer(ValueError):  # noqa: N818
 
 
 class Processes:
-    """The processes of a job, of which this is one.
+    """The processes of a job, including this one.
 
     Args:
         index: the number of this process.

@@ -94,7 +94,7 @@ class Wire:
                 peer = key.data
                 try:
                     read = self._ends[peer].recv(_CHUNK)
-                except OSError:  # it has broken, or nobody answers
+                except OSError:  # it has broken, or no process answers
                     read = b""
                 if not read:
                     selector.unregister(key.fileobj)

@@ -1,8 +1,7 @@
-"""Everybody against everybody: a matrix of players in one side's seats against the other's.
+"""Cross-play: a matrix of players in one side's seats against players in the other's.
 
-With two agents each is a side. With more, one side holds the agents that are named and the other
-the rest; a side of several agents is played by their first policies together, by their second, and
-so on.
+With two agents each is a side. With more, one side holds the named agents and the other the rest. A
+side of several agents is played by their first policies together, then by their second, and so on.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ from jaxmarl_ppo.policies.scripted import make_random_script
 from jaxmarl_ppo.types import Population
 
 DEFAULT_EPISODES = 256
-# Environments that are stepped at once.
+# Environments stepped at once.
 MAX_ENVS = 16_384
 
 Lineup = tuple[int, ...]  # one player for each agent of a side
@@ -36,10 +35,10 @@ def cross_play(
     row_agents: Sequence[str] | None = None,
     baselines: bool = True,
 ) -> dict[str, Any]:
-    """Play every pairing and report on it as plain data.
+    """Play every pairing and return a report of plain data.
 
     Args:
-        learner: gives the environment and who can play.
+        learner: of the environment and the players.
         population: the players.
         episodes: of each pairing.
         seed: the same seed gives the same report.
@@ -100,7 +99,7 @@ def cross_play(
 
 
 def with_baselines(learner: Learner) -> Learner:
-    """Add random play and the environment's scripted policies to who can play."""
+    """Add random play and the environment's scripted policies to the players."""
     scripts = {
         RANDOM: make_random_script(learner.env, learner.env_params),
         **learner.env.baselines,
@@ -110,7 +109,7 @@ def with_baselines(learner: Learner) -> Learner:
 
 
 def _lineups(learner: Learner, population: Population, side: list[int]) -> list[Lineup]:
-    """List who can play a side: its agents' policies in step, then each script in all its seats."""
+    """List a side's line-ups: its agents' policies in step, then scripted policies in all seats."""
     players = learner.players
     drawn = [
         [q for q in players.drawn(slot, population.league) if q < players.first_script]
@@ -144,7 +143,7 @@ def _play_pairs(
     at_once = max(1, min(len(players), MAX_ENVS // episodes))
     key, results = jax.random.key(seed), []
     for first in range(0, len(players), at_once):
-        # The last slice is filled up, so that all share one compilation.
+        # The last slice is padded, so that all share one compilation.
         chosen = np.resize(players[first : first + at_once], (at_once, players.shape[1]))
         totals = play_episodes(
             learner,

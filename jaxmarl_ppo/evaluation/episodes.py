@@ -1,7 +1,7 @@
-"""Whole episodes of given players, exactly one per parallel environment.
+"""Complete episodes of given players, exactly one per parallel environment.
 
-Taking the first so many episodes to end, over environments that begin anew, would count short ones
-too often. Here every environment counts its first episode and no other.
+Counting the first episodes to end, over environments that reset, would favour short ones. Here
+every environment counts only its first episode.
 """
 
 from typing import Any
@@ -24,18 +24,18 @@ from jaxmarl_ppo.rollout.start import init_rollout_state
 from jaxmarl_ppo.rollout.step import StepOutput, step
 from jaxmarl_ppo.types import EpisodeSums, Population, PyTree, RolloutState
 
-MAX_STEPS = 10_000  # of an episode in an environment that names no horizon
+MAX_STEPS = 10_000  # of an episode in an environment without a horizon
 
 
 class EpisodeTotals(EpisodeSums):
-    """Holds what each slot gathered in each episode, `[episodes, A]`, one environment each."""
+    """Holds the totals of each slot in each episode, `[episodes, A]`, one environment each."""
 
     finished: jax.Array  # [episodes] bool: False where the step limit cut the episode off
     num_steps: jax.Array  # () int: until the last episode was over
 
 
 class EpisodesState(struct.PyTreeNode):
-    """State between two steps of episodes that are played side by side."""
+    """State between two steps of episodes played side by side."""
 
     state: RolloutState
     totals: EpisodeTotals
@@ -43,11 +43,11 @@ class EpisodesState(struct.PyTreeNode):
 
 
 class Play(struct.PyTreeNode):
-    """Says how episodes are played, and plays them step by step."""
+    """Plays episodes step by step, with fixed settings."""
 
     env_params: PyTree
     population: Population
-    key: jax.Array  # of everything random
+    key: jax.Array  # of all random numbers
     limit: jax.Array  # () int: steps after which episodes are cut off
     chosen: jax.Array | None  # [episodes, A] int: who holds the slots; None to draw
     learner: Learner = struct.field(pytree_node=False)
@@ -58,7 +58,7 @@ class Play(struct.PyTreeNode):
     def players(self) -> Players:
         """Return the players that can hold a slot."""
         players = self.learner.players
-        # Who was chosen need not be whom the mapping gives the slot.
+        # A chosen player may differ from the mapping's.
         return players if self.chosen is None else players.without_fixed_members()
 
     def begin(self) -> EpisodesState:
@@ -87,7 +87,7 @@ class Play(struct.PyTreeNode):
         return ~now.totals.finished.all() & (now.totals.num_steps < self.limit)
 
     def advance(self, now: EpisodesState) -> tuple[EpisodesState, ActOutput, StepOutput]:
-        """Play a step, and count it in the episodes that are not over."""
+        """Play a step, and count it in the episodes in progress."""
         key = fold_in(now.key, now.totals.num_steps)
         after, act_output, step_output = self._step(now.state, key)
         totals = _count(now.totals, now.state.obs.alive, step_output)
@@ -107,7 +107,7 @@ class Play(struct.PyTreeNode):
 
 
 def check_learner(learner: Any) -> None:
-    """Reject what is no learner, such as an environment in its place.
+    """Check that an argument is a learner, not for example an environment.
 
     Raises:
         ValueError: If it is something else.
@@ -120,7 +120,7 @@ def check_learner(learner: Any) -> None:
 
 
 def check_num_episodes(episodes: Any) -> int:
-    """Return the number of episodes if it is one.
+    """Return the number of episodes if it is valid.
 
     Raises:
         ValueError: If it is not a whole number of at least 1.
@@ -144,20 +144,20 @@ def play_episodes(
 ) -> EpisodeTotals:
     """Play fresh episodes, in step with each other, until the last one is over.
 
-    Actions, memory, previous actions and rewards are treated by the rollout's own functions.
-    Compiled once per learner, number of episodes and way of acting.
+    The rollout's own functions handle actions, memory, previous actions and rewards. Compiled once
+    per learner, number of episodes and way of acting.
 
     Args:
-        learner: gives the environment and who can play.
+        learner: of the environment and the players.
         population: the players.
-        episodes: parallel environments, each of which counts one episode.
-        key: of everything random.
+        episodes: number of parallel environments, with one episode each.
+        key: of all random numbers.
         greedy: networks take the most likely actions instead of samples.
         env_params: None for the learner's.
         players: `[A]` or `[episodes, A]` int, who holds each slot, as an index into
             `learner.players.names`; None to draw as in training.
-        max_steps: where an environment without a horizon is cut off; an episode that goes on then
-            is not `finished`, and its totals are those up to there.
+        max_steps: step limit in an environment without a horizon; an episode cut off there is not
+            `finished`, and its totals end there.
 
     Raises:
         ValueError: If the number of episodes is not a whole number, or a player cannot hold its

@@ -50,8 +50,8 @@ def evaluate_run(
 
     `env` and `allow_imports` are needed where `load_run` needs them.
 
-    With `matrix`, the report's `cross_play` is what `cross_play.cross_play` says with these
-    `row_agents`, and the run's folder gets a picture of it. Of its games there is no `record`.
+    With `matrix`, the report's `cross_play` is the result of `cross_play.cross_play` with these
+    `row_agents`, with a picture in the run's folder. Its games are not in `record`.
 
     Raises:
         ValueError: As `evaluate_policies`, or if there is no run in `run_dir`.
@@ -86,28 +86,28 @@ def evaluate_policies(
     env_params: PyTree | None = None,
     record: str | Path | None = None,
 ) -> Report:
-    """Play fresh episodes and report on them as plain data, fit for JSON.
+    """Play fresh episodes and return a report of plain data, fit for JSON.
 
     Args:
-        learner: how the policies see the environment, and who can play.
-        population: as in `TrainState.population`; who plays is drawn as in training.
-        episodes: how many; None for the scenario's default (crypto, poker and tic_tac_toe 1,024,
-            others 256).
+        learner: of the policies' view of the environment, and the players.
+        population: as in `TrainState.population`; players are drawn as in training.
+        episodes: their number; None for the scenario's default (crypto, poker and tic_tac_toe
+            1,024, others 256).
         seed: the same seed gives the same report.
         greedy: take the most likely actions instead of samples.
-        env: what is played, None for the learner's own; else one with the same agents and sizes.
+        env: to play; None for the learner's own, else one with the same agents and sizes.
         env_params: its parameters; None for the learner's, or with an `env` for its default ones.
         record: a new `.npz` file for the episodes, step by step; see `load_trajectories`.
 
     Returns:
         `{"env", "episodes", "acting": "sample" or "greedy", "seed", "all": {...}, "agents": {name:
-        {...}}}` and what `scenario_reports` adds. `all` has the returns of all agents together:
-        `return_mean`, `return_se` (standard error; None for one episode), `return_min` and
-        `return_max`. An agent's entries are these, `length_mean` (steps alive) and the means of the
-        environment's own metrics, all totals of an episode. They are over the
-        episodes in which the slot held an agent: where there were others, `episodes` counts them,
-        and there are no means if there were none. `lives_mean` is there if slots were reborn.
-        `unfinished` counts episodes that were cut off for want of an end.
+        {...}}}` and the entries of `scenario_reports`. `all` has the returns of all agents
+        together: `return_mean`, `return_se` (standard error; None for one episode), `return_min`
+        and `return_max`. An agent's entries are these, `length_mean` (steps alive) and the means of
+        the environment's own metrics, all totals of an episode. They cover the episodes in which
+        the slot held an agent. Where there were others, `episodes` counts the covered ones, and
+        without any the means are absent. `lives_mean` is present if slots were reborn. `unfinished`
+        counts episodes that the step limit cut off.
 
     Raises:
         ValueError: If `episodes` is not a whole number of at least 1, `env` has other agents than
@@ -171,7 +171,7 @@ def _play(
 
 
 def _episode_report(totals: EpisodeTotals) -> dict[str, Any]:
-    # Added up in float64, so that what a game takes and gives is zero to the digit.
+    # Summed in float64, so that zero-sum returns cancel exactly.
     returns = np.sum(totals.returns, axis=1, dtype=np.float64)
     stats = mean_and_se(returns)
     return {

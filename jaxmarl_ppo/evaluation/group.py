@@ -12,7 +12,7 @@ from jaxmarl_ppo.runs.files import CHECKPOINTS
 from jaxmarl_ppo.runs.log import scalars
 from jaxmarl_ppo.runs.run_folder import load_run, members_of
 
-# Of a report, what says how it was made, not how good the policies are.
+# Entries of a report that describe the evaluation, not the policies' performance.
 _NOT_RESULTS = ("seed", "episodes", "unfinished")
 
 
@@ -25,11 +25,11 @@ def evaluate_group(
     checkpoint: str | None = None,
     allow_imports: Sequence[str] = (),
 ) -> Report:
-    """Evaluate every run of a group, and what they have in common.
+    """Evaluate every run of a group, and aggregate the reports.
 
     Args:
         group_dir: the folder of the group.
-        episodes: of each run; None for as many as the environment needs.
+        episodes: of each run; None for the environment's default.
         seed: of the episodes, the same for all runs.
         greedy: take each policy's most probable action instead of drawing one.
         env: as `load_run` needs it.
@@ -40,7 +40,7 @@ def evaluate_group(
         `{"env", "episodes", "acting", "seed", "numbers": {path: {"mean", "iqm", "ci95_low",
         "ci95_high"}}, "members": {name: report}}`: the numbers of the reports of
         `evaluate_policies` by their paths, such as `agents/x/return_mean`, over seeds; the interval
-        is that of the interquartile mean. The members' reports are there as they are.
+        is that of the interquartile mean. The members' reports are unchanged.
 
     Raises:
         ValueError: If there is no group, or one of its runs cannot be read.
@@ -55,7 +55,7 @@ def evaluate_group(
         if not where.is_dir():
             continue
         run = load_run(where, env=env, allow_imports=allow_imports)
-        # All have the same program, which is compiled once.
+        # All share one program, which is compiled once.
         learner = run.learner if learner is None else learner
         reports[folder.name] = evaluate_policies(learner, run.population, episodes, seed, greedy)
     first = next(iter(reports.values()))

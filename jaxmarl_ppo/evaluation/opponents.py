@@ -1,4 +1,4 @@
-"""Seats for a chosen opponent, against whom something is watched or played."""
+"""Seats for a chosen opponent in watched or played games."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from jaxmarl_ppo.types import Population
 
 
 def find_player(learner: Learner, population: Population, name: str) -> int:
-    """Find a policy, a snapshot or a script by its name, as it stands now.
+    """Find a policy, a snapshot or a scripted policy by its present name.
 
     Raises:
         ValueError: If there is none.
@@ -37,11 +37,11 @@ def seat_against(
     """Seat one slot's own policy against an opponent in all others.
 
     Returns:
-        Who plays, `[episodes, A]` int, and the slot of the policy, `[episodes]` int, another one
-        from episode to episode.
+        The players, `[episodes, A]` int, and the policy's slot, `[episodes]` int, which varies from
+        episode to episode.
 
     Raises:
-        ValueError: If there is no such player, or nobody that it could be against.
+        ValueError: If there is no such player, or no slot for it as an opponent.
     """
     seats = seat_opponent(learner, population, opponent)
     players, num_agents = learner.players, learner.env.num_agents

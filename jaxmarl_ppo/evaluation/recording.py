@@ -1,4 +1,4 @@
-"""Episodes recorded step by step, while they are played as `play_episodes` plays them."""
+"""Episodes recorded step by step, played like those of `play_episodes`."""
 
 import functools
 from typing import Any
@@ -21,7 +21,7 @@ from jaxmarl_ppo.rollout.act import ActOutput
 from jaxmarl_ppo.rollout.step import StepOutput
 from jaxmarl_ppo.types import Population
 
-# What a record may take in memory, and what of it may lie on the device at a time.
+# Limits of a record's size in memory, and of its part on the device at a time.
 MAX_BYTES = 4 * 10**9
 MAX_BYTES_AT_ONCE = 64 * 10**6
 
@@ -36,18 +36,18 @@ def record_episodes(
     greedy: bool = False,
     **kwargs: Any,
 ) -> tuple[EpisodeTotals, Trajectories]:
-    """Play the episodes that `play_episodes` plays by the same key, and record them whole.
+    """Play the same episodes as `play_episodes` with the same key, and record every step.
 
     Args:
-        learner: gives the environment and who can play.
+        learner: of the environment and the players.
         population: the players.
-        episodes: how many, side by side.
-        key: of everything random.
+        episodes: their number, side by side.
+        key: of all random numbers.
         greedy: networks take the most likely actions instead of samples.
         **kwargs: as for `play_episodes`.
 
     Returns:
-        The totals, whose returns are the recorded rewards added up, and the episodes.
+        The totals, whose returns are sums of the recorded rewards, and the episodes.
 
     Raises:
         ValueError: As `play_episodes`, or if the record would be too large.
@@ -66,7 +66,7 @@ def record_episodes(
         parts.append({name: np.asarray(x)[: int(count)] for name, x in steps.items()})
     trajectories = _join(play, parts, np.asarray(now.totals.finished))
     totals = jax.device_get(count_cut_off(now))
-    # Added up here, since compiled sums may leave out a rounding that the record has.
+    # Summed here, since compiled sums may round differently from the record.
     returns = np.zeros_like(totals.returns)
     for reward in np.moveaxis(trajectories.reward, 1, 0):
         returns += reward
@@ -83,8 +83,8 @@ def _record(
     """Play up to so many steps.
 
     Returns:
-        Where to go on, the steps `[at_once, E, A, ...]`, how many there are, and whether there are
-        more to come.
+        The state to continue from, the steps `[at_once, E, A, ...]`, their number, and whether more
+        will follow.
     """
 
     def goes_on(carry: tuple[jax.Array, EpisodesState, Steps]) -> jax.Array:
@@ -112,7 +112,7 @@ def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, Steps]:
 def _make_step(
     play: Play, before: EpisodesState, act_output: ActOutput, step_output: StepOutput
 ) -> Steps:
-    """Gather what is recorded of a step, `[E, A, ...]`."""
+    """Gather the record of a step, `[E, A, ...]`."""
     state, obs = before.state, before.state.obs
     log_prob = value = jnp.full(obs.alive.shape, jnp.nan)
     for group, own in zip(play.players.policy_groups, act_output.decisions, strict=True):
@@ -144,12 +144,12 @@ def _make_step(
     return {"valid": valid, **where_rows(valid, time_step, nothing)}
 
 
-# What stands in the steps after an episode's end, where it is not 0 or False.
+# Fill values after an episode's end, where not 0 or False.
 _NOTHING = {"player": -1, "log_prob": jnp.nan, "value": jnp.nan, "unsquashed_action": jnp.nan}
 
 
 def _join(play: Play, parts: list[dict[str, np.ndarray]], finished: np.ndarray) -> Trajectories:
-    """Put parts `[steps, E, A, ...]` behind each other, field by field, as `[E, T, A, ...]`."""
+    """Concatenate parts `[steps, E, A, ...]`, field by field, to `[E, T, A, ...]`."""
     joined = {}
     for name in list(parts[0]):
         steps = np.concatenate([part.pop(name) for part in parts])

@@ -1,4 +1,4 @@
-"""Episodes with all that is worth seeing of them: pictures, probabilities, values, good advice."""
+"""Replays of episodes: pictures, probabilities, values and suggested actions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,27 +26,27 @@ class Replay:
     """Holds one episode of `T` steps, in NumPy's arrays; observations are from before the step.
 
     Attributes:
-        interest: what it was chosen for, as `best for x`, `worst for x`, `longest` and `most
-            surprising`; nothing where it was not chosen.
+        interest: why it was chosen, such as `best for x`, `worst for x`, `longest` and `most
+            surprising`; empty where it was not chosen.
         drawings: `T + 1` pictures as SVG, from before the first step to after the last one.
-        players: names of who held each slot, as an index into `names`; -1 for nobody.
-        names: of the players, as they stand now.
+        players: the player of each slot, as an index into `names`; -1 for none.
+        names: present names of the players.
         remembers: which of them have memory.
         alive: which slots held an agent.
-        acts: who had to act.
+        acts: which slots had to act.
         is_first: the decision is the first of a life, so memory is empty.
         action: as the environment took it.
         action_mask: legal actions.
         probs: of the actions, NaN where no network decided; None where actions are continuous.
         entropy: of the action distribution in nats, NaN where no network decided.
-        log_prob: of the action, likewise.
-        value: the critic's, likewise.
+        log_prob: of the action, NaN where no network decided.
+        value: the critic's, NaN where no network decided.
         reward: earned at the step.
         terminated: the life ended at the step.
         truncated: the life was cut off at the step.
         best: the actions that a solver finds best; None where there is none.
-        suggested: what scripts of the environment would do, by their names.
-        reference: the script that decisions are compared with; None where there is none.
+        suggested: actions of the environment's scripted policies, by name.
+        reference: the scripted policy that decisions are compared with; None where there is none.
     """
 
     interest: tuple[str, ...]
@@ -89,23 +89,23 @@ def replay_episodes(
     num_candidates: int | None = None,
     max_steps: int = 1_000,
 ) -> list[Replay]:
-    """Play episodes and keep the most interesting ones with all that is worth seeing.
+    """Play episodes and keep replays of the most interesting ones.
 
-    The best and the worst are those of one agent's return, which they name where agents earn
-    differently; the most surprising is the one in which the networks took the least likely actions
-    on average. What is so of all candidates alike is no reason to choose one.
+    The best and the worst are by one agent's return, named where agents' returns differ. The most
+    surprising is the one with the least likely actions of networks on average. Properties that all
+    candidates share are no reason to choose one.
 
     Args:
-        learner: gives the environment and who can play.
+        learner: of the environment and the players.
         population: the players.
-        episodes: how many to keep.
-        key: of everything random; the same key plays what `play_episodes` plays.
+        episodes: number to keep.
+        key: of all random numbers; the same key gives the episodes of `play_episodes`.
         greedy: networks take the most likely actions instead of samples.
         players: as for `play_episodes`.
-        subjects: `[num_candidates]` int, the slots whose returns make candidates the best and the
-            worst; None for the first slot.
-        num_candidates: how many to play; None for as many as are kept, in order.
-        max_steps: where an environment without a horizon is cut off.
+        subjects: `[num_candidates]` int, the slots whose returns rank candidates; None for the
+            first slot.
+        num_candidates: number to play; None to play those that are kept, in order.
+        max_steps: step limit in an environment without a horizon.
 
     Raises:
         ValueError: As `play_episodes`.
@@ -133,7 +133,7 @@ def replay_episodes(
 
 
 def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, dict[str, Any]]:
-    """Play a step and gather what is kept of it, `[E, A, ...]`."""
+    """Play a step and gather its record, `[E, A, ...]`."""
     after, act_output, step_output = play.advance(now)
     state, obs, env = now.state, now.state.obs, play.learner.env
     answers = ask_everybody(play, now)
@@ -155,7 +155,7 @@ def _advance(play: Play, now: EpisodesState) -> tuple[EpisodesState, dict[str, A
         **answers,
     }
     if not env.steps_on_host:
-        # Stepped once more, since what is over has begun anew in the state that goes on.
+        # Stepped again, since finished episodes are reset in the continued state.
         keys = draw_noise(play.players, (play.num_episodes,), _key_of_step(now)).env
         step = jax.vmap(env.step_env, in_axes=(0, 0, 0, None))
         own = jax.vmap(split)(keys)[:, 0]
@@ -170,7 +170,7 @@ def _key_of_step(now: EpisodesState) -> jax.Array:
 
 
 def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
-    """Ask all networks for their whole answer, `[E, A, ...]`; NaN where none is asked."""
+    """Compute all outputs of all networks, `[E, A, ...]`; NaN where none decides."""
     state = now.state
     mask = state.obs.action_mask
     none = jnp.full(state.obs.alive.shape, jnp.nan)
@@ -199,7 +199,7 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
 
 
 def _suggestions(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
-    """Ask the environment's scripts what they would do, `[E, A]` each."""
+    """Compute the actions of the environment's scripted policies, `[E, A]` each."""
     keys = split(_key_of_step(now), play.num_episodes)
     return {
         name: jax.vmap(script, in_axes=(0, 0, None, 0))(
@@ -215,7 +215,7 @@ def _subject_name(
     steps: Sequence[Mapping[str, Any]],
     subjects: np.ndarray,
 ) -> str:
-    """Name the agent whose returns count, or who plays it where it is another one each time."""
+    """Name the agent whose returns count, or its player where the agent varies."""
     if len(set(subjects.tolist())) == 1:
         return learner.env.agents[subjects[0]]
     players = set(steps[0]["player"][np.arange(len(subjects)), subjects].tolist())
@@ -225,7 +225,7 @@ def _subject_name(
 def _measure(
     steps: Sequence[Mapping[str, Any]], lengths: np.ndarray, subjects: np.ndarray, name: str
 ) -> dict[str, np.ndarray]:
-    """Measure episodes by all that may make one interesting, `[E]` each."""
+    """Measure episodes by every criterion of interest, `[E]` each."""
     valid = np.array([time_step["valid"] for time_step in steps])  # [T, E]
     returns = sum(
         np.where(time_step["valid"][:, None], time_step["reward"], 0.0) for time_step in steps
@@ -243,7 +243,7 @@ def _measure(
 def _choose(
     measures: Mapping[str, np.ndarray], count: int, episodes: int
 ) -> dict[int, tuple[str, ...]]:
-    """Choose which of the candidates to keep, and say what for."""
+    """Choose the candidates to keep, with reasons."""
     chosen: dict[int, tuple[str, ...]] = {}
     for name, measure in measures.items():
         best = int(np.argmax(measure))
@@ -269,7 +269,7 @@ def _make_replay(
     e: int,
     interest: tuple[str, ...],
 ) -> Replay:
-    """Put the steps of one episode together, and have them drawn."""
+    """Assemble the steps of one episode, and draw them."""
 
     def stacked(name: str) -> np.ndarray:
         return np.array([time_step[name][e] for time_step in steps])

@@ -1,8 +1,8 @@
 """Statistics over several seeds of one run: means, interquartile means and confidence intervals.
 
-The measures are those of Agarwal et al. (2021): the interquartile mean leaves out the quarter of
-the seeds that did worst and the quarter that did best, and its interval is a bootstrap over
-seeds, drawn with replacement. There is one task, so all seeds are of one stratum.
+The measures are those of Agarwal et al. (2021): the interquartile mean leaves out the worst and the
+best quarter of seeds. Its interval is a bootstrap over seeds, drawn with replacement. There is one
+task, so all seeds are of one stratum.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 2000
-# What `summarise_seeds` adds: tables of the same keys as those of the means.
+# Tables that `summarise_seeds` adds, with the same keys as the means.
 IQM, LOW, HIGH = SPREAD = ("iqm", "ci95_low", "ci95_high")
 
 Path = tuple[str, ...]
@@ -34,9 +34,9 @@ def bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         Its lower and its upper end, `[...]`.
     """
-    # Of all numbers the same seeds are drawn, and whenever it is computed.
+    # The same seeds are drawn for all numbers and at every call.
     draws = np.random.default_rng(0).integers(len(values), size=(NUM_RESAMPLES, len(values)))
-    # One by one, since what is drawn of a single number stays in the cache.
+    # One by one, since the draws of a single number fit in the cache.
     numbers = np.ascontiguousarray(values.reshape(len(values), -1).T)
     means = np.array([iqm(number[draws], axis=1) for number in numbers])
     ends = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=1)
@@ -45,25 +45,25 @@ def bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def summarise_seeds(tables: Sequence[Mapping[str, Any]], has_counts: bool = True) -> dict[str, Any]:
-    """Join what several seeds tell of themselves in tables of the same kind.
+    """Join the tables of several seeds.
 
-    The result has the mean of every number. One that only some seeds have is of those; what is no
-    number is left out, and so are standard errors.
+    The result has the mean of every number, over the seeds that have it. Other values and standard
+    errors are left out.
 
     Args:
         tables: of each seed.
-        has_counts: whether whole numbers are counts, which are added up instead.
+        has_counts: whether whole numbers are counts, which are summed instead.
 
     Returns:
         The joined table, and beside its keys `iqm`, `ci95_low` and `ci95_high`: tables of the
-        interquartile means and of the ends of their intervals. A number of one seed alone has no
+        interquartile means and of the ends of their intervals. A number of a single seed has no
         interval.
     """
     found = [dict(_numbers(table)) for table in tables]
     paths = list(dict.fromkeys(path for numbers in found for path in numbers))
     values = {path: [own[path] for own in found if path in own] for path in paths}
     joined: dict[str, Any] = {}
-    measured: dict[int, list[Path]] = {}  # by how many seeds tell them
+    measured: dict[int, list[Path]] = {}  # by the number of seeds that have them
     for path, numbers in values.items():
         if has_counts and all(isinstance(x, int) for x in numbers):
             _enter(joined, path, sum(numbers))
@@ -87,7 +87,7 @@ def _numbers(table: Mapping[str, Any], before: Path = ()) -> list[tuple[Path, fl
     for key, value in table.items():
         if isinstance(value, Mapping):
             found += _numbers(value, (*before, key))
-        # How certain one seed's mean is says nothing of how seeds differ.
+        # The standard error of one seed does not measure differences between seeds.
         elif (
             isinstance(value, int | float)
             and not isinstance(value, bool)

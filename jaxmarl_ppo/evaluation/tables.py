@@ -1,4 +1,4 @@
-"""Reports for people: tables of agents and of pairings, and a picture of the latter."""
+"""Readable reports: tables of agents and of pairings, and a picture of the latter."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ from jaxmarl_ppo.machine.text import in_picture
 
 # Headings of `group_rows`.
 GROUP_COLUMNS = ("over seeds", "mean", "IQM", "95 % from", "to")
-# Of single episodes: over seeds they say nothing.
+# Columns of single episodes, which mean nothing over seeds.
 _EXTREMES = ("return_min", "return_max")
 
 
 def format_report(report: Report, width: int | None = None) -> str:
-    """Write a report for people: the scenario's headline, then a table of the agents.
+    """Format a report: the scenario's headline, then a table of the agents.
 
     Args:
         report: of `evaluate_policies` or `evaluate_run`.
-        width: letters that a line has room for; columns beyond them go into further tables. None
-            for as many as the widest table takes.
+        width: characters per line; columns beyond them go into further tables. None for the width
+            of the widest table.
     """
     acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
     lines = [
@@ -55,7 +55,7 @@ def group_rows(report: Report) -> list[tuple[str, *tuple[float | None, ...]]]:
 
 
 def format_group_report(report: Report) -> str:
-    """Write what `evaluate_group` says for people: a line for every number."""
+    """Format the report of `evaluate_group`: a line for every number."""
     acting = {"sample": "sampled actions", "greedy": "greedy actions"}[report["acting"]]
     table = Table(box=box.SIMPLE_HEAD)
     for k, heading in enumerate(GROUP_COLUMNS):
@@ -96,7 +96,7 @@ def _agents_table(
 def _fitting_tables(
     first: str, headings: Sequence[str], rows: Mapping[str, Sequence[str]], width: int | None
 ) -> list[str]:
-    """Write a table, or several below each other of which each has as many columns as fit."""
+    """Format a table, split into several tables of as many columns as fit."""
     lines: list[str] = []
     begin = 0
     while begin < len(headings):
@@ -133,7 +133,7 @@ def _lines(table: Table) -> list[str]:
 
 
 def format_cross_play(report: dict[str, Any]) -> str:
-    """Write the mean return of the first row agent in every pairing as a table for people."""
+    """Format the mean return of the first row agent in every pairing as a table."""
     agent = report["rows"]["agents"][0]
     cells = report["returns"][agent]
     header = ["", *report["columns"]["players"]]
@@ -172,7 +172,7 @@ def plot_cross_play(report: dict[str, Any], title: str, path: Path) -> None:
     )
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    # White is an even result where some lose, else the middle.
+    # White is an even result if there are losses, else the middle.
     centre = 0.0 if means.min() < 0.0 < means.max() else float(np.median(means))
     bound = max(float(np.abs(means - centre).max()), 1e-9)
     image = axes.imshow(means, cmap="RdBu", vmin=centre - bound, vmax=centre + bound, aspect="auto")

@@ -1,7 +1,7 @@
-"""Whole episodes step by step, and the file that keeps them.
+"""Complete episodes step by step, and their file format.
 
 The file is NumPy's own archive of arrays: every field of `Trajectories` under its name, and the
-number `format`. Nothing in it executes, and `numpy.load(path)` reads it without this package.
+number `format`. Reading it executes no code, and `numpy.load(path)` reads it without this package.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """Holds `E` whole episodes of up to `T` steps.
+    """Holds `E` complete episodes of up to `T` steps.
 
     Observations are from before the step, outcomes from after it. Beyond an episode's end masks are
-    False, players -1 and numbers 0; but what a network says is NaN wherever none decided.
+    False, players -1 and numbers 0; but network outputs are NaN wherever no network decided.
 
     Attributes:
         env: name of the environment.
@@ -37,17 +37,17 @@ class Trajectories:
         policy_of: the policy that each player belongs to, as an index into `policies`; -1 for none.
         episode: numbers of the episodes.
         length: steps of each.
-        finished: False where an episode was cut off for want of an end.
+        finished: False where the step limit cut an episode off.
         valid: the steps that belong to the episode.
-        features: what the agents saw.
+        features: observed by the agents.
         action_mask: legal actions, or the dimensions that an action has.
-        agent_mask: who had to act.
+        agent_mask: which slots had to act.
         alive: which slots held an agent.
         is_first: the next decision is the first of a life.
-        player: who held the slot, as an index into `players`; -1 where it held nobody.
-        action: as the environment took it; 0 of those that had not to act.
-        unsquashed_action: continuous actions as they were drawn, which is what `log_prob` is the
-            density of; None where actions are discrete.
+        player: the player of the slot, as an index into `players`; -1 for none.
+        action: as the environment took it; 0 for slots that did not have to act.
+        unsquashed_action: continuous actions as drawn, to which the density `log_prob` refers; None
+            where actions are discrete.
         log_prob: of the action.
         value: the critic's, in units of the rewards that it was trained on.
         reward: earned at the step.
@@ -144,7 +144,7 @@ def save_trajectories(path: str | Path, trajectories: Trajectories) -> None:
 
 
 def load_trajectories(path: str | Path) -> Trajectories:
-    """Read what `evaluate_policies(..., record=path)` and `evaluate --record` wrote.
+    """Read a record of `evaluate_policies(..., record=path)` or `evaluate --record`.
 
     Raises:
         ValueError: If the file is missing, damaged or of another format.
@@ -161,7 +161,7 @@ def load_trajectories(path: str | Path) -> Trajectories:
                 _check_layout(file.declared)
                 arrays = {name: file.array(name) for name in _LAYOUT if name in file.declared}
                 _check_values(arrays)
-    except Exception as error:  # a damaged archive raises whatever its damage leads to
+    except Exception as error:  # a damaged archive can raise any error
         reason = printable(" ".join(str(error).split())) or type(error).__name__
         raise ValueError(f"{str(path)!r} is damaged or no record of episodes: {reason}") from error
     if version != FORMAT:
@@ -187,7 +187,7 @@ def _read_format(file: Npz) -> int | None:
 
 
 def _check_layout(arrays: Mapping[str, Declared]) -> None:
-    """Reject arrays whose shapes do not make up whole episodes.
+    """Reject arrays whose shapes are not those of complete episodes.
 
     Raises:
         ValueError: If one is missing, unknown, or of another shape or kind.
@@ -212,7 +212,7 @@ def _check_layout(arrays: Mapping[str, Declared]) -> None:
 
 
 def _check_values(arrays: Mapping[str, np.ndarray]) -> None:
-    """Reject arrays whose values are not those of whole episodes.
+    """Reject arrays whose values are not those of complete episodes.
 
     Raises:
         ValueError: If one contradicts another.

@@ -97,7 +97,7 @@ def record_results(
     """
     num_players, num_agents = league.games.shape[0], games.player.shape[-1]
     size = num_players**2
-    # A slot that several players held in one episode says nothing about any of them.
+    # A slot that several players held in one episode is no evidence about any of them.
     steady = episode_over[..., None] & ~games.mixed & (games.player >= 0)
 
     def add_pair(totals: tuple[jax.Array, ...], pair: jax.Array):

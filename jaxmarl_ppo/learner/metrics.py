@@ -43,7 +43,7 @@ class Sums(struct.PyTreeNode):
 
 
 class Latest(struct.PyTreeNode):
-    """Metrics of which only the newest iteration's count."""
+    """Metrics that only the newest iteration determines."""
 
     learning_rate: jax.Array  # [P]
     entropy_coef: jax.Array  # [P]

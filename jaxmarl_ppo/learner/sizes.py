@@ -52,7 +52,7 @@ def spread_of_draws(
 ) -> float:
     """Estimate the standard deviation of a policy's row count, relative to its even share.
 
-    The model is a count of lives, each of which draws one of the policies.
+    The model is a count of lives that each draw one of the policies.
     """
     if players.is_fixed:
         return 0.0

@@ -24,7 +24,7 @@ _HEADERS = {
 
 
 class Declared(NamedTuple):
-    """Says what an array in a file is to be."""
+    """Required type and shape of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -41,13 +41,13 @@ def restore_msgpack(data: bytes) -> Any:
 
 
 class Npz(zipfile.ZipFile):
-    """NumPy's archive of arrays, of which nothing is read until it is asked for.
+    """NumPy's archive of arrays, read lazily.
 
     Args:
         path: the file.
 
     Attributes:
-        declared: what the arrays are to be, by name; so many bytes are there.
+        declared: type and shape of the arrays, by name, checked against the bytes present.
 
     Raises:
         Exception: Of any kind for a damaged archive, here and in its methods.

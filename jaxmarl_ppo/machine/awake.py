@@ -56,7 +56,7 @@ def check_possible() -> None:
 
 
 def _obstacle() -> str | None:
-    """Say why cores cannot be kept awake; None where they can."""
+    """Explain why cores cannot be kept awake; None where they can."""
     import jax
 
     if jax.default_backend() != "cpu":
@@ -89,7 +89,7 @@ def cores_awake(wanted: bool) -> Iterator[None]:
 
 
 def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Return whether this is a virtual machine, as x86 processors say."""
+    """Return whether this is a virtual machine, as x86 processors report."""
     with contextlib.suppress(OSError):
         return any(
             line.startswith("flags") and "hypervisor" in line.split()

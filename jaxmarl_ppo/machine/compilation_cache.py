@@ -14,8 +14,8 @@ def use_compilation_cache(folder: str | Path | None = None) -> None:
 
     Args:
         folder: where to keep them, created when it is needed; only you should be able to write
-            there, since programs in it are run. None for the folder that JAX has been told of, as
-            by `JAX_COMPILATION_CACHE_DIR`, or else `jaxmarl_ppo/jax` in `$XDG_CACHE_HOME` or
+            there, since programs in it are run. None for JAX's configured folder, such as
+            `JAX_COMPILATION_CACHE_DIR`, or else `jaxmarl_ppo/jax` in `$XDG_CACHE_HOME` or
             `~/.cache`.
 
     Raises:

@@ -6,8 +6,8 @@ import jax
 
 from jaxmarl_envs.backend import backend, local_devices
 
-# Unless a configuration says otherwise, no device has fewer environments: with so few, exchanging
-# gradients costs more than another core gains.
+# By default no device has fewer environments: with so few, exchanging gradients costs more than
+# another core gains.
 MIN_ENVS_PER_DEVICE = 8
 
 
@@ -38,7 +38,7 @@ def use_cpu_cores(num_cores: int | None = None) -> None:
 
 
 def even_share(num_envs: int, most: int) -> int:
-    """Count the devices, at most so many, over which environments can be spread evenly."""
+    """Count the devices, up to a limit, over which environments can be spread evenly."""
     return max(n for n in range(1, most + 1) if num_envs % n == 0)
 
 
@@ -50,7 +50,7 @@ def choose_num_devices(num_envs: int, wanted: int | None, steps_on_host: bool = 
 
     Args:
         num_envs: parallel environments.
-        wanted: what the user says; None for as many as share `num_envs` evenly and leave each at
+        wanted: the user's choice; None for as many as share `num_envs` evenly and leave each at
             least `MIN_ENVS_PER_DEVICE`.
         steps_on_host: whether environments are stepped in Python.
 

@@ -35,8 +35,8 @@ def open_atomically(path: Path, make_folder: bool = True) -> Iterator[BinaryIO]:
 
     Args:
         path: the file.
-        make_folder: whether to make its folder where there is none. Not where somebody may have
-            renamed or removed the folder meanwhile: a second one would appear in its place.
+        make_folder: whether to make a missing folder. Do not use it where the folder may have been
+            renamed or removed meanwhile: a second one would appear in its place.
     """
     if make_folder:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def open_atomically(path: Path, make_folder: bool = True) -> Iterator[BinaryIO]:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        # A full disk names no file, and the temporary name tells nobody anything.
+        # A full disk's error names no file, and the temporary name is uninformative.
         if isinstance(error, OSError) and error.errno is not None:
             is_named = error.filename not in (None, str(temporary))
             error.filename = error.filename if is_named else str(path)

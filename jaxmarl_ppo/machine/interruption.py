@@ -1,8 +1,8 @@
-"""Ctrl-C and other signals as requests that are heard between and during compiled calls.
+"""Ctrl-C and other signals as requests, handled between and during compiled calls.
 
-Python runs signal handlers in the main thread alone, between its instructions, and a compiled call
-is a single one. So a thread hears signals as well: it tells those who wait for an environment in
-plain Python, and ends the process where the main thread cannot.
+Python runs signal handlers only in the main thread, between its instructions, and a compiled call
+is a single one. So a thread also receives signals: it notifies calls that wait for an environment
+in plain Python, and ends the process where the main thread cannot.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ SIGNALS = tuple(
 
 _POLL_COMPILE_S = 0.05
 _POLL_RUN_S = 0.002
-# Seconds that the main thread has to answer where a signal is to end the process at once.
+# Seconds that the main thread has to answer a signal that ends the process at once.
 _ANSWER_S = 2.0
 # What signals are written to in this process.
 _opened: set[int] = set()
@@ -130,8 +130,8 @@ class Interruption:
 def ending_on_interrupt() -> Iterator[None]:
     """Let Ctrl-C end this process within two seconds, also while the main thread computes.
 
-    Where the main thread answers, `KeyboardInterrupt` is raised as ever. While somebody else
-    handles Ctrl-C, as an `Interruption` does, and outside the main thread, nothing is changed.
+    Where the main thread answers, `KeyboardInterrupt` is raised as usual. While another handler of
+    Ctrl-C is set, such as an `Interruption`, and outside the main thread, nothing changes.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -177,7 +177,7 @@ def end_process(message: str, number: int) -> NoReturn:
 
 
 def stop_environments(at_once: bool | None) -> None:
-    """Tell those who wait for environments in plain Python to stop; None: not to any more."""
+    """Ask calls of environments in plain Python to stop; None withdraws the request."""
     stop_request = sys.modules.get("jaxmarl_envs.stop_request")
     if stop_request is None:  # no such environment is there
         return
@@ -245,7 +245,7 @@ def call_interruptibly(function: Callable[[], Result], interruption: Interruptio
     """Call `function` in another thread, so that signals are handled meanwhile.
 
     Python runs signal handlers between instructions of the main thread alone, and a compilation is
-    a single one. A call that is given up goes on in its thread; its result is dropped.
+    a single one. An abandoned call continues in its thread; its result is dropped.
 
     Raises:
         Stopped: If an interruption was requested.

@@ -13,8 +13,8 @@ class PlainConsole(Console):
     """A console without markup, on which control characters are escapes that can be read.
 
     Names of agents, policies and metrics come from files of others. `[bold]` in one is not markup,
-    `:smile:` no picture, and what would steer the terminal does not reach it. Styles and the
-    movements of a display that draws itself anew are not concerned.
+    `:smile:` no picture, and control characters do not reach the terminal. Styles and cursor
+    movements of a live display are unaffected.
     """
 
     def __init__(self, **kwargs: Any) -> None:

@@ -21,10 +21,10 @@ class Tuning:
             (`networks/matmul.py`).
         micro_batch_rows: over which a gradient is computed at once. On a CPU, so few that they stay
             in a core's cache and are not worth sharing out between cores.
-        recurrent_micro_batch_rows: likewise, of recurrent networks.
+        recurrent_micro_batch_rows: the same for recurrent networks.
         part_rows: of a micro-batch, whose gradient is summed up in one go; None for all of them.
-        recurrent_part_rows: likewise, of networks with steps of memory, at each of which a gradient
-            of every part is added up.
+        recurrent_part_rows: the same for networks with steps of memory, which each sum a gradient
+            of every part.
         block_rows: the most that are shuffled together, by networks without memory.
         rows_last: whether rows are the fastest axis of what there is of many decisions, which then
             lie slot after slot (`ops/rows.py`). A TPU fills the fastest axis up to 128.
@@ -103,7 +103,7 @@ CPU = Tuning(
     layout="in_turn",
     # XLA keeps to vectors of 256 bits where a core has 512; others are not affected.
     compiler_options={"xla_cpu_prefer_vector_width": 512},
-    # CPU devices are cores here, so none is to share its operations out.
+    # CPU devices are cores here, so none may split its operations.
     options_of_many={"xla_cpu_multi_thread_eigen": False},
     # Half the compilation, for code that is slower.
     options_of_once={"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1},

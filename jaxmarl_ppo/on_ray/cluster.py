@@ -69,7 +69,7 @@ def connect(address: str, *, shows_output: bool) -> Any:
 
 
 def _knock(address: str) -> None:
-    """Find out in seconds whether anybody is there, which Ray tries for two minutes.
+    """Check within seconds that a cluster answers, which Ray tries for two minutes.
 
     Raises:
         OSError: If no process is.
@@ -125,7 +125,7 @@ def worker_resources(
 
 
 def versions() -> dict[str, str]:
-    """Tell the versions of what must be alike on all machines."""
+    """Return the versions that must agree on all machines."""
     found = {name: metadata.version(name) for name in _PACKAGES}
     return found | {"python": platform.python_version()}
 
@@ -196,6 +196,6 @@ def unpack(packed: Pickled) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """Say what went wrong in one line."""
+    """Describe an error in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -1,10 +1,9 @@
 """One run trained by several hosts of a Ray cluster.
 
-Ray Train's `JaxTrainer` places a worker on each host, watches them, and starts all of them anew
-where one is lost. Its own way of joining serves TPUs, and GPUs one of each worker; ours serves CPUs
-too, and ends all processes together. So each worker runs the command that it would run by
-`--distributed`, told where the first one is, and goes on from the newest checkpoint where there is
-one.
+Ray Train's `JaxTrainer` places a worker on each host, monitors them, and restarts all of them where
+one is lost. Its own joining supports TPUs, and GPUs with one per worker; ours also supports CPUs,
+and ends all processes together. So each worker runs the command of `--distributed` with the address
+of the first one, and resumes from the newest checkpoint where there is one.
 """
 
 # pyright: reportMissingImports=false
@@ -55,12 +54,12 @@ class Plan:
 
 
 def train_on_hosts(address: str, num_hosts: int, max_failures: int, plan: Plan) -> int:
-    """Train a run on so many hosts of a cluster.
+    """Train a run on several hosts of a cluster.
 
     Args:
         address: of the cluster, as `connect` takes it.
         num_hosts: how many.
-        max_failures: how often all hosts begin anew from the newest checkpoint when one is lost.
+        max_failures: how often all hosts restart from the newest checkpoint when one is lost.
         plan: what each does; `num_cpus` is filled in.
 
     Returns:
@@ -200,7 +199,7 @@ def free_address() -> str:
 
 
 def keep_coordinator(address: str) -> None:
-    """Keep in this worker's process where the first process is to be found."""
+    """Store the address of the first process in this worker's process."""
     os.environ[_COORDINATOR] = address
 
 
@@ -248,7 +247,7 @@ def check_node(drivers: dict[str, str], here: str) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Give Ctrl-C back to whoever had it: Ray Train takes it and keeps it."""
+    """Restore the previous handler of Ctrl-C, which Ray Train replaces and keeps."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -268,7 +267,7 @@ def _without_rays_folder(run_dir: str) -> Iterator[None]:
 
 
 def _cause_of(ray: Any, error: Exception) -> str:
-    """Say which processes were lost, or what one of them has failed of."""
+    """Describe which processes were lost, or the failure of one of them."""
     failures = dict(sorted((getattr(error, "worker_failures", None) or {}).items()))
     lost = [rank for rank, why in failures.items() if isinstance(why, ray.exceptions.RayError)]
     for rank, why in failures.items():

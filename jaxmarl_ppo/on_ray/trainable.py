@@ -120,7 +120,7 @@ class TunedRun:
                 trained on.
         """
         if not self._worker.is_busy:
-            return self._result  # it goes on from a run that was at its end
+            return self._result  # it resumes a completed run
         looks: list[Look] = []
         while not looks:
             looks = self._worker.train()
@@ -137,7 +137,7 @@ class TunedRun:
         return result
 
     def save(self, folder: Path) -> None:
-        """Write where the run stands, and what it has learnt as in the folder of any run."""
+        """Write the run's state, and its policies as in the folder of any run."""
         saved = self._worker.save(_RUN) if self._saved is None else self._saved
         np.savez(folder / STATE_FILE, **saved.arrays)  # pyright: ignore[reportArgumentType]
         standing = {name: getattr(saved, name) for name in ("iteration", "decisions", "wall_s")}

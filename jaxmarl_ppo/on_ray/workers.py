@@ -1,8 +1,8 @@
 """The workers of a search on a Ray cluster.
 
-Each is an actor, which Ray places, watches and starts anew elsewhere when its node is lost. All
-that a worker knows of a run it has told with its last look at it, so the runs of one that is lost
-go on from there on another.
+Each is an actor, which Ray places, monitors and restarts elsewhere when its node is lost. The last
+look at a run contains its complete state, so the runs of a lost worker continue from there on
+another.
 """
 
 # pyright: reportMissingImports=false
@@ -35,13 +35,13 @@ TURN_S = 1.0
 _POLL_S = 0.5
 # A run whose workers are lost so often before it is looked at again has failed.
 MAX_LOSSES = 3
-# After so long without any worker the user is told what is waited for.
+# After this time without any worker a message explains the wait.
 PATIENCE_S = 30.0
 
 
 @dataclass
 class Order:
-    """A run that a worker is to train.
+    """A run for a worker to train.
 
     Attributes:
         name: of the run.
@@ -202,7 +202,7 @@ class RayWorkers:
         return self._num_members - len(seat.orders)
 
     def _place_waiting(self) -> None:
-        """Give runs to the workers with the most room."""
+        """Assign runs to the workers with the most room."""
         while self._waiting:
             ready = [seat for seat in self._seats if seat.is_ready and self._room_of(seat)]
             if not ready:
@@ -245,7 +245,7 @@ class RayWorkers:
             yield look
 
     def _lose(self, seat: Seat, error: Exception) -> Iterator[Look]:
-        """Let the runs of a worker that is lost go on from their last looks, on others or on it."""
+        """Resume the runs of a lost worker from their last looks, on others or on it."""
         orders = list(seat.orders.values())
         if orders:
             warnings.warn(
@@ -255,7 +255,7 @@ class RayWorkers:
                 stacklevel=2,
             )
         elif not seat.is_ready:
-            # It starts anew as soon as Ray finds a place for it, unless it cannot start at all.
+            # It restarts as soon as Ray finds a place for it, unless it cannot start at all.
             self._check_startable(error)
         seat.is_ready, seat.orders, seat.begun, seat.ended = False, {}, [], []
         for order in orders:
@@ -277,7 +277,7 @@ class RayWorkers:
             raise ValueError(f"a worker cannot start on the cluster: {lines[-1]}") from error
 
     def _tell_of_waiting(self) -> None:
-        """Tell once what is waited for, where no worker starts."""
+        """Explain the wait once if no worker starts."""
         since = self._alone_since
         if since is not None and time.monotonic() - since > PATIENCE_S:
             self._alone_since = None

@@ -1,1 +1,1 @@
-"""Pages to look at: single files of HTML that need nothing but a browser."""
+"""Pages: single HTML files that need nothing but a browser."""

@@ -18,21 +18,21 @@ from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.step import step
 from jaxmarl_ppo.types import Population, RolloutState
 
-# Steps at which nobody at the table is asked; beyond them a game is taken to go on without end.
+# Limit of steps without a person's decision; beyond it a game counts as endless.
 MAX_QUIET_STEPS = 10_000
 
 
 class Table:
     """One game at a time between people and policies.
 
-    Every decision that people do not make is made as in evaluation, memory and all. Undoing goes
-    back to the last decision of the person who asks for it.
+    All other decisions are made as in evaluation, including memory. Undo returns to the last
+    decision of the person who requests it.
 
     Args:
-        learner: gives the environment and who can play.
+        learner: of the environment and the players.
         population: the players.
-        players: `[A]` int, who plays the slots that no person holds, and gives hints to those who
-            do; None to draw as in training.
+        players: `[A]` int, players of the slots that no person holds, and sources of hints for
+            persons; None to draw as in training.
         greedy: policies take the most likely actions instead of samples.
         seed: of all games.
 
@@ -59,7 +59,7 @@ class Table:
             )
         self._learner, self._population = learner, population
         self._players, self._greedy = players, greedy
-        self.players = _describe_players(learner, population)  # everybody who can play
+        self.players = _describe_players(learner, population)  # all players
         self._key = jax.random.key(seed)
         self._num_games = 0
         self._begin = jax.jit(Play.begin)
@@ -68,11 +68,11 @@ class Table:
         self.begin(())
 
     def begin(self, persons: Collection[int]) -> None:
-        """Begin a new game, in which persons hold these slots, until one of them is to act."""
+        """Begin a game in which persons hold these slots, and play until one must act."""
         self.persons = frozenset(persons)
         key = fold_in(self._key, self._num_games)
         self._num_games += 1
-        self._choices: dict[int, int] = {}  # of those who need not wait for the others to choose
+        self._choices: dict[int, int] = {}  # of persons who have already chosen at this step
         self.play = make_play(
             self._learner, self._population, 1, key, self._greedy, None, self._players
         )
@@ -94,14 +94,14 @@ class Table:
 
     @property
     def waits_for(self) -> list[int]:
-        """The slots of persons who have still to act."""
+        """The slots of persons who still have to act."""
         if self.is_over:
             return []
         acts = np.asarray(self._now.state.obs.agent_mask[0])
         return [slot for slot in sorted(self.persons) if acts[slot] and slot not in self._choices]
 
     def act(self, slot: int, action: int) -> None:
-        """Take a person's action; go on once all persons who are to act at this step have chosen.
+        """Take a person's action; continue once all persons who must act at this step have chosen.
 
         Raises:
             ValueError: If another agent is to act, or the action is not legal.
@@ -121,7 +121,7 @@ class Table:
             self._go_on()
 
     def undo(self, slot: int) -> None:
-        """Go back to before the last decision of a person.
+        """Undo up to the last decision of a person.
 
         Raises:
             ValueError: If there is none.
@@ -136,12 +136,12 @@ class Table:
         raise ValueError("there is nothing to undo")
 
     def legal(self, slot: int) -> list[int]:
-        """List the legal actions of a slot that is to act."""
+        """List the legal actions of a slot that must act."""
         mask = np.asarray(self._now.state.obs.action_mask[0, slot])
         return np.nonzero(mask)[0].tolist()
 
     def view(self) -> dict[str, Any]:
-        """Give what everybody at the table sees, as plain data."""
+        """Return the public view of the table as plain data."""
         state = self.state
         acts = np.asarray(self._now.state.obs.agent_mask[0]) & (not self.is_over)
         acts = [bool(acts[slot]) and slot not in self._choices for slot in range(len(acts))]
@@ -163,7 +163,7 @@ class Table:
         }
 
     def hints(self, slot: int) -> dict[str, Any]:
-        """Say what the policy of a slot thinks of its next decision, and what is best if known.
+        """Return a slot's policy outputs for its next decision, and the best actions if known.
 
         Returns:
             `{"probs": {action: probability}, "value": expected return, "best": [actions]}`, each
@@ -194,7 +194,7 @@ class Table:
         return names[action]
 
     def _go_on(self) -> None:
-        """Play on until a person is to act or the game is over."""
+        """Continue until a person must act or the game is over."""
         for _ in range(MAX_QUIET_STEPS):
             if self.is_over or self.waits_for or not self.persons:
                 return
@@ -216,7 +216,7 @@ class Table:
 
 
 def _describe_players(learner: Learner, population: Population) -> list[str]:
-    """Say of all players what they are, beside their names where those are needed."""
+    """Describe all players, with their names where needed."""
     players = learner.players
     snapshots = {k for pool in players.pools for k in range(players.num_players)[pool.players]}
     num_trained = sum(players.is_trainable(player) for player in range(players.num_players))
@@ -236,18 +236,18 @@ def _describe_players(learner: Learner, population: Population) -> list[str]:
 def play_step(
     play: Play, now: EpisodesState, chosen: jax.Array, by_person: jax.Array
 ) -> tuple[EpisodesState, jax.Array, jax.Array, jax.Array, Any]:
-    """Play a step as `Play.advance` does, but for the actions of persons.
+    """Play a step like `Play.advance`, except for the actions of persons.
 
     Returns:
-        The state to go on from, actions and rewards `[1, A]`, whether the game is over `[1]`, and
-        the environment's state at its end.
+        The state to continue from, actions and rewards `[1, A]`, whether the game is over `[1]`,
+        and the environment's state at its end.
     """
     key = fold_in(now.key, now.totals.num_steps)
     players, env, state = play.players, play.learner.env, now.state
     noise = draw_noise(players, (1,), key)
     output = act(players, play.population, state, play.env_params, noise, play.greedy)
     action = jnp.where(by_person, chosen, output.env_action)
-    # What a policy remembers of its last action is what was done in its place.
+    # A policy's last action is the one taken in its place.
     output = output._replace(env_action=action, action=jnp.where(by_person, chosen, output.action))
     after, stepped = step(env, play.env_params, state, output, noise)
     after = begin_lives(players, play.population.league, state.obs.alive, after, stepped, noise)

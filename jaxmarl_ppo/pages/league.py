@@ -1,4 +1,4 @@
-"""A league in a report: ratings over time and results, by who players are rather than by places."""
+"""A league in a report: ratings over time and results, by snapshot rather than by place."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ ELO = "league/elo/"
 
 
 def elo_series(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """List every player's ratings over a log; a snapshot that takes another's place begins anew."""
+    """List every player's ratings over a log; a snapshot in another's place starts a new series."""
     found: dict[str, Any] = {}
     for entry in entries:
         league = entry.get("league") or {}
@@ -27,7 +27,7 @@ def league_table(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
     Returns:
         `{"columns": [names], "rows": [[name, Elo, games, win rates against the columns]]}`, with
-        None where two have not met. Where snapshots meet none but policies, those are the columns.
+        None where two have not met. If snapshots meet only policies, those are the columns.
     """
     league = entries[-1].get("league") if entries else None
     if not league or not league.get("players"):
@@ -54,7 +54,7 @@ def league_table(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _who(player: str, league: Mapping[str, Any]) -> str:
-    """Name the snapshot in a place of a pool, `past@2`, by when it was taken, `past@it150`."""
+    """Rename the snapshot in a place of a pool, `past@2`, by its iteration, `past@it150`."""
     match = re.fullmatch(r"(.+)@(\d+)", player)
     added_at = league.get("pools", {}).get(match[1], {}).get("added_at", []) if match else []
     if not match or int(match[2]) >= len(added_at):

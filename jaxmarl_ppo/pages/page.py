@@ -1,7 +1,7 @@
-"""One page in one file: style, script and data in it, and nothing that it could load or send.
+"""Self-contained pages: style, script and data in one file that loads and sends nothing.
 
-Data are plain numbers and words, packed. Whatever they hold, the page's policy lets no script run
-but its own, whose checksum it names.
+Data are packed numbers and strings. Whatever they hold, the page's content security policy allows
+only its own script, by checksum.
 """
 
 import base64
@@ -40,10 +40,10 @@ _TEMPLATE = """<!doctype html>
 
 @dataclass(frozen=True)
 class Page:
-    """Holds a page, which a notebook shows where it stands.
+    """Holds a page, which notebooks display inline.
 
     Attributes:
-        html: the whole of it.
+        html: of the complete page.
     """
 
     html: str
@@ -68,9 +68,9 @@ def make_page(
     Args:
         title: of the page, as plain words.
         body: HTML.
-        static: names of the files of style (`.css`) and script (`.js`) that it has.
-        data: what its script works on, of JSON's kinds.
-        connects: whether it may speak to the server that it comes from.
+        static: names of its style (`.css`) and script (`.js`) files.
+        data: for its script, as JSON values.
+        connects: whether it may connect to its server.
     """
     style = "\n".join(read_static(name) for name in static if name.endswith(".css"))
     style = f"{page_style()}\n{style}"
@@ -89,7 +89,7 @@ def make_page(
 
 
 def describe_env(env: MultiAgentEnv) -> dict[str, Any]:
-    """Say what a page is to know of an environment: its agents and what actions are called."""
+    """Describe an environment for a page: its agents and the names of actions."""
     return {
         "agents": [{"name": name, "sign": env.sign(name)} for name in env.agents],
         "actions": None if env.action_names is None else list(env.action_names),
@@ -97,11 +97,11 @@ def describe_env(env: MultiAgentEnv) -> dict[str, Any]:
 
 
 def pack(data: Any) -> str:
-    """Write data as JSON, compressed, in letters that mean nothing in HTML."""
+    """Write data as compressed JSON, in characters without meaning in HTML."""
     content = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
 
 
 def read_static(name: str) -> str:
-    """Read a file that comes with this package."""
+    """Read a file of this package."""
     return (resources.files("jaxmarl_ppo.pages") / "static" / name).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Episodes as animations and as pictures, for slides and pages of others."""
+"""Episodes as animations and pictures, for slides and other pages."""
 
 import io
 from pathlib import Path
@@ -13,7 +13,7 @@ STEPS_PER_SECOND = 3
 
 
 def write_svgs(folder: str | Path, replay: Replay) -> None:
-    """Write every picture of an episode as an SVG file of its own into a new folder.
+    """Write every picture of an episode as a separate SVG file into a new folder.
 
     Raises:
         ValueError: If there is such a folder.
@@ -27,7 +27,7 @@ def write_svgs(folder: str | Path, replay: Replay) -> None:
 
 
 def check_can_animate() -> None:
-    """Reject where the packages are missing that an animation needs.
+    """Check that the packages for animations are installed.
 
     Raises:
         ValueError: If they are.
@@ -40,7 +40,7 @@ def check_can_animate() -> None:
 
 
 def write_gif(path: str | Path, replay: Replay) -> None:
-    """Write an episode as an animation, which stays at its last picture for a while.
+    """Write an episode as an animation that holds its last picture for a while.
 
     Raises:
         ValueError: If a package is missing.

@@ -1,4 +1,4 @@
-"""From a run to a table at which its policies are played."""
+"""Tables for playing against the policies of a run."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,14 +18,15 @@ def table_of_run(
     env: MultiAgentEnv | str | None = None,
     allow_imports: Sequence[str] = (),
 ) -> Callable[[], Table]:
-    """Load a run; return what makes tables at which people play its policies.
+    """Load a run; return a function that makes tables for play against its policies.
 
     Args:
         run_dir: the run's folder, or that of one of its checkpoints.
         seed: of all games at a table.
         greedy: policies take the most likely actions instead of samples.
-        opponent: who plays the slots that no person holds, where it can: a policy or snapshot of
-            the run, `random`, or a script of the environment; None for whoever plays in training.
+        opponent: player of the slots that no person holds, where it can: a policy or snapshot of
+            the run, `random`, or a scripted policy of the environment; None for the players of
+            training.
         env: as `load_run` needs it.
         allow_imports: as `load_run` needs it.
 

@@ -1,4 +1,4 @@
-"""A page that holds a game and its players, and needs no server."""
+"""A page with a game and its players that needs no server."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
 from jaxmarl_ppo.pages.portable import portable_program
 
 STATIC = ("base.css", "play.css", "base.js", "program.js", "play_local.js", "play.js")
-# The page plays so many games again before it is played on, to see that it computes the same.
+# The page first replays this many games, to check that it computes the same.
 NUM_CHECKS = 2
 
 
 def play_page(table: Table, title: str) -> Page:
-    """Make a page on which people play what a table plays, from a file, without a network.
+    """Make a page for playing a table's game from a file, without a network.
 
     Args:
-        table: gives the game and its players.
-        title: what is played against.
+        table: of the game and its players.
+        title: names the opponent.
 
     Raises:
         ValueError: If the page cannot draw or compute the game.
@@ -50,7 +50,7 @@ def play_page(table: Table, title: str) -> Page:
 
 
 def _functions(table: Table) -> dict[str, Any]:
-    """Give what the page computes, with examples of its arguments."""
+    """Return the functions that the page computes, with examples of their arguments."""
     env, play, now = table.env, table.play, table.play.begin()
     num_agents = env.num_agents
 
@@ -80,7 +80,7 @@ def _functions(table: Table) -> dict[str, Any]:
 
 
 def _game(table: Table, number: int) -> dict[str, Any]:
-    """Play a game among policies, and say what they did and how likely all actions were."""
+    """Play a game among policies, and return their actions and all action probabilities."""
     functions = {name: jax.jit(fn) for name, (fn, _) in _functions(table).items()}
     key = jax.random.key_data(fold_in(jax.random.key(0), number))
     now, steps, over = functions["begin"](key), [], False

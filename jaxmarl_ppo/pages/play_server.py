@@ -1,8 +1,7 @@
-"""A page on this machine on which people play against policies, and against each other.
+"""A local page for playing against policies and against other people.
 
-Whoever knows the address, in which there is a secret, can open a table, and join another by its
-name; of other tables nobody learns anything. What is not exactly a message of this page ends the
-connection that it came over.
+Anyone who knows the address, which contains a secret, can open a table, or join another by its
+name; other tables stay hidden. Any invalid message ends its connection.
 """
 
 import contextlib
@@ -19,27 +18,27 @@ from jaxmarl_ppo.pages.server import HEADERS, HOSTS, serve_app
 STATIC = ("base.css", "play.css", "base.js", "play_socket.js", "play.js")
 MAX_TABLES = 32
 MAX_AT_TABLE = 16
-# What may be asked of a table, and the whole numbers that come with it.
+# Requests to a table, and their integer arguments.
 MESSAGES = {"begin": ("seats",), "act": ("slot", "action"), "undo": ("slot",), "hint": ("slot",)}
 POLICY_VIOLATION = 1008  # of RFC 6455
 
 
 class RefusedError(Exception):
-    """Raised when a message of the page is invalid, or is not its sender's to send."""
+    """Raised when a message of the page is invalid, or its sender may not send it."""
 
 
 class Room:
-    """A table with the people at it."""
+    """A table with its people."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.lock = threading.Lock()  # games are played in threads
         self.sockets: list[Any] = []
-        # Who holds which slot; a slot that nobody holds any more may be taken.
+        # The holders of slots; a slot without a holder may be taken.
         self.holders: dict[int, Any] = {}
 
     def answer(self, socket: Any, message: dict[str, Any]) -> dict[str, Any]:
-        """Do what a message says; return what its sender alone is told.
+        """Handle a message; return the answer for its sender alone.
 
         Raises:
             RefusedError: If the sender may not send it.
@@ -61,7 +60,7 @@ class Room:
         return {}
 
     def view(self, socket: Any) -> dict[str, Any]:
-        """Give what one person sees."""
+        """Return one person's view."""
         with self.lock:
             view = self.table.view()
         mine = [slot for slot, holder in self.holders.items() if holder is socket]
@@ -80,13 +79,13 @@ class Room:
         self.table.begin(self.holders)
 
     def leave(self, socket: Any) -> None:
-        """Take a person from the table; a policy goes on in what slots it held at the next game."""
+        """Remove a person from the table; a policy takes over at the next game."""
         self.sockets.remove(socket)
         self.holders = {slot: s for slot, s in self.holders.items() if s is not socket}
 
 
 def read_message(text: str, num_agents: int) -> dict[str, Any]:
-    """Read what the page sent.
+    """Parse a message of the page.
 
     Raises:
         RefusedError: If it is anything else.
@@ -115,8 +114,8 @@ def make_app(make_table: Callable[[], Table], title: str, secret: str, port: int
     """Make the ASGI application.
 
     Args:
-        make_table: gives a table of its own to everybody who does not join another's.
-        title: what is played against, for the page's own title.
+        make_table: makes a separate table for everyone who does not join another's.
+        title: names the opponent, for the page's title.
         secret: the first part of every path.
         port: that it is served on.
     """
@@ -214,14 +213,14 @@ def serve(
     tell: Callable[[str], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve the page until somebody interrupts; see `serve_app`.
+    """Serve the page until interrupted; see `serve_app`.
 
     Args:
-        make_table: gives a table of its own to everybody who does not join another's.
-        title: what is played against, for the page's own title.
+        make_table: makes a separate table for everyone who does not join another's.
+        title: names the opponent, for the page's title.
         port: of this machine; 0 for any that is free.
-        tell: gets the address once it can be opened.
-        stop: ends it as well.
+        tell: called with the address once it can be opened.
+        stop: also ends it.
 
     Raises:
         ValueError: If the port is taken, or this cannot be played.

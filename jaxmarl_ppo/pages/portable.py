@@ -1,8 +1,8 @@
-"""Functions of JAX as plain data, which a page's script computes step by step.
+"""JAX functions as plain data, which a page's script evaluates step by step.
 
-A function is traced, its calls are inlined, and what is left are primitives of JAX on arrays of a
-few types. What the script computes is therefore the very function, rules and random numbers and
-all, and no second copy of it.
+A function is traced and its calls are inlined, which leaves JAX primitives on arrays of a few
+types. So the script computes the same function, including rules and random numbers, not a second
+implementation.
 """
 
 import base64
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-# How JAX's primitives are called that the script computes, with what it has to know of each.
+# Names of the JAX primitives that the script computes, with their parameters.
 _SAME = (
     "add and clamp concatenate cos div dot_general eq exp expm1 floor ge gt le le_to log "
     "log1p logistic lt lt_to max min mul ne neg not or population_count pow rem round rsqrt "
@@ -70,10 +70,10 @@ _KNOWN: dict[str, tuple[str, ...]] = dict.fromkeys(_SAME.split(), ()) | {
     "transpose": ("permutation",),
     "unstack": ("axis",),
 }
-# These change nothing that a script would notice.
+# These have no effect in the script.
 _IDENTITIES = {"copy", "copy_p", "device_put", "optimization_barrier", "stop_gradient"}
 _RENAMED = {"squeeze": "reshape", "expand_dims": "reshape", "scatter-add": "scatter_add"}
-# Calls, with the name of the argument that holds what is called.
+# Calls, with the name of the parameter that holds the called function.
 _CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -89,14 +89,14 @@ _THREEFRY = {"key<fry>", "key<unrolled>"}
 
 
 def portable_program(fn: Callable[..., Any], *examples: Any) -> dict[str, Any]:
-    """Trace a function and write it down.
+    """Trace a function and convert it to data.
 
     Args:
         fn: takes and returns pytrees of arrays.
-        examples: arguments of the shapes and types that it is to take.
+        examples: arguments with the shapes and types of later calls.
 
     Returns:
-        What the script's `compute` reads: flat inputs, flat outputs, constants and steps.
+        Input of the script's `compute`: flat inputs, flat outputs, constants and steps.
 
     Raises:
         ValueError: If it uses what the script cannot compute.
@@ -112,7 +112,7 @@ def portable_program(fn: Callable[..., Any], *examples: Any) -> dict[str, Any]:
 
 
 def portable_array(array: Any) -> dict[str, Any]:
-    """Write an array down: its type, its shape and its bytes, little end first."""
+    """Convert an array to type, shape and little-endian bytes."""
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         words = np.asarray(jax.random.key_data(array))
         found = {"kind": "key", "shape": list(words.shape[:-1])}
@@ -133,7 +133,7 @@ def _kind(aval: Any) -> list[Any]:
 
 
 class _Writer:
-    """Writes a traced function down, with one number for every value in it."""
+    """Converts a traced function to data, with one number for every value in it."""
 
     def __init__(self) -> None:
         self.constants: list[list[Any]] = []  # number, array
@@ -144,7 +144,7 @@ class _Writer:
         return {var: self._add(value) for var, value in zip(variables, values, strict=True)}
 
     def body(self, jaxpr: Any, known: dict[Any, int]) -> dict[str, Any]:
-        """Write what a function does, given the numbers of its constants."""
+        """Convert a function, given the numbers of its constants."""
         numbers = {**known, **{var: self._number() for var in jaxpr.invars}}
         steps: list[list[Any]] = []
         out = self._write(jaxpr, numbers, steps)
@@ -187,7 +187,7 @@ class _Writer:
         return [self._read(x, numbers) for x in jaxpr.outvars]
 
     def _turn(self, eqn: Any, number: int, steps: list[list[Any]]) -> int:
-        """Write a transposition that goes before a reshape of the axes in another order."""
+        """Write a transposition before a reshape of permuted axes."""
         order, (kind, shape) = _plain(eqn.params["dimensions"]), _kind(eqn.invars[0].aval)
         turned, kinds = self._number(), [[kind, [shape[d] for d in order]]]
         steps.append(["transpose", [number], [turned], kinds, {"permutation": order}])
@@ -228,9 +228,9 @@ class _Writer:
 
 
 def _scan_sizes(eqn: Any) -> dict[str, int]:
-    """Count a scan's constants and what it carries on; versions of JAX name the counts otherwise.
+    """Count a scan's constants and carried values; versions of JAX name the counts differently.
 
-    What is scanned over has one axis more without than within.
+    Scanned arrays have one axis more outside than inside.
     """
     body = eqn.params["jaxpr"].jaxpr
     scanned = [
@@ -245,7 +245,7 @@ def _scan_sizes(eqn: Any) -> dict[str, int]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn an argument of a primitive into what JSON holds."""
+    """Convert a parameter of a primitive to a JSON value."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | np.integer):

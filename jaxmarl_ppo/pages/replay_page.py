@@ -1,4 +1,4 @@
-"""A page on which episodes are watched step by step."""
+"""A page for watching episodes step by step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.replay import Replay
 from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
 
-# Of an agent's actions as many are shown with their probabilities.
+# Number of an agent's actions shown with probabilities.
 MAX_ACTIONS = 9
 STATIC = ("base.css", "replay.css", "base.js", "chart.js", "replay_cards.js", "replay.js")
 
@@ -27,14 +27,14 @@ def replay_page(
         replays: the episodes.
         env: that they were played in.
         title: of the page.
-        facts: what else is to be said: pairs of what it is and what is so.
-        elo: ratings of players by name, where there are any.
+        facts: further facts: pairs of name and value.
+        elo: ratings of players by name, if any.
     """
     return page_of({"title": title, "facts": facts, **replay_data(replays, env, elo)})
 
 
 def page_of(data: Mapping[str, Any]) -> Page:
-    """Make a page of episodes that are plain data: `title`, `facts`, and `replay_data`."""
+    """Make a page of episodes from plain data: `title`, `facts`, and `replay_data`."""
     body = f"{read_static('head.html')}<main>{read_static('replay.html')}</main>"
     return make_page(data["title"], body, (*STATIC, "replay_page.js"), data)
 
@@ -42,7 +42,7 @@ def page_of(data: Mapping[str, Any]) -> Page:
 def replay_data(
     replays: Sequence[Replay], env: MultiAgentEnv, elo: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-    """Give episodes as plain data, as the page's script reads it."""
+    """Convert episodes to plain data for the page's script."""
     return {
         **describe_env(env),
         "elo": {name: round(rating) for name, rating in (elo or {}).items()},
@@ -51,13 +51,13 @@ def replay_data(
 
 
 def _episode(replay: Replay) -> dict[str, Any]:
-    # Most of a picture is what it was a step before: every line is kept once.
+    # Most of a picture is unchanged from the previous step: every line is stored once.
     lines: dict[str, int] = {}
     frames = [
         [lines.setdefault(line, len(lines)) for line in drawing.split("\n")]
         for drawing in replay.drawings
     ]
-    # What a script says of every decision alike tells nothing of any.
+    # A scripted policy that gives the same action for all decisions is uninformative.
     telling = [
         name
         for name, x in replay.suggested.items()
@@ -78,7 +78,7 @@ def _episode(replay: Replay) -> dict[str, Any]:
 
 
 def _slot(replay: Replay, t: int, slot: int, telling: Sequence[str]) -> dict[str, Any] | None:
-    """Say what one agent did at a step; None where the slot held nobody."""
+    """Describe one agent's step; None for an empty slot."""
     if not replay.alive[t, slot]:
         return None
     found: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A page that says what runs came to."""
+"""The report page of runs."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ from jaxmarl_ppo.runs.run_folder import load_run, members_of, read_record
 
 REPORT_FILE = "report.html"
 STATIC = ("report.css", *REPLAY_STATIC, "table.js", "report.js")
-# Of a longer log so many entries are drawn, evenly.
+# Of a longer log this many entries are drawn, evenly spaced.
 MAX_ENTRIES, MAX_CURVES = 400, 50_000
 # Entries of a run's log, and its evaluations.
 Log = tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
@@ -40,8 +40,8 @@ def report_runs(
 
     Args:
         run_dirs: folders of runs, or that of a group of seeds.
-        plays: also evaluate what a single run or all seeds have learnt, and show episodes of it or
-            of the first seed.
+        plays: also evaluate a single run or all seeds, and show episodes of it or of the first
+            seed.
         seed: of both.
         env: as `load_run` needs it.
         allow_imports: as `load_run` needs it.
@@ -60,7 +60,7 @@ def report_runs(
 
 
 def report_page(data: Mapping[str, Any], connects: bool = False) -> Page:
-    """Make the page of what `report_data` gives."""
+    """Make the page of `report_data`."""
     body = read_static("head.html") + read_static("report.html").replace(
         '<section id="episodes" aria-label="Episodes" hidden><h2>Episodes</h2></section>',
         '<section id="episodes" aria-label="Episodes" hidden><h2>Episodes</h2>'
@@ -70,7 +70,7 @@ def report_page(data: Mapping[str, Any], connects: bool = False) -> Page:
 
 
 def report_data(run_dirs: Sequence[str | Path]) -> dict[str, Any]:
-    """Read what the folders of runs hold, as plain data.
+    """Read the folders of runs as plain data.
 
     Raises:
         ValueError: If one of them holds no run.
@@ -133,9 +133,9 @@ def describe_group(
     Args:
         together: the group's own log and evaluations.
         names: of its members.
-        records: theirs.
-        logs: theirs.
-        lineage: how they became what they are, where they learn from each other.
+        records: of the members.
+        logs: of the members.
+        lineage: of the members, with population-based training.
     """
     entries, evaluations = together
     data = describe_runs(names, records, logs)
@@ -152,7 +152,7 @@ def describe_group(
 
 
 def _totals(last: Mapping[str, Any], steps: str) -> list[list[str]]:
-    """Write what a run had done at the newest entry of its log."""
+    """Format the progress of a run at the newest entry of its log."""
     shown = {
         steps: f"{last['env_steps']:,}",
         "decisions": f"{last.get('decisions', 0):,}",
@@ -164,10 +164,10 @@ def _totals(last: Mapping[str, Any], steps: str) -> list[list[str]]:
 def describe_lineage(
     runs: Sequence[dict[str, Any]], lineage: Sequence[Event], until: int
 ) -> dict[str, Any]:
-    """Describe who learnt from whom as a table, and add the numbers of members to their series.
+    """Tabulate the copies between members, and add the members' numbers to their series.
 
     Args:
-        runs: what is said of each member.
+        runs: the description of each member.
         lineage: the events.
         until: environment steps up to which members have their last numbers.
     """
@@ -203,7 +203,7 @@ def _log(folder: Path) -> Log:
 
 
 def _known(envs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Say which curves matter most, and what is known to be reached; nothing where runs differ."""
+    """Return the main curves and known results; empty where runs differ."""
     first, *others = [known_of(env) for env in envs]
     if any(other != first for other in others):
         return {"measures": list(RETURNS), "goals": {}}
@@ -215,7 +215,7 @@ def _known(envs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _series(entries: Sequence[Mapping[str, Any]], prefix: str = "") -> dict[str, Any]:
     """List the values of every number of the log; None where it is missing or not finite."""
     stride = max(1, -(-len(entries) // MAX_ENTRIES))
-    kept = list(entries[::-1][::stride])[::-1]  # the newest is always there
+    kept = list(entries[::-1][::stride])[::-1]  # the newest is always included
     steps = [entry["env_steps"] for entry in kept]
     found: dict[str, Any] = {}
     for k, entry in enumerate(kept):
@@ -245,7 +245,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _times(logs: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Any]]:
-    """Tabulate how long the runs took, for what, and how fast they were, a column for each."""
+    """Tabulate the time, its split and the speed of runs, a column for each."""
 
     def of_last(key: str) -> list[Any]:
         return [entries[-1].get(key) if entries else None for entries in logs]
@@ -275,7 +275,7 @@ def _times(logs: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Any]]:
 
 
 def _seconds_by_phase(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Add up what a run's processes spent on each phase; every one begins to count anew."""
+    """Sum the time of a run's processes in each phase; each process counts from zero."""
     total: dict[str, float] = {}
     counts = [entry.get("seconds", {}) for entry in entries]
     for own, later in itertools.pairwise([*counts, {}]):

@@ -1,4 +1,4 @@
-"""The report of runs that go on, served and read anew again and again."""
+"""A report of runs in progress, served and updated continuously."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def serve_report(
     tell: Callable[[str], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve the report of runs until somebody interrupts; see `serve_app`.
+    """Serve the report of runs until interrupted; see `serve_app`.
 
     Raises:
         ValueError: If the port is taken, or a folder holds no run.

@@ -1,4 +1,4 @@
-"""Local web server of pages: for this machine alone, a secret in the address, until interrupted."""
+"""Local web server of pages: for this machine only, with a secret in the address."""
 
 import asyncio
 import contextlib
@@ -24,13 +24,13 @@ def serve_app(
     tell: Callable[[str], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve an application on this machine alone, until somebody interrupts.
+    """Serve an application on this machine only, until interrupted.
 
     Args:
-        make_app: makes the ASGI application, of the secret that begins every path, and the port.
+        make_app: makes the ASGI application from the secret that begins every path, and the port.
         port: of this machine; 0 for any that is free.
-        tell: gets the address once it can be opened.
-        stop: ends it as well.
+        tell: called with the address once it can be opened.
+        stop: also ends it.
 
     Raises:
         ValueError: If the port is taken.
@@ -45,7 +45,7 @@ def serve_app(
             raise ValueError(
                 f"port {port} cannot be used ({error.strerror}); choose another"
             ) from None
-        listener.listen()  # now, so that who is told the address can open it
+        listener.listen()  # now, so that the announced address can be opened
         port = listener.getsockname()[1]
         secret = secrets.token_urlsafe(16)
 

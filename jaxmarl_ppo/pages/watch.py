@@ -1,4 +1,4 @@
-"""From a run to episodes that are worth watching: on a page, as an animation, as pictures."""
+"""Episodes of a run worth watching: as a page, an animation, or pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.types import Population
 
 WATCH_FILE = "watch.html"
-# As many are played for each that is kept, so that there is something to choose from.
+# Episodes played per episode kept, to have a choice.
 CANDIDATES = 8
 
 
@@ -34,8 +34,8 @@ class WatchedRun:
     Attributes:
         env: that they were played in.
         replays: the episodes.
-        facts: where they come from and how they were played, as pairs of words.
-        elo: ratings of the run's players, where it has any.
+        facts: their origin and way of playing, as pairs of strings.
+        elo: ratings of the run's players, if any.
     """
 
     env: MultiAgentEnv
@@ -44,12 +44,12 @@ class WatchedRun:
     elo: Mapping[str, float]
 
     def data(self) -> dict[str, Any]:
-        """Return the episodes as plain data, of which `page_of` makes the page."""
+        """Return the episodes as plain data for `page_of`."""
         found = replay_data(self.replays, self.env, self.elo)
         return {"title": self.env.name, "facts": self.facts, **found}
 
     def page(self) -> Page:
-        """Make the page on which they are watched."""
+        """Make the page for watching them."""
         return page_of(self.data())
 
 
@@ -66,19 +66,20 @@ def watch_run(
 
     Args:
         run_dir: the run's folder, or that of one of its checkpoints.
-        episodes: how many are kept: of eight times as many the best, the worst, the longest, the
-            most surprising and others.
+        episodes: number to keep: of eight times as many the best, the worst, the longest, the most
+            surprising and others.
         seed: the same seed gives the same episodes.
         greedy: take the most likely actions instead of samples.
-        opponent: who plays all agents but one, which takes turns from episode to episode: a policy
-            or snapshot of the run, `random`, or a script of the environment; None for whoever
-            plays in training, with `random` in half of the episodes of a zero-sum game of turns
+        opponent: player of all agents but one, which changes from episode to episode: a policy or
+            snapshot of the run, `random`, or a scripted policy of the environment; None for the
+            players of training, with `random` in half of the episodes of a zero-sum game of turns
             for two trained players (and without pools or a policy called `random`).
         env: as `load_run` needs it.
         allow_imports: as `load_run` needs it.
 
     Raises:
-        ValueError: If there is no such run or opponent, or no whole number of episodes.
+        ValueError: If there is no such run or opponent, or the number of episodes is not a whole
+            number.
     """
     check_num_episodes(episodes)
     run = load_run(run_dir, env=env, allow_imports=allow_imports)
@@ -129,14 +130,14 @@ def _play(
     )
     if opponent is None:
         return replays
-    # Said first, as it is what tells these episodes from others.
+    # First, since it distinguishes these episodes from others.
     return [replace(r, interest=(f"against {opponent}", *r.interest)) for r in replays]
 
 
 def _is_duel(learner: Learner, replays: Sequence[Replay]) -> bool:
     """Return whether two trained agents take turns in a zero-sum game.
 
-    There good players may show little of what they know: they make no mistakes to be punished.
+    Good players may show little there, since no mistakes are made that could be punished.
     """
     env, players = learner.env, learner.players
     if env.num_agents != 2 or env.max_actors != 1 or players.pools or RANDOM in players.names:

@@ -145,7 +145,7 @@ def _place_pools(
     group: int,
     first_player: int,
 ) -> list[SnapshotPool]:
-    """Give the snapshots of a group's policies their places in it, behind the policies themselves.
+    """Assign snapshots of a group's policies their places in it, after the policies themselves.
 
     They have the form of their origins, and so belong to the same policy group.
     """

@@ -278,7 +278,7 @@ def _gradient(
 
 
 def add_by_policy(totals: jax.Array, k: jax.Array, found: jax.Array) -> jax.Array:
-    """Add rows `found [N, W]` to those of their members, `totals [K, W]`; `k [N]` says whose.
+    """Add rows `found [N, W]` to those of their members, `totals [K, W]`; `k [N]` are the members.
 
     One after the other: a scatter's order would vary between runs. For a sum over `N`, XLA first
     transposes all of them, which took three fifths of a GPU's iteration.

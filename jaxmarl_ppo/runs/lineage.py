@@ -181,7 +181,7 @@ class Lineage:
     """The events of a group, in memory and in its file.
 
     Args:
-        path: the file, which is written anew with the events so far.
+        path: the file, which is rewritten with the events so far.
         events: those of a resumed group.
     """
 

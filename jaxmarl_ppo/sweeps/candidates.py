@@ -1,4 +1,4 @@
-"""From values of a search space to the run that they mean."""
+"""Candidate runs of a search, made from values of its space."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from jaxmarl_ppo.training.evaluate_meanwhile import MeanwhileEvaluator
 from jaxmarl_ppo.training.objective import Measure, check_measure
 from jaxmarl_ppo.types import PyTree
 
-Values = Mapping[str, Any]  # by path; of choices their labels
+Values = Mapping[str, Any]  # by path; for choices their labels
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Candidate:
     """A run that a search may try.
 
     Attributes:
-        values: what it was made of.
+        values: that it was made from.
         env_params: parameters of its environment.
         config: the run.
-        learner: what trains it.
+        learner: of the run.
     """
 
     values: Values
@@ -41,13 +41,13 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Makes the runs of a search, each the same base but for the values that are searched.
+    """Makes the runs of a search: a common base with the searched values.
 
     Attributes:
         env: the environment.
         env_params: its parameters, unless they are searched.
         config: the base.
-        space: what is searched; what it does not name is taken as it is.
+        space: of the search; other settings stay as in the base.
     """
 
     env: MultiAgentEnv
@@ -56,7 +56,7 @@ class Candidates:
     space: Space
 
     def make(self, values: Values) -> Candidate:
-        """Make the run that values mean.
+        """Make the run with these values.
 
         Raises:
             ValueError: If they are no valid configuration.
@@ -66,7 +66,7 @@ class Candidates:
         refuse_unknown(about_env, ["params"], "what is searched of env")
         params = about_env.get("params", {})
         env_params = params_from_json(params, self.env_params, partial=True)
-        # Runs are spread over devices, and each lies on one.
+        # Runs are spread over devices, each on one of them.
         config = replace(override(self.config, tables), num_devices=1)
         learner = make_learner(self.env, env_params, config)
         if any(pool.spec.on_device is not None for pool in learner.players.pools):
@@ -77,7 +77,7 @@ class Candidates:
         return Candidate(values, env_params, config, learner)
 
     def _written(self, values: Values) -> dict[str, Any]:
-        """Write values by path as a file has them, of choices the values instead of the labels."""
+        """Write values by path as in a file, for choices the values instead of the labels."""
         spaces = {path: self.space.get(path) for path in values}
         return {
             path: space.values[space.labels.index(value)] if isinstance(space, Choices) else value
@@ -87,8 +87,8 @@ class Candidates:
     def check(self) -> None:
         """Make the runs at the ends of the space, and reject it where one of them is invalid.
 
-        Every end of every dimension is tried once, beside the first ends of all others, and all
-        last ends together.
+        Every end of every dimension is tried once with the first ends of all others, and all last
+        ends together.
 
         Raises:
             ValueError: For the first invalid one, with its values.
@@ -114,7 +114,7 @@ class Candidates:
 
 
 def check_trials(env: MultiAgentEnv, config: TrainConfig) -> None:
-    """Reject a configuration that trials cannot have in common.
+    """Reject a configuration that trials cannot share.
 
     Raises:
         ValueError: If something is impossible or would have no effect.

@@ -1,7 +1,7 @@
-"""CMA-ES as a sampler of Optuna that keeps nothing but the trials.
+"""CMA-ES as an Optuna sampler without stored state besides the trials.
 
 Optuna's own writes its state into the study as a pickle, and reading one can run code. Here the
-state is made again from what was tried: generation by generation, in the order of trials.
+state is rebuilt from the trials: generation by generation, in their order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,12 @@ _POINT = "point"
 class CmaEsSampler(optuna.samplers.BaseSampler):
     """Adapts a normal distribution over ranges to the trials so far (Hansen 2016).
 
-    A generation ends with its first so many trials that are complete; a trial that is asked for
-    meanwhile, or after one has failed, is one more of the same generation. Choices are drawn at
-    random.
+    A generation ends once enough of its trials are complete. Trials requested before that, or after
+    a failure, belong to the same generation. Choices are drawn at random.
 
     Args:
         space: distributions by name.
-        seed: of what is drawn next.
+        seed: of the next draw.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution], seed: int) -> None:
@@ -41,7 +40,7 @@ class CmaEsSampler(optuna.samplers.BaseSampler):
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Tell what is drawn together."""
+        """Return the dimensions that are drawn together."""
         return self._space
 
     def sample_relative(
@@ -52,7 +51,7 @@ class CmaEsSampler(optuna.samplers.BaseSampler):
     ) -> dict[str, Any]:
         """Draw a point of the present generation."""
         optimiser = self._replay(study)
-        # Whoever asks now draws another point than those before, which shared the state.
+        # Each request draws another point than earlier ones with the same state.
         optimiser._rng.seed(self._seed)
         point = optimiser.ask()
         storage = study._storage
@@ -71,7 +70,7 @@ class CmaEsSampler(optuna.samplers.BaseSampler):
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
     def _replay(self, study: optuna.Study) -> cmaes.CMA:
-        """Bring the distribution to where the complete trials have it."""
+        """Update the distribution with the complete trials."""
         num_dims = len(self._space)
         bounds = np.array([[0.0, 1.0]] * num_dims)
         optimiser = cmaes.CMA(np.full(num_dims, 0.5), 1.0 / 6.0, bounds=bounds, seed=0)

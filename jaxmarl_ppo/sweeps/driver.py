@@ -1,4 +1,4 @@
-"""The loop of a search: ask for trials, have them trained side by side, tell the study."""
+"""The loop of a search: ask for trials, train them side by side, report to the study."""
 
 import shutil
 import time
@@ -20,13 +20,13 @@ from jaxmarl_ppo.sweeps.workers import Look, RunName, Workers
 
 @dataclass
 class RunningTrial:
-    """A trial that this process has trained.
+    """A trial that this process runs.
 
     Attributes:
         trial: as Optuna has it.
         records: of its runs, by their names.
-        values: of the objective, by environment steps and run: of those that were looked at there
-            while others were not yet.
+        values: of the objective, by environment steps and run, at points that not all runs have
+            reached.
     """
 
     trial: Trial
@@ -36,16 +36,16 @@ class RunningTrial:
 
 @dataclass
 class Driver:
-    """Has trials run until the study has enough, or something stops it.
+    """Runs trials until the study has enough, or something stops it.
 
     Attributes:
         candidates: makes runs of values.
-        study: whom trials are asked for and told to.
-        search: how long.
+        study: source of trials and receiver of results.
+        search: its configuration.
         run_dir: the folder of the search.
-        workers: who trains.
-        interruption: whether a signal asks for the end.
-        on_change: called whenever a trial has begun, was looked at or is over.
+        workers: that train.
+        interruption: whether a signal has requested a stop.
+        on_change: called whenever a trial begins, is measured or ends.
     """
 
     candidates: Candidates
@@ -71,10 +71,10 @@ class Driver:
         return None
 
     def run(self) -> str | None:
-        """Run trials; those that are not over in the end are given back to the study.
+        """Run trials; return unfinished ones to the study at the end.
 
         Returns:
-            What stopped it; None where there was no trial left to run.
+            What stopped it; None if no trial was left to run.
 
         Raises:
             ValueError: If the objective's measure is not among the numbers that there are.
@@ -95,7 +95,7 @@ class Driver:
                     self.study.release(running.trial)
 
     def _fill(self) -> bool:
-        """Ask for as many trials as there is room for; return whether there may be more."""
+        """Ask for as many trials as fit; return whether there may be more."""
         while self.workers.room >= self.search.num_seeds:
             trial = None if self.stopped_by is not None else self.study.ask()
             if trial is None:
@@ -112,7 +112,7 @@ class Driver:
     def _begin(self, trial: Trial, candidate: Candidate) -> None:
         """Begin every run of a trial."""
         folder = trial_folder(self.run_dir, trial.number)
-        # Of a process that did not come to the trial's end.
+        # From a process that did not finish the trial.
         shutil.rmtree(folder, ignore_errors=True)
         running = self.running[trial.number] = RunningTrial(trial)
         learner, config = candidate.learner, candidate.config
@@ -124,10 +124,10 @@ class Driver:
             self.workers.begin(name, candidate, place)
 
     def _take(self, look: Look) -> None:
-        """Write down a look at a run, and tell how good its trial is if all runs came so far."""
+        """Record a look at a run, and report its trial's value if all runs are this far."""
         running = self.running.get(look.name.trial)
         if running is None:
-            return  # another of its runs has failed, or it was ended, meanwhile
+            return  # meanwhile another of its runs failed, or the trial was ended
         running.records[look.name].add(look)
         if look.error is not None:
             self._leave(running)
@@ -141,7 +141,7 @@ class Driver:
         self.on_change()
 
     def _judge(self, running: RunningTrial, look: Look, values: list[float | None]) -> None:
-        """Tell the study how good the runs of a trial are now, and end it where that is due."""
+        """Report a trial's present value to the study, and end the trial if pruned or complete."""
         known = [value for value in values if value is not None and np.isfinite(value)]
         whole = len(known) == len(values)
         ends = whole and self.study.report(running.trial, float(np.mean(known)), look.env_steps)
@@ -157,7 +157,7 @@ class Driver:
             self.study.fail(running.trial, f"at its end there was no finite number {measure!r}")
 
     def _leave(self, running: RunningTrial) -> None:
-        """End the runs of a trial, and save what they have learnt."""
+        """End the runs of a trial, and save their policies."""
         del self.running[running.trial.number]
         for name, record in running.records.items():
             self.workers.end(name)

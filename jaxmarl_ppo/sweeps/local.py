@@ -1,4 +1,4 @@
-"""The workers of a search that this process runs by itself: one."""
+"""The single worker of a search in this process."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +14,9 @@ class LocalWorkers:
     """Trains the runs of a search in this process.
 
     Args:
-        num_members: how many train side by side.
+        num_members: number of runs side by side.
         run_dir: the folder of the search, for messages.
-        interruption: whether a signal asks for the end.
+        interruption: whether a signal has requested a stop.
     """
 
     def __init__(self, num_members: int, run_dir: Path, interruption: Interruption) -> None:
@@ -37,15 +37,15 @@ class LocalWorkers:
         self._worker.begin(name, candidate, folder)
 
     def end(self, name: RunName) -> None:
-        """End a run, unless it is over already or has failed."""
+        """End a run, unless it is already over or has failed."""
         self._worker.end(name)
 
     def train(self) -> list[Look]:
-        """Train all runs by a slice, and look at those for which it is time."""
+        """Train all runs for a slice, and measure those that are due."""
         return self._worker.train()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         self._worker.end_all()
 
     def _call(self, function: Callable[[], Any]) -> None:

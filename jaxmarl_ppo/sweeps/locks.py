@@ -1,7 +1,7 @@
-"""Locks that processes hold while they live: nobody has to be told that one has died.
+"""Locks that processes hold while they live, released by the system at their death.
 
-Beside a study in a file they are locks of files; in a database they are its own, which it frees
-with the connection of their holder.
+For a study in a file they are file locks; in a database they are advisory locks, freed with the
+connection of their holder.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ from filelock import FileLock, Timeout
 
 from jaxmarl_ppo.machine.files import refuse_link
 
-# How soon a database notices that a machine is gone, whose processes cannot close connections.
+# How soon a database notices that a machine is gone without closing connections.
 _KEEPALIVES = ("idle = 30", "interval = 10", "count = 3")
 
 
 class Locks(Protocol):
-    """Locks by name, which all drivers of a search share."""
+    """Locks by name, shared by all drivers of a search."""
 
     def hold(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Wait for a lock and hold it."""
@@ -71,7 +71,7 @@ class PostgresLocks:
 
     Args:
         engine: SQLAlchemy's, of the database.
-        study: whose locks they are; others in the same database are other locks.
+        study: of the locks; other studies in the same database have other locks.
     """
 
     def __init__(self, engine: Any, study: str) -> None:
@@ -99,7 +99,7 @@ class PostgresLocks:
             return not taken
 
     def _connect(self) -> Any:
-        # Without transactions, which would stay open as long as a lock is held.
+        # Without transactions, which would stay open while a lock is held.
         return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def _number(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""A page that says what a search came to."""
+"""The results page of a search."""
 
 import math
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ def sweep_page(
     """Make the page of a search.
 
     Args:
-        title: what was trained.
+        title: of the page.
         result: of the search.
-        space: what was searched.
-        objective: what was compared.
-        importance: of each dimension, as shares; empty where nothing is known.
+        space: of the search.
+        objective: of the search.
+        importance: of each dimension, as shares; empty where unknown.
     """
     states = [trial.state for trial in result.trials]
     facts = [[state, str(states.count(state))] for state in dict.fromkeys(states)]

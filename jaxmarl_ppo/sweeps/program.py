@@ -25,7 +25,7 @@ class Program:
     """Trains runs whose learners have one key.
 
     Args:
-        learner: of the first of them; the others differ from it in numbers alone.
+        learner: of the first of them; the others differ from it only in numbers.
         config: of the first.
         num_replicas: how many train side by side.
     """
@@ -50,7 +50,7 @@ class Program:
         return not self._runs
 
     def compile(self) -> None:
-        """Compile what trains and what begins a run."""
+        """Compile training and initialisation."""
         self._members.compile()
 
     def admit(
@@ -80,7 +80,7 @@ class Program:
         if saved is not None:
             one = restored(saved, one, folder)
         if self._states is None:
-            # Replicas that are free hold the same, which never trains.
+            # Free replicas hold the same state, and never train.
             self._states = members.fill(one)
             self._metrics = members.fill(self._no_metrics)
         else:
@@ -96,12 +96,12 @@ class Program:
         del self._runs[self._replica_of(run)]
 
     def free_memory(self) -> None:
-        """Free the memory of all replicas, where none is in use."""
+        """Free the memory of all replicas if none is in use."""
         if self.is_idle:
             self._states = self._metrics = None
 
     def train(self) -> list[TrialRun]:
-        """Train all runs by a slice, each at most to where it is looked at; return those."""
+        """Train all runs for a slice, each at most to its next look; return those due."""
         counts = np.zeros(self._members.num_replicas, np.int32)
         for replica, run in self._runs.items():
             counts[replica] = min(run.num_left, self._slices.num_iterations)
@@ -115,7 +115,7 @@ class Program:
         return [run for replica, run in self._runs.items() if run.num_left == 0 or faults[replica]]
 
     def save(self, run: TrialRun) -> Saved:
-        """Copy where a run stands to the host; it has just been looked at."""
+        """Copy a run's state to the host, just after a look."""
         state = self._members.member(self._states, self._replica_of(run))
         return Saved(to_arrays({"state": state}), run.iteration, run.decisions, run.wall_s)
 
@@ -125,7 +125,7 @@ class Program:
         population = members.member(self._states.population, replica)
         found = jax.device_get((population, members.member(self._metrics, replica)))
         self._metrics = members.write(self._metrics, replica, self._no_metrics)
-        # Copied, since on a CPU what comes may be the device's own memory, which training reuses.
+        # Copied, since on a CPU this may be the device's own memory, which training reuses.
         return run.look(*jax.tree.map(np.array, found))
 
     def _replica_of(self, run: TrialRun) -> int:
@@ -133,12 +133,12 @@ class Program:
 
 
 def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
-    """Make the state that a run goes on from.
+    """Make the state that a run resumes from.
 
     Args:
-        saved: where it stood.
-        begun: the state that it began with, or that a run begins with which is to go on from there
-            with other numbers: hyper-parameters and the environment's parameters are taken of it.
+        saved: its saved state.
+        begun: its initial state, or that of a run with other numbers that will resume from there.
+            Hyper-parameters and environment parameters are taken from it.
         where: the folder of the run, for messages.
 
     Raises:
@@ -150,7 +150,7 @@ def restored(saved: Saved, begun: TrainState, where: Path) -> TrainState:
 
 
 def choose_replica(taken: Collection[int], num_members: int, replicas_per_device: int) -> int:
-    """Choose a replica that is free, on the device that has the fewest runs to train."""
+    """Choose a free replica on the device with the fewest runs."""
     busy = [replica // replicas_per_device for replica in taken]
     free = [replica for replica in range(num_members) if replica not in taken]
     return min(free, key=lambda replica: busy.count(replica // replicas_per_device))

@@ -1,8 +1,8 @@
-"""Key of a compiled program, shared by runs whose learners differ in numbers alone.
+"""Key of a compiled program, shared by runs whose learners differ only in numbers.
 
-A learner holds what its program is compiled from, and numbers that are arguments of the program,
-because the state of training holds them: hyper-parameters, and parameters of the environment. The
-key of a program consists of the former, and of the shapes of the latter.
+A learner holds static options of its program, and numbers that are arguments of the program as part
+of the training state: hyper-parameters and environment parameters. The key of a program consists of
+the former, and of the shapes of the latter.
 """
 
 import dataclasses
@@ -19,21 +19,21 @@ from flax import linen as nn
 from jaxmarl_ppo.learner.learner import Learner
 from jaxmarl_ppo.ppo.group_learner import PolicyGroupLearner
 
-# Of these classes, the fields whose numbers are a part of the state.
+# By class, the fields whose numbers are part of the state.
 _ARGUMENTS: dict[type, set[str]] = {
     Learner: {"env_params"},
     PolicyGroupLearner: {"hyperparams"},
 }
-# Of the latter, what a program is made for all the same.
+# The parts of the latter that a program still depends on.
 _SHAPING = ("num_epochs", "num_minibatches")
 
 
 def program_key(learner: Learner) -> Hashable:
     """Make the key of the program that trains a run.
 
-    Two runs with one key are trained by one program, with the numbers of each in its state. Things
-    that have no value to compare, such as environments, are the same only if they are one object,
-    which must live as long as the key.
+    Two runs with one key share one program, with the numbers of each in its state. Objects without
+    comparable value, such as environments, are equal only if identical; they must live as long as
+    the key.
     """
     return _key(learner)
 
@@ -52,7 +52,7 @@ def _key(value: Any) -> Hashable:
     if isinstance(value, FunctionType):
         return _function_key(value)
     if isinstance(value, nn.Module):
-        return value  # which compares by its fields
+        return value  # it compares by its fields
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return (
             type(value),
@@ -77,7 +77,7 @@ def _shape(value: Any) -> tuple[Hashable, ...]:
 
 
 def _function_key(function: FunctionType) -> Hashable:
-    """Compare functions that a function has made by its code and by what they remember."""
+    """Compare closures by their code and their captured values."""
     code: CodeType = function.__code__
     cells = tuple(_key(cell.cell_contents) for cell in function.__closure__ or ())
     return (code, cells, _key(function.__defaults__ or ()), _key(function.__kwdefaults__ or {}))

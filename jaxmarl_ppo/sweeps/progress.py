@@ -23,12 +23,12 @@ _OVER = ("complete", "pruned", "failed")
 
 
 class SweepProgress:
-    """Shows how a search goes on.
+    """Shows the progress of a search.
 
     Args:
         shows: whether to show anything.
-        title: what the search is.
-        num_trials: how many there are to be.
+        title: of the search.
+        num_trials: number of trials in all.
         config: of all runs.
     """
 
@@ -62,12 +62,12 @@ class SweepProgress:
             self._live.stop()
 
     def tell_stopping(self) -> None:
-        """Say that a signal was heard."""
+        """Show that a signal was received."""
         self._stopping = True
         self._refresh()
 
     def show(self, trials: Sequence[TrialResult]) -> None:
-        """Show trials as they stand now."""
+        """Show the present state of trials."""
         self._trials = trials
         if self._live is not None:
             self._refresh()
@@ -121,7 +121,7 @@ def trials_table(trials: Sequence[TrialResult]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     paths = list(dict.fromkeys(path for trial in trials for path in trial.values))
     for name in ("trial", "state", "value", "s", *map(short, paths)):
-        # Where there is little room, the values that were tried are what is broken into lines.
+        # Where space is short, only the column of tried values wraps.
         is_value = name not in ("trial", "state", "value", "s")
         justify = "left" if name == "state" else "right"
         table.add_column(name, justify=justify, no_wrap=not is_value)
@@ -143,7 +143,7 @@ def short(path: str) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Write a value of a dimension in few letters."""
+    """Write a value of a dimension in few characters."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else str(value)

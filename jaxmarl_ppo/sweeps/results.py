@@ -22,13 +22,13 @@ _STATES = {
 
 @dataclass(frozen=True)
 class TrialResult:
-    """Holds what a trial came to.
+    """Holds the result of a trial.
 
     Attributes:
         number: from 0 on.
         state: `"complete"`, `"pruned"`, `"failed"`, `"running"`, or `"waiting"` to be run again.
         value: the newest of the objective; None where there is none.
-        values: what was tried, by path.
+        values: the tried ones, by path.
         reports: the objective after so many environment steps.
         reason: why it failed; None if it did not.
         seconds: from its beginning to its end; None before that.
@@ -47,15 +47,15 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """Holds what a search came to.
+    """Holds the result of a search.
 
     Attributes:
         run_dir: its folder.
         trials: all so far, those of other processes included.
         best: the best of the complete ones; None if none is.
-        num_trials: how many there are to be.
-        stopped_by: what stopped this process: a signal's name, or a sentence; None where there was
-            no trial left to run.
+        num_trials: number of trials in all.
+        stopped_by: what stopped this process: a signal's name, or a sentence; None if no trial was
+            left to run.
     """
 
     run_dir: Path
@@ -76,7 +76,7 @@ def trial_folder(run_dir: Path, number: int) -> Path:
 
 
 def trial_result(trial: FrozenTrial, space: Space, run_dir: Path) -> TrialResult:
-    """Describe a trial as Optuna has it."""
+    """Describe a trial of Optuna."""
     reports = dict(sorted(trial.intermediate_values.items()))
     ended = trial.state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
     newest = next(reversed(reports.values()), None)

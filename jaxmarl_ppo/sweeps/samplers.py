@@ -19,10 +19,10 @@ _FACTORS = {"asha": 4, "hyperband": 3}
 
 
 class _GridSampler(optuna.samplers.GridSampler):
-    """Goes through a grid; that it is at its end is seen from the number of trials."""
+    """Goes through a grid; the number of trials determines its end."""
 
     def after_trial(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing, where the original stops a loop that is not there."""
+        """Do nothing; the original stops a loop that does not exist here."""
 
 
 def distributions_of(space: Space) -> dict[str, BaseDistribution]:
@@ -31,7 +31,7 @@ def distributions_of(space: Space) -> dict[str, BaseDistribution]:
 
 
 def count_trials(search: SearchConfig, space: Space) -> int:
-    """Return how many trials a search has in all.
+    """Return the total number of trials of a search.
 
     Raises:
         ValueError: If the sampler cannot search this space.
@@ -50,7 +50,7 @@ def count_trials(search: SearchConfig, space: Space) -> int:
 def make_sampler(search: SearchConfig, space: Space, number: int) -> optuna.samplers.BaseSampler:
     """Make the sampler that chooses the values of a trial.
 
-    What is drawn at random depends on the number of the trial, not on which process asks for it.
+    Random draws depend on the number of the trial, not on the process.
     """
     if search.sampler == "grid":
         return _GridSampler(_grid(space), search.seed)
@@ -59,15 +59,15 @@ def make_sampler(search: SearchConfig, space: Space, number: int) -> optuna.samp
         return optuna.samplers.RandomSampler(seed)
     if search.sampler == "cmaes":
         return CmaEsSampler(distributions_of(space), seed)
-    # What others try at the same time counts as bad, so that not all try the same.
+    # Running trials of others count as bad, so that not all try the same values.
     return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
 
 
 def make_pruner(search: SearchConfig, first_rung: int, last_rung: int) -> optuna.pruners.BasePruner:
-    """Make what ends trials early.
+    """Make the pruner.
 
     Args:
-        search: how.
+        search: its configuration.
         first_rung: environment steps after which a trial may be ended.
         last_rung: environment steps of a trial.
     """

@@ -14,7 +14,7 @@ from jaxmarl_ppo.sweeps.locks import FileLocks, Locks, PostgresLocks
 
 STUDY_FILE = "study.db"
 LOCKS_FOLDER = "locks"
-# How long one process waits for another that writes.
+# How long a process waits for another's write.
 _SQLITE_TIMEOUT_S = 120.0
 
 
@@ -22,7 +22,7 @@ def database_url(storage: str | None, folder: Path) -> URL:
     """Find the database of a search.
 
     Args:
-        storage: what the user says; None for a file in the folder.
+        storage: the user's choice; None for a file in the folder.
         folder: of the search.
 
     Raises:
@@ -43,7 +43,7 @@ def database_url(storage: str | None, folder: Path) -> URL:
 
 
 def without_password(storage: str | None) -> str | None:
-    """Write a URL as it may stand in a file that others read."""
+    """Write a URL without its password, for files that others read."""
     if storage is None:
         return None
     return make_url(storage)._replace(password=None).render_as_string()
@@ -74,11 +74,11 @@ def open_storage(url: URL, locks: Locks) -> RDBStorage:
     options = (
         {"connect_args": {"timeout": _SQLITE_TIMEOUT_S}}
         if url.get_backend_name() == "sqlite"
-        # A connection lasts as long as what it is for, and so no longer than the server.
+        # A connection lasts only for its purpose, and so no longer than the server.
         else {"poolclass": NullPool}
     )
     try:
-        # Two processes that make the same tables at once would be in each other's way.
+        # Two processes that make the same tables at once would conflict.
         with locks.hold("tables"):
             return RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
     except SQLAlchemyError as error:

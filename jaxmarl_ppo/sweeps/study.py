@@ -1,8 +1,8 @@
-"""The trials of a search, kept in a database that several processes may share.
+"""The trials of a search, in a database that several processes may share.
 
 One process at a time asks for a trial, under a lock, so that there are exactly as many as wanted.
-Each process holds a lock of its own while it lives: a trial that runs and whose process is dead is
-free, and is asked for next, with its number and its values.
+Each process holds its own lock while it lives. A running trial whose process is dead is free, and
+is taken next, with its number and values.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from jaxmarl_ppo.config.search import SearchConfig, Space
 from jaxmarl_ppo.sweeps.locks import Locks
 from jaxmarl_ppo.sweeps.samplers import count_trials, distributions_of, make_pruner, make_sampler
 
-# Attributes of a trial: who runs it, and why it has failed.
+# Attributes of a trial: its process, and the reason of a failure.
 DRIVER, REASON = "driver", "reason"
-_IDENTITY = "identity"  # attribute of the study: what its trials have in common
+_IDENTITY = "identity"  # attribute of the study: settings common to all trials
 _ASK = "ask"
 _DIRECTIONS: dict[str, Literal["maximize", "minimize"]] = {
     "maximise": "maximize",
@@ -33,17 +33,17 @@ _DIRECTIONS: dict[str, Literal["maximize", "minimize"]] = {
 
 
 class Study:
-    """The study of a search, of which this process is one of the drivers.
+    """The study of a search that this process drives, possibly with others.
 
     Args:
         storage: the database.
         name: of the study in it.
         locks: of all its drivers.
-        space: what is searched.
-        search: how.
-        goal: whether the objective is to be large or small.
-        rungs: environment steps after which the pruner looks at a trial first, and of all of it.
-        identity: what must be the same whenever the search goes on, of JSON's kinds.
+        space: of the search.
+        search: its configuration.
+        goal: whether to maximise or minimise the objective.
+        rungs: environment steps before the pruner's first look at a trial, and in all.
+        identity: settings that must be the same when the search is resumed, as JSON values.
 
     Raises:
         ValueError: If the study is another search.
@@ -78,18 +78,18 @@ class Study:
 
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
-        """Let others know, as long as the body lasts, that what this process runs is not free."""
+        """Mark this process's trials as taken, as long as the body lasts."""
         with self._locks.hold(self._driver):
             yield
 
     def trials(self) -> list[FrozenTrial]:
-        """List all trials as they stand, in their order."""
+        """List all trials in their present state, in order."""
         return self.optuna_study.get_trials(deepcopy=False)
 
     def importance(self) -> dict[str, float]:
-        """Tell how much each dimension matters, as shares, by PED-ANOVA (Watanabe et al. 2023).
+        """Estimate each dimension's importance, as shares, by PED-ANOVA (Watanabe et al. 2023).
 
-        Empty where trials are too few to tell.
+        Empty if there are too few trials.
         """
         values = {trial.value for trial in self.trials() if trial.state == TrialState.COMPLETE}
         if len(values) < 2:
@@ -102,12 +102,13 @@ class Study:
         return {}
 
     def ask(self) -> Trial | None:
-        """Take a trial: one that was not finished, or a new one; None if there are enough."""
+        """Take a trial: an unfinished or a new one; None if there are enough."""
         with self._locks.hold(_ASK):
             self._free_trials_of_the_dead()
             trials = self.trials()
-            # Optuna takes the first that waits. It may have no values yet, if its process died
-            # while it asked, and those that it draws now must not be those of the next new trial.
+            # Optuna takes the first waiting trial. It may have no values yet, if its process died
+            # while asking. The values that it draws now must differ from those of the next new
+            # trial.
             waiting = [trial.number for trial in trials if trial.state == TrialState.WAITING]
             number = waiting[0] if waiting else len(trials)
             if not waiting and number >= self.num_trials:
@@ -119,26 +120,26 @@ class Study:
             return trial
 
     def report(self, trial: Trial, value: float, env_steps: int) -> bool:
-        """Tell how good a trial is so far; return whether it is to end here."""
+        """Report a trial's value so far; return whether it must end here."""
         if env_steps not in self._storage.get_trial(trial._trial_id).intermediate_values:
             trial.report(value, env_steps)
         return trial.should_prune()
 
     def complete(self, trial: Trial, value: float) -> None:
-        """Tell how good a trial is at its end."""
+        """Report a trial's final value."""
         self._tell(trial, TrialState.COMPLETE, value)
 
     def prune(self, trial: Trial) -> None:
-        """Tell that a trial was ended early."""
+        """Report that a trial was pruned."""
         self._tell(trial, TrialState.PRUNED)
 
     def fail(self, trial: Trial, reason: str) -> None:
-        """Tell that a trial came to nothing."""
+        """Report that a trial failed."""
         trial.set_user_attr(REASON, reason)
         self._tell(trial, TrialState.FAIL)
 
     def release(self, trial: Trial) -> None:
-        """Give a trial back that was not finished, for whoever asks next."""
+        """Return an unfinished trial to the study, for the next request."""
         with self._locks.hold(_ASK):
             if self._is_mine(trial):
                 self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
@@ -146,7 +147,7 @@ class Study:
     def _tell(self, trial: Trial, state: TrialState, value: float | None = None) -> None:
         assert value is None or math.isfinite(value)
         with self._locks.hold(_ASK):
-            # It is not, where a database took this process for dead and others went on.
+            # It is not if a database took this process for dead and others continued.
             if self._is_mine(trial):
                 self.optuna_study.tell(trial, value, state)
 
@@ -159,7 +160,7 @@ class Study:
         for trial in self.trials():
             if trial.state != TrialState.RUNNING:
                 continue
-            # One without a driver was left half asked for, since asking takes the lock.
+            # One without a driver is an interrupted request, since requests hold the lock.
             driver = trial.user_attrs.get(DRIVER, "nobody")
             if driver not in lives:
                 lives[driver] = self._locks.is_held(driver)
@@ -167,7 +168,7 @@ class Study:
                 self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
 
     def _check_identity(self, identity: Mapping[str, Any]) -> None:
-        """Reject to go on with another search, and say in what it differs."""
+        """Reject resuming another search, and name the difference."""
         study = self.optuna_study
         known = study.user_attrs.get(_IDENTITY)
         identity = json.loads(json.dumps(identity))
@@ -184,7 +185,7 @@ class Study:
 
 
 def _difference(known: Any, now: Any, where: str = "") -> tuple[str, Any, Any] | None:
-    """Find the first place at which two trees differ, and what stands there."""
+    """Find the first place at which two trees differ, and its values."""
     if isinstance(known, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*known, *now]):
             place = f"{where}.{key}" if where else key

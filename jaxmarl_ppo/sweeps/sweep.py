@@ -1,4 +1,4 @@
-"""Searches over configurations: from what a user says to what was found."""
+"""Searches over configurations, from their settings to their results."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -46,29 +46,29 @@ from jaxmarl_ppo.sweeps.trial_run import look_interval
 from jaxmarl_ppo.sweeps.workers import Workers
 from jaxmarl_ppo.types import PyTree
 
-# Of what can be made of values, and how many runs each worker trains side by side.
+# Makes workers from candidates and the number of runs that each trains side by side.
 MakeWorkers = Callable[[Candidates, int], Workers]
 
 SEARCH_FILE = "search.json"
-# How a search is called in a database of its own.
+# Name of a search in a separate database.
 _STUDY = "search"
 
 
 class Sweep:
-    """Searches a space for the configuration that reaches an objective best.
+    """Searches a space for the configuration with the best objective.
 
-    Everything that is wrong shows here, before anything is compiled: the runs at the ends of the
-    space are made as a trainer would make them.
+    All errors are raised here, before anything is compiled: the runs at the ends of the space are
+    made as by a trainer.
 
     Args:
         env: the environment.
         env_params: its parameters.
-        config: what all runs have in common; its `objective` says what is compared, and its
-            `evaluation` when, else the log does.
-        space: what is searched: `Range` and `Choices` by paths of the configuration, such as
+        config: common to all runs; its `objective` is compared at its `evaluation`, or else at log
+            entries.
+        space: to search: `Range` and `Choices` by paths of the configuration, such as
             `default_ppo.learning_rate`.
-        search: how.
-        run_dir: the folder of the search; if it is that of this very search, that goes on. None for
+        search: its configuration.
+        run_dir: the folder of the search; the folder of the same search resumes it. None for
             `runs/<env>-search-<timestamp>`.
         progress: whether to show progress on standard output.
         check_env: as for `Trainer`.
@@ -118,11 +118,11 @@ class Sweep:
         allow_imports: Sequence[str] = (),
         **changes: Any,
     ) -> "Sweep":
-        """Make a search of what its folder says, to go on with it.
+        """Make a search from its folder, to resume it.
 
         Args:
             run_dir: the folder.
-            env: as in `load_run`, for an environment of one's own.
+            env: as in `load_run`, for a custom environment.
             progress: as for a new search.
             check_env: as for a new search.
             allow_imports: as in `load_run`.
@@ -156,11 +156,12 @@ class Sweep:
     def run(self, make_workers: MakeWorkers | None = None) -> SweepResult:
         """Run trials until there are enough, or a signal or the time limit stops it.
 
-        Other processes may run trials of the same search at the same time. What stops or kills this
-        one leaves the study whole: trials that were not finished are run again by whoever goes on.
+        Other processes may run trials of the same search at the same time. If this one is stopped
+        or killed, the study stays intact: unfinished trials are run again by any process that
+        continues.
 
         Args:
-            make_workers: makes who trains, such as `RayCluster("auto").workers`; None for this
+            make_workers: makes the workers, such as `RayCluster("auto").workers`; None for this
                 process.
 
         Raises:
@@ -188,7 +189,7 @@ class Sweep:
         return self._result(study, stopped_by)
 
     def _result(self, study: Study, stopped_by: str | None) -> SweepResult:
-        """Gather what the search came to so far, and draw it as a page."""
+        """Collect the results so far, and write them as a page."""
         trials, objective = self._results(study), self.config.objective
         best = best_of(trials, objective.goal)
         result = SweepResult(self.run_dir, trials, best, self.num_trials, stopped_by)
@@ -229,7 +230,7 @@ class Sweep:
         )
 
     def _identity(self) -> dict[str, Any]:
-        """Describe all that trials have in common, which must stay the same."""
+        """Describe the settings common to all trials, which must stay the same."""
         candidates, search = self._candidates, self.search
         record = run_record(candidates.env, candidates.env_params, self.config)
         metadata = field_metadata(SearchConfig)
@@ -247,7 +248,7 @@ class Sweep:
         return new_run_dir(run_dir, f"{self._candidates.env.name}-search")
 
     def _claim(self) -> Study:
-        """Take the folder for this search, unless it is its own already, and open the study.
+        """Claim the folder for this search, unless it already has it, and open the study.
 
         Raises:
             ValueError: If the folder or the study is of something else.
@@ -255,13 +256,13 @@ class Sweep:
         folder = self.run_dir
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_links(folder)
-        # Others that drive the same search may do so at the same time.
+        # Other drivers of the same search may do so at the same time.
         with FileLock(folder / LOCK_FILE):
             if not (folder / SEARCH_FILE).is_file():
                 check_unused(folder)
                 self._write_down()
             study = self._open_study()
-            self._write_down()  # what may differ from the last time
+            self._write_down()  # settings that may differ from the last time
         return study
 
     def _write_down(self) -> None:
@@ -283,10 +284,10 @@ class Sweep:
 
 
 def _refuse_links(folder: Path) -> None:
-    """Reject what is written in place, or below, and is a link to elsewhere.
+    """Reject links among the files and folders that a search writes to.
 
     Raises:
-        ValueError: If something is.
+        ValueError: If there is one.
     """
     beside_study = (f"{STUDY_FILE}-{suffix}" for suffix in ("journal", "wal", "shm"))
     for name in (LOCK_FILE, STUDY_FILE, *beside_study, TRIALS):

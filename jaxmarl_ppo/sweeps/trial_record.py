@@ -1,4 +1,4 @@
-"""Record of a run of a trial: the same files as of any run."""
+"""Record of a trial's run, with the same files as any run."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from jaxmarl_ppo.types import Population, PyTree
 
 
 class TrialRecord:
-    """Writes down a run that workers train.
+    """Records a run that workers train.
 
     Args:
         learner: of the run.
@@ -37,7 +37,7 @@ class TrialRecord:
             logger.on_start(info)
 
     def add(self, look: Look) -> None:
-        """Write down what was seen, and keep what was learnt."""
+        """Record a look, and keep its policies."""
         self._good = self._good if look.population is None else look.population
         for logger in self._loggers:
             if look.entry is not None:
@@ -46,7 +46,7 @@ class TrialRecord:
                 logger.on_evaluation(look.report)
 
     def close(self) -> None:
-        """Save what was learnt, and close the files."""
+        """Save the policies, and close the files."""
         if self._good is not None:
             save_population(self._folder / POLICIES_FILE, self._names, self._good)
         for logger in self._loggers:

@@ -1,4 +1,4 @@
-"""One run of a trial: how far it trains next, what is told of it, and how good it is."""
+"""One run of a trial: its next look, entries and objective."""
 
 import time
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from jaxmarl_ppo.training.objective import Measure
 from jaxmarl_ppo.training.run import Run, RunClock
 from jaxmarl_ppo.types import Population, PyTree
 
-# How often a run is looked at that is not evaluated meanwhile, unless it says otherwise.
+# Default number of looks at a run without evaluations.
 LOOKS = 20
 
 
 @dataclass(frozen=True)
 class IntermediateResult:
-    """Holds what a look at a run shows.
+    """Holds the result of a look at a run.
 
     Attributes:
-        value: of the objective; None where it is not there.
+        value: of the objective; None where it is missing.
         entry: of the log.
         report: of the evaluation; None where nothing is evaluated.
     """
@@ -74,7 +74,7 @@ class TrialRun(Run):
 
     @property
     def num_left(self) -> int:
-        """Iterations until it is looked at next; 0 where it is to be looked at now."""
+        """Iterations until the next look; 0 where it is due now."""
         return self._next_look - self.iteration
 
     @property
@@ -89,15 +89,15 @@ class TrialRun(Run):
 
     @property
     def wall_s(self) -> float:
-        """Seconds of training, those of the workers before included."""
+        """Seconds of training, including those of previous workers."""
         return time.perf_counter() - self._began
 
     def look(self, population: Population, metrics: Metrics) -> IntermediateResult:
-        """See how good it is, evaluate where that is wanted.
+        """Measure its objective, with an evaluation where configured.
 
         Args:
-            population: what it has learnt.
-            metrics: since it was looked at last.
+            population: its players.
+            metrics: since the previous look.
 
         Raises:
             EnvironmentFault: If the environment produced values that cannot be trained on.
@@ -127,7 +127,7 @@ class TrialRun(Run):
 
 
 def look_interval(config: TrainConfig) -> int:
-    """Count the iterations from one look at a run to the next, at which it is compared."""
+    """Count the iterations between looks at a run, when it is compared."""
     every = config.evaluation.every_env_steps
     if every is not None:
         return -(-every // (config.num_envs * config.num_steps))

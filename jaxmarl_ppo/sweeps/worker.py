@@ -1,4 +1,4 @@
-"""A worker of a search in this process: programs, and the runs that are their replicas."""
+"""A worker of a search in this process: programs, with runs as replicas."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -17,9 +17,9 @@ class Worker:
     """Trains runs side by side on the devices of this process.
 
     Args:
-        num_replicas: how many at a time.
-        saves: whether a look has what another worker needs to go on.
-        call: calls what compiles a program, such as in a way that a signal ends.
+        num_replicas: number of runs at a time.
+        saves: whether a look contains the state for another worker to resume.
+        call: runs a compilation, for example so that a signal can end it.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Worker:
     def begin(
         self, name: RunName, candidate: Candidate, folder: Path, saved: Saved | None = None
     ) -> None:
-        """Begin a run, or go on with one.
+        """Begin or resume a run.
 
         Args:
             name: of the run.
-            candidate: what it is, but for the offset of its seed.
+            candidate: of the run, before the offset of its seed.
             folder: of its record, for messages.
-            saved: where it stood; None for a run that begins.
+            saved: state to resume from; None for a new run.
 
         Raises:
             ValueError: If the saved state is of another run.
@@ -72,7 +72,7 @@ class Worker:
         self._runs[name] = (program, run)
 
     def end(self, name: RunName) -> None:
-        """Free the replica of a run, unless it is free already."""
+        """Free the replica of a run, unless it is already free."""
         if name in self._runs:
             program, run = self._runs.pop(name)
             program.dismiss(run)
@@ -83,7 +83,7 @@ class Worker:
             self.end(name)
 
     def train(self) -> list[Look]:
-        """Train all programs by a slice, and look at the runs for which it is time."""
+        """Train all programs for a slice, and measure the runs that are due."""
         for program in self._programs.values():
             program.free_memory()
         looks = []
@@ -94,7 +94,7 @@ class Worker:
         return looks
 
     def save(self, name: RunName) -> Saved:
-        """Copy where a run stands to the host; it is to be at a look."""
+        """Copy a run's state to the host; call it at a look."""
         program, run = self._runs[name]
         return program.save(run)
 

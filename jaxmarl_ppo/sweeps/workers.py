@@ -1,7 +1,7 @@
 """Workers that train the runs of a search, here or elsewhere, and report intermediate results.
 
-A search begins runs, has them trained, and ends them, and knows its workers only as `Workers`. An
-intermediate result of a run is returned as `Look`, with everything that is written of the run.
+A search begins, trains and ends runs, and knows its workers only as `Workers`. An intermediate
+result of a run is a `Look`, with everything that is recorded of the run.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class RunName(NamedTuple):
 
 @dataclass(frozen=True)
 class Saved:
-    """Holds a run as it stood when it was looked at, from which any worker can go on.
+    """Holds the state of a run at a look, from which any worker can resume.
 
     Attributes:
         arrays: the state of training by path, as `to_arrays` makes them.
@@ -46,18 +46,18 @@ class Saved:
 
 @dataclass(frozen=True)
 class Look:
-    """Reports what was seen when a run was looked at.
+    """Holds the result of a look at a run.
 
     Attributes:
         name: of the run.
         env_steps: environment steps done.
         is_over: whether it has trained to its end.
-        value: of the objective; None where it is not there.
+        value: of the objective; None where it is missing.
         entry: of the log; None where the run failed.
         report: of the evaluation; None where nothing is evaluated.
-        population: the newest players that are sound, on the host; None where there are none.
-        saved: where it stands; None where the workers do not save.
-        error: why it cannot go on; None where it can.
+        population: the newest finite players, on the host; None without any.
+        saved: state to resume from; None where the workers do not save.
+        error: why it cannot continue; None where it can.
     """
 
     name: RunName
@@ -72,7 +72,7 @@ class Look:
 
 
 class Workers(Protocol):
-    """Workers of one search; closed by whoever has opened them."""
+    """Workers of one search; the caller that opened them closes them."""
 
     @property
     def room(self) -> int:
@@ -84,19 +84,19 @@ class Workers(Protocol):
 
         Args:
             name: of the run.
-            candidate: what it is, but for the offset of its seed.
+            candidate: of the run, before the offset of its seed.
             folder: of its record, for messages.
         """
         ...
 
     def end(self, name: RunName) -> None:
-        """End a run, unless it is over already or has failed."""
+        """End a run, unless it is already over or has failed."""
         ...
 
     def train(self) -> list[Look]:
-        """Train all runs for a moment, and return what was looked at meanwhile.
+        """Train all runs for a short time, and return the looks of that time.
 
-        A run that is over or has failed is looked at no more, and makes room for another.
+        A run that is over or has failed gives no further looks, and frees its place.
 
         Raises:
             ValueError: If the objective's measure is not among the numbers that there are.
@@ -104,5 +104,5 @@ class Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...

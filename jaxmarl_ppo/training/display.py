@@ -66,7 +66,7 @@ class DrawnProgress(Progress):
         self._spinner = Spinner("dots", style="cyan")
 
     def render(self) -> RenderableType:
-        """Compose the whole display."""
+        """Compose the complete display."""
         parts: list[RenderableType] = [
             self._title,
             _Fitting(self._bar, _SPARE_CELLS),

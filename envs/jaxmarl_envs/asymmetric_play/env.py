@@ -270,12 +270,12 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
         return params.max_steps
 
     def observation_space(self, agent: str, params: PlayParams) -> Box:
-        """Give the space of two worlds and the time, the same for both."""
+        """Return the space of two worlds and the time, the same for both."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (2 * self._features.shape[1] + _NUM_TIMES,))
 
     def action_space(self, agent: str, params: PlayParams) -> Discrete:
-        """Give Bob four moves and toggling, and Alice stopping too."""
+        """Return the actions: Bob has four moves and toggling, Alice also stopping."""
         return Discrete((STOP + 1, STOP)[self.agent_index(agent)])
 
     def reset_env(self, key: jax.Array, params: PlayParams) -> tuple[Observation, PlayState]:
@@ -326,10 +326,10 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
     def render(
         self, state: PlayState, params: PlayParams | None = None, last_action: Any = None
     ) -> str:
-        """Draw the rooms, who walks, and what is other than it is to be at the end."""
+        """Draw the rooms, the walking agent, and differences from the goal."""
         del params, last_action
         bobs_turn, time = bool(state.bobs_turn), int(state.alice_time) + int(state.bob_time)
-        # What Alice is to leave is up to her: only Bob has a task.
+        # Alice is free to choose what to leave: only Bob has a task.
         goal = int(state.goal) if bobs_turn else None
         slot = BOB if bobs_turn else ALICE
         walks, other = ((slot, self.agents[slot][0].upper()) for slot in (slot, 1 - slot))
@@ -341,7 +341,7 @@ class AsymmetricPlay(MultiAgentEnv[PlayState, PlayParams]):
         return self.rooms.draw(int(state.world), goal, walks, waits, caption)
 
     def sign(self, agent: str) -> str:
-        """Give an agent's sign with its letter."""
+        """Return an agent's sign with its letter."""
         return agent_sign(self.agent_index(agent), agent[0].upper())
 
     def _act(

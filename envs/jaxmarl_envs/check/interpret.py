@@ -145,7 +145,7 @@ def _as_keys(x: Value, aval: Any) -> Any:
 def _on_host() -> Iterator[None]:
     try:
         device = jax.local_devices(backend="cpu")[0]
-    except RuntimeError:  # JAX has been told to leave the CPU alone
+    except RuntimeError:  # JAX is configured without the CPU
         device = None
     with jax.default_device(device):
         yield

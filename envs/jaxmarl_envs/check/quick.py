@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def quick_check(env: MultiAgentEnv, params: Any = None) -> None:
-    """Reject an environment that nothing could be learnt from, in a fraction of a second.
+    """Reject an environment that cannot be trained on, in a fraction of a second.
 
     Declarations and traced shapes are checked as by `check_env`, and both functions must become the
     same program when they are traced again. Then the first steps of one seed, at most 8 and as many
@@ -144,7 +144,7 @@ class _FirstSteps:
         self._anybody_acted = False
 
     def play(self) -> None:
-        """Play as many steps as the budget allows and ask every rule about them."""
+        """Play as many steps as the budget allows and check every rule on them."""
         if (began := self._call("reset_env")) is None:
             return
         obs, state = began
@@ -198,7 +198,7 @@ class _FirstSteps:
             )
 
     def _expect_somebody_who_acts(self, stands_still: bool) -> None:
-        """Raise if nobody acted, unless that may only take longer to begin."""
+        """Raise if no agent acted, unless acting may only begin later."""
         if self._num_steps == 0 or self._anybody_acted:
             return
         ended = f"over {self._episode} episodes that ended" if self._episode else None

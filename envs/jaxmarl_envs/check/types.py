@@ -58,7 +58,7 @@ class Observed:
 
     @property
     def over(self) -> np.ndarray:
-        """Tell where nobody is alive, `[E]` bool."""
+        """Return whether no agent is alive, `[E]` bool."""
         return np.asarray(~self.alive.any(-1))
 
 
@@ -77,7 +77,7 @@ class TimeStep:
 
     @property
     def edge(self) -> np.ndarray:
-        """Tell where a life ends, `[E, A]` bool."""
+        """Return whether a life ends, `[E, A]` bool."""
         return self.terminated | self.truncated
 
 

@@ -81,15 +81,15 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
         return CryptoParams()
 
     def horizon(self, params: CryptoParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` steps."""
+        """Return the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: CryptoParams) -> Box:
-        """Give Eve's space (4: Alice's words), Bob's (8: key, words), Alice's (8: goal, key)."""
+        """Return Eve's space (4: Alice's words), Bob's (8: key, words), Alice's (8: goal, key)."""
         return Box(0.0, 1.0, (_WIDTHS[self.agent_index(agent)],))
 
     def action_space(self, agent: str, params: CryptoParams) -> Space:
-        """Give the space of an utterance: one of 4 symbols, or 4 numbers between 0 and 1."""
+        """Return the space of an utterance: one of 4 symbols, or 4 numbers between 0 and 1."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (NUM_SYMBOLS,)) if self.continuous_actions else Discrete(NUM_SYMBOLS)
 
@@ -136,7 +136,7 @@ class Crypto(MultiAgentEnv[CryptoState, CryptoParams]):
         return draw_talk(goal, secret, spoken, np.asarray(state.message), int(state.time))
 
     def sign(self, agent: str) -> str:
-        """Give an agent's sign with its letter."""
+        """Return an agent's sign with its letter."""
         return agent_sign(self.agent_index(agent), agent[0].upper())
 
 

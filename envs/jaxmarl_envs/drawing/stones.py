@@ -61,7 +61,7 @@ def draw_stone(canvas: Canvas, player: int, x: float, y: float, cell: float) -> 
 
 
 def stone_sign(player: int) -> str:
-    """Give a player's stone as a picture of its own, to stand beside its name."""
+    """Return a player's stone as a separate picture, to show beside its name."""
     canvas = Canvas(28, 28)
     draw_stone(canvas, player, 14, 14, 34)
     return canvas.to_svg("")

@@ -1,4 +1,4 @@
-"""A small canvas that gives SVG: named colours in light and dark, and agents told apart by shape.
+"""A small SVG canvas: named colours in light and dark, and agents distinguished by shape.
 
 Colours are those of Okabe & Ito 2008, "Color Universal Design", which people who see fewer colours
 tell apart, and lighter ones of the same hues on a dark page. No text reaches the picture unescaped.
@@ -171,7 +171,7 @@ class Canvas:
         """
         hue = agent_colour(index)
         fill, stroke, line = ("paper" if hollow else hue), hue, 0.16 * radius
-        # Colours and shapes begin anew at different places, so that 36 agents differ.
+        # Colours and shapes repeat with different periods, so that 36 agents differ.
         shape = (index + index // _SHAPES) % _SHAPES
         if shape == 0:
             self.circle(x, y, radius, fill, stroke, line)
@@ -191,7 +191,7 @@ class Canvas:
     def legend(
         self, entries: Sequence[tuple[Callable[[float, float], None], str]], top: float
     ) -> None:
-        """Add lines that say what signs mean, below all else: the picture grows by them.
+        """Add a legend of signs below the picture, which grows by it.
 
         Args:
             entries: what draws a sign about a place, within 16 units of width, and its meaning.
@@ -209,7 +209,7 @@ class Canvas:
         self.height = y + line / 2 + 3
 
     def to_svg(self, title: str) -> str:
-        """Give the picture as SVG.
+        """Return the picture as SVG.
 
         Args:
             title: read out to those who do not see it; nothing where words beside it say the same.
@@ -231,7 +231,7 @@ class Canvas:
 
 
 def agent_sign(index: int, label: str | None = None) -> str:
-    """Give the sign of the agent in a slot as a picture of its own, to stand beside its name.
+    """Return the sign of the agent in a slot as a separate picture, to show beside its name.
 
     Args:
         index: of its slot.
@@ -243,12 +243,12 @@ def agent_sign(index: int, label: str | None = None) -> str:
 
 
 def agent_colour(index: int) -> str:
-    """Give the name of the colour of the agent in a slot."""
+    """Return the name of the colour of the agent in a slot."""
     return _HUES[index % len(_HUES)]
 
 
 def page_style() -> str:
-    """Give the rules by which a page that lets people choose (`data-theme`) colours pictures."""
+    """Return the colour rules of pictures for pages with a theme choice (`data-theme`)."""
     chosen = {"light": LIGHT, "dark": DARK}
     return (
         f"svg.state{{{_rules(LIGHT)}}}"
@@ -267,7 +267,7 @@ def fixed_colours(svg: str, colours: dict[str, str] = LIGHT) -> str:
 
 
 def _outline(shape: int, x: float, y: float, radius: float) -> list[tuple[float, float]]:
-    """Give the corners of a square, triangle, diamond, hexagon or a triangle that stands on one."""
+    """Return the corners of a square, triangle, diamond, hexagon or inverted triangle."""
     sides, turn, scale = (
         (4, 0.25, 1.25),
         (3, -0.5, 1.35),

@@ -51,7 +51,7 @@ class Poker(MultiAgentEnv[State, Params]):
 
     @property
     def default_params(self) -> Params:
-        """Give an empty struct, as there are no numbers to set."""
+        """Return an empty struct, since there are no numeric parameters."""
         return Params()
 
     @property
@@ -118,7 +118,7 @@ class Poker(MultiAgentEnv[State, Params]):
         )
 
     def observation_space(self, agent: str, params: Params) -> Box:
-        """Give the space of zeros and ones: seat, card, public card, calls and raises."""
+        """Return the space of zeros and ones: seat, card, public card, calls and raises."""
         self.agent_index(agent)
         ranks = len(self.rules.ranks)
         return Box(0.0, 1.0, (2 + ranks * (self.rules.num_cards - 1) + self._num_bets,))
@@ -128,12 +128,12 @@ class Poker(MultiAgentEnv[State, Params]):
         return self.rules.betting.history[0].size
 
     def action_space(self, agent: str, params: Params) -> Discrete:
-        """Give fold, call and raise."""
+        """Return the actions fold, call and raise."""
         self.agent_index(agent)
         return Discrete(len(ACTIONS))
 
     def horizon(self, params: Params) -> int:
-        """Give the number of actions of the longest betting."""
+        """Return the number of actions of the longest betting."""
         return self.rules.betting.depth
 
     def render(self, state: State, params: Params | None = None, last_action: Any = None) -> str:

@@ -28,7 +28,7 @@ class _Node:
 
     @property
     def mover(self) -> int:
-        """Tell whose turn it is: the first player begins every round."""
+        """Return whose turn it is: the first player begins every round."""
         return len(self.rounds[-1]) % 2
 
 

@@ -55,7 +55,7 @@ class InformationTable:
         return len(self.node)
 
     def states(self) -> State:
-        """Give a state of the environment in each information state, with leading axis `I`."""
+        """Return a state of the environment in each information state, with leading axis `I`."""
         cards = self.deals[self._example]
         return State(jnp.asarray(cards, jnp.int32), jnp.asarray(self.node, jnp.int32))
 
@@ -105,7 +105,7 @@ class InformationTable:
         return sum(self.best_response_value(policy, seat) for seat in AGENTS) / 2
 
     def uniform_policy(self) -> np.ndarray:
-        """Give every allowed action the same probability, `[I, N]`."""
+        """Assign every allowed action the same probability, `[I, N]`."""
         return uniform_over(self.action_mask)
 
     def greedy(self, policy: np.ndarray) -> np.ndarray:

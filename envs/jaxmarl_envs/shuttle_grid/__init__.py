@@ -1,4 +1,4 @@
-"""Six shuttles on a grid of one-way lanes, of which only the idle ones act."""
+"""Six shuttles on a grid of one-way lanes; only idle ones act."""
 
 from jaxmarl_envs.shuttle_grid.dispatchers import DISPATCHERS, Dispatcher
 from jaxmarl_envs.shuttle_grid.env import ShuttleGrid

@@ -58,7 +58,7 @@ def uniform(
 def greedy(
     state: ShuttleState, obs: Observation, params: ShuttleParams, key: jax.Array
 ) -> jax.Array:
-    """Choose the exit that serves the target soonest if nobody is in the way; ties by the row."""
+    """Choose the exit that serves the target soonest without others in the way; ties by the row."""
     del obs, params, key
     return _quickest(state.exit_times)
 

@@ -102,7 +102,7 @@ def _draw_targets(canvas: Canvas, guidepath: Guidepath, state: ShuttleState) -> 
 
 
 def _draw_target(canvas: Canvas, x: float, y: float, i: int, waits: bool) -> None:
-    """Draw where a shuttle picks up a load that waits there, or is to bring the one it has."""
+    """Draw where a shuttle picks up a waiting load, or must bring the one that it has."""
     hue = agent_colour(i)
     canvas.rect(x - 6, y - 6, 12, 12, hue if waits else "paper", hue, 1.2, 2)
     canvas.text(x, y, str(i), 10, "paper" if waits else hue, bold=True)

@@ -143,7 +143,7 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
 
     @property
     def baselines(self) -> Mapping[str, Dispatcher]:
-        """Give the scripted dispatchers by name; `tuned` is of six shuttles in the default hall."""
+        """Return the scripted dispatchers by name; `tuned` is for six in the default hall."""
         return self._dispatchers
 
     @cached_property
@@ -162,17 +162,17 @@ class ShuttleGrid(MultiAgentEnv[ShuttleState, ShuttleParams]):
         return ShuttleParams(max_steps=self.max_steps)
 
     def observation_space(self, agent: str, params: ShuttleParams) -> Box:
-        """Give the space of a shuttle's features, the same for all."""
+        """Return the space of a shuttle's features, the same for all."""
         self.agent_index(agent)
         return Box(-1.0, 1.0, (self.sight.width(self.num_agents),))
 
     def action_space(self, agent: str, params: ShuttleParams) -> Discrete:
-        """Give the three actions: hold, leave by the row, leave by the column."""
+        """Return the three actions: hold, leave by the row, leave by the column."""
         self.agent_index(agent)
         return Discrete(3)
 
     def horizon(self, params: ShuttleParams) -> int | jax.Array:
-        """Give the length of every shift, `params.max_steps` steps."""
+        """Return the length of every shift, `params.max_steps` steps."""
         return params.max_steps
 
     def reset_env(self, key: jax.Array, params: ShuttleParams) -> tuple[Observation, ShuttleState]:

@@ -20,7 +20,7 @@ from jaxmarl_envs.shuttle_grid.progress import progress
 from jaxmarl_envs.shuttle_grid.routes import is_int
 from jaxmarl_envs.shuttle_grid.state import ShuttleParams, ShuttleState
 
-DEPARTS = 0.3  # probability that an idle shuttle does not do as the dispatcher says
+DEPARTS = 0.3  # probability that an idle shuttle deviates from the dispatcher
 
 
 def make_planner(

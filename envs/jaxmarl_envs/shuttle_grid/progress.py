@@ -1,7 +1,7 @@
 """Progress of a step: deliveries counted in instalments, as a reward with little chance in it.
 
-A job is so many steps of work with nobody in the way, `remaining`. Whoever is on its way gets a
-step's worth nearer to its delivery at every step, who waits does not, and a detour costs what it is
+A job takes `remaining` steps of work without others in the way. Whoever is on its way gets a step's
+worth nearer to its delivery at every step, who waits does not, and a detour costs what it is
 longer. All that is left of chance is who stands in whose way: how long jobs are, which makes up
 most of the variance of deliveries, cancels. In units of a mean job the progress of a shift is what
 is delivered, but for the jobs that its end interrupts, since the jobs are drawn independently of
@@ -16,7 +16,7 @@ from jaxmarl_envs.shuttle_grid.state import ShuttleState
 
 
 def remaining(state: ShuttleState, path: Guidepath) -> jax.Array:
-    """Compute the steps until present jobs are delivered with nobody in the way, `[A]` float32.
+    """Compute the steps until delivery of present jobs without others in the way, `[A]` float32.
 
     Along which axis a shuttle will reach its load is not known before its last move: the mean of
     the ways on from there is taken until then.

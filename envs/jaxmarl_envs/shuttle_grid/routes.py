@@ -37,7 +37,7 @@ class Timings:
 
     @property
     def longest(self) -> int:
-        """Give the most steps that a shuttle can be busy with one operation."""
+        """Return the maximum number of steps of one operation of a shuttle."""
         return max(max(self.move_empty, self.move_loaded) + self.turn, self.handling)
 
 
@@ -83,7 +83,7 @@ class Guidepath:
 
     @property
     def mean_job(self) -> float:
-        """Give the mean steps from one delivery to the next with nobody in the way."""
+        """Return the mean steps between deliveries without other shuttles in the way."""
         to_load = self.travel_times[0].mean(axis=1)[np.ix_(self.port_cells, self.storage_cells)]
         to_port = self.travel_times[1].mean(axis=1)[np.ix_(self.storage_cells, self.port_cells)]
         return float(to_load.mean() + to_port.mean()) + 2 * self.timings.handling
@@ -110,7 +110,7 @@ def exit_cells(num_rows: int, num_cols: int) -> np.ndarray:
 
 
 def travel_times(exits: np.ndarray, move: int, turn: int) -> np.ndarray:
-    """Compute the shortest times over the guidepath with nobody in the way.
+    """Compute the shortest times over the guidepath without others in the way.
 
     Bellman's equation, iterated to its fixed point for all targets at once::
 

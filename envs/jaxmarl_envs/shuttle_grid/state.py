@@ -33,5 +33,5 @@ class ShuttleState:
 
     @property
     def target(self) -> jax.Array:
-        """Give the cell where each shuttle picks up or puts down next, `[A]` int32."""
+        """Return the cell where each shuttle picks up or puts down next, `[A]` int32."""
         return jnp.where(self.loaded, self.port, self.storage)

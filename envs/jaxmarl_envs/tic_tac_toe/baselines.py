@@ -42,7 +42,7 @@ def _cached_tables(board: Board) -> Mapping[str, Any]:
 
 
 def _tables(board: Board) -> Mapping[str, Any]:
-    """Tabulate move probabilities `[D + 1, N]` by script, and the row of each board in base 3."""
+    """Tabulate scripted move probabilities, `[D + 1, N]` each, and each board's row in base 3."""
     table = GameTable(board)
     states = jax.tree.map(lambda x: x[table.decisions], table.states())
     cells = np.asarray(jax.jit(jax.vmap(board.cells))(states))

@@ -109,7 +109,7 @@ class Board:
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
-        """Give the shape of a slot's features: flat, or as planes."""
+        """Return the shape of a slot's features: flat, or as planes."""
         return (self.rows, self.cols, 3) if self.planes else (self.num_cells * 3,)
 
     def observe(self, state: State) -> Observation:

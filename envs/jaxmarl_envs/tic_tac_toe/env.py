@@ -61,12 +61,12 @@ class TicTacToe(MultiAgentEnv[State, Params]):
 
     @property
     def baselines(self) -> Mapping[str, Script]:
-        """Give the scripts `minimax` and `win_block`, on boards that can be solved."""
+        """Return the scripted policies `minimax` and `win_block`, on boards that can be solved."""
         return scripts(self.board)
 
     @property
     def default_params(self) -> Params:
-        """Give an empty struct, as there are no numbers to set."""
+        """Return an empty struct, since there are no numeric parameters."""
         return Params()
 
     def reset_env(self, key: jax.Array, params: Params) -> tuple[Observation, State]:
@@ -127,7 +127,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         return draw_board(self.board, state, last_action)
 
     def sign(self, agent: str) -> str:
-        """Give a player's stone."""
+        """Return a player's stone."""
         return stone_sign(self.agent_index(agent))
 
     def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
@@ -136,7 +136,7 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         return best_moves(self.board, state)
 
     def cells(self, state: State) -> jax.Array:
-        """Give the board, 0 where x has a stone and 1 where o has one."""
+        """Return the board, 0 where x has a stone and 1 where o has one."""
         held = (state.stones[:, :, None] >> jnp.arange(32, dtype=jnp.uint32)) & 1  # [2, W, 32]
         x_has, o_has = held.reshape(2, -1)[:, : self.board.num_cells].astype(jnp.int32)
         return (x_has + 2 * o_has - 1).reshape(self.board.rows, self.board.cols)
@@ -146,12 +146,12 @@ class TicTacToe(MultiAgentEnv[State, Params]):
         return self.board.observe(state)
 
     def observation_space(self, agent: str, params: Params) -> Box:
-        """Give the space of zeros and ones, `[rows * cols * 3]` or `[rows, cols, 3]`."""
+        """Return the space of zeros and ones, `[rows * cols * 3]` or `[rows, cols, 3]`."""
         self.agent_index(agent)
         return Box(0.0, 1.0, self.board.feature_shape)
 
     def action_space(self, agent: str, params: Params) -> Discrete:
-        """Give one action for each cell."""
+        """Return one action for each cell."""
         self.agent_index(agent)
         return Discrete(self.board.num_cells)
 

@@ -77,7 +77,7 @@ class GameTable:
         return self.decisions.size
 
     def num_games(self) -> tuple[int, int, int]:
-        """Count the games (sequences of moves) that x wins, nobody wins and o wins."""
+        """Count the games (sequences of moves) that x wins, that are drawn, and that o wins."""
 
         def add_up(rows: slice, children: np.ndarray) -> np.ndarray:
             return (children * self.action_mask[rows, :, None]).sum(1)
@@ -86,7 +86,7 @@ class GameTable:
         return int(x), int(draw), int(o)
 
     def states(self) -> State:
-        """Give the environment's state of every position, with leading axis `S`."""
+        """Return the environment's state of every position, with leading axis `S`."""
         cells = (self._stones[:, :, None] & self._bit) != 0  # [S, 2, N]
         return State(
             stones=jnp.asarray(to_bitboard(cells)),
@@ -157,7 +157,7 @@ class GameTable:
         return self._backward(self.result.astype(float), optimum)
 
     def uniform_policy(self) -> np.ndarray:
-        """Give every legal move the same probability, `[D, N]`."""
+        """Assign every legal move the same probability, `[D, N]`."""
         return uniform_over(self.action_mask)
 
     def minimax_policy(self) -> np.ndarray:
@@ -236,7 +236,7 @@ class GameTable:
         return values
 
     def _ends(self) -> np.ndarray:
-        """Mark results at terminal positions, `[S, 3]` float: x, nobody or o wins; else zeros."""
+        """Mark results at terminal positions, `[S, 3]` float: x wins, draw, o wins; else zeros."""
         result = self.result[:, None] == np.array([1, 0, -1])
         return (result & self.terminal[:, None]).astype(float)
 

@@ -45,12 +45,12 @@ class _Naming(MultiAgentEnv):
     """Spaces of the environments in which agents name targets."""
 
     def observation_space(self, agent: str, params: object) -> Box:
-        """Give the space of target one-hot (4) and share of the agent's decisions left (1)."""
+        """Return the space of target one-hot (4) and share of the agent's decisions left (1)."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (NUM_TARGETS + 1,))
 
     def action_space(self, agent: str, params: object) -> Discrete:
-        """Give one action for each target."""
+        """Return one action for each target."""
         self.agent_index(agent)
         return Discrete(NUM_TARGETS)
 
@@ -98,7 +98,7 @@ class Basic(_Naming):
         return BasicParams()
 
     def horizon(self, params: BasicParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` steps."""
+        """Return the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
     def reset_env(self, key: jax.Array, params: BasicParams) -> tuple[Observation, TargetsState]:
@@ -144,11 +144,11 @@ class _TakingTurns(_Naming):
 
     @property
     def default_params(self) -> NoParams:
-        """Give parameters without numbers."""
+        """Return parameters without numbers."""
         return NoParams()
 
     def horizon(self, params: NoParams) -> int:
-        """Give the length of every episode, one step for each decision."""
+        """Return the length of every episode, one step for each decision."""
         return len(self._acts) - 1
 
     def reset_env(self, key: jax.Array, params: NoParams) -> tuple[Observation, TargetsState]:
@@ -228,7 +228,7 @@ class FlexAgentsParams:
     """Numeric parameters."""
 
     max_age: int | jax.Array = 25  # [] int: steps that a life can last
-    p_join: float | jax.Array = 0.25  # [] float: chance per step that somebody joins
+    p_join: float | jax.Array = 0.25  # [] float: chance per step that an agent joins
     p_leave: float | jax.Array = 0.75  # [] float: chance per step that one of several leaves
 
 
@@ -289,7 +289,7 @@ class FlexAgents(_Naming):
         return FlexAgentsParams()
 
     def observation_space(self, agent: str, params: object) -> Box:
-        """Give the space of target one-hot (4), share of `max_age` left, share of slots taken."""
+        """Return the space of target one-hot (4), share of `max_age` left, share of slots taken."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (NUM_TARGETS + 2,))
 

@@ -49,12 +49,12 @@ class _Constant(MultiAgentEnv):
         return 1
 
     def observation_space(self, agent: str, params: object) -> Box:
-        """Give the space of a single 1."""
+        """Return the space of a single 1."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (1,))
 
     def action_space(self, agent: str, params: object) -> Discrete:
-        """Give two actions without effect."""
+        """Return two actions without effect."""
         self.agent_index(agent)
         return Discrete(2)
 
@@ -116,7 +116,7 @@ class TruncationOnly(_Constant):
         return TruncationOnlyParams()
 
     def horizon(self, params: TruncationOnlyParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` steps."""
+        """Return the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
 
@@ -132,7 +132,7 @@ class DelayedRewardState:
     """State: the targets that both agents see, and whether the first agent was right."""
 
     time: jax.Array  # [] int32: steps done
-    target: jax.Array  # [2] int32: the symbol to name, drawn anew at every step
+    target: jax.Array  # [2] int32: the symbol to name, redrawn at every step
     right: jax.Array  # [] bool: the first agent named its symbol
 
 
@@ -165,16 +165,16 @@ class DelayedReward(MultiAgentEnv[DelayedRewardState, DelayedRewardParams]):
         return DelayedRewardParams()
 
     def horizon(self, params: DelayedRewardParams) -> int | jax.Array:
-        """Give the length of every episode, `params.delay + 1` steps."""
+        """Return the length of every episode, `params.delay + 1` steps."""
         return params.delay + 1
 
     def observation_space(self, agent: str, params: DelayedRewardParams) -> Box:
-        """Give the space of the symbol's one-hot (2) and the share of the episode left (1)."""
+        """Return the space of the symbol's one-hot (2) and the share of the episode left (1)."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (_NUM_SYMBOLS + 1,))
 
     def action_space(self, agent: str, params: DelayedRewardParams) -> Discrete:
-        """Give one action for each symbol."""
+        """Return one action for each symbol."""
         self.agent_index(agent)
         return Discrete(_NUM_SYMBOLS)
 
@@ -259,16 +259,16 @@ class RememberCue(MultiAgentEnv[RememberCueState, RememberCueParams]):
         return RememberCueParams()
 
     def horizon(self, params: RememberCueParams) -> int | jax.Array:
-        """Give the length of every episode, `params.delay + 2` steps."""
+        """Return the length of every episode, `params.delay + 2` steps."""
         return params.delay + 2
 
     def observation_space(self, agent: str, params: RememberCueParams) -> Box:
-        """Give the space of a cue's one-hot or two zeros (2), and 1 where it is asked for (1)."""
+        """Return the space of a cue's one-hot or two zeros (2), and 1 where it is asked for (1)."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (_NUM_SYMBOLS + 1,))
 
     def action_space(self, agent: str, params: RememberCueParams) -> Discrete:
-        """Give one action for each cue."""
+        """Return one action for each cue."""
         self.agent_index(agent)
         return Discrete(_NUM_SYMBOLS)
 

@@ -58,16 +58,16 @@ class Relay(MultiAgentEnv[RelayState, RelayParams]):
         return RelayParams()
 
     def horizon(self, params: RelayParams) -> int | jax.Array:
-        """Give the length of every episode, `2 * params.leg` steps."""
+        """Return the length of every episode, `2 * params.leg` steps."""
         return 2 * params.leg
 
     def observation_space(self, agent: str, params: RelayParams) -> Box:
-        """Give the space of position over `2 * leg`, goal's side (-1 or 1), share of leg to go."""
+        """Return the space: position over `2 * leg`, goal's side (-1 or 1), share of leg to go."""
         self.agent_index(agent)
         return Box(-1.0, 1.0, (3,))
 
     def action_space(self, agent: str, params: RelayParams) -> Discrete:
-        """Give two actions: left and right."""
+        """Return two actions: left and right."""
         self.agent_index(agent)
         return Discrete(2)
 
@@ -145,15 +145,15 @@ class MultiSpaces(MultiAgentEnv[MultiSpacesState, MultiSpacesParams]):
         return MultiSpacesParams()
 
     def horizon(self, params: MultiSpacesParams) -> int | jax.Array:
-        """Give the length of every episode, `params.max_steps` steps."""
+        """Return the length of every episode, `params.max_steps` steps."""
         return params.max_steps
 
     def observation_space(self, agent: str, params: MultiSpacesParams) -> Box:
-        """Give the space of target one-hot, then noise: 10 for agent 0, 20 for agent 1."""
+        """Return the space of target one-hot, then noise: 10 for agent 0, 20 for agent 1."""
         return Box(-1.0, 1.0, (self._widths[self.agent_index(agent)],))
 
     def action_space(self, agent: str, params: MultiSpacesParams) -> Discrete:
-        """Give one action for each target: 2 for agent 0, 3 for agent 1."""
+        """Return one action for each target: 2 for agent 0, 3 for agent 1."""
         return Discrete(self._num_actions[self.agent_index(agent)])
 
     def reset_env(
@@ -244,11 +244,11 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         return PressYourLuckParams()
 
     def horizon(self, params: PressYourLuckParams) -> int | jax.Array:
-        """Bound a game by `2 * num_decisions` steps, if all throw and nobody holds."""
+        """Bound a game by `2 * num_decisions` steps, if both always throw."""
         return 2 * params.num_decisions
 
     def observation_space(self, agent: str, params: PressYourLuckParams) -> Box:
-        """Give the space of six numbers, the points among them in units of 10.
+        """Return the space of six numbers, the points among them in units of 10.
 
         Points banked by oneself and by the other, points at stake, 1 where it is one's own turn, 1
         while a throw is in the air, share of the decisions that are left.
@@ -257,7 +257,7 @@ class PressYourLuck(MultiAgentEnv[PressYourLuckState, PressYourLuckParams]):
         return Box(0.0, float("inf"), (6,))
 
     def action_space(self, agent: str, params: PressYourLuckParams) -> Discrete:
-        """Give the two actions: hold or throw."""
+        """Return the two actions: hold or throw."""
         self.agent_index(agent)
         return Discrete(2)
 

@@ -36,20 +36,20 @@ class TwoStep(MultiAgentEnv[TwoStepState, None]):
 
     @property
     def default_params(self) -> None:
-        """Give none: nothing can be set."""
+        """Return no parameters."""
         return
 
     def horizon(self, params: None) -> int:
-        """Give the length of every episode, 2 steps."""
+        """Return the length of every episode, 2 steps."""
         return 2
 
     def observation_space(self, agent: str, params: None) -> Box:
-        """Give the space of the place, one-hot: the first step, the safe one, the risky one."""
+        """Return the space of the place, one-hot: the first step, the safe one, the risky one."""
         self.agent_index(agent)
         return Box(0.0, 1.0, (3,))
 
     def action_space(self, agent: str, params: None) -> Discrete:
-        """Give two actions."""
+        """Return two actions."""
         self.agent_index(agent)
         return Discrete(2)
 

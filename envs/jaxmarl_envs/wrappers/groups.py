@@ -94,7 +94,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 
     @property
     def baselines(self) -> Mapping[str, Callable[..., Any]]:
-        """Give the wrapped environment's own scripts, which see its own state."""
+        """Return the wrapped environment's scripted policies, which see its state."""
 
         def unwrap(script: Callable[..., Any]) -> Callable[..., Any]:
             return lambda state, *args: script(state.inner, *args)
@@ -103,19 +103,19 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 
     @property
     def default_params(self) -> Any:
-        """Give the wrapped environment's own parameters."""
+        """Return the wrapped environment's own parameters."""
         return self.env.default_params
 
     def horizon(self, params: Any) -> int | jax.Array | None:
-        """Give the wrapped environment's own horizon."""
+        """Return the wrapped environment's own horizon."""
         return self.env.horizon(params)
 
     def observation_space(self, agent: str, params: Any) -> Box:
-        """Give the agent's observation space in the wrapped environment."""
+        """Return the agent's observation space in the wrapped environment."""
         return self.env.observation_space(agent, params)
 
     def action_space(self, agent: str, params: Any) -> Space:
-        """Give the agent's action space in the wrapped environment."""
+        """Return the agent's action space in the wrapped environment."""
         return self.env.action_space(agent, params)
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Observation, GroupedState]:
@@ -142,7 +142,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 
     @property
     def action_names(self) -> Sequence[str] | None:
-        """Give the wrapped environment's own names."""
+        """Return the wrapped environment's own names."""
         return self.env.action_names
 
     def render(
@@ -152,7 +152,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         return self.env.render(state.inner, params, last_action)
 
     def sign(self, agent: str) -> str:
-        """Give the wrapped environment's own sign."""
+        """Return the wrapped environment's sign."""
         return self.env.sign(agent)
 
     def _share(self, own: jax.Array, alive: jax.Array) -> jax.Array:
@@ -167,7 +167,7 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
 def check_groups(
     env: MultiAgentEnv, groups: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return groups as they are to be kept.
+    """Return groups in their stored form.
 
     Raises:
         ValueError: For an unknown agent, an empty group, an agent that is named twice, or no group.

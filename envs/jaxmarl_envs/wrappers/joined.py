@@ -96,7 +96,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
 
     @property
     def baselines(self) -> Mapping[str, Callable[..., Any]]:
-        """Give the wrapped environment's own scripts, which see its own state."""
+        """Return the wrapped environment's scripted policies, which see its state."""
 
         def join(script: Callable[..., Any]) -> Callable[..., Any]:
             def decide(state: JoinedState, obs: Observation, params: Any, key: jax.Array) -> Any:
@@ -110,22 +110,22 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
 
     @property
     def default_params(self) -> Any:
-        """Give the wrapped environment's own parameters."""
+        """Return the wrapped environment's own parameters."""
         return self.env.default_params
 
     def horizon(self, params: Any) -> int | jax.Array | None:
-        """Give the wrapped environment's own horizon."""
+        """Return the wrapped environment's own horizon."""
         return self.env.horizon(params)
 
     def observation_space(self, agent: str, params: Any) -> Box:
-        """Give what the members see, and for each whether it lives and whether it acts."""
+        """Return the space of the members' observations, and for each whether it lives and acts."""
         members = self._members[self.agent_index(agent)]
         spaces = [self.env.observation_space(self.env.agents[i], params) for i in members]
         flags = [Box(0.0, 1.0, (2 * len(members),))] if agent in self.groups else []
         return _flat([*spaces, *flags])
 
     def action_space(self, agent: str, params: Any) -> Space:
-        """Give the combinations of what the members can do.
+        """Return the space of combinations of the members' actions.
 
         Raises:
             ValueError: If there are too many of them.
@@ -161,7 +161,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         if "metrics" in info:
             info["metrics"] = {name: self._add(x) for name, x in info["metrics"].items()}
         ended = self._any(before) & ~self._any(seen.alive)
-        # A member whose value goes on makes the group's go on, as far as it is known.
+        # A member whose value continues makes the group's continue, as far as it is known.
         cut = ended & self._any(truncated & ~terminated)
         obs = self._join(seen, params)
         return obs, JoinedState(inner, seen), self._add(reward), ended & ~cut, cut, info

@@ -62,7 +62,7 @@ def show(value: Any) -> str:
 
 
 def share_lines(lost: Mapping[str, str]) -> dict[str, list[str]]:
-    """Tell what is the same of several policies once.
+    """Report findings common to several policies once.
 
     Returns:
         What there is to tell, by the key, or by a pattern for several policies: `*` in the place of

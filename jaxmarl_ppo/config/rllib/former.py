@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxmarl_ppo.config.rllib.defaults import DEPRECATED, is_default
 
-# Keys that 2.60 no longer has, which say how RLlib runs, with the defaults that they have had.
+# Keys of RLlib's operation that 2.60 no longer has, with their former defaults.
 FORMER_MACHINERY: dict[str, tuple[Any, ...]] = {
     "_enable_learner_api": (True, False),
     "_enable_rl_trainer_api": (True, False),
@@ -74,7 +74,7 @@ _FORMER_DEFAULTS: dict[str, tuple[Any, ...]] = {
     "synchronize_filters": (True,),
     "worker_cls": (None,),
 }
-# One of these tells that a configuration is written for a former version.
+# One of these shows that a configuration is written for a former version.
 _FORMER_NAMES = ("multiagent", "num_rollout_workers", "num_sgd_iter", "num_workers")
 # RLlib's own classes, which do what is done here.
 _STOCK_CLASSES = {

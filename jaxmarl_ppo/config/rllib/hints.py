@@ -55,6 +55,6 @@ HINTS = {
 
 
 def hint(key: str) -> str:
-    """Say what to do about a key without counterpart; empty where there is nothing to do."""
+    """Return advice on a key without counterpart; empty where there is nothing to do."""
     fitting = [start for start in HINTS if key.startswith(start)]
     return HINTS[max(fitting, key=len)] if fitting else ""

@@ -128,8 +128,8 @@ def check_kinds(values: Mapping[str, Any], known: Collection[str], prefix: str =
 
     Args:
         values: settings by RLlib's names.
-        known: names that are settings here; of others it is told elsewhere.
-        prefix: what messages say before a name, such as `model.`.
+        known: names that are settings here; others are reported elsewhere.
+        prefix: prefix of names in messages, such as `model.`.
 
     Raises:
         ValueError: For the first of them.

@@ -1,4 +1,4 @@
-"""Keys of RLlib 2.60 that say how it runs, not what is learnt."""
+"""Keys of RLlib 2.60 that affect its operation, not learning."""
 
 from typing import Any
 

@@ -118,7 +118,7 @@ def choose_mapping(
 
     Args:
         names: RLlib's policies.
-        mapping: what the user says.
+        mapping: the user's choice.
         only_default: whether RLlib's configuration names no policies of its own.
         findings: what there is to tell.
 
@@ -159,7 +159,7 @@ def _named(mapping: MappingSpec) -> set[str] | None:
 
 
 def _modules(values: Mapping[str, Any], findings: Findings) -> dict[str, RLlibPolicy]:
-    """Read what a `MultiRLModuleSpec` says about single policies."""
+    """Read the settings of single policies in a `MultiRLModuleSpec`."""
     spec = values["_rl_module_spec"]
     if spec is None or not _is_multi(spec):
         return {}
@@ -184,7 +184,7 @@ def _is_multi(spec: Any) -> bool:
 
 
 def _module_settings(spec: Any, where: str, findings: Findings) -> RLlibPolicy:
-    """Read what an `RLModuleSpec` says."""
+    """Read an `RLModuleSpec`."""
     policy = RLlibPolicy()
     policy.is_random = _is_random(entry(spec, "module_class"), f"{where}.module_class", findings)
     for key in ("catalog_class", "load_state_path", "inference_only", "learner_only"):
@@ -219,7 +219,7 @@ def _is_random(cls: Any, key: str, findings: Findings) -> bool:
 def _policy_settings(
     spec: Any, name: str, values: Mapping[str, Any], findings: Findings
 ) -> RLlibPolicy:
-    """Read what a `PolicySpec`, or the 4-tuple that stands for it, says."""
+    """Read a `PolicySpec`, or the equivalent 4-tuple."""
     if spec is None:
         return RLlibPolicy()
     where = f"policies.{name}"
@@ -272,7 +272,7 @@ def _override(
     values: Mapping[str, Any],
     findings: Findings,
 ) -> None:
-    """Add what `algorithm_config_overrides_per_module` says."""
+    """Add the settings of `algorithm_config_overrides_per_module`."""
     own = _own_changes(config, values)
     for key in ("gamma", "lambda", "num_epochs", "minibatch_size"):
         if key in own:

@@ -1,4 +1,4 @@
-"""RLlib's configuration as one table by the names of 2.60, and what is to be told of it."""
+"""RLlib's configuration as one table by the names of 2.60, and reports on it."""
 
 import dataclasses
 import difflib
@@ -41,7 +41,7 @@ def read_config(config: Any) -> dict[str, Any]:
     if algorithm != "PPO":
         raise ValueError(f"config is one of {algorithm}; only PPO's can be translated")
     values = _of_any_version(config.to_dict())
-    # What another version of RLlib has at its own defaults need not be told.
+    # Settings of another version of RLlib at its own defaults need no report.
     defaults = _of_any_version(type(config)().to_dict())
     for key in [*values]:
         if key in defaults and key not in TRANSLATED and is_default(values[key], defaults[key]):
@@ -50,7 +50,7 @@ def read_config(config: Any) -> dict[str, Any]:
 
 
 def changes(config: Any) -> dict[str, Any]:
-    """Read the settings of one policy: a dict, or a whole configuration with some changes."""
+    """Read the settings of one policy: a dict, or a complete configuration with some changes."""
     values = read_config(config or {})
     if isinstance(config, Mapping) or not config:
         return values
@@ -62,7 +62,7 @@ def changes(config: Any) -> dict[str, Any]:
 
 
 def sort_out(values: Mapping[str, Any], findings: Findings) -> None:
-    """Tell of every setting that is not translated and not at its default."""
+    """Report every setting that is not translated and not at its default."""
     for key, value in values.items():
         if key in TRANSLATED or key in INTERNAL:
             continue
@@ -92,14 +92,14 @@ def sort_out_model(
     new_stack: bool,
     findings: Findings,
 ) -> None:
-    """Tell of settings of a network that are not translated, or that RLlib would not heed.
+    """Report settings of a network that are not translated, or that RLlib would ignore.
 
     Args:
         given: settings to tell of.
         model: those and all others of the network.
-        where: what messages say before a name.
+        where: prefix of names in messages.
         new_stack: whether RLlib's new API stack is on.
-        findings: what is told.
+        findings: to report.
     """
     for key, value in given.items():
         name = f"{where}.{key}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxmarl_ppo.config.rllib.findings import Findings, show
 
-ENDLESS = 10**15  # environment steps, which nobody waits for
+ENDLESS = 10**15  # environment steps, beyond any real run
 # RLlib counts these, and a run of so many is as long here.
 _STEPS = (
     "timesteps_total",

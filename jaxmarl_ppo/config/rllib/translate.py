@@ -79,8 +79,8 @@ def from_rllib_config(
 
     Args:
         config: a `PPOConfig`, or a dict with any of its keys under their present or former names.
-        total_env_steps: how long to train; RLlib's configuration does not say. None for what `stop`
-            says, or without it for 1,000,000.
+        total_env_steps: how long to train; RLlib's configuration does not say. None for the length
+            in `stop`, or without it for 1,000,000.
         stop: Tune's `stop={...}`, such as `{"env_runners/episode_return_mean": 150}`.
         mapping: which policy plays which agent, see `jaxmarl_ppo.policies.mapping`; in the place of
             RLlib's `policy_mapping_fn`. Needed where there are several policies.
@@ -135,7 +135,7 @@ def translate_rllib_config(
     decisions_per_step: DecisionsPerStep | None = None,
     num_envs: int | None = None,
 ) -> Translation:
-    """Translate an RLlib PPO configuration and tell what is not the same, instead of refusing it.
+    """Translate an RLlib PPO configuration and report differences instead of rejecting it.
 
     The arguments are those of `from_rllib_config`.
 
@@ -164,7 +164,7 @@ def translate_rllib_config(
     policy, ppo, specs = _specs(members, values, batch, rates, total_rate, findings)
     if only_default:
         policy, specs = specs.pop(next(iter(members)), policy), {}
-    # What all have of their own, nobody takes from the defaults.
+    # Settings that all policies have themselves are not taken from the defaults.
     if set(specs) == set(members):
         policy = PolicySpec()
     trained = [specs.get(name, policy) for name in members]

@@ -32,7 +32,7 @@ class Batch:
     minibatch_rows: float | None
 
     def num_minibatches(self, name: str, decisions_per_step: float, findings: Findings) -> int:
-        """Count the minibatches of one policy; what is not whole is rounded, and told.
+        """Count the minibatches of one policy; a fraction is rounded, and reported.
 
         Raises:
             ValueError: If there would be 2³¹ or more.
@@ -105,7 +105,7 @@ def read_batch(
         fragment = "auto"
     num_steps = math.ceil(env_steps / num_envs)
     if fragment != "auto":
-        # RLlib gathers whole fragments of all environments until there are enough.
+        # RLlib gathers complete fragments of all environments until there are enough.
         fragment = int(_positive(values, "rollout_fragment_length"))
         num_steps = math.ceil(num_steps / fragment) * fragment
     if num_steps >= 2**31:
@@ -196,7 +196,7 @@ def check_grad_clip(values: Mapping[str, Any], key: str, findings: Findings) -> 
 
 
 def read_network(values: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """Read the fields of `PolicySpec` that say what a policy's network is and sees."""
+    """Read the fields of `PolicySpec` on a policy's network and its inputs."""
     model = values["model"]
     lstm, separate = bool(model["use_lstm"]), not model["vf_share_layers"]
     sizes: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Results of games with wins, draws and losses, by play against random play."""
+"""Results against random play in games with wins, draws and losses."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ RESULTS = ("win", "draw", "loss")  # metrics of the environment, and their order
 
 
 def play_against_random(evaluation: Evaluation) -> Report:
-    """Report how often the policies that learn win in each seat against random play."""
+    """Report how often the trained policies win in each seat against random play."""
     acting = "greedy" if evaluation.greedy else "stochastic"
     learner, agents = evaluation.learner, evaluation.learner.env.agents
     script = make_random_script(learner.env, evaluation.env_params)
     longest = max(learner.players.names, key=len)
-    players = learner.players.with_scripts({f"not {longest}": script})  # a name that nobody has
+    players = learner.players.with_scripts({f"not {longest}": script})  # an unused name
     learner = dataclasses.replace(learner, players=players)
     results = {}
     for seat, agent in enumerate(agents):

@@ -14,16 +14,16 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Holds what a report function has to go by."""
+    """Holds the inputs of a report function."""
 
     learner: Learner
     env_params: PyTree
     population: Population
     totals: EpisodeTotals  # [episodes, A] each: the episodes played already
     greedy: bool  # how they were played
-    key: jax.Array  # for what the function plays itself
+    key: jax.Array  # for games that the function plays itself
 
     @property
     def num_episodes(self) -> int:
-        """Number of episodes played, and to be played again wherever a comparison needs it."""
+        """Number of episodes played, and of any further ones for comparison."""
         return len(self.totals.finished)

@@ -1,4 +1,4 @@
-"""By which curve a scenario is judged, and what is known to be reached in it."""
+"""The main curve of a scenario, and known results."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ SCRIPTED = "best scripted dispatcher"  # of the shuttles, among their `baselines
 
 
 class Known(NamedTuple):
-    """Says what is known of a scenario as it is made without arguments that matter to it."""
+    """Known results of a scenario with its default arguments."""
 
-    measures: tuple[str, ...]  # the first that a log has is the one to look at
-    goals: Mapping[str, float]  # of these measures, by what reaches them
+    measures: tuple[str, ...]  # the first that a log has is the main one
+    goals: Mapping[str, float]  # of these measures, by how they are reached
     params: Mapping[str, Any]  # that the goals are for
-    free: frozenset[str] = frozenset()  # arguments that they are for whatever their values
+    free: frozenset[str] = frozenset()  # arguments whose values do not affect the goals
 
 
 KNOWN: dict[str, Known] = {
@@ -47,7 +47,7 @@ KNOWN: dict[str, Known] = {
 
 
 def known_of(env: Mapping[str, Any]) -> Known:
-    """Find what is known of an environment by its entry in a run's record."""
+    """Find known results of an environment by its entry in a run's record."""
     found = KNOWN.get(env["name"], Known(RETURNS, {}, {}))
     made = env.get("make") or {}
     params = env.get("params")

@@ -17,7 +17,7 @@ from jaxmarl_ppo.types import Population, PyTree
 
 
 def report_poker(evaluation: Evaluation) -> Report:
-    """Report what best responses win per game, in antes, and what the first player does."""
+    """Report the winnings of best responses and of the first player per game, in antes."""
     learner, env = evaluation.learner, evaluation.learner.env
     assert isinstance(env, Poker)
     obstacle = why_not_tabulated(learner, "information state")
@@ -30,7 +30,7 @@ def report_poker(evaluation: Evaluation) -> Report:
             learner, evaluation.env_params, evaluation.population, table, player
         ),
     )
-    # Sampled play comes first: bluffs are drawn, and who is greedy never or always bluffs.
+    # Sampled play comes first: bluffs are random, and greedy play never or always bluffs.
     ways = {"stochastic": lambda policy: policy, "greedy": table.greedy}
     exploitability = exploitability_report(env.agents, seats, ways, table.best_response_value)
     headline = [
@@ -40,7 +40,7 @@ def report_poker(evaluation: Evaluation) -> Report:
     ]
     report: Report = {"exploitability": exploitability, "headline": headline}
     if len(seats) == len(env.agents):
-        # Of several policies for a seat the first one stands for all.
+        # If a seat has several policies, the first one represents all.
         first, second = (next(iter(seats[agent].values())) for agent in env.agents)
         report["value"] = table.expected_value(first, second)
         headline.append(f"the first player wins {report['value']:.4f} antes per game, exactly")
@@ -56,8 +56,8 @@ def bet_probabilities(
 ) -> np.ndarray:
     """Compute a network's action probabilities at every information state, `[I, N]`.
 
-    It is asked in every seat that it can play; rows of other seats are uniform. It must not look at
-    anything but the observation.
+    It is evaluated in every seat that it can play; rows of other seats are uniform. It must depend
+    on nothing but the observation.
     """
     obs = jax.jit(jax.vmap(table.env.observe))(table.states())
     return action_probabilities(learner, env_params, population, obs, table.mover, player)

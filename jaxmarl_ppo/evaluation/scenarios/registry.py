@@ -1,8 +1,8 @@
 """Registry of scenario reports, for the environments whose optimum is known.
 
-A report function gets an `Evaluation` and returns entries for the report, all of them plain data;
-`headline`, a list of sentences, is what people are shown first. To add a scenario, write one such
-function and enter it in `SCENARIOS`.
+A report function takes an `Evaluation` and returns entries of plain data for the report;
+`headline`, a list of sentences, is shown first. To add a scenario, write one such function and
+enter it in `SCENARIOS`.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ class Scenario(NamedTuple):
 
     env_type: type[MultiAgentEnv]
     report_fn: Callable[[Evaluation], Report]
-    num_episodes: int  # unless the caller says otherwise
-    numbers: tuple[str, ...]  # paths of those it may report; `*` is any part
+    num_episodes: int  # unless the caller overrides it
+    numbers: tuple[str, ...]  # paths that it may report; `*` is any part
 
 
 _EXPLOITABILITY = (
@@ -63,7 +63,7 @@ def find_scenario(env: MultiAgentEnv) -> Scenario | None:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Return whether a path is as in `Scenario.numbers`, in which `*` stands for any part."""
+    """Return whether a path matches `Scenario.numbers`, in which `*` stands for any part."""
     parts, expected = path.split("/"), pattern.split("/")
     return len(parts) == len(expected) and all(
         wanted in ("*", part) for part, wanted in zip(parts, expected, strict=True)

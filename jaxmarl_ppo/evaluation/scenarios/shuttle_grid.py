@@ -1,4 +1,4 @@
-"""Evaluation of shuttles: deliveries, beside those of scripted dispatchers."""
+"""Evaluation of shuttles: deliveries, compared with scripted dispatchers."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from jaxmarl_ppo.types import PyTree
 
 
 def report_shuttle_grid(evaluation: Evaluation) -> Report:
-    """Report deliveries per shift, beside those of scripted dispatchers on as many shifts."""
+    """Report deliveries per shift, and those of scripted dispatchers on as many shifts."""
     env = evaluation.learner.env
     assert isinstance(env, ShuttleGrid)
     team = mean_and_se(evaluation.totals.metrics["deliveries"][:, 0])
@@ -34,7 +34,7 @@ def report_shuttle_grid(evaluation: Evaluation) -> Report:
 
 
 def yardsticks(env: ShuttleGrid, max_steps: int) -> list[str]:
-    """Say what else is known of the hall as it comes, in one sentence; of another hall, nothing."""
+    """Return one sentence on known results of the default hall; none for another hall."""
     known = KNOWN["shuttle_grid"]
     if env.reference != "tuned" or max_steps != known.params["max_steps"]:
         return []

@@ -30,16 +30,16 @@ def action_probabilities(
 ) -> np.ndarray:
     """Compute a network's action probabilities at decisions, `[D, N]`.
 
-    It is asked in every seat that it can play; rows of other seats are uniform. It must not look at
-    anything but the observation, see `why_not_tabulated`.
+    It is evaluated in every seat that it can play; rows of other seats are uniform. It must depend
+    on nothing but the observation, see `why_not_tabulated`.
 
     Args:
-        learner: who can play.
+        learner: of the players.
         env_params: of its environment.
         population: their parameters.
         obs: `[D, A, ...]`, at each decision.
         mover: `[D]` int, the slots that decide.
-        player: whom to ask.
+        player: to evaluate.
     """
     args = (env_params, population, obs, jnp.asarray(mover), jnp.int32(player))
     return np.exp(np.asarray(_log_probabilities(learner, *args), np.float64))
@@ -54,7 +54,7 @@ def _log_probabilities(
     mover: jax.Array,
     player: jax.Array,
 ) -> jax.Array:
-    """Compute log-probabilities of all actions, `[D, N]`, were `player` to decide everywhere."""
+    """Compute log-probabilities of all actions, `[D, N]`, if `player` decided everywhere."""
     num_decisions, num_actions = mover.shape[0], obs.action_mask.shape[-1]
     players, key = learner.players.without_fixed_members(), jax.random.key(0)
     state = init_rollout_state(
@@ -78,11 +78,11 @@ def _log_probabilities(
 
 
 def why_not_tabulated(learner: Learner, decision: str) -> str | None:
-    """Say why a table cannot hold what these policies play; None if it can.
+    """Explain why a table cannot represent these policies; None if it can.
 
     Args:
-        learner: whose policies.
-        decision: what a policy goes by whose play a table can hold.
+        learner: of the policies.
+        decision: all that a policy may depend on for a table to represent it.
     """
     if any(group.network.is_recurrent for group in learner.players.policy_groups):
         return f"left out: a policy with memory does not play by the {decision} alone"
@@ -98,10 +98,10 @@ def why_not_tabulated(learner: Learner, decision: str) -> str | None:
 def policies_by_seat(
     learner: Learner, probabilities: Callable[[int], np.ndarray]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Tabulate the policies that learn in each seat, `[D, N]` by name.
+    """Tabulate the trained policies in each seat, `[D, N]` by name.
 
     Args:
-        learner: who can play.
+        learner: of the players.
         probabilities: makes the table of a player.
     """
     players, cached = learner.players, cache(probabilities)
@@ -118,13 +118,13 @@ def exploitability_report(
     ways: Mapping[str, Callable[[np.ndarray], np.ndarray]],
     best_response_value: Callable[[np.ndarray, str], float],
 ) -> Report:
-    """Report what a best response wins against every policy, and on average over both seats.
+    """Report the value of a best response to every policy, and its mean over both seats.
 
     Args:
         agents: the two players.
         seats: tables of the policies in each seat, by name.
         ways: of playing a table, by name.
-        best_response_value: what the other seat wins at most against a table.
+        best_response_value: the most that the other seat can win against a table.
 
     Returns:
         The exploitability of each way, and `best_response`, by way, seat and policy.

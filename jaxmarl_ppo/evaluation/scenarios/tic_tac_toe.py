@@ -23,7 +23,7 @@ from jaxmarl_ppo.types import Population, PyTree
 
 
 def report_tic_tac_toe(evaluation: Evaluation) -> Report:
-    """Report exploitability and results against scripts, exact where the board can be solved."""
+    """Report exploitability and results against scripted play, exact for solvable boards."""
     learner, env = evaluation.learner, evaluation.learner.env
     assert isinstance(env, TicTacToe)
     obstacle = why_not_exact(learner)
@@ -38,7 +38,7 @@ def report_tic_tac_toe(evaluation: Evaluation) -> Report:
     )
     ways = {"greedy": table.greedy, "stochastic": lambda policy: policy}
     exploitability = exploitability_report(env.agents, seats, ways, table.best_response_value)
-    # Of several policies for a seat the first one stands for all.
+    # If a seat has several policies, the first one represents all.
     first = {agent: next(iter(policies.values())) for agent, policies in seats.items()}
     against = {
         name: _exact_results(table, {agent: way(policy) for agent, policy in first.items()})
@@ -62,8 +62,8 @@ def move_probabilities(
 ) -> np.ndarray:
     """Compute a network's move probabilities at every position, `[D, N]`, for `GameTable`.
 
-    It is asked in every seat that it can play; rows of other seats are uniform. It must not look at
-    anything but the position.
+    It is evaluated in every seat that it can play; rows of other seats are uniform. It must depend
+    on nothing but the position.
     """
     states = jax.tree.map(lambda x: x[table.decisions], table.states())
     obs = jax.jit(jax.vmap(table.board.observe))(states)
@@ -71,7 +71,7 @@ def move_probabilities(
 
 
 def why_not_exact(learner: Learner) -> str | None:
-    """Say why a table of positions cannot hold what these policies play; None if it can."""
+    """Explain why a table of positions cannot represent these policies; None if it can."""
     assert isinstance(learner.env, TicTacToe)
     board = learner.env.board
     if board.num_cells > MAX_CELLS:

@@ -75,7 +75,7 @@ def _ask_permission(library: Any, env_id: str) -> None:
         importlib.import_module(module)  # which registers the environment
     spec = library.registry.get(name) or library.registry.get(_newest(name))
     if spec is None:
-        return  # making it says what there is
+        return  # making it raises the error
     ask_permission(env_id, spec.entry_point, _PACKAGES)
 
 
@@ -205,13 +205,13 @@ class VectorGame(SlotGame):
         if not self._resets_by_itself:
             seen, begun = self.env.reset(options={"reset_mask": ended})
             rows = self._rows(seen)
-            if MASK in info and MASK in begun:  # which tells only of those that were reset
+            if MASK in info and MASK in begun:  # it covers only those that were reset
                 info = {MASK: np.where(ended[:, None], begun[MASK], info[MASK])}
         self._alive = np.ones(len(self.names), bool)
         self._look(rows, info)
 
     def _rows(self, seen: Any) -> list[Any]:
-        """Take a batch of observations apart, into copies: the batch may be written anew."""
+        """Split a batch of observations into copies: the batch may be overwritten."""
         return [np.copy(row) if isinstance(row, np.ndarray) else row
                 for row in self._iterate(self.env.observation_space, seen)]  # fmt: skip
 

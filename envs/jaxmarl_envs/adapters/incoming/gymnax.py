@@ -1,4 +1,4 @@
-"""Any gymnax environment for any number of agents, each in a game of its own.
+"""Any gymnax environment for any number of agents, each in a separate game.
 
 >>> env, params = make_multi_agent("CartPole-v1", num_agents=4)
 
@@ -39,7 +39,7 @@ class LiftedState:
 
     games: Any  # gymnax's own state, [A, ...] in every leaf
     features: jax.Array  # [A, D] float: what each agent sees
-    alive: jax.Array  # [A] bool: whose game goes on
+    alive: jax.Array  # [A] bool: whose game is in progress
 
 
 class Lifted(MultiAgentEnv[LiftedState, Any]):
@@ -100,25 +100,25 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
 
     @property
     def default_params(self) -> Any:
-        """Give the parameters of the gymnax environment."""
+        """Return the parameters of the gymnax environment."""
         return self._default_params
 
     def horizon(self, params: Any) -> int | jax.Array | None:
-        """Give the time limit of every game in steps, where there is one."""
+        """Return the time limit of every game in steps, if any."""
         limit = getattr(params, "max_steps_in_episode", None)
         if limit is None or isinstance(limit, int):
             return limit
         return jnp.ceil(limit).astype(jnp.int32)
 
     def observation_space(self, agent: str, params: Any) -> Box:
-        """Give the bounds that gymnax names, flattened, `[D]`."""
+        """Return the bounds that gymnax names, flattened, `[D]`."""
         self.agent_index(agent)
         low, high = _flat_bounds(self.name, self.game.observation_space(params))
         low, high = low[self._seen], high[self._seen]
         return Box(low, high, low.shape)
 
     def action_space(self, agent: str, params: Any) -> Space:
-        """Give the action space of one game, flattened."""
+        """Return the action space of one game, flattened."""
         self.agent_index(agent)
         space = self.game.action_space(params)
         if _is_discrete(space):
@@ -142,7 +142,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     def step_env(
         self, key: jax.Array, state: LiftedState, action: jax.Array, params: Any
     ) -> StepResult[LiftedState]:
-        """Advance the games that go on; `action` is `[A]` int or `[A, N]` float."""
+        """Advance the games in progress; `action` is `[A]` int or `[A, N]` float."""
         keys = jax.random.split(key, self.num_agents)
         step = jax.vmap(self._step_game, in_axes=(0, 0, 0, None))
         state, reward, terminated, truncated = step(keys, state, action, params)
@@ -177,7 +177,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
 
 
 def _strongly_typed(x: jax.Array) -> jax.Array:
-    """Give what began as a Python number, as gymnax's clocks do, the type that a step gives it."""
+    """Cast Python numbers, such as gymnax's clocks, to the type that a step returns."""
     return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x.astype(x.dtype)
 
 
@@ -216,7 +216,7 @@ def _is_discrete(space: Any) -> bool:
 
 
 def _flat_bounds(env_id: str, space: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Give the lowest and highest elements of a gymnax space as vectors, `[D]` each."""
+    """Return the lowest and highest elements of a gymnax space as vectors, `[D]` each."""
     spaces = import_extra("gymnax.environments.spaces", "gymnax")
     if isinstance(space, spaces.Discrete):
         return np.zeros(space.n), np.ones(space.n)

@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     action_spaces: tuple[Space, ...]  # one per agent
     max_actors: int
     horizon: int | None  # the most steps of an episode, where that is known
-    max_steps: int  # those that a state has room for; at most so many may be played
+    max_steps: int  # capacity of a state; at most this many may be played
 
 
 @struct.dataclass
@@ -47,7 +47,7 @@ class HostState:
 
     seed: jax.Array  # () uint32: what it was reset with
     time: jax.Array  # () int32: steps done
-    agent_mask: jax.Array  # [A] bool: who is to act now
+    agent_mask: jax.Array  # [A] bool: the agents that must act now
     past: jax.Array  # [max_steps, A] int32 or [max_steps, A, N] float32: actions, then zeros
 
 
@@ -109,7 +109,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     @property
     def default_params(self) -> tuple[()]:
-        """Give no parameters: what can be set is an argument of the game."""
+        """Return no parameters: settings are arguments of the game."""
         return ()
 
     @property
@@ -118,15 +118,15 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return self.layout.max_actors
 
     def horizon(self, params: tuple[()]) -> int | None:
-        """Give the most steps of an episode, where that is known."""
+        """Return the maximum length of an episode in steps, where known."""
         return self.layout.horizon
 
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
-        """Give the agent's own observation space."""
+        """Return the agent's own observation space."""
         return self.layout.observation_spaces[self.agent_index(agent)]
 
     def action_space(self, agent: str, params: tuple[()]) -> Space:
-        """Give the agent's own action space."""
+        """Return the agent's own action space."""
         return self.layout.action_spaces[self.agent_index(agent)]
 
     def reset_env(self, key: jax.Array, params: tuple[()]) -> tuple[Observation, HostState]:
@@ -227,7 +227,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
 
 def check_horizon(horizon: object) -> None:
-    """Reject what is no number of steps.
+    """Check that an argument is a number of steps.
 
     Raises:
         ValueError: If it is not.
@@ -243,12 +243,12 @@ def _batched(function: Callable[..., Any], *args: jax.Array) -> tuple[np.ndarray
     try:
         return tuple(x.reshape(*axes, *x.shape[1:]) for x in function(*rows))
     except KeyboardInterrupt as error:
-        # JAX would make an error of it that nobody can tell from others.
+        # JAX would turn it into an indistinguishable error.
         raise HostEnvironmentError("stepping was interrupted", interrupt=error) from None
 
 
 def _draw_seed(key: jax.Array) -> jax.Array:
-    """Draw a seed, `[]` uint32, of 31 bits, as many games take no more."""
+    """Draw a seed, `[]` uint32, of 31 bits, since many games accept no more."""
     return jax.random.bits(key, dtype=jnp.uint32) >> 1
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 STEP_TIMEOUT_S = 600.0
 # What processes and environments have at least to start, which is neither a step nor a reset.
 START_S = 120.0
-# A call is warned of after so many seconds, or half its limit where that is less.
+# A call causes a warning after this many seconds, or half its limit if less.
 WARN_AFTER_S = 60.0
 
 
@@ -29,7 +29,7 @@ class GivenUp(HostEnvironmentError):  # noqa: N818
 
 
 def check_step_timeout(step_timeout: Any) -> None:
-    """Reject what is no limit of seconds.
+    """Check that an argument is a time limit in seconds.
 
     Raises:
         ValueError: If it is not.

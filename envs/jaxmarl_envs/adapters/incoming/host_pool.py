@@ -39,7 +39,7 @@ def _is_no_host_error(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], HostEnvironmentError)
 
 
-# JAX writes a traceback of its own to standard error, besides raising the error.
+# JAX also writes a traceback to standard error, besides raising the error.
 logging.getLogger("jax._src.callback").addFilter(_is_no_host_error)
 
 
@@ -53,7 +53,7 @@ class _Standing:
     past: np.ndarray | None = (
         None  # [max_steps, A] or [max_steps, A, N], of which `time` rows count
     )
-    acting: np.ndarray | None = None  # [A] bool, who is to act
+    acting: np.ndarray | None = None  # [A] bool, the agents that must act
 
     def is_at(self, seed: int, time: int, past: np.ndarray) -> bool:
         if self.seed != seed or self.time != time:

@@ -106,7 +106,7 @@ class WorkerProcess:
 
         def look() -> None:
             nonlocal has_ended
-            if has_ended:  # for a whole interval, in which nothing more has come
+            if has_ended:  # for a complete interval without further data
                 raise EOFError
             has_ended = self._process.poll() is not None
             on_wait()

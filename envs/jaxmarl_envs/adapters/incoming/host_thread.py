@@ -1,4 +1,4 @@
-"""A thread in which a pool plays games of its own process."""
+"""A thread in which a pool plays games in its own process."""
 
 import queue
 import threading

@@ -24,7 +24,7 @@ from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
 from jaxmarl_envs.lifeline import hold
 from jaxmarl_envs.user_code import describe_error, is_ours, own_traceback
 
-# What the mark of a process says beside the call that it is in, see `mark_of`.
+# States in the mark of a process besides its present call, see `mark_of`.
 NOT_BEGUN, DONE = 0, -1
 # Signals that reach all processes of a job; the master decides what they mean.
 _LEFT_TO_MASTER = (signal.SIGINT, signal.SIGTERM, *(
@@ -78,7 +78,7 @@ class Request(NamedTuple):
     numbers: list[int]  # n: which games
     replays: dict[int, tuple[int, np.ndarray]]  # by place: seed and [t, A] or [t, A, N] actions
     actions: np.ndarray | None  # [n, A] or [n, A, N]; None to begin an episode and no more
-    reset_seeds: list[int] | None  # n: begin anew with these where an episode ends
+    reset_seeds: list[int] | None  # n: reset with these where an episode ends
 
 
 Answer = tuple[np.ndarray, ...]  # a `Frame`, a `GameStep`, and another `Frame`
@@ -179,12 +179,12 @@ class Games:
         self._games: dict[int, _Running] = {}
 
     def play(self, request: Request) -> Answer:
-        """Let games play as a request says.
+        """Play games according to a request.
 
         Returns:
             Arrays with a leading axis `n`: the frames at the start of an episode where there are no
             actions; else what `Game.step` returns, in whose last frames with `reset_seeds` those
-            episodes in which nobody is alive any more have begun anew.
+            episodes without living agents have been reset.
 
         Raises:
             GameError: If a game raised an exception.
@@ -215,7 +215,7 @@ class Games:
         if place in request.replays:
             seed, past = request.replays[place]
             begun = game.reset(seed)
-            # Where another episode would come of it, one begins anew in the middle.
+            # Where this would give another episode, one is reset in the middle.
             for action in past if game.game.repeats else ():
                 game.step(action)
         if request.actions is None:
@@ -243,7 +243,7 @@ def serve(lifeline: int, connection: int, marks: int) -> None:
     """
     hold(lifeline, _flush)
     _leave_signals_to_master()
-    os.dup2(2, 1)  # the master's standard output has a form of its own
+    os.dup2(2, 1)  # the master's standard output has its own protocol
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     channel = Channel(socket.socket(fileno=connection))

@@ -111,22 +111,22 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
 
     @property
     def default_params(self) -> JaxMARLParams:
-        """Give the coefficient of shaped rewards, where there are any."""
+        """Return the coefficient of shaped rewards, if any."""
         return JaxMARLParams(self._shaped_reward)
 
     def horizon(self, params: JaxMARLParams) -> int | None:
-        """Give JaxMARL's time limit in steps, where there is one."""
+        """Return JaxMARL's time limit in steps, if any."""
         return self._rules.horizon()
 
     def observation_space(self, agent: str, params: JaxMARLParams) -> Box:
-        """Give a space with the shape of what the agent really sees."""
+        """Return a space with the shape of the agent's actual observation."""
         slot = self.agent_index(agent)
         space = self.game.observation_space(self.game.agents[slot])
         low, high = (_one_bound(space, name, infinite) for name, infinite in _BOUNDS)
         return Box(low, high, self._shapes[slot])
 
     def action_space(self, agent: str, params: JaxMARLParams) -> Space:
-        """Give the agent's own action space, flattened."""
+        """Return the agent's own action space, flattened."""
         return self._spaces[self.agent_index(agent)]
 
     def reset_env(self, key: jax.Array, params: JaxMARLParams) -> tuple[Observation, JaxMARLState]:
@@ -153,7 +153,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
             shaped = jnp.stack([jnp.float32(shaped[agent]) for agent in self.game.agents])
             reward = earned + params.shaped_reward * shaped
         metrics = self._rules.metrics(state.game, game, earned)
-        # A game that is over goes on in JaxMARL.
+        # A game that is over continues in JaxMARL.
         reward, metrics = jax.tree.map(lambda x: jnp.where(state.over, 0.0, x), (reward, metrics))
         terminated, truncated = (
             jnp.full(self.num_agents, end) for end in (ends & ~time_is_up, ends & time_is_up)
@@ -170,7 +170,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return self._rules.render(state.game)
 
     def _chosen(self, state: JaxMARLState, action: jax.Array) -> list[jax.Array]:
-        """Give each agent's action in its own space; the idle one where it does not act."""
+        """Return each agent's action in its own space; the idle one where it does not act."""
         acts = self._rules.acting(state.game)  # [A]
         if self._discrete:
             return list(jnp.where(acts, action, self._rules.idle_action).astype(jnp.int32))
@@ -179,7 +179,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return [row[:size] for row, size in zip(action, sizes, strict=True)]
 
     def _settle(self, game: Any) -> Any:
-        """Give each part of the state one type; JaxMARL's resets and steps may disagree on it."""
+        """Cast each part of the state to one type; JaxMARL's resets and steps may differ in it."""
         return jax.tree.map(lambda x, dtype: jnp.asarray(x, dtype), game, self._state_types)
 
     def _observe(self, seen: Any, state: JaxMARLState) -> Observation:

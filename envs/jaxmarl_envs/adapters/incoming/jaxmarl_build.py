@@ -58,7 +58,7 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _ask_permission(options: Any) -> None:
-    """Ask whether a folder may be read out of which JaxNav's maps are unpickled, at any depth."""
+    """Check permission to read a folder from which JaxNav unpickles maps, at any depth."""
     if isinstance(options, dict):
         for name, value in options.items():
             if name == "dir_path" and value is not None:
@@ -86,7 +86,7 @@ def _import_jaxmarl() -> Any:
 
 
 def _required(env_id: str) -> tuple[str, ...]:
-    """List the options without a default, of which only the learnt enemy has any."""
+    """List the options without a default, which only the learned enemy has."""
     return ("policy", "params") if env_id == "LearnedPolicyEnemySMAX" else ()
 
 

@@ -111,7 +111,7 @@ def draw_kitchen(state: Any, padding: int, agents: Sequence[str]) -> str:
 
 
 def _soup(status: int) -> str:
-    """Say how far the soup in a pot is, by the number that the map holds: 23 for an empty pot."""
+    """Return the progress of a pot's soup from the map's number: 23 for an empty pot."""
     if status == 0:
         return "ready"
     return f"{23 - status} of 3" if status > 20 else f"{status} steps"

@@ -32,7 +32,7 @@ class GameRules:
         self.game, self.arguments = game, arguments
 
     def horizon(self) -> int | None:
-        """Give the most steps of an episode, or None where there is no bound."""
+        """Return the maximum length of an episode in steps, or None without a bound."""
         return None
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
@@ -46,7 +46,7 @@ class GameRules:
         return jnp.bool_(False)
 
     def acting(self, state: Any) -> jax.Array:
-        """Tell whose action counts at the next step, `[A]` bool."""
+        """Return whose action counts at the next step, `[A]` bool."""
         return jnp.ones(len(self.game.agents), bool)
 
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
@@ -54,7 +54,7 @@ class GameRules:
         return None
 
     def world_state(self, state: Any) -> jax.Array | None:
-        """Give what a centralised critic may see, `[G]`, or None."""
+        """Return the state for a centralised critic, `[G]`, or None."""
         return None
 
     def observations(self, seen: Any) -> list[Any]:
@@ -94,7 +94,7 @@ class MPE(TimeLimited):
     """Particle environments."""
 
     def horizon(self) -> int:
-        """Give one step more than `max_steps`, as JaxMARL compares the clock before the step."""
+        """Return `max_steps` plus 1, since JaxMARL compares the clock before the step."""
         return self.game.max_steps + 1
 
     def render(self, state: Any) -> str:
@@ -113,11 +113,11 @@ class SMAX(GameRules):
     idle_action = 4  # stop
 
     def horizon(self) -> int:
-        """Give one step more than `max_steps`, as JaxMARL compares the clock before the step."""
+        """Return `max_steps` plus 1, since JaxMARL compares the clock before the step."""
         return self.game.max_steps + 1
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Return whether nobody has won, so that somebody lives on both sides."""
+        """Return whether neither side has won, so that both have living units."""
         alive = self._battle(after).unit_alive
         return alive[: self.game.num_allies].any() & alive[self.game.num_allies :].any()
 
@@ -133,11 +133,11 @@ class SMAX(GameRules):
         return [legal[agent] for agent in self.game.agents]
 
     def world_state(self, state: Any) -> jax.Array:
-        """Give health, position, cooldown and kind of every unit, `[G]`."""
+        """Return health, position, cooldown and kind of every unit, `[G]`."""
         return self.game.get_world_state(state)
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """Measure `won`: the other team is dead and one's own is not."""
+        """Measure `won`: the other team is dead and the own team is not."""
         alive = self._battle(after).unit_alive
         allies, enemies = alive[: self.game.num_allies].any(), alive[self.game.num_allies :].any()
         is_ally = jnp.arange(len(self.game.agents)) < self.game.num_allies
@@ -165,11 +165,11 @@ class Overcooked(TimeLimited):
     has_shaped_reward = True
 
     def horizon(self) -> int:
-        """Give `max_steps`, as JaxMARL compares the clock after it has advanced."""
+        """Return `max_steps`, since JaxMARL compares the clock after advancing it."""
         return self.game.max_steps
 
     def metrics(self, before: Any, after: Any, reward: jax.Array) -> dict[str, jax.Array]:
-        """Measure the `deliveries` of the whole kitchen."""
+        """Measure the `deliveries` of the complete kitchen."""
         return {"deliveries": jnp.maximum(reward, 0.0) / _SOUP}
 
     def render(self, state: Any) -> str:
@@ -184,11 +184,11 @@ class Hanabi(GameRules):
 
     @property
     def idle_action(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Give the number of the last action, which waits."""
+        """Return the number of the last action, which waits."""
         return int(self.game.num_moves) - 1
 
     def acting(self, state: Any) -> jax.Array:
-        """Tell who sits on the seat whose turn it is, `[A]` bool."""
+        """Return which agent has the seat whose turn it is, `[A]` bool."""
         moves = state.cur_player_idx > 0
         # The released 0.2.0 deals out the seats; JaxMARL's repository, which bears that number too,
         # seats everybody in order.
@@ -208,11 +208,11 @@ class SwitchRiddle(GameRules):
     """
 
     def horizon(self) -> int:
-        """Give as many steps as there are days."""
+        """Return the number of days."""
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
-        """Return whether the episode ends without anybody having told."""
+        """Return whether the episode ends without an announcement."""
         told = jnp.stack(action)[before.agent_in_room] == self.game.game_actions["TELL"]
         return ~told
 
@@ -280,7 +280,7 @@ class JaxNav(GameRules):
     """
 
     def horizon(self) -> int:
-        """Give `max_steps`, as JaxMARL compares the clock after it has advanced."""
+        """Return `max_steps`, since JaxMARL compares the clock after advancing it."""
         return self.game.max_steps
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:
@@ -303,7 +303,7 @@ class MABrax(GameRules):
     """Robots whose joints belong to several agents; it needs `jaxmarl[mabrax]`."""
 
     def horizon(self) -> int:
-        """Give the time limit in environment steps, each of which may be several of Brax's."""
+        """Return the time limit in environment steps, each of which may be several of Brax's."""
         return -(-self.game.episode_length // self.game.action_repeat)
 
     def time_is_up(self, before: Any, action: Any, after: Any) -> jax.Array:

@@ -28,7 +28,7 @@ class OwnRandomness:
         self._seed = self._calls = 0
 
     def seed(self, seed: int) -> None:
-        """Begin anew with a seed, as `numpy.random.seed` does."""
+        """Reseed, like `numpy.random.seed`."""
         _global.set_bit_generator(self._numpy)
         np.random.seed(seed)  # noqa: NPY002
         self._seed, self._calls = seed, 0
@@ -43,7 +43,7 @@ class OwnRandomness:
 
 @contextlib.contextmanager
 def generators_kept() -> Iterator[None]:
-    """Give the global generators back as they were, after games have taken their turns."""
+    """Restore the global generators after games have taken their turns."""
     numpy, state = _global.get_bit_generator(), random.getstate()
     try:
         yield

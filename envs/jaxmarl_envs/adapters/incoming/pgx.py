@@ -22,7 +22,7 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.drawing.stones import cell_name, draw_stones, stone_sign, winning_line
 from jaxmarl_envs.spaces import Box, Discrete
 
-# The most steps that a game can last, where its rules say so.
+# The maximum length of a game in steps, where its rules have one.
 _HORIZONS = {
     "animal_shogi": 256,
     "bridge_bidding": 319,
@@ -119,7 +119,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
 
     @property
     def default_params(self) -> PgxParams:
-        """Give an empty struct, as there are no numbers to set."""
+        """Return an empty struct, since there are no numeric parameters."""
         return PgxParams()
 
     def reset_env(self, key: jax.Array, params: PgxParams) -> tuple[Observation, Any]:
@@ -197,13 +197,13 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         return draw_stones(cells, self._describe(state), last, line, by_column)
 
     def sign(self, agent: str) -> str:
-        """Give a player's stone in games of stones in a row."""
+        """Return a player's stone in games of stones in a row."""
         if self.stones_in_a_row is None:
             return super().sign(agent)
         return stone_sign(self.agent_index(agent))
 
     def cells(self, state: Any) -> jax.Array | None:
-        """Give the board of connect four and of pgx's tic-tac-toe."""
+        """Return the board of connect four and of pgx's tic-tac-toe."""
         if self.stones_in_a_row is None:
             return None
         # Stones are by colour, and who has which is drawn at the beginning.
@@ -212,7 +212,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         return jnp.where(board < 0, -1, slot).reshape(*((6, 7) if board.size == 42 else (3, 3)))
 
     def _describe(self, state: Any) -> str:
-        """Say whose move it is."""
+        """Return whose move it is."""
         if bool(state.terminated | state.truncated):
             return f"{self.name}, the game is over"
         return f"{self.name}, {self.agents[int(state.current_player)]} to move"
@@ -228,18 +228,18 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         return Observation(features, action_mask, alive, agent_mask)
 
     def observation_space(self, agent: str, params: PgxParams) -> Box:
-        """Give the space of what a player sees: zeros and ones for truth values, else unbounded."""
+        """Return a player's observation space: zeros and ones for booleans, else unbounded."""
         self.agent_index(agent)
         low, high = (0.0, 1.0) if self._binary else (-np.inf, np.inf)
         return Box(low, high, self._feature_shape)
 
     def action_space(self, agent: str, params: PgxParams) -> Discrete:
-        """Give all actions of the game."""
+        """Return all actions of the game."""
         self.agent_index(agent)
         return Discrete(self._num_actions)
 
     def horizon(self, params: PgxParams) -> int | None:
-        """Give the most moves that the rules or `max_steps` allow; None where neither do."""
+        """Return the maximum number of moves by the rules or `max_steps`; None without either."""
         return self._horizon
 
     def _view(self, state: Any, player: jax.Array) -> jax.Array:

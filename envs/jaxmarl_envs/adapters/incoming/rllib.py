@@ -178,13 +178,13 @@ def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
     """Call a class as RLlib does, or without arguments if it takes none."""
     try:
         parameters = inspect.signature(found).parameters
-    except ValueError:  # of what is not written in Python nobody knows
+    except ValueError:  # unknown for code that is not Python
         parameters = {"config": None}
     if not parameters:
         if env_config:
             raise ValueError(f"{found!r} takes no env_config, got {env_config}")
         return found()
-    # A copy, as many classes take out of it what they read.
+    # A copy, since many classes remove entries that they read.
     return found(EnvContext(copy.deepcopy(env_config)))
 
 
@@ -193,7 +193,7 @@ def _make_game(make_fn: Callable[[], Any], roster: Roster, max_steps: int) -> Mu
 
 
 def _call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:
-    """Call the user's code, and say in a sentence what it raises."""
+    """Call the user's code, and report exceptions in one sentence."""
     try:
         return try_out(function, step_timeout, what)
     except Exception as error:

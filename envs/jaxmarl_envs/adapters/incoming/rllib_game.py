@@ -164,7 +164,7 @@ class MultiAgentGame(SlotGame):
         all_terminated, all_truncated = _flag(terminateds, ALL), _flag(truncateds, ALL)
         for agent, slot in self._slots.items():
             own = _flag(terminateds, agent), _flag(truncateds, agent)
-            # What an agent is told itself counts before what all are told.
+            # An agent's own flag takes precedence over that for all.
             terminated, truncated = own if any(own) else (all_terminated, all_truncated)
             outcome.terminated[slot], outcome.truncated[slot] = terminated, truncated
             if terminated or truncated:
@@ -190,7 +190,7 @@ class MultiAgentGame(SlotGame):
         return tuple(self.env.agents) if self._roster.lists_agents else ()
 
     def _enter(self, agent: Hashable, freed: tuple[int, ...]) -> None:
-        """Give an agent its slot, rather none of those that `freed` became free at this step."""
+        """Assign a slot to an agent, preferably none that became free at this step (`freed`)."""
         if agent in self._slots:
             return
         slot = self._free_slot(agent, freed)
@@ -249,7 +249,7 @@ def _flag(flags: Mapping[Any, Any], agent: Hashable) -> bool:
 
 
 def _by_time_limit(info: Any) -> bool:
-    """Return whether an episode was cut, as Gym's wrapper told it before there was a flag."""
+    """Return whether an episode was truncated, as Gym's wrapper reported before the flag."""
     return isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
 
 

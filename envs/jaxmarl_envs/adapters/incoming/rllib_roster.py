@@ -1,4 +1,4 @@
-"""Finding out who can be in one of RLlib's environments, by what it says and by trying it out."""
+"""Finding the possible agents of an RLlib environment, from its attributes and by trial."""
 
 import copy
 import random
@@ -178,7 +178,7 @@ class _Trial:
             self._episodes[-1].add(agent)
             if agent not in self.spaces:
                 self.spaces[agent] = spaces_of(self._env, agent)
-                # A copy of its own, as what is drawn must not depend on who else draws.
+                # A separate copy, since draws must not depend on other draws.
                 action_space = copy.deepcopy(self.spaces[agent][1])
                 action_space.seed(len(self.spaces))
                 self._drawn_from[agent] = action_space

@@ -46,7 +46,7 @@ class SlotGame:
         ]
         self._alive = np.zeros(len(self.names), bool)
         self._acting = np.zeros(len(self.names), bool)
-        # What was seen at the end of lives whose slots hold somebody else by now.
+        # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._time = 0
 
@@ -114,7 +114,7 @@ class SlotGame:
 
 
 def first_game(make_game: Callable[[], G], step_timeout: float | None, name: str | None) -> G:
-    """Make a game for what it tells of its spaces, and close its environment.
+    """Make a game to read its spaces, and close its environment.
 
     Raises:
         GivenUp: If it takes too long.

@@ -48,7 +48,7 @@ class OneAgentGame:
         return self._to_a_decision(self._reset(series, last + 1, params), params)
 
     def step(self, view: View, action: Any, params: Any) -> View:
-        """Make steps, at least one, until the agent is to act or its life has ended.
+        """Make steps, at least one, until the agent must act or its life has ended.
 
         `action` is `[]` int or `[N]` float.
         """
@@ -92,7 +92,7 @@ class OneAgentGame:
         return View(view.series, view.episode, time, state, obs, seen, outcome)
 
     def _to_a_decision(self, view: View, params: Any) -> View:
-        """Play steps, and episodes, until the agent is to act, and keep what its life earned."""
+        """Play steps, and episodes, until the agent must act, and keep its life's reward."""
         continuous = self.env.is_continuous(params)
         nothing = jnp.zeros(self.env.action_width(params)) if continuous else jnp.int32(0)
 
@@ -177,7 +177,7 @@ def compiled_batch(game: OneAgentGame) -> tuple[Callable[..., Any], ...]:
 
 
 def random_script(env: MultiAgentEnv) -> Script:
-    """Make a script that draws uniform legal actions for all slots."""
+    """Make a scripted policy that draws uniform legal actions for all slots."""
 
     def discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
         return jax.random.categorical(key, jnp.where(obs.action_mask, 0.0, -jnp.inf))

@@ -111,15 +111,15 @@ class _Common:
         self.agents = []
 
     def observation_space(self, agent: str) -> "gymnasium.Space":
-        """Give the agent's own observation space, the same object every time."""
+        """Return the agent's own observation space, the same object every time."""
         return self._observation_spaces[self._hosted.env.agent_index(slot_name(agent))]
 
     def action_space(self, agent: str) -> "gymnasium.Space":
-        """Give the agent's own action space, the same object every time."""
+        """Return the agent's own action space, the same object every time."""
         return self._hosted.action_spaces[self._hosted.env.agent_index(slot_name(agent))]
 
     def state(self) -> np.ndarray:
-        """Give what a centralised critic may see, `[G]`.
+        """Return the state for a centralised critic, `[G]`.
 
         Raises:
             NotImplementedError: If the environment has no central state.
@@ -199,7 +199,7 @@ class AEC(_Common, pettingzoo.AECEnv):
     """An environment of ours as a PettingZoo `AECEnv`; see `to_aec`."""
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin an episode in which somebody is to act; `options` are not used."""
+        """Begin an episode in which an agent must act; `options` are not used."""
         self.agents, self._ended = [], {}
         self.rewards, self._cumulative_rewards = {}, {}
         self.terminations, self.truncations, self.infos = {}, {}, {}
@@ -232,7 +232,7 @@ class AEC(_Common, pettingzoo.AECEnv):
         return self._observe(self._hosted.slots[agent])
 
     def _go_on(self) -> None:
-        """Make steps until somebody is to act or nobody lives, and select who is next."""
+        """Make steps until an agent must act or none lives, and select the next agent."""
         while self._hosted.slots and not self._hosted.acts.any():
             self._step()
         acts = self._hosted.acts

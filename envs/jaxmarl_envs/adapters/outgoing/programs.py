@@ -42,7 +42,7 @@ def programs(env: MultiAgentEnv) -> Programs:
 
     `reset(series, episode, params)` begins an episode of the series of a key. `step(running,
     action, params)` makes one step; `action` is `[A]` int or `[A, N]` float. `step_on` takes the
-    same and makes steps until somebody is to act or a life begins or ends, at most 10,000, in which
+    same and makes steps until an agent must act or a life begins or ends, at most 10,000, in which
     those who are not asked send 0; rewards are summed over them. All are compiled once for an
     environment, however many step it.
     """

@@ -129,11 +129,11 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         self.action_spaces = {x: self.get_action_space(x) for x in self.agents}
 
     def get_observation_space(self, agent_id: str) -> "gymnasium.Space":
-        """Give the observation space of the agent's slot."""
+        """Return the observation space of the agent's slot."""
         return self._spaces[slot_name(agent_id)][0]
 
     def get_action_space(self, agent_id: str) -> "gymnasium.Space":
-        """Give the action space of the agent's slot."""
+        """Return the action space of the agent's slot."""
         return self._spaces[slot_name(agent_id)][1]
 
     def reset(
@@ -177,7 +177,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         over = not self._hosted.slots
         told = dict(self._untold)
         if not over and self._known and self._known <= told.keys():
-            told.popitem()  # the last to end, who waits for others to be known
+            told.popitem()  # the last to end, reported once others are known
         observations = {agent: final for agent, (final, _) in told.items()} | self._ask()
         rewards = {agent: self._owed.pop(agent, 0.0) for agent in observations}
         terminateds, truncateds = _flags({agent: end for agent, (_, end) in told.items()}, over)
@@ -188,7 +188,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         return observations, rewards, terminateds, truncateds, {agent: {} for agent in observations}
 
     def _go_on(self, actions: dict[str, Any]) -> None:
-        """Make steps, at least one, until somebody is to act or nobody lives."""
+        """Make steps, at least one, until an agent must act or none lives."""
         while True:
             passed = self._hosted.step(actions, until_asked=True)
             for agent, reward in passed.rewards.items():

@@ -45,7 +45,7 @@ class Passed(NamedTuple):
     ended: dict[str, Ended]
 
     def flags(self) -> tuple[dict[str, bool], dict[str, bool]]:
-        """Tell of each agent whether it was terminated, and whether truncated, at this step."""
+        """Return for each agent whether it was terminated, and whether truncated, at this step."""
         terminated = dict.fromkeys(self.rewards, False)
         truncated = dict(terminated)
         for agent, end in self.ended.items():
@@ -115,11 +115,11 @@ class Hosted:
         self._name_lives()
 
     def step(self, actions: Mapping[str, Any], until_asked: bool = False) -> Passed:
-        """Make one step, or steps until somebody is to act or a life begins or ends.
+        """Make one step, or steps until an agent must act or a life begins or ends.
 
         Args:
             actions: of those who must act; others may be named too.
-            until_asked: whether to go on over steps that concern no agent.
+            until_asked: whether to continue over steps that concern no agent.
 
         Raises:
             ValueError: If no episode is running, an agent that must act does not, or an agent or
@@ -211,7 +211,7 @@ def name_of_life(slot: str, life: int) -> str:
 
 
 def slot_name(agent: str) -> str:
-    """Give the name of the slot that an agent lives in: `car` for `car` and for `car#2`."""
+    """Return the name of the slot that an agent lives in: `car` for `car` and for `car#2`."""
     return agent.split(_LIFE)[0]
 
 
