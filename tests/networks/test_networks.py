@@ -324,7 +324,7 @@ def test_a_module_that_does_not_fit_is_refused_at_once(module, words):
 def test_planes_and_flat_features_are_told_apart():
     with pytest.raises(ValueError, match=r"MLP needs flat .* shape \(3, 3, 3\); use .*'cnn'"):
         learner_for("mlp", planes=True)
-    with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use 'mlp', 'ls"):
+    with pytest.raises(ValueError, match=r"CNN needs planes .* shape \(27,\); use network mlp, ls"):
         learner_for("cnn")
     assert learner_for("cnn", planes=True).players.policy_groups[0].network.input_shape == (3, 3, 3)
 
