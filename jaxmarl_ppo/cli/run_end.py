@@ -81,7 +81,7 @@ def show_plays(
     if wanted and not _signal_of(result):
         page = report_runs([result.run_dir], env=trainer.env).save(result.run_dir / REPORT_FILE)
         if tells:
-            session.show(f"what it came to, with episodes to watch: {page}")
+            session.show(f"results, with episodes to watch: {page}")
 
 
 def _signal_of(result: TrainResult) -> int:

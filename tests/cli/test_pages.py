@@ -84,7 +84,7 @@ def test_a_run_ends_with_episodes_in_its_report(plays, tmp_path, capsys):
     target = tmp_path / "run"
     status, out, _ = call(capsys, "train", "tic_tac_toe", *SHORT, *options, "--run-dir", target)
     assert status == 0
-    told = f"what it came to, with episodes to watch: {target / 'report.html'}\n"
+    told = f"results, with episodes to watch: {target / 'report.html'}\n"
     assert out.endswith(told) == plays
     data = read_page((target / "report.html").read_text())
     assert ("replay" in data, "evaluation" in data) == (plays, plays)
