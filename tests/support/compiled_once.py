@@ -61,7 +61,7 @@ class CompiledOnce:
         if not self._is_shared(learner):
             return make()
         flags = [jax.config.values[flag] for flag in FLAGS]
-        key = (make.func, _value(learner), *numbers, *flags)
+        key = (make.func, learner, *numbers, *flags)
         if key not in self._compiled:
             self._compiled[key] = make()
         return self._compiled[key]
