@@ -13,9 +13,10 @@ from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.machine.text import listed, printable
 from jaxmarl_ppo.types import PolicyStack, Population
 
-FORMAT = 2
-# Format 1 had no checksum, and stored the players' table itself instead of its bytes.
-READABLE_FORMATS = (1, FORMAT)
+FORMAT = 3
+# Format 1 had no checksum, and stored the players' table itself instead of its bytes. Format 2
+# called policy groups banks.
+READABLE_FORMATS = (1, 2, FORMAT)
 POLICIES_FILE = "params/policies.msgpack"
 
 
@@ -105,7 +106,7 @@ def _read(path: Path) -> tuple[tuple[str, ...], Any]:
     try:
         content: Any = restore_msgpack(path.read_bytes())
         version = content["format"]
-        if version == FORMAT:
+        if version in (2, FORMAT):
             if hashlib.sha256(content["players"]).hexdigest() != content["sha256"]:
                 raise ValueError("it differs from its checksum")
             content = restore_msgpack(content["players"])

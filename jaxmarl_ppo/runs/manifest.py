@@ -26,9 +26,10 @@ from jaxmarl_ppo.runs.files import (
 )
 from jaxmarl_ppo.runs.lineage import from_json
 
-FORMAT = 2
-# Format 1 has its arrays as orbax writes them, and does not name its run.
-READABLE_FORMATS = (1, FORMAT)
+FORMAT = 3
+# Format 1 has its arrays as orbax writes them, and does not name its run. Format 2 has some arrays
+# under their former names.
+READABLE_FORMATS = (1, 2, FORMAT)
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 

@@ -48,7 +48,7 @@ def break_newer(run_dir, monkeypatch):
     path = checkpoints_of(run_dir)[0] / "manifest.json"
     manifest = json.loads(path.read_text())
     # Of which this version can neither know the fields nor the checksum.
-    path.write_text(json.dumps({"format": 3, "versions": manifest["versions"]}))
+    path.write_text(json.dumps({"format": 4, "versions": manifest["versions"]}))
 
 
 def refuse_to_open(run_dir, monkeypatch, name, number):
@@ -78,7 +78,7 @@ def copy_in(run_dir, monkeypatch):
 
 
 CASES = {
-    "newer": (break_newer, "has format 3, written by jaxmarl-ppo of an unknown version; this"),
+    "newer": (break_newer, "has format 4, written by jaxmarl-ppo of an unknown version; this"),
     "permission": (deny_manifest, "cannot be read now: refused .*nothing was changed"),
     "disk": (fail_to_read, "cannot be read now: refused .*state-0.msgpack.*nothing was changed"),
     "foreign": (copy_in, "belongs to another run: its id is 'theirs', that of .* is 'mine'"),

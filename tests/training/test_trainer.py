@@ -330,11 +330,11 @@ def test_load_run_refuses_what_does_not_fit(result, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="damaged or not a file of policies"):
             load(tmp_path)
-    of_the_future = whole.replace(b"\xa6format\x02", b"\xa6format\x03")
+    of_the_future = whole.replace(b"\xa6format\x03", b"\xa6format\x04")
     assert of_the_future != whole
     path.write_bytes(of_the_future)
     with pytest.raises(
-        ValueError, match=r"is of format 3; this version of jaxmarl_ppo reads the formats 1, 2"
+        ValueError, match=r"is of format 4; this version of jaxmarl_ppo reads the formats 1, 2, 3"
     ):
         load(tmp_path)
     wider = record.replace(b'"hidden_sizes": [\n          4', b'"hidden_sizes": [\n          6')
