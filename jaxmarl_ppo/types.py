@@ -6,15 +6,15 @@
 | `E` | parallel environments (on one device) |
 | `A` | agent slots of an environment |
 | `D` | width of a network's input |
-| `N` | actions, or dimensions of a continuous action |
+| `C`, `N`, `W` | choices and numbers of an action; width of its mask |
 | `P` | policies by name |
 | `Q` | players that can hold a slot: a policy's network, one snapshot, or a scripted policy |
 | `K` | members of a policy group: stacked policies of one architecture, the trainable ones first |
 | `S` | slots that a policy group can play |
 | `M` | active rows of a policy group: as many as slots can act at once, see `ops.active_rows` |
 | `R` | rows of a `DecisionTable`: the open decisions `[E, S]`, then the rollout's `[T, E, M]` |
-| `C`, `B` | blocks of an update, and rows of a block |
-| `W` | weights of a policy |
+| `C`, `B` | also: blocks of an update, and rows of a block |
+| `W` | also: weights of a policy |
 | `H` | width of memory |
 
 A group keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
@@ -38,8 +38,8 @@ class Decisions(struct.PyTreeNode):
     """Decisions of one policy group: inputs and actions; meaningful only where `acted`."""
 
     inputs: jax.Array  # [..., D] or [..., rows, cols, channels]: what the network was given
-    action_mask: jax.Array  # [..., N] bool
-    action: jax.Array  # [...] int, or [..., N] float before squashing
+    action_mask: jax.Array  # [..., W] bool
+    action: PyTree  # [...] int; or [..., N] float as drawn; or an `Action` of both
     log_prob: jax.Array  # [...]
     value: jax.Array  # [...]
     hidden: PyTree  # [..., H] leaves: the state that the network started from; () without memory
@@ -48,9 +48,9 @@ class Decisions(struct.PyTreeNode):
     policy_index: jax.Array  # [...] int: of the policy in its group that held the slot
     # [...] int: the slot that decided; None where every slot has an active row of its own.
     slot: jax.Array | None = None
-    # [...] int, or [..., N] float before squashing: what the script that the policy imitates would
-    # have done, -1 for nothing that is legal; None where nobody imitates.
-    imitated: jax.Array | None = None
+    # Like `action`: what the script that the policy imitates would have done, with choices -1 where
+    # they are illegal; None where nobody imitates.
+    imitated: PyTree = None
 
 
 class Outcomes(struct.PyTreeNode):
@@ -85,8 +85,9 @@ class RolloutState(struct.PyTreeNode):
     hidden: tuple[PyTree, ...]  # per policy group [E, S, H] leaves, or ()
     is_first: jax.Array  # [E, A] bool: the next decision is the first of a life
     player: jax.Array  # [E, A] int: who holds the slot, for a complete life
-    # [E, A] int or [E, A, N] float: the latest of this life, meaningful unless `is_first`.
-    last_action: jax.Array
+    # [E, A] int; or [E, A, N] float; or an `Action`: the latest of this life, as drawn, meaningful
+    # unless `is_first`.
+    last_action: PyTree
     last_reward: jax.Array  # [E, A]: earned since `last_action`
     episode: jax.Array  # [E] int: episodes that the environment has ended
 

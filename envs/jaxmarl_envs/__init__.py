@@ -11,20 +11,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxmarl_envs.actions import Action, ActionLayout
     from jaxmarl_envs.check.full import check_env
     from jaxmarl_envs.check.quick import quick_check
     from jaxmarl_envs.core import MultiAgentEnv, Observation
     from jaxmarl_envs.permission import ask_permission
     from jaxmarl_envs.registry import all_names, installed_names, make, names, register
-    from jaxmarl_envs.spaces import Box, Discrete
+    from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Tuple
 
 __version__ = "0.1.0"  # of the trainer, too
 
 _MODULES = {
+    "Action": "actions",
+    "ActionLayout": "actions",
     "Box": "spaces",
     "Discrete": "spaces",
     "MultiAgentEnv": "core",
+    "MultiDiscrete": "spaces",
     "Observation": "core",
+    "Tuple": "spaces",
     "all_names": "registry",
     "ask_permission": "permission",
     "check_env": "check.full",
@@ -36,10 +41,14 @@ _MODULES = {
 }
 
 __all__ = [
+    "Action",
+    "ActionLayout",
     "Box",
     "Discrete",
     "MultiAgentEnv",
+    "MultiDiscrete",
     "Observation",
+    "Tuple",
     "__version__",
     "all_names",
     "ask_permission",

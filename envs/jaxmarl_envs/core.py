@@ -2,8 +2,8 @@
 
 An environment is a set of pure functions over a fixed axis of agent slots. Who acts, who lives and
 which actions are legal are masks on that axis, so turn-taking, partial actions, death and late
-joining need no dynamic shapes. Letters: `A` agent slots, `N` actions (or action dimensions),
-`G` numbers of a state for critics, `E` parallel environments.
+joining need no dynamic shapes. Letters: `A` agent slots, `W` width of an action mask, `G` numbers
+of a state for critics, `E` parallel environments; `actions.py` has those of actions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.drawing.svg import agent_sign
-from jaxmarl_envs.spaces import Box, Discrete, Space
+from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.threefry import split
 
 State = TypeVar("State")
@@ -29,7 +30,8 @@ class Observation:
     """Observation of every slot at this step, whether its agent acts or waits."""
 
     features: jax.Array  # [A, ...] float, zero-padded to the widest agent
-    action_mask: jax.Array  # [A, N] bool, at least one True in every row
+    # [A, W] bool: every choice of every slot has a legal option; see `ActionLayout`.
+    action_mask: jax.Array
     alive: jax.Array  # [A] bool: the slot holds an agent
     agent_mask: jax.Array  # [A] bool: must act on this observation; a subset of `alive`
     state: jax.Array | None = None  # [G] float: what a centralised critic may see; optional
@@ -90,7 +92,10 @@ class MultiAgentEnv(Generic[State, Params]):
 
     @property
     def action_names(self) -> Sequence[str] | None:
-        """Return the names of the discrete actions, `[N]`; None where they only have numbers."""
+        """Return the names of discrete actions, or of all options in the order of a mask, `[W]`.
+
+        None where they only have numbers.
+        """
         return None
 
     @property
@@ -107,7 +112,8 @@ class MultiAgentEnv(Generic[State, Params]):
     ) -> StepResult[State]:
         """Advance one step without auto-reset.
 
-        `action` is `[A]` int for discrete and `[A, N]` float for continuous environments. Returns
+        `action` is `[A]` int32 where every agent chooses one option, `[A, N]` float32 where every
+        agent has numbers alone, and an `Action` otherwise, see `ActionLayout`. Returns
         `(obs, state, reward [A], terminated [A], truncated [A], info)`. Optional entries of `info`:
 
         * `"metrics"`: a dict of `[A]` float arrays that a trainer sums over each life and reports
@@ -122,7 +128,10 @@ class MultiAgentEnv(Generic[State, Params]):
         raise NotImplementedError
 
     def action_space(self, agent: str, params: Params) -> Space:
-        """Return the agent's own, unpadded action space; a Box has finite bounds."""
+        """Return the agent's own, unpadded action space; a Box has finite bounds.
+
+        Agents of one environment may have spaces of different kinds.
+        """
         raise NotImplementedError
 
     def horizon(self, params: Params) -> int | jax.Array | None:
@@ -153,7 +162,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return agent_sign(self.agent_index(agent))
 
     def best_actions(self, state: State, params: Params | None = None) -> np.ndarray | None:
-        """Find the actions that perfect play allows, `[A, N]` bool, on the host; None if unknown.
+        """Find the actions that perfect play allows, `[A, W]` bool, on the host; None if unknown.
 
         Optional. Rows of agents that do not act mean nothing.
         """
@@ -229,24 +238,12 @@ class MultiAgentEnv(Generic[State, Params]):
         return self.agents.index(agent)
 
     def action_spaces(self, params: Params) -> Mapping[str, Space]:
-        """Return every agent's action space by name; all are discrete or all are continuous."""
-        spaces = {agent: self.action_space(agent, params) for agent in self.agents}
-        kinds = {agent: type(space).__name__ for agent, space in spaces.items()}
-        if len(set(kinds.values())) > 1:
-            raise ValueError(
-                f"environment {self.name!r} mixes discrete and continuous actions ({kinds}): "
-                "all agents must have Discrete spaces, or all must have Box spaces"
-            )
-        return spaces
+        """Return every agent's action space by name."""
+        return {agent: self.action_space(agent, params) for agent in self.agents}
 
-    def is_continuous(self, params: Params) -> bool:
-        """Return whether the agents' actions are real vectors."""
-        return isinstance(next(iter(self.action_spaces(params).values())), Box)
-
-    def action_width(self, params: Params) -> int:
-        """Compute `N`: the largest action count, or the largest number of action dimensions."""
-        spaces = self.action_spaces(params).values()
-        return max(space.n if isinstance(space, Discrete) else space.size for space in spaces)
+    def action_layout(self, params: Params) -> ActionLayout:
+        """Return how the actions and masks of all slots are laid out in arrays."""
+        return ActionLayout(self.action_spaces(params))
 
 
 def _select(pred: jax.Array, on_true: Any, on_false: Any) -> Any:

@@ -1,6 +1,7 @@
 """Action and observation spaces with gymnax's names and attributes, without importing gymnax."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -33,6 +34,34 @@ class Discrete:
 
 
 @dataclass(frozen=True)
+class MultiDiscrete:
+    """Several choices at once: of choice `i` the integers `0 .. nvec[i] - 1`."""
+
+    nvec: Sequence[int]
+    dtype: type = field(default=jnp.int32, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nvec", tuple(int(n) for n in self.nvec))
+        if not self.nvec or min(self.nvec) < 1:
+            raise ValueError(
+                f"MultiDiscrete({list(self.nvec)}): give at least one choice, each of at least 1"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of an element."""
+        return (len(self.nvec),)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw an element uniformly, `[C]`."""
+        return jax.random.randint(key, self.shape, 0, jnp.array(self.nvec))
+
+    def contains(self, x: jax.Array) -> jax.Array:
+        """Return whether `x` lies in the space."""
+        return jnp.all((x >= 0) & (x < jnp.array(self.nvec)))
+
+
+@dataclass(frozen=True)
 class Box:
     """Real arrays of `shape` between the bounds, which are scalars or arrays of that shape."""
 
@@ -59,4 +88,26 @@ class Box:
         return jnp.all((x >= self.low) & (x <= self.high))
 
 
-Space = Discrete | Box
+@dataclass(frozen=True)
+class Tuple:
+    """An element of each of several spaces, which may be tuples themselves."""
+
+    spaces: Sequence["Space"]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spaces", tuple(self.spaces))
+        if not self.spaces:
+            raise ValueError("Tuple(()): give at least one space")
+
+    def sample(self, key: jax.Array) -> tuple:
+        """Draw an element of each space uniformly."""
+        keys = jax.random.split(key, len(self.spaces))
+        return tuple(space.sample(key) for space, key in zip(self.spaces, keys, strict=True))
+
+    def contains(self, x: Sequence) -> jax.Array:
+        """Return whether `x` lies in the space."""
+        pairs = zip(self.spaces, x, strict=True)
+        return jnp.all(jnp.stack([space.contains(part) for space, part in pairs]))
+
+
+Space = Discrete | MultiDiscrete | Box | Tuple

@@ -19,7 +19,7 @@ from jaxmarl_ppo.networks.layers import ACTIVATIONS, DTYPES
 
 # Fields of a network that the environment decides, and those of every flax module.
 _TOLD_FIELDS = (
-    *("num_outputs", "continuous", "actor_width", "matmul_precision"),
+    *("num_outputs", "counts", "num_log_stds", "actor_width", "matmul_precision"),
     *("parent", "name"),
 )
 _check_size = whole_number(1, MAX_INT)

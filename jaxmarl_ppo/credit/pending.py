@@ -20,8 +20,7 @@ def nothing_pending(group: PolicyGroup, state: RolloutState) -> Pending:
     interface = group.interface
     mask = interface.action_mask(state.obs)
     shape = mask.shape[:2]
-    action = interface.own(state.last_action)
-    own_action = action[..., : interface.action_width] if interface.continuous else action
+    own_action = interface.narrow(interface.own(state.last_action))
     decisions = Decisions(
         inputs=jnp.zeros((*shape, *interface.input_shape)),
         action_mask=jnp.ones_like(mask),
@@ -32,7 +31,7 @@ def nothing_pending(group: PolicyGroup, state: RolloutState) -> Pending:
         is_first=jnp.zeros(shape, bool),
         acted=jnp.zeros(shape, bool),
         policy_index=jnp.zeros(shape, jnp.int32),
-        imitated=jnp.zeros_like(own_action) if group.imitated else None,
+        imitated=jax.tree.map(jnp.zeros_like, own_action) if group.imitated else None,
     )
     return Pending(decisions, jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
 

@@ -1,11 +1,9 @@
 """Networks: modules, their memory, and action distributions."""
 
 from jaxmarl_ppo.networks.actor_critic import CNN, GRU, LSTM, MLP, MinGRU
-from jaxmarl_ppo.networks.distributions import (
-    ActionDistribution,
-    BoundedGaussian,
-    MaskedCategorical,
-)
+from jaxmarl_ppo.networks.distributions import ActionDistribution, MaskedCategorical
+from jaxmarl_ppo.networks.factored import FactoredDistribution
+from jaxmarl_ppo.networks.numbers import BetaDistribution, ClippedGaussian, SquashedGaussian
 
 __all__ = [
     "CNN",
@@ -13,7 +11,10 @@ __all__ = [
     "LSTM",
     "MLP",
     "ActionDistribution",
-    "BoundedGaussian",
+    "BetaDistribution",
+    "ClippedGaussian",
+    "FactoredDistribution",
     "MaskedCategorical",
     "MinGRU",
+    "SquashedGaussian",
 ]

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from jaxmarl_ppo.networks.gru import GRUCore
@@ -39,14 +40,16 @@ class ActorCritic(nn.Module):
             critic have their own in any case.
         activation: a key of `ACTIVATIONS`.
         separate_critic: actor and critic each have their own torso and memory.
-        unimix: share of uniform play in what a policy of discrete actions does, in [0, 1): every
-            action keeps a probability of at least `unimix / num_outputs`, however sure the rest is
-            (Hafner et al. 2023, DreamerV3, who take .01). Before illegal actions are left out.
+        unimix: share of uniform play in what a policy chooses, in [0, 1): every one of `n` options
+            keeps a probability of at least `unimix / n`, however sure the rest is (Hafner et al.
+            2023, DreamerV3, who take .01). Before illegal options are left out.
         dtype: what all layers but the heads are computed in, a member of `DTYPES`. Parameters,
             memory, heads and losses are float32 always. "bfloat16" is for accelerators; a CPU
             computes it more slowly.
-        continuous: whether a learnt, state-independent log standard deviation is appended to the
-            `num_outputs / 2` means; filled in by the policy group.
+        counts: options of each choice, whose logits are the first outputs; filled in by the policy
+            group.
+        num_log_stds: how many of the last outputs are learnt log standard deviations that depend on
+            no input; filled in by the policy group.
         actor_width: how many of the inputs a separate actor sees, the critic sees all; 0 for all;
             filled in by the policy group.
         matmul_precision: in what products of float32 numbers are computed, those of the heads too;
@@ -60,7 +63,8 @@ class ActorCritic(nn.Module):
     separate_critic: bool = False
     unimix: float = 0.0
     dtype: str = "float32"
-    continuous: bool = False
+    counts: Sequence[int] = ()
+    num_log_stds: int = 0
     actor_width: int = 0
     matmul_precision: str = "float32"
 
@@ -115,12 +119,13 @@ class ActorCritic(nn.Module):
                 )
                 for name in ("actor", "critic")
             ]
-        num_means = self.num_outputs // 2 if self.continuous else self.num_outputs
         # Small gain, so that a new policy hardly prefers any action.
-        self.policy_head = dense(num_means, 0.01, matmul_precision=self.matmul_precision)
+        self.policy_head = dense(
+            self.num_outputs - self.num_log_stds, 0.01, matmul_precision=self.matmul_precision
+        )
         self.value_head = dense(1, 1.0, matmul_precision=self.matmul_precision)
-        if self.continuous:
-            self.log_std = self.param("log_std", nn.initializers.zeros, (num_means,))
+        if self.num_log_stds:
+            self.log_std = self.param("log_std", nn.initializers.zeros, (self.num_log_stds,))
 
     def initial_hidden(self, batch_shape: tuple[int, ...]) -> PyTree:
         """Return zeros: per tower `[*batch_shape, memory_size]` leaves; `()` without memory."""
@@ -157,14 +162,20 @@ class ActorCritic(nn.Module):
             own_actor, own_critic = self.head_torsos
             of_actor, of_critic = own_actor(of_actor), own_critic(of_critic)
         outputs = self.policy_head(of_actor)
-        if self.continuous:
-            outputs = jnp.concatenate(
-                [outputs, jnp.broadcast_to(self.log_std, outputs.shape)], axis=-1
-            )
-        elif self.unimix:
-            sure = (1 - self.unimix) * jax.nn.softmax(outputs, axis=-1)
-            outputs = jnp.log(sure + self.unimix / outputs.shape[-1])
+        parts = [outputs]
+        if self.unimix:
+            *choices, numbers = jnp.split(outputs, np.cumsum(self.counts), axis=-1)
+            parts = [*map(self._mix, choices), numbers]
+        if self.num_log_stds:
+            log_std = jnp.broadcast_to(self.log_std, (*outputs.shape[:-1], self.num_log_stds))
+            parts.append(log_std)
+        outputs = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else outputs
         return outputs, self.value_head(of_critic)[..., 0]
+
+    def _mix(self, logits: jax.Array) -> jax.Array:
+        """Mix uniform play into one choice, `[..., options]`."""
+        sure = (1 - self.unimix) * jax.nn.softmax(logits, axis=-1)
+        return jnp.log(sure + self.unimix / logits.shape[-1])
 
     def __call__(self, hidden: PyTree, inputs: jax.Array) -> tuple[PyTree, jax.Array, jax.Array]:
         """Make one decision for a batch of rows, `inputs [..., D]`.

@@ -1,14 +1,10 @@
-"""Action distributions over a network's outputs, with masks.
-
-The Gaussian is that of distrax, imported at first use: the import takes longer than that of the
-rest of this package. The categorical is a plain softmax, so most runs need not wait for it.
-"""
+"""What an action distribution over a network's outputs is, and the one of a single choice."""
 
 import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import chex
 import jax
@@ -17,19 +13,11 @@ import jax.numpy as jnp
 from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.machine.tuning import tuning
 
-if TYPE_CHECKING:
-    import distrax
-
-# Deviations between 0.007 and 7.4: densities stay finite for any network output.
-MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
-# A bound is infinitely far away; tanh of this is .995, within a quarter of a percent of the width.
-FARTHEST = 3.0
-
 
 class ActionDistribution(Protocol):
     """A family of distributions over actions, whose parameters are a network's outputs.
 
-    Axes before the last are free.
+    Axes before the last are free. An action is an array, or an `Action` of arrays.
     """
 
     @property
@@ -37,19 +25,19 @@ class ActionDistribution(Protocol):
         """Number of network outputs that one row needs."""
         ...
 
-    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> Any:
         """Draw the noise of rows `shape` for `sample`, which takes outputs and mask as well."""
         ...
 
-    def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+    def sample(self, noise: Any, outputs: jax.Array, mask: jax.Array) -> Any:
         """Convert noise to an action per row."""
         ...
 
-    def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+    def mode(self, outputs: jax.Array, mask: jax.Array) -> Any:
         """Return the most likely action per row."""
         ...
 
-    def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
+    def log_prob(self, outputs: jax.Array, mask: jax.Array, action: Any) -> jax.Array:
         """Compute the log-probability (density) of an action, `[...]`."""
         ...
 
@@ -158,69 +146,3 @@ class MaskedCategorical:
         """Compute KL(outputs' distribution || others') over the legal actions, `[...]`."""
         log_probs, log_others = (self._log_probs(logits, mask) for logits in (outputs, others))
         return self._total(jnp.where(mask, jnp.exp(log_probs) * (log_probs - log_others), 0.0))
-
-
-@dataclass(frozen=True)
-class BoundedGaussian:
-    """A diagonal Gaussian whose draws are squashed into the action bounds by `squash`.
-
-    Actions are kept unsquashed, `[..., N]`. Squashing is a fixed bijection, so probability ratios
-    and KL divergences equal those of squashed actions. No inverse is taken near a bound, where it
-    is imprecise. Densities and entropies are those before squashing. Outputs are `[..., 2 * N]`:
-    means, then log standard deviations. The mask `[..., N]` marks the dimensions that an agent has.
-    """
-
-    num_dims: int
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs: a mean and a log standard deviation per dimension."""
-        return 2 * self.num_dims
-
-    def _distribution(self, outputs: jax.Array) -> "distrax.Normal":
-        import distrax
-
-        mean, log_std = jnp.split(outputs, 2, axis=-1)
-        return distrax.Normal(mean, jnp.exp(jnp.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)))
-
-    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """Draw standard normal numbers, `[*shape, N]`."""
-        return jax.random.normal(unrolled(key), (*shape, self.num_dims))
-
-    def sample(self, noise: jax.Array, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Draw an unsquashed action per row; dimensions that do not exist are 0."""
-        distribution = self._distribution(outputs)
-        return jnp.where(mask, distribution.loc + distribution.scale * noise, 0.0)
-
-    def mode(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Return the unsquashed mean per row, `[..., N]`."""
-        return jnp.where(mask, self._distribution(outputs).mode(), 0.0)
-
-    def log_prob(self, outputs: jax.Array, mask: jax.Array, action: jax.Array) -> jax.Array:
-        """Compute the log-density of an unsquashed action, `[...]`."""
-        return jnp.where(mask, self._distribution(outputs).log_prob(action), 0.0).sum(-1)
-
-    def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Compute the entropy before squashing, `[...]`."""
-        return jnp.where(mask, self._distribution(outputs).entropy(), 0.0).sum(-1)
-
-    def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
-        """Compute KL(outputs' distribution || others'), before squashing as after it, `[...]`."""
-        first, second = self._distribution(outputs), self._distribution(others)
-        return jnp.where(mask, first.kl_divergence(second), 0.0).sum(-1)
-
-
-def squash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Map the real line onto `(low, high)`: `low + (high - low) (1 + tanh(action)) / 2`."""
-    return low + (high - low) * 0.5 * (1.0 + jnp.tanh(action))
-
-
-def unsquash(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Invert `squash`; values at or beyond a bound become plus or minus `FARTHEST`.
-
-    0 where `low` and `high` are the same.
-    """
-    width = high - low
-    share = 2.0 * (action - low) / jnp.where(width > 0, width, 1.0) - 1.0
-    limit = jnp.tanh(FARTHEST)
-    return jnp.where(width > 0, jnp.arctanh(jnp.clip(share, -limit, limit)), 0.0)

@@ -1,22 +1,21 @@
 """Agent encoding of a policy group: observations and actions in the group's widths."""
 
+import functools
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.actions import Action, ActionLayout, widest_counts
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.spaces import Box, Discrete, Space
-from jaxmarl_ppo.networks.distributions import (
-    ActionDistribution,
-    BoundedGaussian,
-    MaskedCategorical,
-    squash,
-    unsquash,
-)
+from jaxmarl_ppo.networks.distributions import ActionDistribution, MaskedCategorical
+from jaxmarl_ppo.networks.factored import FactoredDistribution
+from jaxmarl_ppo.networks.numbers import NUMBERS, NumbersDistribution, scale, unscale
 from jaxmarl_ppo.ops.active_rows import put, take
 from jaxmarl_ppo.types import PyTree, RolloutState
 
@@ -26,30 +25,59 @@ class AgentInterface:
     """The interface between a policy group and the environment: observations in, actions out.
 
     A policy group covers some of the agent slots, with the width of the widest agent among them.
+    Its actions have the form of the environment's: `[...]` int, `[..., N]` float, or an `Action`.
     """
 
     slots: tuple[int, ...]  # S of the A slots, ascending
     feature_shape: tuple[int, ...]  # D, or rows, cols, channels
-    action_width: int  # N
-    num_agents: int  # A
-    action_low: np.ndarray | None  # [S, N]; None for discrete actions
-    action_high: np.ndarray | None  # [S, N]
+    layout: ActionLayout  # of the environment's actions
+    counts: tuple[int, ...]  # options of each choice, C
+    num_numbers: int  # N
+    continuous: str = "squashed"  # which distribution numbers have, a key of `NUMBERS`
     prev_action: bool = False
     prev_reward: bool = False
     agent_id: bool = False
     joint_width: int = 0  # of inputs for the critic alone; 0 for none
 
     @property
-    def continuous(self) -> bool:
-        """Return whether actions are real vectors."""
-        return self.action_low is not None
+    def num_agents(self) -> int:
+        """Number of agent slots, `A`."""
+        return len(self.layout.factors)
 
     @property
+    def action_width(self) -> int:
+        """Width of a mask: the options of all choices, and the numbers."""
+        return sum(self.counts) + self.num_numbers
+
+    @property
+    def numbers(self) -> NumbersDistribution | None:
+        """Distribution of the numbers; None without any."""
+        return NUMBERS[self.continuous](self.num_numbers) if self.num_numbers else None
+
+    @functools.cached_property
     def distribution(self) -> ActionDistribution:
         """Distribution of actions whose parameters are the network outputs."""
-        if self.continuous:
-            return BoundedGaussian(self.action_width)
-        return MaskedCategorical(self.action_width)
+        if self.layout.is_choice:
+            return MaskedCategorical(self.action_width)
+        numbers = self.numbers
+        if self.layout.is_numbers and numbers is not None:
+            return numbers
+        return FactoredDistribution(self.counts, numbers)
+
+    @functools.cached_property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and highest numbers of every slot, `[S, N]`; 0 where it has none."""
+        low, high = self.layout.bounds
+        return tuple(x[list(self.slots), : self.num_numbers] for x in (low, high))
+
+    @functools.cached_property
+    def _columns(self) -> np.ndarray | None:
+        """Columns of the environment's masks that the group has; None for the first ones."""
+        *starts, end = self.layout.starts
+        options = [np.arange(n) + start for start, n in zip(starts, self.counts, strict=False)]
+        columns = np.concatenate([*options, np.arange(self.num_numbers) + end]).astype(int)
+        first = np.arange(self.action_width)
+        return None if np.array_equal(columns, first) else columns
 
     @property
     def actor_width(self) -> int:
@@ -64,22 +92,39 @@ class AgentInterface:
             return self.feature_shape
         return (self.actor_width + self.joint_width,)
 
-    def own(self, x: jax.Array) -> jax.Array:
-        """Take the policy group's slots: `[E, A, ...]` to `[E, S, ...]`."""
-        return x if len(self.slots) == self.num_agents else x[:, np.array(self.slots)]
+    def own(self, x: Any) -> Any:
+        """Take the policy group's slots of every leaf: `[E, A, ...]` to `[E, S, ...]`."""
+        if len(self.slots) == self.num_agents:
+            return x
+        return jax.tree.map(lambda x: x[:, np.array(self.slots)], x)
+
+    def narrow(self, action: Any) -> Any:
+        """Cut the environment's actions `[..., C]` and `[..., N]` to the group's own widths."""
+        if self.layout.is_choice:
+            return action
+        if self.layout.is_numbers:
+            return action[..., : self.num_numbers]
+        return Action(
+            action.choices[..., : len(self.counts)], action.numbers[..., : self.num_numbers]
+        )
 
     def spread(
         self,
-        x: jax.Array,
-        others: jax.Array,
+        x: Any,
+        others: Any,
         where: jax.Array,
         active_rows: jax.Array | None = None,
-    ) -> jax.Array:
-        """Put `x [E, M, ...]` where `where [E, M]` into `others [E, A, ...]`, the inverse of `own`.
+    ) -> Any:
+        """Put actions `x [E, M, ...]` where `where [E, M]` into `others [E, A, ...]`.
 
-        The last axis of `x` may be narrower than that of `others`. `active_rows` are those of `x`;
-        None where it has all slots.
+        The inverse of `own` and `narrow`. `active_rows` are those of `x`; None where it has all
+        slots.
         """
+        return jax.tree.map(lambda x, y: self._spread(x, y, where, active_rows), x, others)
+
+    def _spread(
+        self, x: jax.Array, others: jax.Array, where: jax.Array, active_rows: jax.Array | None
+    ) -> jax.Array:
         if x.ndim > 2:
             x = jnp.pad(x, ((0, 0), (0, 0), (0, others.shape[-1] - x.shape[-1])))
         own = self.own(others)
@@ -93,7 +138,7 @@ class AgentInterface:
     ) -> jax.Array:
         """Build the network inputs `[E, M, D]` in active rows, or of all slots."""
 
-        def own(x: jax.Array) -> jax.Array:
+        def own(x: Any) -> Any:
             return take(self.own(x), active_rows)
 
         features = own(obs.features)
@@ -101,35 +146,46 @@ class AgentInterface:
             return features  # `make_agent_interface` rejects further inputs beside planes
         # The environment pads them to its widest agent, which may be outside this policy group.
         features = features[..., : math.prod(self.feature_shape)]
-        last_action = own(state.last_action)
-        if self.continuous:
-            # It is kept unbounded, as drawn, so the network gets its tanh.
-            last_action = jnp.tanh(last_action[..., : self.action_width])
+        last_action = self.bounded(self.narrow(own(state.last_action)))
         slot = np.array(self.slots) if active_rows is None else jnp.array(self.slots)[active_rows]
         joint = joint_features(obs)[:, None] if self.joint_width else None
         return self.encode(
             features, own(state.is_first), last_action, own(state.last_reward), slot, joint
         )
 
+    def bounded(self, action: Any) -> Any:
+        """Map the numbers of actions as drawn to [-1, 1], as networks see them."""
+        return self._with_numbers(action, lambda numbers, own: own.bounded(numbers))
+
+    def _with_numbers(
+        self, action: Any, change: Callable[[jax.Array, NumbersDistribution], jax.Array]
+    ) -> Any:
+        """Replace the numbers of actions by what `change` makes of them and their distribution."""
+        if self.numbers is None:
+            return action
+        if self.layout.is_numbers:
+            return change(action, self.numbers)
+        return action.replace(numbers=change(action.numbers, self.numbers))
+
     def encode(
         self,
         features: jax.Array,
         is_first: jax.Array,
-        last_action: jax.Array | None,
+        last_action: Any,
         last_reward: jax.Array | None,
         slot: jax.Array | np.ndarray,
         joint: jax.Array | None,
     ) -> jax.Array:
         """Join flat features with the policy's optional inputs and those for the critic alone.
 
-        The last action enters as one-hot, or from -1 to 1 if it is continuous. The last reward is
+        Of the last action, choices enter as one-hot and numbers from -1 to 1. The last reward is
         the sum since then. Both are zero until a life's first decision. Inputs that the policy does
         not use may be None.
 
         Args:
             features: `[..., D']`.
             is_first: `[...]` bool, the next decision is the first of a life.
-            last_action: `[...]` int, or `[..., N]` float from -1 to 1.
+            last_action: from `bounded`: `[...]` int, `[..., N]` float, or an `Action`.
             last_reward: `[...]`.
             slot: `[...]` int, of the agent.
             joint: `[..., G]`, further inputs of the critic.
@@ -141,9 +197,7 @@ class AgentInterface:
         # Until a life's first decision, the slot's last action and reward are of the previous life.
         first, parts = is_first[..., None], [features]
         if self.prev_action and last_action is not None:
-            if not self.continuous:
-                last_action = jax.nn.one_hot(last_action, self.action_width)
-            parts.append(jnp.where(first, 0.0, last_action))
+            parts.append(jnp.where(first, 0.0, self._as_inputs(last_action)))
         if self.prev_reward and last_reward is not None:
             parts.append(jnp.where(first, 0.0, last_reward[..., None]))
         if self.agent_id:
@@ -154,41 +208,74 @@ class AgentInterface:
             parts.append(jnp.broadcast_to(joint, (*batch_shape, self.joint_width)))
         return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else features
 
-    def action_mask(self, obs: Observation, active_rows: jax.Array | None = None) -> jax.Array:
-        """Take the legal actions of all slots, `[E, S, N]`, or of active rows, `[E, M, N]`."""
-        return take(self.own(obs.action_mask), active_rows)[..., : self.action_width]
-
-    def env_action(self, action: jax.Array, active_rows: jax.Array | None = None) -> jax.Array:
-        """Convert sampled actions `[E, M]` or `[E, M, N]` to those of the environment."""
-        if self.action_low is None or self.action_high is None:
+    def _as_inputs(self, action: Any) -> jax.Array:
+        """Write actions from `bounded` as `[..., action_width]`."""
+        if self.layout.is_numbers:
             return action
-        low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
-        if active_rows is not None:
-            low, high = low[active_rows], high[active_rows]
-        return squash(action, low, high)
+        if self.layout.is_choice:
+            return jax.nn.one_hot(action, self.action_width)
+        choices = [
+            jax.nn.one_hot(action.choices[..., choice], count)
+            for choice, count in enumerate(self.counts)
+        ]
+        return jnp.concatenate([*choices, action.numbers], axis=-1)
+
+    def action_mask(self, obs: Observation, active_rows: jax.Array | None = None) -> jax.Array:
+        """Take the masks of all slots, `[E, S, W]`, or of active rows, `[E, M, W]`."""
+        mask = take(self.own(obs.action_mask), active_rows)
+        columns = self._columns
+        return mask[..., : self.action_width] if columns is None else mask[..., columns]
+
+    def env_action(self, action: Any, active_rows: jax.Array | None = None) -> Any:
+        """Convert actions `[E, M, ...]` as drawn to those of the environment."""
+        low, high = self._bounds_of(active_rows)
+        return self._with_numbers(
+            action, lambda numbers, own: scale(own.bounded(numbers), low, high)
+        )
 
     def own_action(
-        self, env_action: jax.Array, mask: jax.Array, active_rows: jax.Array | None = None
-    ) -> jax.Array:
-        """Convert the environment's actions to sampled ones, the inverse of `env_action`.
+        self, env_action: Any, mask: jax.Array, active_rows: jax.Array | None = None
+    ) -> Any:
+        """Convert the environment's actions to actions as drawn, the inverse of `env_action`.
 
         Args:
-            env_action: of all slots, `[E, A]` or `[E, A, N]`.
-            mask: `[E, M, N]`, as from `action_mask`.
+            env_action: of all slots, `[E, A, ...]`.
+            mask: `[E, M, W]`, as from `action_mask`.
             active_rows: the wanted ones; None for all slots of the policy group.
 
         Returns:
-            `[E, M]` int, -1 for an illegal action; or `[E, M, N]` float, see `unsquash`.
+            `[E, M, ...]`: choices -1 where they are illegal, numbers as `NumbersDistribution` keeps
+            them.
         """
-        action = take(self.own(env_action), active_rows)
-        if self.action_low is None or self.action_high is None:
-            legal = (action[..., None] == jnp.arange(self.action_width)) & mask
-            return jnp.where(legal.any(-1), action, -1).astype(jnp.int32)
-        low, high = jnp.asarray(self.action_low), jnp.asarray(self.action_high)
-        if active_rows is not None:
-            low, high = low[active_rows], high[active_rows]
-        # A dimension that an agent lacks has no width.
-        return jnp.where(mask, unsquash(action[..., : self.action_width], low, high), 0.0)
+        action = self.narrow(take(self.own(env_action), active_rows))
+        if self.layout.is_choice:
+            return _legal_or_none(action, mask)
+        if not self.layout.is_numbers:
+            legal = self.split_mask(mask)
+            choices = [_legal_or_none(action.choices[..., i], own) for i, own in enumerate(legal)]
+            empty = jnp.zeros((*mask.shape[:-1], 0), jnp.int32)
+            action = action.replace(choices=jnp.stack(choices, axis=-1) if choices else empty)
+        low, high = self._bounds_of(active_rows)
+        exists = mask[..., sum(self.counts) :]
+        return self._with_numbers(
+            action,
+            lambda numbers, own: jnp.where(exists, own.unbounded(unscale(numbers, low, high)), 0.0),
+        )
+
+    def split_mask(self, mask: jax.Array) -> list[jax.Array]:
+        """Cut the options of each choice out of masks `[..., W]`, or out of logits."""
+        starts = np.cumsum([0, *self.counts]).tolist()
+        return [mask[..., start:end] for start, end in itertools.pairwise(starts)]
+
+    def _bounds_of(self, active_rows: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        low, high = map(jnp.asarray, self.bounds)
+        return (low, high) if active_rows is None else (low[active_rows], high[active_rows])
+
+
+def _legal_or_none(action: jax.Array, mask: jax.Array) -> jax.Array:
+    """Replace illegal options `[...]` by -1, by a mask `[..., options]`."""
+    legal = (action[..., None] == jnp.arange(mask.shape[-1])) & mask
+    return jnp.where(legal.any(-1), action, -1).astype(jnp.int32)
 
 
 def joint_features(obs: Observation) -> jax.Array:
@@ -211,6 +298,7 @@ def make_agent_interface(
     prev_reward: bool = False,
     agent_id: bool = False,
     central_critic: bool = False,
+    continuous: str = "squashed",
 ) -> AgentInterface:
     """Make the interface of some slots, with the sizes that the environment declares.
 
@@ -222,9 +310,10 @@ def make_agent_interface(
         prev_reward: add the reward since then.
         agent_id: add the slot's one-hot.
         central_critic: add `joint_features` for the critic.
+        continuous: the distribution of numbers, a key of `NUMBERS`.
 
     Raises:
-        ValueError: For mixed or unbounded action spaces, or extra inputs beside planes.
+        ValueError: For unbounded action spaces, or extra inputs beside planes.
     """
     obs = jax.eval_shape(lambda: env.reset_env(jax.random.key(0), env_params)[0])
     # Planes have one shape for all agents; flat features may be padded beyond these slots' widths.
@@ -238,18 +327,18 @@ def make_agent_interface(
             f"{env.name!r} has features of shape {feature_shape}; make it with flat features or "
             "drop the option"
         )
-    all_spaces = env.action_spaces(env_params)
-    actions = {env.agents[slot]: all_spaces[env.agents[slot]] for slot in slots}
-    low, high = _action_bounds(env, actions) if env.is_continuous(env_params) else (None, None)
+    layout = env.action_layout(env_params)
+    _check_bounds(env, layout, slots)
+    own = [layout.factors[slot] for slot in slots]
     # `joint_features` takes a batch of environments, here of one.
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), obs)
     return AgentInterface(
         slots=slots,
         feature_shape=feature_shape,
-        action_width=max(space_width(space) for space in actions.values()),
-        num_agents=env.num_agents,
-        action_low=low,
-        action_high=high,
+        layout=layout,
+        counts=widest_counts(factors.counts for factors in own),
+        num_numbers=max(factors.low.size for factors in own),
+        continuous=continuous,
         prev_action=prev_action,
         prev_reward=prev_reward,
         agent_id=agent_id,
@@ -257,24 +346,12 @@ def make_agent_interface(
     )
 
 
-def space_width(space: Space) -> int:
-    """Return how many actions a space has, or how many dimensions if they are continuous."""
-    return space.n if isinstance(space, Discrete) else space.size
-
-
-def _action_bounds(
-    env: MultiAgentEnv, spaces: Mapping[str, Space]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper bounds `[S, N]`; dimensions an agent lacks are fixed at 0."""
-    shape = (len(spaces), max(space_width(space) for space in spaces.values()))
-    low, high = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    for row, (agent, space) in enumerate(spaces.items()):
-        assert isinstance(space, Box)  # action_spaces rejects mixtures
-        low[row, : space.size] = np.broadcast_to(space.low, space.shape).ravel()
-        high[row, : space.size] = np.broadcast_to(space.high, space.shape).ravel()
-        if not (np.isfinite(low[row]).all() and np.isfinite(high[row]).all()):
+def _check_bounds(env: MultiAgentEnv, layout: ActionLayout, slots: Sequence[int]) -> None:
+    for slot in slots:
+        _, *bounds = layout.factors[slot]
+        if not np.isfinite(bounds).all():
+            low, high = (bound.tolist() for bound in bounds)
             raise ValueError(
-                f"the action space of agent {agent!r} in {env.name!r} is unbounded "
-                f"(low {space.low}, high {space.high}); give finite bounds"
+                f"the action space of agent {env.agents[slot]!r} in {env.name!r} is unbounded "
+                f"(low {low}, high {high}); give finite bounds"
             )
-    return low, high

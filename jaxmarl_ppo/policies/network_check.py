@@ -30,13 +30,13 @@ def make_network(
     """Return the named or given module, with the required number of distribution inputs.
 
     Raises:
-        ValueError: For a share of uniform play in continuous actions, features of another kind than
-            the module takes, a central critic that shares layers with the actor, or a custom module
+        ValueError: For a share of uniform play without choices, features of another kind than the
+            module takes, a central critic that shares layers with the actor, or a custom module
             that does not round its products to bfloat16 though it must.
     """
     module = named_network(network)
     unimix = module.unimix if isinstance(module, ActorCritic) else 0.0
-    if unimix and interface.continuous:
+    if unimix and not interface.counts:
         raise ValueError(
             f"unimix={unimix} has no effect on continuous actions; drop it, or make the actions "
             "discrete"
@@ -58,8 +58,9 @@ def make_network(
     told: dict[str, Any] = {}
     if "num_outputs" in fields:
         told["num_outputs"] = interface.distribution.num_outputs
-    if "continuous" in fields:
-        told["continuous"] = interface.continuous
+    if isinstance(module, ActorCritic):
+        told["counts"] = interface.counts
+        told["num_log_stds"] = interface.numbers.num_log_stds if interface.numbers else 0
     if "matmul_precision" in fields:
         told["matmul_precision"] = matmul_precision
     elif matmul_precision == "bfloat16":

@@ -122,7 +122,7 @@ def plan_players(
         scripts=tuple(make_script(spec, env, env_params) for spec in scripted.values()),
         names=tuple(names),
         policy_of=policy_of,
-        action_dims=env.action_width(env_params) if env.is_continuous(env_params) else None,
+        layout=env.action_layout(env_params),
         first_player_of=tuple(policy_of.index(policy) for policy in range(len(mapping.names))),
     )
     return players, plans
@@ -343,7 +343,8 @@ def _group_key(
     if ppo is not None:
         update = (*(getattr(ppo, name) for name in UPDATE_SHAPE), spec.imitate is not None)
     module = named_network(spec.network)
-    return (module, features, interface.action_width, *inputs, *normalisers, update)
+    actions = (interface.counts, interface.numbers)
+    return (module, features, actions, *inputs, *normalisers, update)
 
 
 def _same_group(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:

@@ -8,15 +8,18 @@ policy but several players.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.core import Observation
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.config.policies import ScriptFn
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.mapping import PolicyMapping
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
 from jaxmarl_ppo.policies.snapshot_files import snapshot_name
@@ -35,7 +38,7 @@ class Players:
     names: tuple[str, ...]  # [Q]
     policy_of: tuple[int, ...]  # [Q]: the policy that each player belongs to
     first_player_of: tuple[int, ...]  # [P]
-    action_dims: int | None  # N of continuous actions; None for discrete ones
+    layout: ActionLayout  # of the environment's actions
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -144,13 +147,6 @@ class Players:
         )
         return dataclasses.replace(self, policy_groups=groups)
 
-    def no_action(self, num_envs: int) -> jax.Array:
-        """Make placeholder actions for slots that have not acted, `[E, A]` or `[E, A, N]`."""
-        shape = (num_envs, len(self.mapping.candidates))
-        if self.action_dims is None:
-            return jnp.zeros(shape, jnp.int32)
-        return jnp.zeros((*shape, self.action_dims))
-
     def initial_hidden(self, num_envs: int) -> tuple[PyTree, ...]:
         """Make every policy group's memory of new lives, `[E, S, H]` leaves."""
         return tuple(
@@ -190,9 +186,9 @@ class Players:
         return jax.vmap(one)(split(key, draw.held.shape[0]), draw)
 
     def scripted_actions(
-        self, state: RolloutState, env_params: PyTree, key: jax.Array | None, action: jax.Array
-    ) -> jax.Array:
-        """Put the actions of scripted players over `action`, `[E, A]` or `[E, A, N]`.
+        self, state: RolloutState, env_params: PyTree, key: jax.Array | None, action: Any
+    ) -> Any:
+        """Put the actions of scripted players over `action`, `[E, A, ...]`.
 
         `key` may be None where there are none.
         """
@@ -204,10 +200,10 @@ class Players:
             run = jax.vmap(script, in_axes=(0, 0, None, 0))
             mine = state.player == self.first_script + index
 
-            def put(run=run, keys=keys, mine=mine, action=action) -> jax.Array:
+            def put(run=run, keys=keys, mine=mine, action=action) -> Any:
                 scripted = run(state.env_state, state.obs, env_params, keys)
-                where = mine.reshape(mine.shape + (1,) * (action.ndim - mine.ndim))
-                return jnp.where(where, scripted.astype(action.dtype), action)
+                scripted = jax.tree.map(lambda x, y: x.astype(y.dtype), scripted, action)
+                return where_rows(mine, scripted, action)
 
             acts = (mine & state.obs.agent_mask).any()
             action = skip_unless(acts, put, lambda action=action: action)

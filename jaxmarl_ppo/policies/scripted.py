@@ -3,11 +3,9 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.spaces import Box
-from jaxmarl_envs.threefry import split, unrolled
+from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.config.policies import RANDOM, Scripted, ScriptFn
 from jaxmarl_ppo.types import PyTree
 
@@ -34,27 +32,15 @@ def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> Scrip
 
 
 def make_random_script(env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
-    """Make a scripted policy that draws uniformly among legal actions, or within bounds."""
-    spaces = env.action_spaces(env_params).values()
-    width = env.action_width(env_params)
+    """Make a scripted policy that draws uniformly among legal options, and within bounds."""
+    layout = env.action_layout(env_params)
 
-    def draw_discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
+    def draw(state: Any, obs: Observation, params: Any, key: jax.Array) -> Any:
         del state, params
         noise = jax.random.uniform(unrolled(key), obs.action_mask.shape)
-        # Among identically distributed numbers every legal action is equally likely to be greatest.
-        return jnp.argmax(jnp.where(obs.action_mask, noise, -1.0), axis=-1)
+        return layout.pick(noise, obs.action_mask)
 
-    def draw_continuous(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
-        del state, obs, params
-        keys = split(key, env.num_agents)
-        rows = [
-            jnp.pad(space.sample(key).ravel(), (0, width - space.size))
-            for key, space in zip(keys, spaces, strict=True)
-            if isinstance(space, Box)  # all are: `action_spaces` rejects mixtures
-        ]
-        return jnp.stack(rows)
-
-    return draw_continuous if env.is_continuous(env_params) else draw_discrete
+    return draw
 
 
 def _check_script(script: ScriptFn, env: MultiAgentEnv, env_params: PyTree) -> None:
@@ -69,10 +55,13 @@ def _check_script(script: ScriptFn, env: MultiAgentEnv, env_params: PyTree) -> N
         action = jax.eval_shape(call)
     except Exception as error:
         raise ValueError(f"scripted policy {name} cannot be called: {error}") from error
-    expected = (env.num_agents,)
-    if env.is_continuous(env_params):
-        expected += (env.action_width(env_params),)
-    if getattr(action, "shape", None) != expected:
+    expected = jax.eval_shape(env.action_layout(env_params).zeros)
+    if _shapes(action) != _shapes(expected):
         raise ValueError(
-            f"scripted policy {name} must return actions of shape {expected}, got {action}"
+            f"scripted policy {name} must return actions of shape {_shapes(expected)}, got "
+            f"{_shapes(action)}"
         )
+
+
+def _shapes(action: Any) -> Any:
+    return jax.tree.map(lambda x: getattr(x, "shape", x), action)

@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxmarl_envs.actions import Action
 from jaxmarl_ppo.networks.distributions import ActionDistribution
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.ppo.minibatches import Blocks
 from jaxmarl_ppo.types import Decisions, Hyperparams, PolicyStack, PyTree
@@ -115,11 +117,14 @@ def imitation_loss(
     """Compute `-log pi(a*)` of the imitated actions in each row; 0 where there is none."""
     imitated, mask = decisions.imitated, decisions.action_mask
     assert imitated is not None
-    if imitated.ndim > decisions.acted.ndim:  # of real vectors each can be done
+    choices = imitated.choices if isinstance(imitated, Action) else imitated
+    if not jnp.issubdtype(choices.dtype, jnp.integer):  # of real vectors each can be done
         return -distribution.log_prob(outputs, mask, imitated)
-    shown = imitated >= 0
+    shown = choices >= 0
+    if isinstance(imitated, Action):
+        shown = shown.all(-1)
     # The taken action is always legal, so no infinity has to be masked afterwards.
-    action = jnp.where(shown, imitated, decisions.action)
+    action = where_rows(shown, imitated, decisions.action)
     return jnp.where(shown, -distribution.log_prob(outputs, mask, action), 0.0)
 
 

@@ -1,6 +1,6 @@
 """Decisions of all slots that must act, and the actions passed to environments."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,8 @@ class ActOutput(NamedTuple):
 
     hidden: tuple[PyTree, ...]  # per policy group [E, S, H] leaves: the memory to hold from here on
     decisions: tuple[Decisions, ...]  # per policy group [E, M]
-    action: jax.Array  # [E, A] or [E, A, N]: as networks gave it
-    env_action: jax.Array  # [E, A] or [E, A, N]: as the environment takes it
+    action: Any  # [E, A, ...]: as drawn
+    env_action: Any  # [E, A, ...]: as the environment takes it
 
 
 def act(
@@ -44,7 +44,7 @@ def act(
     """
     hidden, decisions = [], []
     action = state.last_action
-    env_action = jnp.zeros_like(action)
+    env_action = jax.tree.map(jnp.zeros_like, action)
     for group, stack, held, group_noise in zip(
         players.policy_groups, population.policy_groups, state.hidden, noise.actions, strict=True
     ):
@@ -66,7 +66,7 @@ def _act_group(
     stack: PolicyStack,
     hidden: PyTree,
     state: RolloutState,
-    noise: jax.Array,
+    noise: Any,
     greedy: bool,
 ) -> tuple[PyTree, Decisions]:
     """Decide for the slots that one policy group plays.
@@ -104,17 +104,18 @@ def _imitated(
     state: RolloutState,
     env_params: PyTree,
     key: jax.Array,
-) -> jax.Array:
+) -> Any:
     """Compute the actions of imitated scripted policies, as `Decisions.imitated`."""
     num_envs = state.player.shape[0]
     # It is not read for untrained members.
     script = jnp.array(group.imitated_by)[
         jnp.minimum(decisions.policy_index, group.num_trainable - 1)
     ]
-    result = jnp.zeros_like(decisions.action)
+    result = jax.tree.map(jnp.zeros_like, decisions.action)
     for index, fn in enumerate(group.imitated):
         keys = split(fold_in(key, index), num_envs)
         done = jax.vmap(fn, in_axes=(0, 0, None, 0))(state.env_state, state.obs, env_params, keys)
         own = group.interface.own_action(done, decisions.action_mask, decisions.slot)
-        result = where_rows(script == index, own.astype(result.dtype), result)
+        own = jax.tree.map(lambda x, y: x.astype(y.dtype), own, result)
+        result = where_rows(script == index, own, result)
     return result

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.backend import skip_unless
 from jaxmarl_envs.core import Observation
 from jaxmarl_ppo.ops.collectives import device_index, first_of
@@ -45,7 +46,11 @@ def health_of_state(obs: Observation) -> jax.Array:
 
 
 def check(
-    obs: Observation, reward: jax.Array, final_value: jax.Array, max_actors: int
+    obs: Observation,
+    reward: jax.Array,
+    final_value: jax.Array,
+    max_actors: int,
+    layout: ActionLayout,
 ) -> jax.Array:
     """Encode the faults of a step, `[E, A]` uint8: 0 for none, else read by `find_fault`.
 
@@ -54,6 +59,7 @@ def check(
         reward: `[E, A]`.
         final_value: `[E, A]`, V(final observation), finite only if its features are.
         max_actors: how many agents can act at once, as declared; if more act, all are at fault.
+        layout: of the environment's masks.
 
     Returns:
         `[E, A]` uint8: 0 where nothing is wrong, else a code that `find_fault` reads.
@@ -64,7 +70,7 @@ def check(
     return _code(
         health(obs.features),
         health_of_state(obs),
-        jnp.where(obs.action_mask.any(-1), FINE, INFINITE),
+        jnp.where(layout.all_legal(obs.action_mask), FINE, INFINITE),
         jnp.where(acts & crowded, INFINITE, FINE),
         health(reward),
         health(final_value),

@@ -1,6 +1,6 @@
 """Random numbers of a rollout, and keys for separate draws, made before it begins."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -15,7 +15,7 @@ class Noise(NamedTuple):
     on a CPU that of a small network.
     """
 
-    actions: tuple[jax.Array, ...]  # per policy group [E, M, ...], of its action distribution
+    actions: tuple[Any, ...]  # per policy group [E, M, ...], of its action distribution
     env: jax.Array  # [E] keys
     scripts: jax.Array | None  # () key, of scripted players; None where there are none
     lives: jax.Array | None  # () key, of who plays the lives that begin; None where that is fixed

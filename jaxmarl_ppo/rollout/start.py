@@ -38,7 +38,7 @@ def init_rollout_state(
         hidden=players.initial_hidden(num_envs),
         is_first=everyone,
         player=players.draw(key_draw, league, draw),
-        last_action=players.no_action(num_envs),
+        last_action=players.layout.zeros(num_envs),
         last_reward=jnp.zeros(shape),
         episode=episode,
     )

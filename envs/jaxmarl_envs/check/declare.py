@@ -9,7 +9,7 @@ import numpy as np
 from jaxmarl_envs.check.rules import DECLARED, TRACED
 from jaxmarl_envs.check.types import STEP_FIELDS, Spec, Trace, breach, calling, describe
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.spaces import Box
 
 
 def declare(env: MultiAgentEnv, params: Any = None) -> Spec:
@@ -28,18 +28,13 @@ def declare(env: MultiAgentEnv, params: Any = None) -> Spec:
     for declared in DECLARED:
         with calling(env, declared.__name__[1:]):
             _raise_first(env, declared(env, params))
-    actions = [
-        Box(0.0, 0.0, (space.n,)) if isinstance(space, Discrete) else space
-        for space in env.action_spaces(params).values()
-    ]
     horizon = env.horizon(params)
     return Spec(
         env,
         params,
         horizon=None if horizon is None else int(horizon),
-        continuous=env.is_continuous(params),
         features=_pad([env.observation_space(agent, params) for agent in env.agents]),
-        actions=_pad(actions),
+        layout=env.action_layout(params),
     )
 
 
@@ -69,18 +64,14 @@ def trace(spec: Spec, trace_fn: Callable[..., Any] = jax.eval_shape) -> Trace:
     return traced
 
 
-def example_action(spec: Spec) -> np.ndarray:
-    """Draw an action for every slot, `[A]` int32 or `[A, N]` float32, each within its own space."""
-    return random_actions(spec, np.random.default_rng(0), spec.actions[0][None])[0]
+def example_action(spec: Spec) -> Any:
+    """Draw an action for every slot, `[A, ...]`, each within its own space."""
+    return random_actions(spec, np.random.default_rng(0), spec.layout.exists)
 
 
-def random_actions(spec: Spec, rng: np.random.Generator, mask: np.ndarray) -> np.ndarray:
-    """Draw actions that `mask [E, A, N]` allows uniformly, `[E, A]` int or `[E, A, N]` float."""
-    noise = rng.random(mask.shape)
-    if spec.continuous:
-        _, low, high = spec.actions
-        return np.where(mask, low + noise * (high - low), low).astype(np.float32)
-    return np.where(mask, noise, -1.0).argmax(-1).astype(np.int32)
+def random_actions(spec: Spec, rng: np.random.Generator, mask: np.ndarray) -> Any:
+    """Draw actions `[..., A, ...]` that `mask [..., A, W]` allows, uniformly."""
+    return spec.layout.pick(rng.random(mask.shape), mask)
 
 
 def impure(env: MultiAgentEnv, name: str) -> Exception:

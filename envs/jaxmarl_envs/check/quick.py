@@ -152,7 +152,7 @@ class _FirstSteps:
         self._look(see_obs(_add_axis(obs)), began=True)
         for _ in range(_MAX_STEPS):
             before = see_obs(_add_axis(obs))
-            action = random_actions(self.spec, self._rng, before.action_mask)[0]
+            action = random_actions(self.spec, self._rng, before.action_mask[0])
             stepped = self._call("step_env", *jax.tree.leaves(state), action)
             if stepped is None:
                 break

@@ -33,7 +33,7 @@ from jaxmarl_envs.check.types import (
     describe,
 )
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Tuple
 
 DECLARED: list[Callable[[MultiAgentEnv, Any], Iterator[str]]] = []
 TRACED: list[Callable[[Spec, Trace], Iterator[str]]] = []
@@ -100,27 +100,27 @@ def _observation_space(env: MultiAgentEnv, params: Any) -> Iterator[str]:
 def _action_space(env: MultiAgentEnv, params: Any) -> Iterator[str]:
     for agent in env.agents:
         space = env.action_space(agent, params)
-        if not isinstance(space, Discrete | Box):
-            yield f"agent {agent!r}: action_space is {space!r}, expected a Discrete or a Box"
-        elif isinstance(space, Box) and (len(space.shape) != 1 or not space.size):
+        if isinstance(space, Box) and len(space.shape) != 1:
             yield (
                 f"agent {agent!r}: action_space has shape {space.shape}, expected one dimension "
                 "with at least one element"
             )
-        elif isinstance(space, Box):
-            bounds = np.broadcast_arrays(space.low, space.high)
-            if not np.isfinite(bounds).all():
-                yield (
-                    f"agent {agent!r}: action_space is bounded by {space.low} and {space.high}, "
-                    "expected finite bounds"
-                )
+        for fault in _action_faults(space):
+            yield f"agent {agent!r}: action_space {fault}"
 
 
-@rule(DECLARED)
-def _action_spaces_are_of_one_kind(env: MultiAgentEnv, params: Any) -> Iterator[str]:
-    kinds = {agent: type(env.action_space(agent, params)).__name__ for agent in env.agents}
-    if len(set(kinds.values())) > 1:
-        yield f"action_space is {kinds}, expected Discrete for all agents or Box for all agents"
+def _action_faults(space: Any) -> Iterator[str]:
+    if isinstance(space, Tuple):
+        for part in space.spaces:
+            yield from _action_faults(part)
+    elif isinstance(space, Box):
+        bounds = np.broadcast_arrays(space.low, space.high)
+        if not space.size:
+            yield f"has shape {space.shape}, expected at least one element"
+        elif not np.isfinite(bounds).all():
+            yield f"is bounded by {space.low} and {space.high}, expected finite bounds"
+    elif not isinstance(space, Discrete | MultiDiscrete):
+        yield f"is {space!r}, expected a Discrete, a MultiDiscrete, a Box or a Tuple of them"
 
 
 @rule(DECLARED)
@@ -205,7 +205,11 @@ def _observation_faults(spec: Spec, field: str, obs: Any) -> Iterator[str]:
     if not isinstance(obs, Observation):
         yield f"{field} is {describe(obs)}, expected an Observation"
         return
-    features, actions, agents = spec.features[0].shape, spec.actions[0].shape, spec.env.num_agents
+    features, actions, agents = (
+        spec.features[0].shape,
+        spec.layout.exists.shape,
+        spec.env.num_agents,
+    )
     yield from _array_faults(f"{field}.features", obs.features, features, jnp.floating)
     yield from _array_faults(f"{field}.action_mask", obs.action_mask, actions, bool)
     yield from _array_faults(f"{field}.alive", obs.alive, (agents,), bool)
@@ -248,16 +252,26 @@ def _features_are_in_their_space(spec: Spec, obs: Observed) -> Violation:
 
 @rule(OBSERVED)
 def _an_action_is_legal(spec: Spec, obs: Observed) -> Violation:
-    broken = ~obs.action_mask.any(-1)
-    expected = "at least one True, also where the agent does not act"
+    broken = ~spec.layout.all_legal(obs.action_mask)
+    several = "" if spec.layout.is_choice or spec.layout.is_numbers else " for every choice"
+    expected = f"at least one True{several}, also where the agent does not act"
     return Violation("obs.action_mask", np.asarray(broken), obs.action_mask, expected)
 
 
 @rule(OBSERVED)
 def _only_own_actions_are_legal(spec: Spec, obs: Observed) -> Violation:
-    broken = obs.action_mask & ~spec.actions[0]
+    broken = obs.action_mask & ~spec.layout.exists
     return Violation(
         "obs.action_mask", broken, obs.action_mask, "False beyond the agent's own action_space"
+    )
+
+
+@rule(OBSERVED)
+def _own_numbers_exist(spec: Spec, obs: Observed) -> Violation:
+    number = np.arange(spec.layout.width) >= spec.layout.starts[-1]
+    broken = ~obs.action_mask & spec.layout.exists & number
+    return Violation(
+        "obs.action_mask", broken, obs.action_mask, "True, because the agent has this number"
     )
 
 

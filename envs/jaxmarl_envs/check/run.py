@@ -90,16 +90,22 @@ class Run:
         self.episode += over
         self.time[over] = 0
 
-    def _actions(self, obs: Observed) -> tuple[np.ndarray, np.ndarray]:
+    def _actions(self, obs: Observed) -> tuple[Any, Any]:
         """Draw actions twice; they agree, and are legal, where `agent_mask` is True."""
-        own = self.spec.actions[0] if self.spec.continuous else True
-        anything = np.broadcast_to(own, obs.action_mask.shape)
+        anything = np.ones_like(obs.action_mask)
         legal = random_actions(self.spec, self.rng, obs.action_mask)
-        acts = obs.agent_mask[..., None] if self.spec.continuous else obs.agent_mask
-        one, two = (random_actions(self.spec, self.rng, anything) for _ in range(2))
-        return np.where(acts, legal, one), np.where(acts, legal, two)
 
-    def _repeat(self, args: Any, stepped: Any, action: np.ndarray, how: tuple[str, str]) -> None:
+        def where_acting(other: Any) -> Any:
+            acts = obs.agent_mask[..., None]
+            one, two = (self.spec.layout.split(action) for action in (legal, other))
+            return self.spec.layout.join(
+                *(np.where(acts, x, y) for x, y in zip(one, two, strict=True))
+            )
+
+        one, two = (random_actions(self.spec, self.rng, anything) for _ in range(2))
+        return where_acting(one), where_acting(two)
+
+    def _repeat(self, args: Any, stepped: Any, action: Any, how: tuple[str, str]) -> None:
         again, _ = self.step_fn(*args[:2], action, self.spec.params)
         self._expect_same("step_env", stepped, again, how, timed=True)
 
@@ -111,7 +117,8 @@ class Run:
         self._expect_same("reset_env", _first_seed(self.first), _add_axis(reset), how, exact=False)
         key, state, action = jax.tree.map(lambda x: x[0], self.first_args)
         with calling(env, "step_env", " without jit"):
-            step = env.step_env(jax.random.split(key)[0], state, jnp.asarray(action), params)
+            action = jax.tree.map(jnp.asarray, action)
+            step = env.step_env(jax.random.split(key)[0], state, action, params)
         first = _first_seed(self.first_stepped)
         self._expect_same("step_env", first, _add_axis(step), how, exact=False)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.user_code import describe_error
 
@@ -34,9 +35,8 @@ class Spec:
     env: MultiAgentEnv
     params: Any
     horizon: int | None
-    continuous: bool
     features: tuple[np.ndarray, np.ndarray, np.ndarray]  # each [A, ...]: own (bool), low, high
-    actions: tuple[np.ndarray, np.ndarray, np.ndarray]  # each [A, N]: own (bool), low, high
+    layout: ActionLayout
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Observed:
     """`Observation` of `E` environments as NumPy arrays."""
 
     features: np.ndarray  # [E, A, ...] float
-    action_mask: np.ndarray  # [E, A, N] bool
+    action_mask: np.ndarray  # [E, A, W] bool
     alive: np.ndarray  # [E, A] bool
     agent_mask: np.ndarray  # [E, A] bool
 

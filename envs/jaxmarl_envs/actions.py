@@ -1,0 +1,280 @@
+"""Actions and masks of all slots as arrays: the layout that environment and trainer agree on.
+
+An action is a product of factors. A factor is a choice of one of finitely many options, or a number
+between bounds. Choices and numbers of an agent are counted in the order of its action space:
+`Tuple((Discrete(3), Box(-1, 1, (2,)), MultiDiscrete([4, 4])))` has three choices, of 3, 4 and 4
+options, and two numbers. Letters: `A` agent slots, `C` choices and `N` numbers of the agent that
+has most of them, `W` width of a mask.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
+
+
+@struct.dataclass
+class Action:
+    """Actions of environments in which an agent has more than one choice, or more than numbers.
+
+    Entries that an agent does not have are 0.
+    """
+
+    choices: jax.Array  # [..., C] int32: the chosen options, counted from 0
+    numbers: jax.Array  # [..., N] float32: within their bounds
+
+
+class Factors(NamedTuple):
+    """The factors of one agent's action space."""
+
+    counts: tuple[int, ...]  # options of each choice
+    low: np.ndarray  # [numbers] float32
+    high: np.ndarray  # [numbers] float32
+
+
+def factors_of(space: Space) -> Factors:
+    """List the factors of an action space in order."""
+    if isinstance(space, Tuple):
+        parts = [factors_of(part) for part in space.spaces]
+        return Factors(
+            tuple(count for part in parts for count in part.counts),
+            *(np.concatenate([getattr(part, end) for part in parts]) for end in ("low", "high")),
+        )
+    nothing = np.zeros(0, np.float32)
+    if isinstance(space, Discrete):
+        return Factors((space.n,), nothing, nothing)
+    if isinstance(space, MultiDiscrete):
+        return Factors(tuple(space.nvec), nothing, nothing)
+    ends = (np.broadcast_to(end, space.shape).ravel() for end in (space.low, space.high))
+    return Factors((), *(end.astype(np.float32) for end in ends))
+
+
+@dataclass(frozen=True, eq=False)
+class ActionLayout:
+    """Where the factors of every agent's actions and masks stand in the arrays of all slots.
+
+    Where every agent has one choice and no numbers, an action is `[A]` int32. Where every agent has
+    numbers alone, it is `[A, N]` float32. Everywhere else it is an `Action`.
+
+    A mask is `[A, W]`: the options of every choice, one choice after the other, each as wide as for
+    the agent that has most options, then the numbers. Every choice has a legal option. Of a choice
+    that an agent does not have, option 0 alone is legal. A number is True for an agent that has it,
+    and False otherwise.
+
+    Attributes:
+        spaces: every agent's action space by name, in the order of the slots.
+    """
+
+    spaces: Mapping[str, Space]
+
+    @functools.cached_property
+    def factors(self) -> tuple[Factors, ...]:
+        """Return the factors of every agent, `[A]`."""
+        return tuple(factors_of(space) for space in self.spaces.values())
+
+    @functools.cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Return the options of each choice, `[C]`: those of the agent that has most."""
+        return widest_counts(own.counts for own in self.factors)
+
+    @functools.cached_property
+    def num_numbers(self) -> int:
+        """Count the numbers of the agent that has most, `N`."""
+        return max(own.low.size for own in self.factors)
+
+    @property
+    def width(self) -> int:
+        """Return the width of a mask, `W`."""
+        return sum(self.counts) + self.num_numbers
+
+    @functools.cached_property
+    def is_choice(self) -> bool:
+        """Return whether every agent has one choice and no numbers."""
+        return all(len(own.counts) == 1 and not own.low.size for own in self.factors)
+
+    @functools.cached_property
+    def is_numbers(self) -> bool:
+        """Return whether no agent has a choice."""
+        return not self.counts
+
+    @functools.cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Return where each choice's options begin in a mask, then where the numbers begin."""
+        return tuple(np.cumsum([0, *self.counts]).tolist())
+
+    @functools.cached_property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and highest numbers, `[A, N]` float32; 0 where an agent has none."""
+        low, high = np.zeros((2, len(self.factors), self.num_numbers), np.float32)
+        for row, own in enumerate(self.factors):
+            low[row, : own.low.size], high[row, : own.low.size] = own.low, own.high
+        return low, high
+
+    @functools.cached_property
+    def exists(self) -> np.ndarray:
+        """Return the mask in which all is legal that an agent has, `[A, W]` bool."""
+        mask = np.zeros((len(self.factors), self.width), bool)
+        for row, own in enumerate(self.factors):
+            for choice, start in enumerate(self.starts[:-1]):
+                # A choice that the agent lacks has its first option.
+                count = own.counts[choice] if choice < len(own.counts) else 1
+                mask[row, start : start + count] = True
+            mask[row, self.starts[-1] : self.starts[-1] + own.low.size] = True
+        return mask
+
+    def all_legal(self, mask: Any) -> Any:
+        """Return whether every choice has a legal option, `[...]` of masks `[..., W]`.
+
+        Where no agent has a choice, whether a slot has a number.
+        """
+        if self.is_numbers or self.is_choice:
+            return mask.any(-1)
+        legal = [mask[..., start:end].any(-1) for start, end in self._ranges]
+        return functools.reduce(lambda x, y: x & y, legal)
+
+    @property
+    def _ranges(self) -> tuple[tuple[int, int], ...]:
+        return tuple(zip(self.starts[:-1], self.starts[1:], strict=True))
+
+    def mask(self, legal: Mapping[str, Sequence[Any]]) -> jax.Array:
+        """Make a mask `[A, W]` of what is legal for agents by name.
+
+        Args:
+            legal: of an agent, which options of each of its choices are legal, `[options]` bool
+                each, or None where all are. For agents that are not named everything is legal.
+        """
+        mask = jnp.asarray(self.exists)
+        for agent, choices in legal.items():
+            row = list(self.spaces).index(agent)
+            for start, options in zip(self.starts[:-1], choices, strict=False):
+                if options is not None:
+                    options = jnp.asarray(options, bool)
+                    mask = mask.at[row, start : start + options.size].set(options)
+        return mask
+
+    def zeros(self, *batch_shape: int) -> Any:
+        """Make actions of zeros, with leading axes `batch_shape`."""
+        shape = (*batch_shape, len(self.factors))
+        choices = jnp.zeros((*shape, len(self.counts)), jnp.int32)
+        return self.join(choices, jnp.zeros((*shape, self.num_numbers)))
+
+    def join(self, choices: Any, numbers: Any) -> Any:
+        """Make actions from choices `[..., A, C]` and numbers `[..., A, N]`."""
+        if self.is_choice:
+            return choices[..., 0]
+        return numbers if self.is_numbers else Action(choices, numbers)
+
+    def split(self, action: Any) -> tuple[Any, Any]:
+        """Split actions into choices `[..., A, C]` and numbers `[..., A, N]`, undoing `join`."""
+        if self.is_choice:
+            choices = action[..., None]
+            return choices, np.zeros((*choices.shape[:-1], 0), np.float32)
+        if self.is_numbers:
+            return np.zeros((*action.shape[:-1], 0), np.int32), action
+        return action.choices, action.numbers
+
+    def pick(self, noise: Any, mask: Any) -> Any:
+        """Turn uniform noise on [0, 1), `[..., A, W]`, into legal actions, uniformly distributed.
+
+        Args:
+            noise: NumPy's or JAX's; the result is of the same library.
+            mask: `[..., A, W]` bool.
+        """
+        xp = jnp if isinstance(noise, jax.Array) else np
+        # Among identically distributed numbers every legal option is equally likely to be greatest.
+        ranked = xp.where(mask, noise, -1.0)
+        if self.is_choice:
+            return ranked.argmax(-1).astype(np.int32)
+        choices = [ranked[..., start:end].argmax(-1) for start, end in self._ranges]
+        low, high = self.bounds
+        numbers = (low + noise[..., self.starts[-1] :] * (high - low)).astype(np.float32)
+        if self.is_numbers:
+            return numbers
+        return Action(xp.stack(choices, axis=-1).astype(np.int32), numbers)
+
+    def own(self, action: Any, slot: int) -> Any:
+        """Return one slot's action in the form of its own space, as NumPy arrays.
+
+        Args:
+            action: of all slots.
+            slot: the agent's.
+
+        Returns:
+            An int for `Discrete`, `[C]` int32 for `MultiDiscrete`, an array of the shape of a
+            `Box`, a tuple of these for `Tuple`.
+        """
+        choices, numbers = (np.asarray(part)[slot] for part in self.split(action))
+        own, used = _build(list(self.spaces.values())[slot], choices, numbers, (0, 0))
+        del used
+        return own
+
+    def from_own(self, own: Mapping[str, Any]) -> Any:
+        """Make an action of all slots, as NumPy arrays, of agents' own ones by name.
+
+        Zeros where an agent is not named.
+
+        Raises:
+            ValueError: If an action is not in its agent's space.
+        """
+        num_agents = len(self.factors)
+        choices = np.zeros((num_agents, len(self.counts)), np.int32)
+        numbers = np.zeros((num_agents, self.num_numbers), np.float32)
+        for slot, (agent, space) in enumerate(self.spaces.items()):
+            if agent in own:
+                chosen, vector = take_apart(space, own[agent])
+                choices[slot, : len(chosen)], numbers[slot, : len(vector)] = chosen, vector
+        return self.join(choices, numbers)
+
+
+def widest_counts(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Return, of each choice, the options of the agent that has most."""
+    counts = list(counts)
+    most = max(map(len, counts))
+    return tuple(max(own[i] for own in counts if i < len(own)) for i in range(most))
+
+
+def take_apart(space: Space, action: Any) -> tuple[list[int], list[float]]:
+    """Take an action of a space apart into its choices and its numbers.
+
+    Raises:
+        ValueError: If it is not of the space.
+    """
+    if isinstance(space, Tuple):
+        if not isinstance(action, Sequence) or len(action) != len(space.spaces):
+            raise ValueError(f"action {action!r} is not of {space}")
+        parts = [take_apart(*pair) for pair in zip(space.spaces, action, strict=True)]
+        return [x for part in parts for x in part[0]], [x for part in parts for x in part[1]]
+    array = np.asarray(action)
+    if array.shape != space.shape:
+        raise ValueError(f"action {action!r} is not of {space}")
+    if isinstance(space, Box):
+        return [], array.ravel().astype(np.float32).tolist()
+    most = space.n if isinstance(space, Discrete) else np.array(space.nvec)
+    if array.dtype.kind not in "iub" or ((array < 0) | (array >= most)).any():
+        raise ValueError(f"action {action!r} is not of {space}")
+    return array.ravel().astype(int).tolist(), []
+
+
+def _build(
+    space: Space, choices: np.ndarray, numbers: np.ndarray, used: tuple[int, int]
+) -> tuple[Any, tuple[int, int]]:
+    """Build an element of a space of the choices and numbers that are not `used` yet."""
+    chosen, taken = used
+    if isinstance(space, Tuple):
+        parts = []
+        for part in space.spaces:
+            own, used = _build(part, choices, numbers, used)
+            parts.append(own)
+        return tuple(parts), used
+    if isinstance(space, Discrete):
+        return int(choices[chosen]), (chosen + 1, taken)
+    if isinstance(space, MultiDiscrete):
+        return choices[chosen : chosen + len(space.nvec)], (chosen + len(space.nvec), taken)
+    return numbers[taken : taken + space.size].reshape(space.shape), (chosen, taken + space.size)
