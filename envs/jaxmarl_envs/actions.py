@@ -19,6 +19,8 @@ from flax import struct
 
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
 
+_NOTHING = np.zeros(0, np.float32)
+
 
 @struct.dataclass
 class Action:
@@ -27,8 +29,8 @@ class Action:
     Entries that an agent does not have are 0.
     """
 
-    choices: jax.Array  # [..., C] int32: the chosen options, counted from 0
-    numbers: jax.Array  # [..., N] float32: within their bounds
+    choices: Any  # [..., C] int32: the chosen options, counted from 0
+    numbers: Any  # [..., N] float32: within their bounds
 
 
 class Factors(NamedTuple):
@@ -47,11 +49,10 @@ def factors_of(space: Space) -> Factors:
             tuple(count for part in parts for count in part.counts),
             *(np.concatenate([getattr(part, end) for part in parts]) for end in ("low", "high")),
         )
-    nothing = np.zeros(0, np.float32)
     if isinstance(space, Discrete):
-        return Factors((space.n,), nothing, nothing)
+        return Factors((space.n,), _NOTHING, _NOTHING)
     if isinstance(space, MultiDiscrete):
-        return Factors(tuple(space.nvec), nothing, nothing)
+        return Factors(tuple(space.nvec), _NOTHING, _NOTHING)
     ends = (np.broadcast_to(end, space.shape).ravel() for end in (space.low, space.high))
     return Factors((), *(end.astype(np.float32) for end in ends))
 
@@ -72,7 +73,7 @@ class ActionLayout:
         spaces: every agent's action space by name, in the order of the slots.
     """
 
-    spaces: Mapping[str, Space]
+    spaces: Mapping[Any, Space]
 
     @functools.cached_property
     def factors(self) -> tuple[Factors, ...]:
@@ -179,6 +180,21 @@ class ActionLayout:
         if self.is_numbers:
             return np.zeros((*action.shape[:-1], 0), np.int32), action
         return action.choices, action.numbers
+
+    def pack(self, action: Any) -> Any:
+        """Write actions as one array: an `Action` as `[..., A, C + N]` float32, others as is."""
+        if not isinstance(action, Action):
+            return action
+        # Counts of options are whole numbers that a float32 holds.
+        xp = np if isinstance(action.choices, np.ndarray) else jnp
+        return xp.concatenate([action.choices.astype(np.float32), action.numbers], axis=-1)
+
+    def unpack(self, packed: Any) -> tuple[Any, Any]:
+        """Split one slot's packed action into choices `[C]` int32 and numbers `[N]`."""
+        if self.is_choice:
+            return packed[..., None], _NOTHING
+        num_choices = len(self.counts)
+        return packed[..., :num_choices].astype(np.int32), packed[..., num_choices:]
 
     def pick(self, noise: Any, mask: Any) -> Any:
         """Turn uniform noise on [0, 1), `[..., A, W]`, into legal actions, uniformly distributed.

@@ -25,6 +25,8 @@ EnvFactory = Callable[..., MultiAgentEnv]
 _ENTRY_POINTS: dict[str, EnvFactory | str] = {
     "asymmetric_play": "jaxmarl_envs.asymmetric_play:AsymmetricPlay",
     "basic": "jaxmarl_envs.toy:Basic",
+    "combination_lock": "jaxmarl_envs.toy:CombinationLock",
+    "convoy": "jaxmarl_envs.toy:Convoy",
     "crypto": "jaxmarl_envs.crypto:Crypto",
     "early_done": "jaxmarl_envs.toy:EarlyDone",
     "flex_agents": "jaxmarl_envs.toy:FlexAgents",

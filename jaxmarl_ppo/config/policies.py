@@ -56,6 +56,10 @@ class PolicySpec:
         network: kind of network by its name in `NETWORKS` of `networks/actor_critic.py`, such as
             `"mlp"` and `"lstm"`; a module of that file with its own sizes; or any flax module that
             is called like them.
+        continuous: how numbers between bounds are distributed: `"squashed"`, a Gaussian mapped
+            between the bounds by tanh; `"beta"`, a Beta distribution (Chou et al. 2017); or
+            `"clipped"`, a Gaussian whose draws are clipped to the bounds, as other libraries have
+            it, whose logged entropy is that before clipping. None for `"squashed"`.
         prev_action: append the agent's previous action to its features.
         prev_reward: append what the agent earned since its previous action.
         append_agent_id: append the slot's one-hot, so that a shared policy can tell agents apart.
@@ -78,6 +82,7 @@ class PolicySpec:
     """
 
     network: Annotated[str | nn.Module, check_network] = "mlp"
+    continuous: Literal["squashed", "beta", "clipped"] | None = None
     prev_action: bool = False
     prev_reward: bool = False
     append_agent_id: bool = False

@@ -58,6 +58,12 @@ def summarise(learner: Learner, metrics: Metrics) -> dict[str, Any]:
             **_update_summary(metrics, k),
         }
     for group_learner in learner.group_learners:
+        numbers = group_learner.policy_group.interface.numbers
+        if numbers is not None and numbers.entropy_before_clipping:
+            for k in group_learner.policy_ids:
+                own = result["policies"][players.policies[k]]
+                if "entropy" in own:
+                    own["entropy_before_clipping"] = own.pop("entropy")
         if group_learner.update_shape.skips_nonfinite:
             for k in group_learner.policy_ids:
                 skipped = int(sums.update.num_skipped[k])

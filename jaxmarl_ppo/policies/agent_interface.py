@@ -15,7 +15,13 @@ from jaxmarl_envs.actions import Action, ActionLayout, widest_counts
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_ppo.networks.distributions import ActionDistribution, MaskedCategorical
 from jaxmarl_ppo.networks.factored import FactoredDistribution
-from jaxmarl_ppo.networks.numbers import NUMBERS, NumbersDistribution, scale, unscale
+from jaxmarl_ppo.networks.numbers import (
+    DEFAULT_NUMBERS,
+    NUMBERS,
+    NumbersDistribution,
+    scale,
+    unscale,
+)
 from jaxmarl_ppo.ops.active_rows import put, take
 from jaxmarl_ppo.types import PyTree, RolloutState
 
@@ -33,7 +39,7 @@ class AgentInterface:
     layout: ActionLayout  # of the environment's actions
     counts: tuple[int, ...]  # options of each choice, C
     num_numbers: int  # N
-    continuous: str = "squashed"  # which distribution numbers have, a key of `NUMBERS`
+    continuous: str = DEFAULT_NUMBERS  # which distribution numbers have, a key of `NUMBERS`
     prev_action: bool = False
     prev_reward: bool = False
     agent_id: bool = False
@@ -298,7 +304,7 @@ def make_agent_interface(
     prev_reward: bool = False,
     agent_id: bool = False,
     central_critic: bool = False,
-    continuous: str = "squashed",
+    continuous: str = DEFAULT_NUMBERS,
 ) -> AgentInterface:
     """Make the interface of some slots, with the sizes that the environment declares.
 

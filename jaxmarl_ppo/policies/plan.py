@@ -13,6 +13,7 @@ from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.networks.numbers import DEFAULT_NUMBERS
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, make_agent_interface
 from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
 from jaxmarl_ppo.policies.network_check import check_network, make_network, named_network
@@ -308,6 +309,7 @@ def _plan_groups(
     specs: dict[str, AnySpec],
 ) -> list[PolicyGroupPlan]:
     plans: list[PolicyGroupPlan] = []
+    has_numbers: dict[str | None, int] = {}
     for name, spec in specs.items():
         if not isinstance(spec, PolicySpec):
             continue
@@ -325,6 +327,13 @@ def _plan_groups(
         elif ppo is not None:
             plan.key = key  # which a frozen policy before it left open in its last part
         plan.members.append(Member(name, spec, slots, pools))
+        has_numbers[spec.continuous] = has_numbers.get(spec.continuous) or interface.num_numbers
+    for continuous, used in has_numbers.items():
+        if continuous is not None and not used:
+            raise ValueError(
+                f"continuous={continuous!r} has no effect: no agent of a policy with it has numbers "
+                "to choose; drop it"
+            )
     # What is trained is then a slice of the stack.
     for plan in plans:
         plan.members.sort(key=lambda member: not member.spec.trainable)
@@ -365,6 +374,7 @@ def _member_interface(
         spec.prev_reward,
         spec.append_agent_id,
         spec.central_critic,
+        spec.continuous or DEFAULT_NUMBERS,
     )
 
 

@@ -14,7 +14,9 @@ from jaxmarl_envs import (
     Box,
     Discrete,
     MultiAgentEnv,
+    MultiDiscrete,
     Observation,
+    Tuple,
     check_env,
     make,
     names,
@@ -116,6 +118,47 @@ class Tiny(MultiAgentEnv):
             alive=alive,
             agent_mask=alive & turn,
         )
+
+
+class Factored(MultiAgentEnv):
+    """One agent with two choices, of 2 and 3 options, and a number; the mask is given."""
+
+    name = "factored"
+    agents = ("a",)
+
+    def __init__(self, mask):
+        self.mask = mask
+
+    @property
+    def default_params(self):
+        return TinyParams()
+
+    def horizon(self, params):
+        return LENGTH
+
+    def observation_space(self, agent, params):
+        return Box(0.0, 1.0, (1,))
+
+    def action_space(self, agent, params):
+        return Tuple((MultiDiscrete((2, 3)), Box(0.0, 1.0, (1,))))
+
+    def reset_env(self, key, params):
+        time = jnp.zeros((), jnp.int32)
+        return self.observe(time, params), time
+
+    def step_env(self, key, state, action, params):
+        obs = self.observe(state + 1, params)
+        reward = action.choices.sum(-1) + action.numbers.sum(-1)
+        return obs, state + 1, reward, ~obs.alive, jnp.zeros(1, bool), {}
+
+    def observe(self, time, params):
+        alive = (time < params.length)[None]
+        return Observation(jnp.zeros((1, 1)), self.mask[None], alive, alive)
+
+
+def test_an_environment_of_choices_and_numbers_passes():
+    report = check_env(Factored(jnp.array([True, True, False, False, True, True])))
+    assert report.num_decisions["a"] > 0
 
 
 def observing(**change):
@@ -279,9 +322,14 @@ CASES = [
         r"agent 'b': action_space is bounded by 0\.0 and inf, expected finite bounds",
     ),
     Case(
-        "_action_spaces_are_of_one_kind",
-        Tiny(action_space={"b": Box(0.0, 1.0, (2,))}),
-        r"'a': 'Discrete', 'b': 'Box'.* expected Discrete for all agents or Box for all",
+        "_action_space",
+        Tiny(action_space={"b": Tuple((Discrete(2), Box(0.0, np.inf, (2, 1))))}),
+        r"agent 'b': action_space is bounded by 0\.0 and inf, expected finite bounds",
+    ),
+    Case(
+        "_action_space",
+        Tiny(action_space={"b": Tuple((Discrete(2), Box(0.0, 1.0, (0,))))}),
+        r"agent 'b': action_space has shape \(0,\), expected at least one element",
     ),
     Case("_max_actors", Tiny(max_actors=4), "max_actors is 4, expected an integer from 1 to 3"),
     Case("_horizon", Tiny(horizon=0), "horizon is 0, expected None or a number of steps"),
@@ -417,6 +465,16 @@ CASES = [
         r"step 1, agent 'a': obs\.action_mask is \[False, False, False\], expected at least one",
     ),
     Case(
+        "_an_action_is_legal",
+        Factored(jnp.array([True, True, False, False, False, True])),
+        r"agent 'a': obs\.action_mask is \[.*\], expected at least one True for every choice",
+    ),
+    Case(
+        "_own_numbers_exist",
+        Factored(jnp.array([True, True, False, False, True, False])),
+        r"agent 'a': obs\.action_mask\[5\] is False, expected True, because the agent has this num",
+    ),
+    Case(
         "_only_own_actions_are_legal",
         everywhere(action_mask=lambda old: jnp.ones_like(old)),
         r"step 0, agent 'a': obs\.action_mask\[2\] is True, expected False beyond the agent's own",
@@ -542,7 +600,7 @@ def test_a_broken_rule_is_named_in_one_sentence(case):
     with pytest.raises(EnvContractError, match=case.message) as error:
         check_env(case.env, num_envs=2)
     text = str(error.value)
-    assert text.startswith("environment 'tiny', ")
+    assert text.startswith(f"environment {case.env.name!r}, ")
     assert "\n" not in text
     assert re.search(r"expected|raises", text)
 

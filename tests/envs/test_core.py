@@ -93,10 +93,8 @@ def raw(x):
 
 def random_actions(env, params, key, obs):
     """Uniform legal actions for every slot of `E` environments."""
-    if env.is_continuous(params):
-        return jax.random.uniform(key, obs.action_mask.shape)
-    logits = jnp.where(obs.action_mask, 0.0, -jnp.inf)
-    return jax.random.categorical(key, logits)
+    noise = jax.random.uniform(key, obs.action_mask.shape)
+    return env.action_layout(params).pick(noise, obs.action_mask)
 
 
 # ---- Registry ------------------------------------------------------------------------------------
@@ -324,8 +322,8 @@ def test_helpers_tell_agents_and_spaces():
     assert (env.num_agents, env.max_actors, env.horizon(params)) == (2, 2, None)
     assert env.agent_index("b") == 1
     assert env.action_spaces(params) == {"a": Discrete(2), "b": Discrete(3)}
-    assert env.action_width(params) == 3
-    assert not env.is_continuous(params)
+    layout = env.action_layout(params)
+    assert (layout.width, layout.is_choice, layout.is_numbers) == (3, True, False)
     with pytest.raises(ValueError, match="unknown agent 'c' in 'countdown': the agents are a, b"):
         env.agent_index("c")
 
@@ -336,17 +334,8 @@ def test_continuous_spaces_are_told_by_their_dimensions():
             return Box(-1.0, 1.0, (2 + self.agent_index(agent),))
 
     env = Continuous()
-    assert env.is_continuous(env.default_params)
-    assert env.action_width(env.default_params) == 3
-
-
-def test_a_mixture_of_discrete_and_continuous_is_refused():
-    class Mixed(Countdown):
-        def action_space(self, agent, params):
-            return Discrete(2) if agent == "a" else Box(0.0, 1.0, (2,))
-
-    with pytest.raises(ValueError, match=r"mixes discrete and continuous.*'a': 'Discrete'"):
-        Mixed().action_spaces(CountdownParams())
+    layout = env.action_layout(env.default_params)
+    assert (layout.width, layout.is_choice, layout.is_numbers) == (3, False, True)
 
 
 def test_what_a_subclass_must_implement_is_refused_by_the_base():

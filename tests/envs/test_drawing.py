@@ -33,10 +33,9 @@ def play(name, actions, params=None, seed=1, **kwargs):
         key = jax.random.key(t if random else 0)
         if not random:
             action = np.asarray(t)
-        elif env.is_continuous(params):
-            action = jax.random.uniform(key, (env.num_agents, env.action_width(params)))
         else:
-            action = jax.random.categorical(key, np.where(obs.action_mask, 0.0, -1e9))
+            noise = jax.random.uniform(key, obs.action_mask.shape)
+            action = env.action_layout(params).pick(noise, obs.action_mask)
         obs, state, *_ = env.step_env(key, state, action, params)
     return env, env.render(jax.device_get(state), params, action), state
 

@@ -491,8 +491,8 @@ def test_planes_and_flat_features_agree(table, states, lose):
 def test_make_and_spaces():
     env, params = jaxmarl_envs.make("tic_tac_toe", size=5, k=4)
     assert (env.name, env.agents, env.num_agents) == ("tic_tac_toe", ("x", "o"), 2)
-    assert env.horizon(params) == env.action_width(params) == 25
-    assert not env.is_continuous(params)
+    assert env.horizon(params) == env.action_layout(params).width == 25
+    assert env.action_layout(params).is_choice
     space = env.observation_space("o", params)
     assert space.shape == (75,)
     obs, _ = env.reset(jax.random.key(0), params)

@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmarl_ppo.machine import tuning
-from jaxmarl_ppo.networks.distributions import (
-    FARTHEST,
-    MAX_LOG_STD,
-    MIN_LOG_STD,
-    BoundedGaussian,
-    MaskedCategorical,
-    squash,
-    unsquash,
-)
+from jaxmarl_ppo.networks.distributions import MaskedCategorical
 
 
 @pytest.fixture(autouse=True, params=[0, 64], ids=["as an axis", "in turn"])
@@ -126,68 +118,3 @@ def test_kl_divergences_equal_numpy(masked):
     uniform = distribution.kl(logits, np.zeros_like(logits), mask)
     entropy = np.log(mask.sum(-1)) - distribution.entropy(logits, mask)
     np.testing.assert_allclose(uniform, entropy, atol=2e-5)
-
-
-def test_kl_divergence_of_gaussians_leaves_out_dimensions_that_do_not_exist():
-    rng = np.random.default_rng(2)
-    (mean, log_std), (other, other_log) = 0.5 * rng.normal(size=(2, 2, 20, 3))
-    mask = rng.random((20, 3)) < 0.6
-    first, second = (
-        np.concatenate(x, -1).astype(np.float32) for x in ((mean, log_std), (other, other_log))
-    )
-    expected = other_log - log_std - 0.5
-    expected += (np.exp(2 * log_std) + (mean - other) ** 2) / (2 * np.exp(2 * other_log))
-    actual = BoundedGaussian(3).kl(first, second, mask)
-    np.testing.assert_allclose(actual, np.where(mask, expected, 0.0).sum(-1), rtol=1e-4)
-
-
-def test_gaussian_leaves_out_dimensions_that_do_not_exist():
-    rng = np.random.default_rng(1)
-    mean, log_std, action = rng.normal(size=(3, 20, 3))
-    log_std[0], log_std[1] = -40.0, 40.0
-    mask = rng.random((20, 3)) < 0.6
-    mask[:2] = True
-    outputs = np.concatenate([mean, log_std], -1).astype(np.float32)
-    distribution = BoundedGaussian(3)
-    std = np.exp(np.clip(log_std, MIN_LOG_STD, MAX_LOG_STD))
-    z = (action - mean) / std
-    log_prob = np.where(mask, -(z**2) / 2 - np.log(std) - np.log(2 * np.pi) / 2, 0.0).sum(-1)
-    entropy = np.where(mask, 0.5 + np.log(2 * np.pi) / 2 + np.log(std), 0.0).sum(-1)
-    actual = distribution.log_prob(outputs, mask, action.astype(np.float32))
-    np.testing.assert_allclose(actual, log_prob, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(distribution.entropy(outputs, mask), entropy, atol=1e-4)
-    for drawn in (
-        draw(distribution, jax.random.key(0), jnp.array(outputs), jnp.array(mask)),
-        distribution.mode(jnp.array(outputs), jnp.array(mask)),
-    ):
-        np.testing.assert_array_equal(np.asarray(drawn)[~mask], 0.0)
-    assert distribution.num_outputs == 6
-
-
-def test_gaussian_draws_have_the_moments_of_the_outputs():
-    outputs = jnp.broadcast_to(jnp.array([1.0, -2.0, np.log(0.5), np.log(2.0)]), (20000, 4))
-    mask = jnp.ones((20000, 2), bool)
-    draws = draw(BoundedGaussian(2), jax.random.key(0), outputs, mask)
-    np.testing.assert_allclose(draws.mean(0), [1.0, -2.0], atol=0.06)
-    np.testing.assert_allclose(draws.std(0), [0.5, 2.0], rtol=0.05)
-
-
-def test_unsquash_is_the_inverse_of_squash_and_stays_finite():
-    low, high = np.array([-1.0, 0.0, 5.0]), np.array([3.0, 0.5, 5.0])
-    actions = np.linspace(-2.9, 2.9, 60).reshape(-1, 3).astype(np.float32)
-    back = np.asarray(unsquash(squash(actions, low, high), low, high))
-    np.testing.assert_allclose(back[:, :2], actions[:, :2], atol=1e-4)
-    np.testing.assert_array_equal(back[:, 2], 0.0)
-    beyond = np.asarray(unsquash(np.array([[-1.0, 0.5, 5.0], [-9.0, 9.0, 9.0]]), low, high))
-    np.testing.assert_allclose(beyond, [[-FARTHEST, FARTHEST, 0.0]] * 2, rtol=1e-4)
-
-
-def test_squash_stays_within_bounds():
-    low, high = jnp.array([-0.1, 0.0, -3.0]), jnp.array([0.3, 0.0, 7.0])
-    actions = jnp.array([[-100.0] * 3, [0.0] * 3, [100.0] * 3])
-    result = np.asarray(squash(actions, low, high))
-    np.testing.assert_allclose(
-        result, [[-0.1, 0.0, -3.0], [0.1, 0.0, 2.0], [0.3, 0.0, 7.0]], atol=1e-6
-    )
-    assert (result >= low).all()
-    assert (result <= high).all()

@@ -137,6 +137,6 @@ def _width(env, params, slot):
 
 
 def _no_action(env, params):
-    width = env.action_width(params) if _is_box(env) else 1
+    width = env.action_layout(params).width if _is_box(env) else 1
     dtype = np.float32 if _is_box(env) else np.int32
     return np.zeros((env.num_agents, width), dtype)

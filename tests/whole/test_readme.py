@@ -90,7 +90,7 @@ def test_environments_are_written_and_drawn_as_the_document_says(monkeypatch):
     picture = env.render(jax.device_get(state))
     assert picture.count("<text") >= 3
     assert "<title>step 0</title>" in picture
-    assert len(env.action_names) == env.action_width(env.default_params)
+    assert len(env.action_names) == env.action_layout(env.default_params).width
     assert env.best_actions(jax.device_get(state)).sum(1).tolist() == [1, 1, 1]
 
 

@@ -63,15 +63,8 @@ class Play:
         self.state = state
 
     def _draw(self, rng, obs):
-        noise = rng.random(obs.action_mask.shape)
-        if not self.env.is_continuous(()):
-            return np.where(obs.action_mask, noise, -1).argmax(-1).astype(np.int32)
-        low, high = (
-            np.stack([np.pad(getattr(space, bound), (0, noise.shape[-1] - space.size))
-                      for space in self.env.action_spaces(()).values()])
-            for bound in ("low", "high")
-        )  # fmt: skip
-        return (low + noise * (high - low)).astype(np.float32)
+        mask = np.asarray(obs.action_mask)
+        return self.env.action_layout(()).pick(rng.random(mask.shape), mask)
 
 
 def own(env, array, agent):
@@ -328,10 +321,9 @@ def test_other_observations_are_flattened():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        ([spaces.MultiDiscrete([200, 200])] * 2, "has the action space MultiDiscrete.*40,000"),
+        ([spaces.Text(3)] * 2, "agent 'a' has the action space Text.*Text cannot be played"),
         ([spaces.Box(0, np.inf, (1,))] * 2, "must have finite bounds"),
         ([spaces.Box(0, 5, (1,), np.int32)] * 2, "must hold floats"),
-        ([spaces.Discrete(2), spaces.Box(0, 1, (1,))], "mixes discrete and continuous"),
     ],
 )
 def test_actions_that_cannot_be_played_are_refused(action, message):

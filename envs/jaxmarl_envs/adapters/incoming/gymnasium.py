@@ -17,7 +17,7 @@ from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
 from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game, flag, number
 from jaxmarl_envs.permission import ask_permission
 
 AGENT = "agent"
@@ -29,6 +29,7 @@ def gymnasium(
     env_id: str,
     horizon: int | None = None,
     flatten: bool = False,
+    joint: bool | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     **options: Any,
@@ -40,6 +41,7 @@ def gymnasium(
             module `my_package` registers.
         horizon: as in `from_gymnasium`.
         flatten: as in `from_gymnasium`.
+        joint: as in `from_gymnasium`.
         num_workers: as in `from_gymnasium`.
         step_timeout: as in `from_gymnasium`.
         **options: keyword arguments of the environment.
@@ -61,6 +63,7 @@ def gymnasium(
         make_fn,
         horizon=horizon,
         flatten=flatten,
+        joint=joint,
         num_workers=num_workers,
         step_timeout=step_timeout,
         name=env_id,
@@ -93,6 +96,7 @@ def from_gymnasium(
     *,
     horizon: int | None = None,
     flatten: bool = False,
+    joint: bool | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
@@ -112,6 +116,10 @@ def from_gymnasium(
         horizon: the step at which an episode that goes on is truncated, and a vector begins anew.
             None for 1,000.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
+        joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
+            choice over their combinations, at most 10,000, where they depend on each other. None
+            for one distribution per choice, unless a mask can be read in two ways, which is an
+            error; False says that such a mask is one for each choice.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
         step_timeout: seconds that one environment may take for a step or a reset. One that takes
             longer is ended with its worker process, and what was learnt is saved. None for no
@@ -127,7 +135,7 @@ def from_gymnasium(
     if not callable(make_fn):
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
     max_steps = MAX_STEPS if horizon is None else horizon
-    make_game = functools.partial(_make_game, make_fn, max_steps, flatten)
+    make_game = functools.partial(_make_game, make_fn, max_steps, flatten, joint)
     game = first_game(make_game, step_timeout, name)
     layout = Layout(
         agents=game.names,
@@ -145,18 +153,21 @@ def from_gymnasium(
 class SingleGame(SlotGame):
     """An `Env`: its one agent acts at every step."""
 
-    def __init__(self, env: Any, max_steps: int, flatten: bool = False) -> None:
+    def __init__(
+        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+    ) -> None:
         own = {AGENT: (env.observation_space, env.action_space)}
-        super().__init__(env, (AGENT,), read_spaces(own, flatten), max_steps)
+        super().__init__(env, (AGENT,), read_spaces(own, flatten, joint), max_steps)
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)
         self._look(seen, info, lives=True)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        seen, reward, terminated, truncated, info = self.env.step(self.spaces[0].own(action[0]))
-        outcome.reward[0] = reward
-        outcome.terminated[0], outcome.truncated[0] = terminated, truncated
+        seen, reward, terminated, truncated, info = self.env.step(self._own(action, 0))
+        outcome.reward[0] = number(AGENT, reward)
+        outcome.terminated[0] = terminated = flag(AGENT, "terminated", terminated)
+        outcome.truncated[0] = truncated = flag(AGENT, "truncated", truncated)
         self._look(seen, info, lives=not (terminated or truncated))
 
     def _look(self, seen: Any, info: Any, lives: bool) -> None:
@@ -167,16 +178,20 @@ class SingleGame(SlotGame):
 class VectorGame(SlotGame):
     """A `VectorEnv`: an agent for each of its environments."""
 
-    def __init__(self, env: Any, max_steps: int, flatten: bool = False) -> None:
+    def __init__(
+        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+    ) -> None:
         library = import_extra("gymnasium.vector", "gymnasium")
         names = tuple(f"env_{i}" for i in range(env.num_envs))
         spaces = env.single_observation_space, env.single_action_space
-        super().__init__(env, names, read_spaces(dict.fromkeys(names, spaces), flatten), max_steps)
+        own = read_spaces(dict.fromkeys(names, spaces), flatten, joint)
+        super().__init__(env, names, own, max_steps)
         modes = library.AutoresetMode
         self._mode = modes(env.metadata.get("autoreset_mode", modes.NEXT_STEP))
         self._resets_later = self._mode == modes.NEXT_STEP
         self._resets_by_itself = self._mode != modes.DISABLED
-        self._iterate = library.utils.iterate
+        self._iterate, self._concatenate = library.utils.iterate, library.utils.concatenate
+        self._sent = library.utils.create_empty_array(env.single_action_space, env.num_envs)
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)
@@ -185,8 +200,8 @@ class VectorGame(SlotGame):
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
-        own = [spaces.own(row) for spaces, row in zip(self.spaces, action, strict=True)]
-        actions = np.asarray(own, self.env.action_space.dtype)
+        own = [self._own(action, slot) for slot in range(len(self.names))]
+        actions = self._concatenate(self.env.single_action_space, own, self._sent)
         seen, reward, terminated, truncated, info = self.env.step(actions)
         rows = self._rows(seen)
         outcome.reward[:] = reward
@@ -223,13 +238,15 @@ class VectorGame(SlotGame):
             self._show(slot, row, own, acts=bool(self._acting[slot]))
 
 
-def _make_game(make_fn: Callable[[], Any], max_steps: int, flatten: bool) -> SlotGame:
+def _make_game(
+    make_fn: Callable[[], Any], max_steps: int, flatten: bool, joint: bool | None
+) -> SlotGame:
     library = import_extra("gymnasium", "gymnasium")
     env = make_fn()
     if isinstance(env, import_extra("gymnasium.vector", "gymnasium").VectorEnv):
-        return VectorGame(env, max_steps, flatten)
+        return VectorGame(env, max_steps, flatten, joint)
     if isinstance(env, library.Env):
-        return SingleGame(env, max_steps, flatten)
+        return SingleGame(env, max_steps, flatten, joint)
     raise ValueError(
         f"expected a function that makes an Env or VectorEnv of Gymnasium, but it made {env!r}"
     )

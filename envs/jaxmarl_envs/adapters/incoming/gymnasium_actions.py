@@ -1,6 +1,5 @@
-"""One agent's actions in plain Python: Gymnasium's spaces as one choice or one vector, and back."""
+"""One agent's actions in plain Python: Gymnasium's spaces as choices and numbers, and back."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,67 +8,99 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.spaces import MAX_CHOICES, Box, Discrete, Space
+from jaxmarl_envs.spaces import MAX_CHOICES, Box, Discrete, MultiDiscrete, Space, Tuple
+
+REFUSED = (
+    "an action space is a Discrete, MultiDiscrete, MultiBinary, a Box of floats with finite "
+    "bounds, or a Tuple or Dict of these"
+)
 
 
 @dataclass(frozen=True)
 class Actions:
-    """Encoding of an agent's own actions as one choice or one vector.
+    """Encoding of an agent's own actions as choices and numbers, in the order of its space.
 
     Attributes:
-        space: as one choice, or one vector.
-        counts: of finite choices, how many there are of each of those made at once; else none.
-        build: makes what the environment takes of the choices `[C]` int, or of the vector.
+        counts: options of each choice, `[C]`.
+        low: lowest numbers, `[N]` float32.
+        high: highest numbers, `[N]` float32.
+        build: makes what the environment takes of choices `[C]` int and numbers `[N]` float.
+        joint: whether all choices are learned as one, over their combinations, which are counted in
+            the order of `numpy.ndindex`.
     """
 
-    space: Space
     counts: tuple[int, ...]
-    build: Callable[[np.ndarray], Any]
+    low: np.ndarray
+    high: np.ndarray
+    build: Callable[[np.ndarray, np.ndarray], Any]
+    joint: bool = False
 
-    def own(self, action: np.ndarray) -> Any:
-        """Turn an action, a number or `[N]` float, into what the environment takes."""
-        if isinstance(self.space, Box):
-            return self.build(action[: self.space.size])
-        if len(self.counts) == 1:
-            return self.build(np.array([action]))
-        return self.build(np.array(np.unravel_index(int(action), self.counts)))
+    @property
+    def learned_counts(self) -> tuple[int, ...]:
+        """Options of each choice as it is learned: of one, where `joint`."""
+        return (math.prod(self.counts),) if self.joint else self.counts
+
+    @property
+    def space(self) -> Space:
+        """The same space as one of ours, as it is learned."""
+        counts = self.learned_counts
+        box = Box(self.low, self.high, self.low.shape) if self.low.size else None
+        if not counts and box is not None:
+            return box
+        choices = Discrete(counts[0]) if len(counts) == 1 else MultiDiscrete(counts)
+        return choices if box is None else Tuple((choices, box))
+
+    def own(self, choices: np.ndarray, numbers: np.ndarray) -> Any:
+        """Turn an action as it is learned into what the environment takes."""
+        if self.joint:
+            choices = np.array(np.unravel_index(int(choices[0]), self.counts))
+        return self.build(choices, numbers)
 
 
-def read_actions(space: Any) -> Actions:
+def read_actions(space: Any, joint: bool = False) -> Actions:
     """Read an action space.
 
+    Args:
+        space: Gymnasium's.
+        joint: learn several choices as one, over their combinations.
+
     Raises:
-        ValueError: If it cannot be written as one choice or one vector; the message says why.
+        ValueError: If it has other parts than choices and bounded numbers, or too many
+            combinations; the message says why.
     """
+    actions = _read(space)
+    if not joint or len(actions.counts) < 2:
+        return actions
+    size = math.prod(actions.counts)
+    if size > MAX_CHOICES:
+        raise ValueError(
+            f"{size:,} combinations are more than the {MAX_CHOICES:,} that can be learned as one "
+            "choice; drop joint=True"
+        )
+    return Actions(actions.counts, actions.low, actions.high, actions.build, joint=True)
+
+
+def _read(space: Any) -> Actions:
     spaces = import_extra("gymnasium.spaces", "gymnasium")
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
-        return _choices((int(space.n),), lambda chosen: int(chosen[0]) + start)
+        return _choices((int(space.n),), lambda choices, _: int(choices[0]) + start)
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         return _read_array(space)
     if isinstance(space, spaces.Box):
         return _read_box(space)
     if isinstance(space, spaces.Tuple):
-        return _join([read_actions(part) for part in space.spaces], tuple)
+        return _join([_read(part) for part in space.spaces], tuple)
     if isinstance(space, spaces.Dict):
         keys = tuple(space.spaces)
-        parts = [read_actions(space.spaces[key]) for key in keys]
+        parts = [_read(space.spaces[key]) for key in keys]
         return _join(parts, lambda own: dict(zip(keys, own, strict=True)))
-    raise ValueError(
-        "what can be played is a Discrete, a Box with finite bounds, or several of one kind at once"
-    )
+    raise ValueError(f"{type(space).__name__} cannot be played; {REFUSED}")
 
 
-def join_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Return which combinations are legal, `[N]` bool, from masks of each choice."""
-    return functools.reduce(lambda x, y: np.logical_and.outer(x, y).ravel(), masks)
-
-
-def _choices(counts: tuple[int, ...], build: Callable[[np.ndarray], Any]) -> Actions:
-    size = math.prod(counts)
-    if size > MAX_CHOICES:
-        raise ValueError(f"{size:,} combinations are more than the {MAX_CHOICES:,} that can be")
-    return Actions(Discrete(size), counts, build)
+def _choices(counts: tuple[int, ...], build: Callable[[np.ndarray, np.ndarray], Any]) -> Actions:
+    nothing = np.zeros(0, np.float32)
+    return Actions(counts, nothing, nothing, build)
 
 
 def _read_array(space: Any) -> Actions:
@@ -77,35 +108,41 @@ def _read_array(space: Any) -> Actions:
     nvec = np.ravel(getattr(space, "nvec", np.full(shape, 2)))
     start = np.ravel(getattr(space, "start", np.zeros(shape, int)))
     counts = tuple(int(n) for n in nvec)
-    return _choices(counts, lambda chosen: (chosen + start).astype(dtype).reshape(shape))
+    return _choices(counts, lambda choices, _: (choices + start).astype(dtype).reshape(shape))
 
 
 def _read_box(space: Any) -> Actions:
     if not np.issubdtype(space.dtype, np.floating):
         raise ValueError("a Box of actions must hold floats")
+    if not space.shape or not math.prod(space.shape):
+        raise ValueError("a Box of actions must have at least one dimension and one element")
     low, high = (np.ravel(x).astype(np.float32) for x in (space.low, space.high))
     if not np.isfinite([low, high]).all():
         raise ValueError("a Box of actions must have finite bounds")
 
-    def build(vector: np.ndarray) -> np.ndarray:
-        values = vector.reshape(space.shape).astype(space.dtype)
+    def build(_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        values = numbers.reshape(space.shape).astype(space.dtype)
         return np.clip(values, space.low, space.high)
 
-    return Actions(Box(low, high, low.shape), (), build)
+    return Actions((), low, high, build)
 
 
 def _join(parts: Sequence[Actions], combine: Callable[[Any], Any]) -> Actions:
     """Make one of several actions at once."""
-    if len({type(part.space) for part in parts}) != 1:
-        raise ValueError("finite choices and Boxes at once cannot be played")
-    boxes = [part.space for part in parts if isinstance(part.space, Box)]
-    ends = np.cumsum([box.size for box in boxes] or [len(part.counts) for part in parts])[:-1]
+    if not parts:
+        raise ValueError(f"it is empty; {REFUSED}")
+    choice_ends = np.cumsum([len(part.counts) for part in parts])[:-1]
+    number_ends = np.cumsum([part.low.size for part in parts])[:-1]
 
-    def build(values: np.ndarray) -> Any:
-        own = zip(parts, np.split(values, ends), strict=True)
-        return combine([part.build(value) for part, value in own])
+    def build(choices: np.ndarray, numbers: np.ndarray) -> Any:
+        own = zip(
+            parts, np.split(choices, choice_ends), np.split(numbers, number_ends), strict=True
+        )
+        return combine([part.build(*values) for part, *values in own])
 
-    if not boxes:
-        return _choices(tuple(n for part in parts for n in part.counts), build)
-    low, high = (np.concatenate([getattr(box, end) for box in boxes]) for end in ("low", "high"))
-    return Actions(Box(low, high, low.shape), (), build)
+    return Actions(
+        tuple(count for part in parts for count in part.counts),
+        low=np.concatenate([part.low for part in parts]),
+        high=np.concatenate([part.high for part in parts]),
+        build=build,
+    )

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, join_masks, read_actions
+from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, read_actions
+from jaxmarl_envs.adapters.incoming.gymnasium_masks import Legal, legal_options
 from jaxmarl_envs.spaces import Box, Space
 
 MASK = "action_mask"
@@ -24,9 +25,10 @@ class AgentSpaces:
       become numbers from 0 to 1; anything else that Gymnasium can flatten becomes a vector. The
       `action_mask` in a dictionary is not part of it. Where agents differ in the number of axes,
       all see vectors.
-    * An action is a Discrete, counted from 0, or a Box with finite bounds, as a vector. Several at
-      once (MultiDiscrete, MultiBinary, Tuple, Dict) are one: the combinations of finite choices are
-      counted in the order of `numpy.ndindex`, Boxes are put side by side.
+    * An action is a product of choices, counted from 0, and numbers between finite bounds, in the
+      order of its space: Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of these.
+      Each choice has its own distribution; with `joint` all choices of an agent are one, over their
+      combinations.
     """
 
     agent: str
@@ -35,11 +37,7 @@ class AgentSpaces:
     own_observation: Any  # Gymnasium's space, without the mask
     own_action: Any  # Gymnasium's space
     masked: bool  # observations are dictionaries with a mask in them
-
-    @functools.cached_property
-    def num_actions(self) -> int:
-        """Count the actions, `N`."""
-        return self.action.size if isinstance(self.action, Box) else self.action.n
+    joint: bool | None = None  # what the user said of masks, see `gymnasium_masks`
 
     @functools.cached_property
     def _is_box(self) -> bool:
@@ -48,10 +46,6 @@ class AgentSpaces:
     @functools.cached_property
     def _is_image(self) -> bool:
         return _is_image(self.own_observation)
-
-    @functools.cached_property
-    def _all_legal(self) -> np.ndarray:
-        return np.ones(self.num_actions, bool)
 
     def features(self, seen: Any) -> np.ndarray:
         """Write an observation as float32 of the shape of `self.observation`.
@@ -84,63 +78,80 @@ class AgentSpaces:
         return flat
 
     def _wrong(self, seen: Any, why: str) -> ValueError:
-        text = " ".join(repr(seen).split())
-        shown = text if len(text) <= 80 else f"{text[:77]}..."
-        return ValueError(f"agent {self.agent!r} observes {shown}: {why}")
+        return ValueError(f"agent {self.agent!r} observes {_shown(seen)}: {why}")
 
     @functools.cached_property
     def _actions(self) -> Actions:
-        return read_actions(self.own_action)
+        return read_actions(self.own_action, bool(self.joint))
 
-    def legal(self, seen: Any, info: Mapping[str, Any] | None) -> np.ndarray:
-        """Return which of the agent's own actions are legal, `[N]` bool; without a mask all.
+    def legal(self, seen: Any, info: Mapping[str, Any] | None) -> Legal | None:
+        """Return which options of each choice are legal, `[options]` bool each; None for all.
 
-        Of several choices at once a mask may be of the combinations, or of each, one after another.
+        See `gymnasium_masks` for the forms of a mask.
+
+        Raises:
+            ValueError: If the mask does not fit the action space.
         """
         source = seen if self.masked else info
         mask = source.get(MASK) if isinstance(source, Mapping) else None
-        if mask is None or isinstance(self.action, Box):
-            return self._all_legal
-        mask = np.asarray(mask, bool)
-        counts = self._actions.counts
-        if len(counts) > 1 and mask.shape == (sum(counts),):
-            mask = join_masks(np.split(mask, np.cumsum(counts)[:-1]))
-        if mask.shape != (self.num_actions,):
+        if mask is None or not self._actions.counts:
+            return None
+        try:
+            return legal_options(self.own_action, self._actions.counts, mask, self.joint)
+        except ValueError as error:
             raise ValueError(
-                f"agent {self.agent!r} has an {MASK} of shape {mask.shape}, but its action space "
-                f"is {self.own_action}"
-            )
-        return mask
+                f"agent {self.agent!r} has the {MASK} {_shown(mask)}, which {error}; its action "
+                f"space is {self.own_action}"
+            ) from error
 
-    def own(self, action: np.ndarray) -> Any:
-        """Turn an action, a number or `[N]` float, into what the environment takes."""
-        return self._actions.own(action)
+    def own(self, choices: np.ndarray, numbers: np.ndarray) -> Any:
+        """Turn choices `[C]` and numbers `[N]` into what the environment takes."""
+        return self._actions.own(choices, numbers)
+
+    def draw(self, rng: np.random.Generator, seen: Any, info: Mapping[str, Any] | None) -> Any:
+        """Draw an action that is legal uniformly, as the environment takes it."""
+        actions = self._actions
+        counts = actions.learned_counts
+        options = [np.ones(count, bool) for count in counts]
+        for choice, legal in enumerate(self.legal(seen, info) or ()):
+            if legal is not None and legal.any():
+                options[choice] = legal
+        choices = [rng.choice(np.flatnonzero(own)) for own in options]
+        numbers = rng.uniform(actions.low, actions.high).astype(np.float32)
+        return actions.own(np.array(choices, int), numbers)
 
 
 def read_spaces(
-    own: Mapping[Any, tuple[Any, Any]], flatten: bool = False
+    own: Mapping[Any, tuple[Any, Any]], flatten: bool = False, joint: bool | None = None
 ) -> tuple[AgentSpaces, ...]:
     """Read the spaces of all agents, in their order.
 
     Args:
         own: by agent, its observation space and its action space.
         flatten: write all observations as vectors.
+        joint: learn several choices of an agent as one, over their combinations; None for no, where
+            a mask that may be over combinations is an error.
 
     Raises:
-        ValueError: If spaces cannot be written as arrays.
+        ValueError: If spaces cannot be written as arrays, or `joint` has no effect.
     """
     whole = {agent: as_gymnasium(agent, pair[0]) for agent, pair in own.items()}
     inner = {agent: _inner(space) for agent, space in whole.items()}
     ranks = {len(space.shape) if _is_box(space) else 1 for space in inner.values()}
     actions = {agent: as_gymnasium(agent, pair[1]) for agent, pair in own.items()}
+    if joint is not None and not any(_choices_of(*pair) > 1 for pair in actions.items()):
+        raise ValueError(
+            f"joint={joint} has no effect: no agent has an action space with several choices"
+        )
     return tuple(
         AgentSpaces(
             str(agent),
             observation=_observation_box(agent, inner[agent], flat=flatten or len(ranks) > 1),
-            action=_action_space(agent, actions[agent]),
+            action=_read_actions(agent, actions[agent], bool(joint)).space,
             own_observation=inner[agent],
             own_action=actions[agent],
             masked=_has_mask(whole[agent]),
+            joint=joint,
         )
         for agent in own
     )
@@ -181,11 +192,15 @@ def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
     return Box(low, high, shape)
 
 
-def _action_space(agent: Hashable, space: Any) -> Space:
+def _read_actions(agent: Hashable, space: Any, joint: bool) -> Actions:
     try:
-        return read_actions(space).space
+        return read_actions(space, joint)
     except ValueError as error:
         raise ValueError(f"agent {agent!r} has the action space {space}: {error}") from error
+
+
+def _choices_of(agent: Hashable, space: Any) -> int:
+    return len(_read_actions(agent, space, joint=False).counts)
 
 
 def _has_mask(space: Any) -> bool:
@@ -204,6 +219,11 @@ def _without_mask(parts: Mapping[str, Any]) -> Any:
     """Remove the mask from a dictionary; an `observation` that alone is left stands by itself."""
     rest = {key: part for key, part in parts.items() if key != MASK}
     return next(iter(rest.values())) if len(rest) == 1 and set(rest) <= OBSERVATION else rest
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _is_box(space: Any) -> bool:

@@ -48,7 +48,7 @@ class HostState:
     seed: jax.Array  # () uint32: what it was reset with
     time: jax.Array  # () int32: steps done
     agent_mask: jax.Array  # [A] bool: the agents that must act now
-    past: jax.Array  # [max_steps, A] int32 or [max_steps, A, N] float32: actions, then zeros
+    past: jax.Array  # [max_steps, A, ...]: actions as `ActionLayout.pack` has them, then zeros
 
 
 class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
@@ -93,8 +93,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         self.layout = layout
         num_workers = _num_cores() if num_workers is None else num_workers
         self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout)
-        self._action_width = self.action_width(())
-        self._continuous = self.is_continuous(())
+        self._actions = self.action_layout(())
         warnings.warn(
             f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "
             "second, or tens of thousands of a cheap game, a small fraction of what a JAX "
@@ -136,9 +135,9 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return obs, self._begun(seed, obs)
 
     def step_env(
-        self, key: jax.Array, state: HostState, action: jax.Array, params: tuple[()]
+        self, key: jax.Array, state: HostState, action: Any, params: tuple[()]
     ) -> StepResult[HostState]:
-        """Advance one step; `action` is `[A]` int or `[A, N]` float."""
+        """Advance one step; `action` is as in `MultiAgentEnv.step_env`."""
         played = self._played(state, action)
         found = self._call(
             self._step_games,
@@ -150,7 +149,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return obs, self._stepped(state, played, obs), *found[4:7], info
 
     def step(
-        self, key: jax.Array, state: HostState, action: jax.Array, params: tuple[()] | None = None
+        self, key: jax.Array, state: HostState, action: Any, params: tuple[()] | None = None
     ) -> StepResult[HostState]:
         """Advance as `MultiAgentEnv.step` does, in one call to the host."""
         played, seed = self._played(state, action), _draw_seed(jax.random.split(key)[1])
@@ -169,23 +168,20 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return obs, state, *found[4:7], {"final_observation": final, "episode_over": over}
 
     def step_batch(
-        self, keys: jax.Array, state: HostState, action: jax.Array, params: tuple[()]
+        self, keys: jax.Array, state: HostState, action: Any, params: tuple[()]
     ) -> StepResult[HostState]:
         """Advance as `MultiAgentEnv.step_batch` does, in one call to the host."""
         return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
-        shape = (self.layout.max_steps, self.num_agents)
-        if self._continuous:
-            past = jnp.zeros((*shape, self._action_width), jnp.float32)
-        else:
-            past = jnp.zeros(shape, jnp.int32)
+        past = self._actions.pack(self._actions.zeros(self.layout.max_steps))
         return HostState(seed, jnp.zeros((), jnp.int32), obs.agent_mask, past)
 
-    def _played(self, state: HostState, action: jax.Array) -> jax.Array:
+    def _played(self, state: HostState, action: Any) -> jax.Array:
         """Keep the actions of those who act, else zeros, so that one episode has one past."""
-        acts = state.agent_mask[:, None] if self._continuous else state.agent_mask
-        return jnp.where(acts, action, 0).astype(state.past.dtype)
+        packed = self._actions.pack(action)
+        acts = state.agent_mask.reshape(-1, *(1,) * (packed.ndim - 1))
+        return jnp.where(acts, packed, 0).astype(state.past.dtype)
 
     def _stepped(self, state: HostState, played: jax.Array, obs: Observation) -> HostState:
         return HostState(
@@ -201,7 +197,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         shape = np.max([space.shape for space in self.layout.observation_spaces], axis=0)
         return (
             jax.ShapeDtypeStruct((num_agents, *shape.tolist()), jnp.float32),
-            jax.ShapeDtypeStruct((num_agents, self._action_width), jnp.bool_),
+            jax.ShapeDtypeStruct((num_agents, self._actions.width), jnp.bool_),
             jax.ShapeDtypeStruct((num_agents,), jnp.bool_),
             jax.ShapeDtypeStruct((num_agents,), jnp.bool_),
         )

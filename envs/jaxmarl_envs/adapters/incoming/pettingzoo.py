@@ -34,6 +34,7 @@ def pettingzoo(
     api: str | None = None,
     horizon: int | None = None,
     flatten: bool = False,
+    joint: bool | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     **options: Any,
@@ -47,6 +48,7 @@ def pettingzoo(
             there is.
         horizon: as in `from_pettingzoo`.
         flatten: as in `from_pettingzoo`.
+        joint: as in `from_pettingzoo`.
         num_workers: as in `from_pettingzoo`.
         step_timeout: as in `from_pettingzoo`.
         **options: keyword arguments of the environment, such as `max_cycles=50`.
@@ -67,6 +69,7 @@ def pettingzoo(
         make_fn,
         horizon=horizon,
         flatten=flatten,
+        joint=joint,
         num_workers=num_workers,
         step_timeout=step_timeout,
         name=env_id,
@@ -78,6 +81,7 @@ def from_pettingzoo(
     *,
     horizon: int | None = None,
     flatten: bool = False,
+    joint: bool | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
@@ -99,6 +103,10 @@ def from_pettingzoo(
             episodes last anyway, the first ones can begin at different phases. None for 1,000, and
             all begin together.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
+        joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
+            choice over their combinations, at most 10,000, where they depend on each other. None
+            for one distribution per choice, unless a mask can be read in two ways, which is an
+            error; False says that such a mask is one for each choice.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
         step_timeout: seconds that one environment may take for a step or a reset. One that takes
             longer is ended with its worker process, and what was learnt is saved. None for no
@@ -117,7 +125,7 @@ def from_pettingzoo(
             "lambda: simple_spread_v3.parallel_env()"
         )
     max_steps = MAX_STEPS if horizon is None else horizon
-    make_game = functools.partial(_make_game, make_fn, max_steps, flatten)
+    make_game = functools.partial(_make_game, make_fn, max_steps, flatten, joint)
     game = first_game(make_game, step_timeout, name)
     layout = Layout(
         agents=tuple(map(str, game.names)),
@@ -131,7 +139,9 @@ def from_pettingzoo(
     return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
-def _make_game(make_fn: Callable[[], Any], max_steps: int, flatten: bool) -> PettingZooGame:
+def _make_game(
+    make_fn: Callable[[], Any], max_steps: int, flatten: bool, joint: bool | None
+) -> PettingZooGame:
     module = import_extra("pettingzoo", "pettingzoo")
     env = make_fn()
     kinds = {module.ParallelEnv: ParallelGame, module.AECEnv: AECGame}
@@ -139,7 +149,7 @@ def _make_game(make_fn: Callable[[], Any], max_steps: int, flatten: bool) -> Pet
         if isinstance(env, kind):
             if not getattr(env, "possible_agents", None):
                 raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
-            return game(env, max_steps, flatten)
+            return game(env, max_steps, flatten, joint)
     raise ValueError(
         f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 
 class PettingZooGame(SlotGame):
@@ -17,12 +17,15 @@ class PettingZooGame(SlotGame):
         env: the environment.
         max_steps: the step at which all who still live are truncated.
         flatten: write all observations as vectors.
+        joint: as in `read_spaces`.
     """
 
-    def __init__(self, env: Any, max_steps: int, flatten: bool = False) -> None:
+    def __init__(
+        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+    ) -> None:
         agents = tuple(env.possible_agents)
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
-        super().__init__(env, agents, read_spaces(own, flatten), max_steps)
+        super().__init__(env, agents, read_spaces(own, flatten, joint), max_steps)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
@@ -69,13 +72,17 @@ class ParallelGame(PettingZooGame):
         for agent in self.env.agents:
             slot = self._slot(agent)
             if self._acting[slot]:
-                actions[agent] = self.spaces[slot].own(action[slot])
+                actions[agent] = self._own(action, slot)
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         for agent, reward in rewards.items():
-            outcome.reward[self._slot(agent)] = reward
+            outcome.reward[self._slot(agent)] = number(agent, reward)
         ended = np.zeros(len(self.names), bool)
-        for flags, edges in ((terminations, outcome.terminated), (truncations, outcome.truncated)):
-            flagged = self._slots_of([agent for agent, flag in flags.items() if flag])
+        both = (
+            ("terminated", terminations, outcome.terminated),
+            ("truncated", truncations, outcome.truncated),
+        )
+        for name, flags, edges in both:
+            flagged = self._slots_of([a for a, value in flags.items() if flag(a, name, value)])
             edges[:] = flagged & self._alive
             ended |= flagged
         self._alive = self._slots_of(self.env.agents) & ~ended
@@ -103,9 +110,9 @@ class AECGame(PettingZooGame):
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
         env = self.env
         slot = self._slot(env.agent_selection)
-        env.step(self.spaces[slot].own(action[slot]))
+        env.step(self._own(action, slot))
         for agent, reward in env.rewards.items():
-            outcome.reward[self._slot(agent)] = reward
+            outcome.reward[self._slot(agent)] = number(agent, reward)
         while env.agents and self._is_over(env.agent_selection):
             self._remove(env.agent_selection, outcome)
         gone = self._alive & ~self._slots_of(env.agents)
@@ -114,7 +121,8 @@ class AECGame(PettingZooGame):
         self._look()
 
     def _is_over(self, agent: Any) -> bool:
-        return bool(self.env.terminations[agent] or self.env.truncations[agent])
+        terminated, truncated = self.env.terminations[agent], self.env.truncations[agent]
+        return flag(agent, "terminated", terminated) or flag(agent, "truncated", truncated)
 
     def _note_end(self, agent: Any, outcome: GameStep) -> None:
         slot = self._slot(agent)

@@ -48,6 +48,7 @@ def rllib(
     max_actors: int | None = None,
     horizon: int | None = None,
     flatten: bool = False,
+    joint: bool | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
 ) -> HostEnv:
@@ -61,6 +62,7 @@ def rllib(
         max_actors: as in `from_rllib_env`.
         horizon: as in `from_rllib_env`.
         flatten: as in `from_rllib_env`.
+        joint: as in `from_rllib_env`.
         num_workers: as in `from_rllib_env`.
         step_timeout: as in `from_rllib_env`.
 
@@ -78,6 +80,7 @@ def rllib(
         max_actors=max_actors,
         horizon=horizon,
         flatten=flatten,
+        joint=joint,
         num_workers=num_workers,
         step_timeout=step_timeout,
         name=getattr(found, "__name__", env_id),
@@ -91,6 +94,7 @@ def from_rllib_env(
     max_actors: int | None = None,
     horizon: int | None = None,
     flatten: bool = False,
+    joint: bool | None = None,
     num_workers: int | None = None,
     step_timeout: float | None = STEP_TIMEOUT_S,
     name: str | None = None,
@@ -120,6 +124,10 @@ def from_rllib_env(
             episodes last anyway, the first ones can begin at different phases. None for 1,000, and
             all begin together.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
+        joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
+            choice over their combinations, at most 10,000, where they depend on each other. None
+            for one distribution per choice, unless a mask can be read in two ways, which is an
+            error; False says that such a mask is one for each choice.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
         step_timeout: seconds that one environment may take for a step or a reset. One that takes
             longer is ended with its worker process, and what was learnt is saved. None for no
@@ -146,7 +154,7 @@ def from_rllib_env(
         env = _call(make_fn, step_timeout, "making it")
         name = type(env).__name__ if name is None else name
         roster = _call(
-            functools.partial(find_roster, make_fn, max_agents, flatten),
+            functools.partial(find_roster, make_fn, max_agents, flatten, joint),
             step_timeout,
             f"environment {name!r}, tried out with random actions,",
         )

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
 
 ALL = "__all__"
 
@@ -91,6 +91,8 @@ class RawEnv:
         names = ("observations", "rewards", "terminateds", "truncateds")
         for name, part in zip(names, (seen, rewards, terminateds, truncateds), strict=True):
             _check_by_agent("step", name, part)
+        terminateds = _flags("terminated", terminateds)
+        truncateds = _flags("truncated", truncateds)
         if len(found) == 4:
             truncateds = {a: True for a in terminateds if _by_time_limit(infos.get(a))}
             terminateds = {a: flag for a, flag in terminateds.items() if a not in truncateds}
@@ -130,7 +132,7 @@ class MultiAgentGame(SlotGame):
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         actions = {
-            agent: self.spaces[slot].own(action[slot])
+            agent: self._own(action, slot)
             for agent, slot in self._slots.items()
             if self._acting[slot]
         }
@@ -138,7 +140,7 @@ class MultiAgentGame(SlotGame):
         for agent, reward in rewards.items():
             slot = self._slots.get(agent)
             if slot is not None and reward is not None:
-                outcome.reward[slot] += reward
+                outcome.reward[slot] += number(agent, reward)
         ended = self._note_ends(terminateds, truncateds, outcome)
         for agent, slot in ended.items():
             if agent in seen:
@@ -161,7 +163,10 @@ class MultiAgentGame(SlotGame):
         ended: dict[Hashable, int] = {}
         if not any(terminateds.values()) and not any(truncateds.values()):
             return ended
-        all_terminated, all_truncated = _flag(terminateds, ALL), _flag(truncateds, ALL)
+        all_terminated, all_truncated = (
+            _flag(terminateds, ALL),
+            _flag(truncateds, ALL),
+        )
         for agent, slot in self._slots.items():
             own = _flag(terminateds, agent), _flag(truncateds, agent)
             # An agent's own flag takes precedence over that for all.
@@ -199,8 +204,7 @@ class MultiAgentGame(SlotGame):
         self._slots[agent] = slot
         self._met.add(agent)
         self._features[slot] = 0
-        self._legal[slot] = False
-        self._legal[slot, : self.spaces[slot].num_actions] = True
+        self._legal[slot] = self._layout.exists[slot]
 
     def _free_slot(self, agent: Hashable, freed: tuple[int, ...]) -> int:
         known = self._roster.slots
@@ -245,7 +249,14 @@ def kind_of(agent: Hashable, kinds: Mapping[str, Any]) -> str | None:
 
 
 def _flag(flags: Mapping[Any, Any], agent: Hashable) -> bool:
-    return bool(flags.get(agent, False))
+    return flags.get(agent, False)
+
+
+def _flags(name: str, found: Mapping[Any, Any]) -> Mapping[Any, bool]:
+    """Read flags by agent as bools."""
+    if all(type(value) is bool for value in found.values()):
+        return found
+    return {agent: flag(agent, name, value) for agent, value in found.items()}
 
 
 def _by_time_limit(info: Any) -> bool:

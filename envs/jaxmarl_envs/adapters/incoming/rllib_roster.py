@@ -1,6 +1,7 @@
 """Finding the possible agents of an RLlib environment, from its attributes and by trial."""
 
 import copy
+import dataclasses
 import random
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -8,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, as_gymnasium, read_spaces
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import (
+    AgentSpaces,
+    as_gymnasium,
+    read_spaces,
+)
 from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness, generators_kept
 from jaxmarl_envs.adapters.incoming.rllib_game import ALL, RawEnv, Roster, kind_of
 
@@ -22,6 +27,7 @@ def find_roster(
     make_env: Callable[[], Any],
     max_agents: int | Mapping[str, int] | None = None,
     flatten: bool = False,
+    joint: bool | None = None,
 ) -> Roster:
     """Find out who can be in an environment.
 
@@ -33,6 +39,7 @@ def find_roster(
         make_env: makes one environment.
         max_agents: the most who live at once, in all or by what their ids begin with.
         flatten: write all observations as vectors.
+        joint: as in `read_spaces`.
 
     Raises:
         ValueError: If there are no spaces, ids never end, or as `read_spaces`.
@@ -44,7 +51,7 @@ def find_roster(
                 "expected an environment with the methods reset and step, as RLlib's MultiAgentEnv "
                 f"has them, but {env!r} has no {method}"
             )
-    first, again = _Trial(env), _Trial(env)
+    first, again = _Trial(env, joint), _Trial(env, joint)
     first.play(EPISODES)
     again.play(1)  # of the same environment, which may remember what it should not
     possible = _ids(getattr(env, "possible_agents", None))
@@ -63,7 +70,7 @@ def find_roster(
         slots = None
     return Roster(
         names=names,
-        spaces=read_spaces(own, flatten),
+        spaces=read_spaces(own, flatten, joint),
         slots=slots,
         kinds=kinds,
         lists_agents=bool(possible) and _ids(getattr(env, "agents", None)) is not None,
@@ -112,14 +119,15 @@ class _Trial:
         draws_from_random: whether Python's global generator was used.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, joint: bool | None) -> None:
+        self._joint = joint
         self.spaces: dict[Hashable, tuple[Any, Any]] = {}
         self.record: list[Any] = []
         self.draws_from_random = False
         self._env = env
         self._raw = RawEnv(env, OwnRandomness(python=False))
         self._episodes: list[set[Hashable]] = []
-        self._drawn_from: dict[Hashable, Any] = {}
+        self._read: dict[Hashable, AgentSpaces] = {}
         self._most = 0
         self._rng = np.random.default_rng(0)
 
@@ -178,21 +186,15 @@ class _Trial:
             self._episodes[-1].add(agent)
             if agent not in self.spaces:
                 self.spaces[agent] = spaces_of(self._env, agent)
-                # A separate copy, since draws must not depend on other draws.
-                action_space = copy.deepcopy(self.spaces[agent][1])
-                action_space.seed(len(self.spaces))
-                self._drawn_from[agent] = action_space
+                # Whether `joint` has an effect is asked of all agents together, later.
+                (own,) = read_spaces({agent: self.spaces[agent]})
+                self._read[agent] = dataclasses.replace(own, joint=self._joint)
         living = living | seen.keys()
         self._most = max(self._most, len(living))
         return living
 
     def _draw(self, agent: Hashable, seen: Any, info: Any) -> Any:
-        space = self._drawn_from[agent]
-        for source in (seen, info):
-            if isinstance(source, Mapping) and source.get(MASK) is not None and hasattr(space, "n"):
-                legal = np.flatnonzero(np.asarray(source[MASK]))
-                return int(space.start + self._rng.choice(legal)) if legal.size else space.sample()
-        return space.sample()
+        return self._read[agent].draw(self._rng, seen, info)
 
     def _note(self, found: Any) -> None:
         if len(self.record) < REPEATED_STEPS:

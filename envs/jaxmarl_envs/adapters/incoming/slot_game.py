@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
@@ -37,9 +38,9 @@ class SlotGame:
         self.env, self.max_steps = env, max_steps
         self.names, self.spaces = tuple(names), tuple(spaces)
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
-        num_actions = max(s.num_actions for s in self.spaces)
+        self._layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
         self._features = np.zeros((len(self.names), *widest), np.float32)
-        self._legal = np.zeros((len(self.names), num_actions), bool)
+        self._legal = np.zeros(self._layout.exists.shape, bool)
         self._own_rows = [
             self._features[(slot, *map(slice, space.observation.shape))]
             for slot, space in enumerate(self.spaces)
@@ -54,9 +55,7 @@ class SlotGame:
         """Begin an episode with a seed and return what all slots see."""
         self._time, self._final = 0, None
         self._features[:] = 0
-        self._legal[:] = False
-        for slot, spaces in enumerate(self.spaces):
-            self._legal[slot, : spaces.num_actions] = True
+        self._legal[:] = self._layout.exists
         self._begin(seed)
         return self._frame()
 
@@ -64,7 +63,7 @@ class SlotGame:
         """Advance one step; an episode that is over stands still.
 
         Args:
-            action: `[A]` int or `[A, N]` float.
+            action: as `pack_action` makes it.
 
         Returns:
             What all slots see after the step, with the rows of agents whose lives ended still their
@@ -110,7 +109,44 @@ class SlotGame:
         spaces = self.spaces[slot]
         self._own_rows[slot][...] = spaces.features(seen)
         legal = spaces.legal(seen, info)
-        self._legal[slot, : legal.size] = legal if acts or legal.any() else True
+        self._legal[slot] = self._layout.exists[slot]
+        for start, options in zip(self._layout.starts, legal or (), strict=False):
+            if options is not None and (acts or options.any()):
+                self._legal[slot, start : start + options.size] = options
+
+    def _own(self, action: np.ndarray, slot: int) -> Any:
+        """Return one slot's action as the environment takes it."""
+        choices, numbers = self._layout.unpack(action[slot])
+        own = self._layout.factors[slot]
+        return self.spaces[slot].own(choices[: len(own.counts)], numbers[: own.low.size])
+
+
+def number(agent: Any, value: Any) -> float:
+    """Read a reward: a number, or an array with one number in it.
+
+    Raises:
+        ValueError: For anything else.
+    """
+    if type(value) is float or type(value) is int:
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.size != 1:
+        raise ValueError(f"agent {agent!r} has the reward {value!r}, expected one number")
+    return float(array.reshape(()))
+
+
+def flag(agent: Any, name: str, value: Any) -> bool:
+    """Read a flag: True or False, 1 or 0, or an array with one of them in it.
+
+    Raises:
+        ValueError: For anything else, such as a text.
+    """
+    if type(value) is bool:
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.size != 1 or array.reshape(()) not in (0, 1):
+        raise ValueError(f"agent {agent!r} is {name}={value!r}, expected True or False")
+    return bool(array.reshape(()))
 
 
 def first_game(make_game: Callable[[], G], step_timeout: float | None, name: str | None) -> G:
