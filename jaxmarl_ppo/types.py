@@ -217,7 +217,7 @@ class Population(struct.PyTreeNode):
 class PolicyGroupTraining(struct.PyTreeNode):
     """Training state of a policy group beside its policies."""
 
-    opt_state: PyTree  # [K] or [K, W] leaves
+    opt_state: PyTree  # [K, ...] leaves: rows [K, W], or a tree of those of weights
     hyperparams: Hyperparams  # [K]
     magnet: PyTree = (
         None  # [K, ...] leaves, the parameters that policies are pulled towards; or None

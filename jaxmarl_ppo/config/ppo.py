@@ -26,7 +26,10 @@ KLControl = Literal["off", "early_stop", "penalty"]
 Magnet = Literal["off", "average"]
 ADAM_EPS = 1e-5
 # Of optax, as they are called there: what makes a transformation of a learning rate alone.
-OPTIMISERS = ("adam", "adabelief", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd")
+# These treat every weight by itself, so they may see all weights of a policy in one row.
+ELEMENTWISE = ("adam", "adabelief", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd")
+# The others depend on the shapes of weights.
+OPTIMISERS = (*ELEMENTWISE, "adafactor", "lamb", "lars", "muon")
 
 
 def _check_discount_by(name: str, value: Any) -> str:
@@ -84,7 +87,9 @@ class PPOConfig:
         bptt_length: decisions per chunk of backpropagation through time; None for 16, or for a
             network without memory.
         optimiser: `"adam"`, another one of optax by its name, or a function from a learning rate to
-            an `optax.GradientTransformation`; gradients are clipped before it.
+            an `optax.GradientTransformation`; gradients are clipped before it. `"adafactor"`,
+            `"lamb"`, `"lars"`, `"muon"` and functions see a policy's weights in their own shapes.
+            `"muon"` updates kernels of hidden layers, and Adam everything else.
         adam_eps: epsilon of Adam.
     """
 

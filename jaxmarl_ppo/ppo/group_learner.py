@@ -25,7 +25,7 @@ from jaxmarl_ppo.ppo.advantage_stats import explained_variance, standardise_own
 from jaxmarl_ppo.ppo.grouped_blocks import pack_in_groups, packs_in_groups
 from jaxmarl_ppo.ppo.loss import UpdateShape
 from jaxmarl_ppo.ppo.minibatches import Blocks, TrainingTable
-from jaxmarl_ppo.ppo.optimiser import init_optimiser
+from jaxmarl_ppo.ppo.optimiser import check_optimiser, init_optimiser
 from jaxmarl_ppo.ppo.update import (
     UpdateInputs,
     UpdateStats,
@@ -86,6 +86,9 @@ class PolicyGroupLearner:
     block_size: int
     discount_by_step: bool
     normalise_advantages: bool
+
+    def __post_init__(self) -> None:
+        check_optimiser(self.update_shape, self.policy_group.network)
 
     @property
     def scope(self) -> str:

@@ -77,7 +77,7 @@ class UpdateCarry(struct.PyTreeNode):
     """State that changes from minibatch to minibatch."""
 
     params: jax.Array  # [K, W]: all weights of a member in one row
-    opt_state: PyTree  # [K] or [K, W] leaves
+    opt_state: PyTree  # [K, ...] leaves
     stopped: jax.Array  # [K] bool: ended early by its KL divergence
     stats: UpdateStats
 
@@ -92,7 +92,7 @@ def update(
 
     Args:
         inputs: of the update.
-        opt_state: of the members, `[K]` or `[K, W]` leaves.
+        opt_state: of the members, `[K, ...]` leaves.
         key: of the shuffling.
 
     Returns:
@@ -158,7 +158,7 @@ def _minibatch_step(inputs: UpdateInputs, carry: UpdateCarry, selection: Selecti
         params: jax.Array,
     ):
         grads = grads / count
-        optimiser = make_optimiser(hyperparams, inputs.shape)
+        optimiser = make_optimiser(hyperparams, inputs.shape, inputs.stack.params)
         updates, opt_state = optimiser.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, optax.tree.norm(grads)
 

@@ -57,7 +57,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
         words = jax.eval_shape(_words, wanted[name]) if name in wanted else None
         if found != _describe(words):
             raise ValueError(
-                f"{where} does not fit the run: {name} is {found}, but should be {_describe(words)}"
+                f"{where} does not fit the run: {name} is {found}, but should be "
+                f"{_describe(words)}{_reason(name, where)}"
             )
     leaves = [_typed(arrays[name], leaf) for name, leaf in wanted.items()]
     return jax.tree.unflatten(structure, leaves)
@@ -72,6 +73,19 @@ def _present_name(name: str) -> str:
         if match := former.fullmatch(name):
             name = match.expand(present)
     return name
+
+
+def _reason(name: str, where: Path) -> str:
+    """Explain why an array of an optimiser may not fit; nothing for others."""
+    if not re.match(r"state/training/\d+/opt_state(/|$)", name):
+        return ""
+    return (
+        ". The optimiser keeps its state in another layout than when this was saved: earlier "
+        "versions gave an optimiser that is a function all weights of a policy in one row, and now "
+        "it sees each weight in its own shape; another version of optax may also keep another "
+        "state. So this run cannot continue. To begin another run with its policies: "
+        f"jaxmarl-ppo train ENV --load {where}"
+    )
 
 
 def _is_key(leaf: Any) -> bool:

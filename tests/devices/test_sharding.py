@@ -35,6 +35,11 @@ CASES = {
         {"memory": True, "spec": NORMALISERS},
     ),
     "league": lambda: (jaxmarl_envs.make("tic_tac_toe"), LEAGUE),
+    # Whose steps are in proportion to the gradients but for the norms of each weight.
+    "tree": lambda: (
+        jaxmarl_envs.make("crypto"),
+        {"mapping": "per_agent", "optimiser": "lars", "learning_rate": 10.0},
+    ),
 }
 
 
@@ -79,14 +84,16 @@ def assert_close(x, y, atol=2e-5):
     jax.tree.map(close, x, y)
 
 
-@pytest.mark.rare_cases("memory", "groups", "league")
+@pytest.mark.rare_cases("memory", "groups", "league", "tree")
 @pytest.mark.parametrize("case", CASES)
 def test_a_rollout_teaches_two_devices_what_it_teaches_one(case):
     (env, params), kwargs = CASES[case]()
     # One minibatch has the same rows, however they are shuffled and spread. With a large epsilon
     # Adam's steps are in proportion to the gradients, else rounding could turn a small one around.
-    ppo = {"num_epochs": 2, "adam_eps": 1.0, "learning_rate": 0.1}
-    learner = tiny_learner(env, params, num_envs=NUM_ENVS, num_steps=NUM_STEPS, **ppo, **kwargs)
+    ppo = {"num_epochs": 2, "learning_rate": 0.1}
+    if "optimiser" not in kwargs:
+        ppo["adam_eps"] = 1.0
+    learner = tiny_learner(env, params, num_envs=NUM_ENVS, num_steps=NUM_STEPS, **{**ppo, **kwargs})
     both = Both(learner)
     state = both.init(jax.random.key(0))
     slots, record = both.play(state, jax.random.key(1))

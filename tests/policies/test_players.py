@@ -243,7 +243,8 @@ def test_scripted_actions_reach_the_environment_and_train_nothing():
     assert learner.players.policy_groups[0].interface.slots == (1,)
 
 
-def test_frozen_policies_do_not_change_by_a_bit():
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+def test_frozen_policies_do_not_change_by_a_bit(optimiser):
     env = Duel()
     learner = tiny_learner(
         env,
@@ -253,6 +254,7 @@ def test_frozen_policies_do_not_change_by_a_bit():
                                                normalise_observations=True)}},
         spec={"normalise_observations": True},
         num_envs=16,
+        optimiser=optimiser,
     )  # fmt: skip
     assert len(learner.players.policy_groups) == 1
     state = quick_jit(learner.init)(jax.random.key(0))

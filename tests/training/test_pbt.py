@@ -170,6 +170,25 @@ def test_a_copy_goes_on_where_its_parent_was(recorded):
                 np.testing.assert_array_equal(own[name], array, err_msg=name)
 
 
+def test_a_copy_has_its_parent_s_optimiser_state_as_a_tree(tmp_path, monkeypatch):
+    copied, original = [], PbtGroup._copy
+
+    def copy(self, run, parent, values):
+        original(self, run, parent, values)
+        copied.append([to_arrays(self.member_state(each).training) for each in (run, parent)])
+
+    monkeypatch.setattr(PbtGroup, "_copy", copy)
+    ppo = dataclasses.replace(CONFIG.default_ppo, optimiser="muon")
+    make_trainer(tmp_path / "run", **PLAIN, default_ppo=ppo).train()
+    assert copied
+    for own, parents in copied:
+        names = [name for name in parents if "opt_state" in name and name.endswith("kernel")]
+        assert names
+        for name in names:
+            assert np.abs(parents[name]).max() > 0.0
+            np.testing.assert_array_equal(own[name], parents[name], err_msg=name)
+
+
 @pytest.mark.rare_cases("3")
 @pytest.mark.parametrize("iteration", [2, 3])
 def test_a_killed_group_goes_on_to_the_bit(group, tmp_path, iteration):

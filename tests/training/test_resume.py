@@ -7,6 +7,7 @@ import signal
 import threading
 
 import numpy as np
+import optax
 import pytest
 from lamps import CONFIG, NUM_ENVS, NUM_STEPS, Lamps, make_trainer, read_entries, without_clock
 
@@ -150,6 +151,24 @@ def test_a_finished_run_has_nothing_left_to_do(whole, tmp_path):
     assert_same_end(resume(copy).train(), whole)
 
 
+def test_an_optimiser_s_state_in_one_row_is_refused_where_it_should_be_a_tree(
+    tmp_path, monkeypatch
+):
+    changes = {"default_ppo": dataclasses.replace(SHORT, optimiser=optax.adam)}
+    with monkeypatch.context() as patch:
+        # As earlier versions gave weights to an optimiser that is a function.
+        patch.setattr("jaxmarl_ppo.ppo.optimiser._on_tree", lambda step, like: step)
+        former = make_trainer(tmp_path / "run", **changes, total_env_steps=PER_ITERATION).train()
+    (folder,) = checkpoints_of(former.run_dir)
+    message = (
+        r"opt_state/1/0/mu is float32\[2, \d+\], but should be absent. The optimiser keeps its "
+        rf"state in another layout .* jaxmarl-ppo train ENV --load {folder}$"
+    )
+    config = dataclasses.replace(CONFIG, **changes)
+    with pytest.raises(ValueError, match=message):
+        resume(former.run_dir, config=config, total_env_steps=2 * PER_ITERATION).train()
+
+
 def test_what_is_learnt_from_cannot_change(whole, tmp_path):
     other = dataclasses.replace(CONFIG, num_envs=8)
     with pytest.raises(ValueError, match="cannot resume with another num_envs: it was 4, got 8"):
@@ -244,20 +263,27 @@ RUNS = {
     ),
     "crypto-min-gru-2": network("crypto", MinGRU(hidden_sizes=(8,), gru_size=8), 2),
     "crypto-mlp-magnet-2": network("crypto", MLP(hidden_sizes=(8,)), 2),
+    "crypto-mlp-muon-2": network("crypto", MLP(hidden_sizes=(8,)), 2),
 }
 
 
 @pytest.mark.rare_cases(
-    "league-2", "shuttle-lstm-2", "crypto-min-gru-2", "crypto-mlp-magnet-2", "archive-2"
+    "league-2",
+    "shuttle-lstm-2",
+    "crypto-min-gru-2",
+    "crypto-mlp-magnet-2",
+    "archive-2",
+    "crypto-mlp-muon-2",
 )
 @pytest.mark.parametrize("name", RUNS)
 def test_every_kind_of_run_goes_on_to_the_bit(tmp_path, name):
-    """Environments, memory, open decisions, pools, results, normalisers, a magnet's weights; on
-    several devices too.
+    """Environments, memory, open decisions, pools, results, normalisers, a magnet's weights, an
+    optimiser's tree of weights; on several devices too.
     """
     env, kwargs, changes = RUNS[name]
     magnet = {"magnet": "average", "magnet_coef": Linear(1.0, 0.1), "magnet_rate": 0.2}
     ppo = dataclasses.replace(SHORT, **magnet) if "magnet" in name else SHORT
+    ppo = dataclasses.replace(ppo, optimiser="muon") if "muon" in name else ppo
     changes.setdefault("default_policy", PolicySpec(network=MLP(hidden_sizes=(8,))))
     steps = 8 * 16
     config = TrainConfig(
