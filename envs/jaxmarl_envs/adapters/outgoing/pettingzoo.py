@@ -45,10 +45,11 @@ def to_parallel(
     **Masks** are what `action_space(agent).sample(mask=...)` takes: an int8 array for `Discrete`, a
     tuple of one for each choice for `MultiDiscrete`, and for `Tuple` a tuple of its parts' masks,
     with None for a `Box`. An agent without a choice has no mask, wherever the others have theirs,
-    and just sees its features. `"observation"` makes every other observation a dict of `"observation"` and `"action_mask"`, as PettingZoo's own board games do; `"info"` puts
-    the mask into `infos[agent]["action_mask"]`; `"none"` leaves it out. `"auto"` is `"observation"`
-    where actions can be illegal or agents can wait (`max_actors` is below the number of slots),
-    and otherwise `"none"`, which it always is where no agent has a choice.
+    and just sees its features. `"observation"` makes every other observation a dict of
+    `"observation"` and `"action_mask"`, as PettingZoo's own board games do; `"info"` puts the mask
+    into `infos[agent]["action_mask"]`; `"none"` leaves it out. `"auto"` is `"observation"` where
+    actions can be illegal or agents can wait (`max_actors` is below the number of slots), and
+    otherwise `"none"`, which it always is where no agent has a choice.
 
     **Lives.** An agent whose life ends gets its own final observation with the reward and the flag
     of that step, and leaves `agents`. PettingZoo forbids names to return, so the next life in a

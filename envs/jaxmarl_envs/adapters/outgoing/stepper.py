@@ -14,7 +14,6 @@ import numpy as np
 
 from jaxmarl_envs.adapters.outgoing.forms import (
     batch_of_one,
-    in_layout,
     legal_options,
     take_apart,
     to_gymnasium_space,
