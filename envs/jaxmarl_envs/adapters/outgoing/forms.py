@@ -119,13 +119,12 @@ def sampling_mask(space: Space, legal: Sequence[np.ndarray]) -> Any:
 def sampling_mask_space(space: Space) -> Any:
     """Return gymnasium's space of a `sampling_mask`."""
 
-    def no_mask() -> Any:
-        return import_extra("jaxmarl_envs.adapters.outgoing.no_mask", "gymnasium").NoMask()
+    from jaxmarl_envs.adapters.outgoing.no_mask import NoMask  # which needs gymnasium
 
     def box(count: int) -> Any:
         return _spaces().Box(0, 1, (count,), np.int8)
 
-    return _walk(space, iter(_counts(space)), box, _spaces().Tuple, no_mask)
+    return _walk(space, iter(_counts(space)), box, _spaces().Tuple, NoMask)
 
 
 def flat_mask_space(space: Space) -> Any:
@@ -141,10 +140,12 @@ def with_masks(
 ) -> list[Any]:
     """Make observation spaces that are dicts of features, under `key`, and `"action_mask"`.
 
-    Those of agents without a choice stay as they are.
+    Those of agents without a choice have features alone.
     """
     return [
-        _spaces().Dict({key: seen, "action_mask": mask_space(chosen)}) if _counts(chosen) else seen
+        _spaces().Dict(
+            {key: seen, "action_mask": mask_space(chosen)} if _counts(chosen) else {key: seen}
+        )
         for seen, chosen in zip(feature_spaces, action_spaces, strict=True)
     ]
 

@@ -90,8 +90,8 @@ def to_gymnasium_vector(
 
     `AutoresetMode.SAME_STEP`: where a life has ended, the observation is the first of the next one,
     and the final one is in `infos["final_obs"]`. It does what a `SyncVectorEnv` of `to_gymnasium`
-    environments does in this mode, in one compiled call. A seed `s` stands for `s`, `s + 1`, .... So
-    masks are an array `[num_envs, n]` for `Discrete`, and else an array `[num_envs]` of tuples.
+    environments does in this mode, in one compiled call: so masks are an array `[num_envs, n]` for
+    `Discrete`, else an array `[num_envs]` of tuples. A seed `s` stands for `s`, `s + 1`, ....
 
     Raises:
         ValueError: As `to_gymnasium`, or if `num_envs` is below 1.

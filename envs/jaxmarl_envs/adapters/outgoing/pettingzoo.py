@@ -44,12 +44,11 @@ def to_parallel(
 
     **Masks** are what `action_space(agent).sample(mask=...)` takes: an int8 array for `Discrete`, a
     tuple of one for each choice for `MultiDiscrete`, and for `Tuple` a tuple of its parts' masks,
-    with None for a `Box`. An agent without a choice has no mask, wherever the others have theirs,
-    and just sees its features. `"observation"` makes every other observation a dict of
-    `"observation"` and `"action_mask"`, as PettingZoo's own board games do; `"info"` puts the mask
-    into `infos[agent]["action_mask"]`; `"none"` leaves it out. `"auto"` is `"observation"` where
-    actions can be illegal or agents can wait (`max_actors` is below the number of slots), and
-    otherwise `"none"`, which it always is where no agent has a choice.
+    with None for a `Box`. An agent without a choice has no mask. `"observation"` makes every
+    observation a dict of `"observation"` and `"action_mask"`, as PettingZoo's own board games do;
+    `"info"` puts the mask into `infos[agent]["action_mask"]`; `"none"` leaves it out. `"auto"` is
+    `"observation"` where actions can be illegal or agents can wait (`max_actors` is below the
+    number of slots), and otherwise `"none"`, which it always is where no agent has a choice.
 
     **Lives.** An agent whose life ends gets its own final observation with the reward and the flag
     of that step, and leaves `agents`. PettingZoo forbids names to return, so the next life in a
@@ -146,17 +145,18 @@ class _Common:
 
     def _observe(self, slot: int, final: bool = False) -> Any:
         features = self._hosted.features(slot, final)
-        mask = self._mask(slot, final, "observation")
-        return {"observation": features, **mask} if mask else features
+        if self.action_masks != "observation":
+            return features
+        return {"observation": features, **self._mask(slot, final)}
 
     def _info(self, slot: int, final: bool = False) -> dict[str, Any]:
-        return self._mask(slot, final, "info")
+        return self._mask(slot, final) if self.action_masks == "info" else {}
 
-    def _mask(self, slot: int, final: bool, place: str) -> dict[str, Any]:
-        """Return the mask by name if it goes to this place and the slot's agent has a choice."""
-        if self.action_masks != place or not self._hosted.layout.factors[slot].counts:
-            return {}
+    def _mask(self, slot: int, final: bool) -> dict[str, Any]:
+        """Return the mask by its name, if the slot's agent has a choice."""
         legal = self._legal_options(slot, final)
+        if not legal:
+            return {}
         return {"action_mask": sampling_mask(self._hosted.spaces[slot], legal)}
 
     def _legal_options(self, slot: int, final: bool) -> list[np.ndarray]:

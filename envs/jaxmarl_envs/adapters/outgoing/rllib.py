@@ -119,7 +119,9 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         self.masked = place_of_masks(hosted, action_masks, ACTION_MASKS) == "observation"
         spaces = hosted.feature_spaces
         if self.masked:
-            spaces = with_masks(spaces, hosted.spaces, "observations", flat_mask_space)
+            masked = with_masks(spaces, hosted.spaces, "observations", flat_mask_space)
+            counts = [own.counts for own in hosted.layout.factors]
+            spaces = [masked[i] if counts[i] else seen for i, seen in enumerate(spaces)]
         self._spaces = {
             agent: (spaces[slot], hosted.action_spaces[slot])
             for slot, agent in enumerate(env.agents)
