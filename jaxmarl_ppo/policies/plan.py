@@ -331,7 +331,7 @@ def _plan_groups(
     for continuous, used in has_numbers.items():
         if continuous is not None and not used:
             raise ValueError(
-                f"continuous={continuous!r} has no effect: no agent of a policy with it has numbers "
+                f"continuous={continuous!r} has no effect: no agent with such a policy has numbers "
                 "to choose; drop it"
             )
     # What is trained is then a slice of the stack.

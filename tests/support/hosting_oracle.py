@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from probe_envs import quick_jit
 
-from jaxmarl_envs import Box
+from jaxmarl_envs.spaces import Discrete
 
 
 class TimeStep(NamedTuple):
@@ -43,24 +43,26 @@ def compiled(env):
 
 
 def play(env, params, seed, episode, choose):
-    """All steps of an episode; `choose(name, count, mask [n])` is the action of a decision."""
+    """All steps of an episode; `choose(name, count, mask)` is the action of a decision.
+
+    It has the form of the agent's own space, and the mask is as `own_mask` has it.
+    """
     reset, step = compiled(env)
     key = jax.random.fold_in(jax.random.key(seed), episode)
+    layout = env.action_layout(env.default_params if params is None else params)
     obs, state = jax.device_get(reset(jax.random.fold_in(key, 0), params))
     lives, decided = [0] * env.num_agents, defaultdict(int)
     names = _rename(env, [None] * env.num_agents, lives, obs)
     steps = []
     while obs.alive.any():
-        actions, encoded = {}, _no_action(env, params)
+        actions, by_slot = {}, {}
         for slot, name in enumerate(names):
             if obs.agent_mask[slot]:
-                own = obs.action_mask[slot][: _width(env, params, slot)]
-                actions[name] = choose(name, decided[name], own)
+                own = own_mask(layout, slot, obs.action_mask[slot])
+                by_slot[env.agents[slot]] = actions[name] = choose(name, decided[name], own)
                 decided[name] += 1
-                encoded[slot][..., : np.size(actions[name])] = actions[name]
         step_key = jax.random.fold_in(key, len(steps) + 1)
-        sent = encoded if _is_box(env) else encoded[:, 0]
-        results = step(step_key, state, sent, params)
+        results = step(step_key, state, layout.from_own(by_slot), params)
         after, state, reward, terminated, truncated, info = jax.device_get(results)
         final = info.get("final_observation", after)
         ended = terminated | truncated
@@ -117,6 +119,16 @@ def by_rule(name, count, mask):
     return int(legal[(sum(map(ord, name)) + 7 * count + count**2) % len(legal)])
 
 
+def own_mask(layout, slot, mask):
+    """Of a discrete space which options are legal, of others a list of these for each choice."""
+    legal, start = [], 0
+    for choice, width in enumerate(layout.counts):
+        if choice < len(layout.factors[slot].counts):
+            legal.append(mask[start : start + layout.factors[slot].counts[choice]])
+        start += width
+    return legal[0] if isinstance(list(layout.spaces.values())[slot], Discrete) else legal
+
+
 def _rename(env, names, lives, obs):
     names = list(names)
     for slot in range(env.num_agents):
@@ -125,18 +137,3 @@ def _rename(env, names, lives, obs):
             agent = env.agents[slot]
             names[slot] = agent if lives[slot] == 1 else f"{agent}#{lives[slot]}"
     return names
-
-
-def _is_box(env):
-    return isinstance(env.action_space(env.agents[0], env.default_params), Box)
-
-
-def _width(env, params, slot):
-    space = env.action_space(env.agents[slot], params)
-    return space.size if isinstance(space, Box) else space.n
-
-
-def _no_action(env, params):
-    width = env.action_layout(params).width if _is_box(env) else 1
-    dtype = np.float32 if _is_box(env) else np.int32
-    return np.zeros((env.num_agents, width), dtype)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from probe_envs import quick_jit
 
-from jaxmarl_envs import Box, Discrete, check_env, make
+from jaxmarl_envs import Box, Discrete, MultiDiscrete, check_env, make
 from jaxmarl_envs.adapters.incoming.jaxmarl import JaxMARL
 
 UP, DOWN, RIGHT, LEFT, STAY, INTERACT = range(6)  # Overcooked
@@ -96,13 +96,14 @@ class Played:
 
 
 def at_random(env):
-    """Uniform over what is legal, or within the bounds; anything for those who wait."""
+    """Uniform over what is legal, or within [0, 1]; anything for those who wait."""
+    layout = env.action_layout(env.default_params)
 
     def choose(obs, time, rng):
-        if env.is_continuous(env.default_params):
-            return rng.uniform(0, 1, obs.action_mask.shape).astype(np.float32)
         noise = rng.random(obs.action_mask.shape)
-        legal = np.where(obs.action_mask, noise, -1).argmax(-1)
+        if layout.is_numbers:
+            return noise.astype(np.float32)
+        legal = np.asarray(layout.pick(noise, obs.action_mask))
         return np.where(obs.agent_mask, legal, noise.argmax(-1)).astype(np.int32)
 
     return choose
@@ -375,12 +376,83 @@ def test_boxes_of_unequal_width_are_padded():
     env, params = make("jaxmarl", **options)
     speaker = env.action_space("speaker_0", params)
     assert isinstance(speaker, Box)
-    assert (speaker.shape, env.action_width(params)) == ((3,), 5)
+    assert (speaker.shape, env.action_layout(params).width) == ((3,), 5)
     obs, state = quick_jit(env.reset_env)(jax.random.key(0), params)
     np.testing.assert_array_equal(obs.action_mask, [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
     colours = np.where(np.arange(3) == state.game.goal, 0.65, 0.15)
     np.testing.assert_allclose(obs.features[0], [*colours, *[0] * 8], rtol=1e-6)
     assert obs.features.shape == (2, 11)
+
+
+class Mixed:
+    """A JaxMARL environment whose agents have actions of different kinds, which are what pays."""
+
+    agents = ("picks", "moves", "pair")
+
+    def action_space(self, agent):
+        from jaxmarl.environments import spaces
+
+        return {
+            "picks": spaces.Discrete(4),
+            "moves": spaces.Box(-1.0, 2.0, (2,)),
+            "pair": spaces.MultiDiscrete([2, 3]),
+        }[agent]
+
+    def observation_space(self, agent):
+        from jaxmarl.environments import spaces
+
+        return spaces.Box(0.0, 10.0, (1,))
+
+    def _seen(self, time):
+        return {agent: jnp.float32(time)[None] for agent in self.agents}
+
+    def reset(self, key):
+        return self._seen(0), jnp.int32(0)
+
+    def step_env(self, key, state, actions):
+        time = state + 1
+        reward = {
+            "picks": actions["picks"],
+            "moves": actions["moves"] @ jnp.array([1.0, 10.0]),
+            "pair": actions["pair"] @ jnp.array([1, 10]),
+        }
+        done = dict.fromkeys((*self.agents, "__all__"), time >= 3)
+        return self._seen(time), time, reward, done, {}
+
+
+def test_agents_may_have_several_choices_or_differ_in_kind(monkeypatch):
+    jaxmarl = pytest.importorskip("jaxmarl")
+    monkeypatch.setattr(jaxmarl, "registered_envs", ["mixed"])
+    monkeypatch.setattr(jaxmarl, "make", lambda env_id: Mixed())
+    env, params = make("jaxmarl", env_id="mixed")
+    assert env.action_space("pair", params) == MultiDiscrete([2, 3])
+    layout = env.action_layout(params)
+    obs, state = env.reset_env(jax.random.key(0), params)
+    np.testing.assert_array_equal(obs.action_mask, layout.exists)
+    rng, num_steps = np.random.default_rng(0), 0
+    while obs.alive.any():
+        action = layout.pick(rng.random(layout.exists.shape), layout.exists)
+        obs, state, reward, *_ = env.step_env(jax.random.key(1), state, action, params)
+        picks, (x, y), (i, j) = (layout.own(action, slot) for slot in range(3))
+        np.testing.assert_allclose(reward, [picks, x + 10 * y, i + 10 * j], rtol=1e-6)
+        num_steps += 1
+    assert num_steps == 3
+    check_env(env, params, num_steps=8, num_envs=2)
+
+
+def test_other_kinds_of_actions_are_refused(monkeypatch):
+    jaxmarl = pytest.importorskip("jaxmarl")
+
+    class Nested(Mixed):
+        def action_space(self, agent):
+            from jaxmarl.environments import spaces
+
+            return spaces.Tuple([spaces.Discrete(2)])
+
+    monkeypatch.setattr(jaxmarl, "registered_envs", ["nested"])
+    monkeypatch.setattr(jaxmarl, "make", lambda env_id: Nested())
+    with pytest.raises(ValueError, match="Tuple of JaxMARL: valid kinds are Discrete, Multi"):
+        make("jaxmarl", env_id="nested")
 
 
 def test_what_is_really_seen_counts_where_jaxmarl_declares_another_shape():

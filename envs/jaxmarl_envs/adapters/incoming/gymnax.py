@@ -95,7 +95,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         width = _flat_bounds(env_id, space)[0].size
         self._num_symbols = space.n if _is_discrete(space) else None
         self._seen = slice(None) if observed is None else _indices(observed, width)
-        self._action_width = self.action_width(self._default_params)
+        self._action_width = self.action_layout(self._default_params).width
         self._action_shape = self.game.action_space(self._default_params).shape
 
     @property

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
-from jaxmarl_envs.spaces import Box, Discrete, Space
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 
 @struct.dataclass
@@ -52,6 +53,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     * **State.** SMAX offers `Observation.state`, its world state, to a centralised critic.
     * **Metrics.** `won` (SMAX), `deliveries` (Overcooked), `arrived` and `crashed` (JaxNav).
 
+    Actions are Discrete, MultiDiscrete or Box, and agents of one environment may differ in that.
     What an agent sees is flattened to float32. Only the shape of a space and a bound that it names
     for all elements alike are taken from JaxMARL, and the shape from what it really returns.
 
@@ -66,7 +68,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     Raises:
         ImportError: JaxMARL, or what this environment of it needs, is not installed.
         ValueError: an unknown id or option, or a value that JaxMARL refuses; planes of what is not
-            planes, or shaped rewards where there are none.
+            planes, shaped rewards where there are none, or action spaces of other kinds.
     """
 
     def __init__(
@@ -91,9 +93,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         self._spaces = [_action_space(self.game.action_space(a)) for a in self.game.agents]
         self._shapes, self._state_types = self._look()
         self._shape = tuple(np.max(self._shapes, axis=0).tolist())  # of the widest agent
-        sizes = [s.n if isinstance(s, Discrete) else s.size for s in self._spaces]
-        self._own_actions = np.arange(max(sizes)) < np.array(sizes)[:, None]  # [A, N]
-        self._discrete = isinstance(self._spaces[0], Discrete)
+        self._layout = ActionLayout(dict(zip(self.agents, self._spaces, strict=True)))
 
     def _look(self) -> tuple[list[tuple[int, ...]], Any]:
         """Trace the shapes of what agents see, and the types of JaxMARL's state after a step."""
@@ -138,7 +138,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     def step_env(
         self, key: jax.Array, state: JaxMARLState, action: jax.Array, params: JaxMARLParams
     ) -> StepResult[JaxMARLState]:
-        """Step JaxMARL's game with this very key; `action` is `[A]` int or `[A, N]` float."""
+        """Step JaxMARL's game with this very key; for actions see `ActionLayout`."""
         chosen = self._chosen(state, action)
         seen, game, earned, done, info = self.game.step_env(
             key, state.game, self._rules.actions(chosen)
@@ -169,14 +169,27 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         del params, last_action
         return self._rules.render(state.game)
 
-    def _chosen(self, state: JaxMARLState, action: jax.Array) -> list[jax.Array]:
-        """Return each agent's action in its own space; the idle one where it does not act."""
+    def _chosen(self, state: JaxMARLState, action: Any) -> list[jax.Array]:
+        """Return each agent's action in its own space, `[]`, `[C]` int or `[N]` float.
+
+        The idle one, or zeros, where it does not act.
+        """
         acts = self._rules.acting(state.game)  # [A]
-        if self._discrete:
+        if self._layout.is_choice:
             return list(jnp.where(acts, action, self._rules.idle_action).astype(jnp.int32))
-        action = jnp.where(acts[:, None], action, 0.0)
-        sizes = self._own_actions.sum(1)
-        return [row[:size] for row, size in zip(action, sizes, strict=True)]
+        choices, numbers = (
+            jnp.where(acts[:, None], part, 0) for part in self._layout.split(action)
+        )
+        choices = choices.astype(jnp.int32)
+        chosen = []
+        for slot, (space, own) in enumerate(zip(self._spaces, self._layout.factors, strict=True)):
+            if isinstance(space, Discrete):
+                chosen.append(jnp.where(acts[slot], choices[slot, 0], self._rules.idle_action))
+            elif isinstance(space, MultiDiscrete):
+                chosen.append(choices[slot, : len(own.counts)])
+            else:
+                chosen.append(numbers[slot, : own.low.size])
+        return chosen
 
     def _settle(self, game: Any) -> Any:
         """Cast each part of the state to one type; JaxMARL's resets and steps may differ in it."""
@@ -185,7 +198,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     def _observe(self, seen: Any, state: JaxMARLState) -> Observation:
         alive = jnp.full(self.num_agents, ~state.over)
         legal = self._rules.legal_actions(state.game)
-        mask = jnp.asarray(self._own_actions)
+        mask = jnp.asarray(self._layout.exists)
         if legal is not None:
             mask = jnp.stack([_padded(row.astype(bool), mask.shape[1:]) for row in legal])
         return Observation(
@@ -222,9 +235,20 @@ def _one_bound(space: Any, name: str, infinite: float) -> float:
 
 
 def _action_space(space: Any) -> Space:
-    """Turn one of JaxMARL's action spaces into ours, flattened."""
+    """Turn one of JaxMARL's action spaces into ours, flattened.
+
+    Raises:
+        ValueError: If it is of another kind.
+    """
     if hasattr(space, "n"):
         return Discrete(int(space.n))
+    if hasattr(space, "num_categories"):
+        return MultiDiscrete(np.asarray(space.num_categories).tolist())
+    if not hasattr(space, "low"):
+        raise ValueError(
+            f"the action space {type(space).__name__} of JaxMARL: valid kinds are Discrete, "
+            "MultiDiscrete and Box"
+        )
     shape = (int(np.prod(space.shape)),)
     low, high = (
         np.broadcast_to(np.asarray(bound, np.float32), space.shape).ravel()

@@ -40,7 +40,7 @@ class GameRules:
 
         Args:
             before: JaxMARL's state before the step.
-            action: the actions, `[]` int or `[n]` float for each agent.
+            action: each agent's own, `[]` or `[C]` int or `[n]` float.
             after: the state after it.
         """
         return jnp.bool_(False)

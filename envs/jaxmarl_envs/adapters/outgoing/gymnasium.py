@@ -13,6 +13,14 @@ import jax
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.outgoing.forms import (
+    batch_of_one,
+    in_layout,
+    legal_options,
+    sampling_mask,
+    take_apart,
+    to_gymnasium_space,
+)
 from jaxmarl_envs.adapters.outgoing.one_agent import (
     ACTS,
     MOST_STEPS_WITHOUT_THE_AGENT,
@@ -26,7 +34,6 @@ from jaxmarl_envs.adapters.outgoing.one_agent import (
     compiled_batch,
     game,
 )
-from jaxmarl_envs.adapters.outgoing.stepper import to_gymnasium_space
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.spaces import Discrete
 
@@ -49,8 +56,14 @@ def to_gymnasium(
     live on afterwards their game is dropped, and an episode without a decision of the agent is
     skipped.
 
-    Which actions are legal is in `info["action_mask"]` (int8, as in gymnasium's own games) and in
-    `action_masks()` (bool, as maskable trainers ask for it).
+    Actions have the form of the agent's own space: an int for `Discrete`, an array for
+    `MultiDiscrete` and `Box`, a tuple for `Tuple`.
+
+    Which are legal is in `info["action_mask"]`, as `action_space.sample(mask=...)` takes it: an
+    int8 array for `Discrete`, a tuple of one for each choice for `MultiDiscrete`, and for `Tuple` a
+    tuple of its parts' masks, with None for a `Box`. It is also in `action_masks()`, a bool array
+    of the options of all choices, one after the other, as maskable trainers ask for it. An agent
+    without a choice has no mask.
 
     Args:
         env: the environment.
@@ -77,7 +90,8 @@ def to_gymnasium_vector(
 
     `AutoresetMode.SAME_STEP`: where a life has ended, the observation is the first of the next one,
     and the final one is in `infos["final_obs"]`. It does what a `SyncVectorEnv` of `to_gymnasium`
-    environments does in this mode, in one compiled call. A seed `s` stands for `s`, `s + 1`, ....
+    environments does in this mode, in one compiled call: so masks are an array `[num_envs, n]` for
+    `Discrete`, else an array `[num_envs]` of tuples. A seed `s` stands for `s`, `s + 1`, ....
 
     Raises:
         ValueError: As `to_gymnasium`, or if `num_envs` is below 1.
@@ -100,31 +114,19 @@ class _Common:
         self._shape = tuple(np.max([space.shape for space in spaces], axis=0))
         self._num_features = math.prod(self._shape)
         self._own = tuple(slice(n) for n in spaces[self._slot].shape)
-        space = env.action_space(env.agents[self._slot], params)
-        self._num_actions = space.n if isinstance(space, Discrete) else None
+        self._layout = env.action_layout(params)
+        self._has_choice = bool(self._layout.factors[self._slot].counts)
+        self._chosen_from = space = env.action_space(env.agents[self._slot], params)
         self._spaces = to_gymnasium_space(spaces[self._slot]), to_gymnasium_space(space)
-        self._width = env.action_width(params)
 
     def _features(self, rows: np.ndarray) -> np.ndarray:
         """Read the agent's own features `[E, ...]`, unpadded, from fetched `rows [E, ...]`."""
         features = rows[:, : self._num_features].reshape(len(rows), *self._shape)
         return features[(slice(None), *self._own)].copy()
 
-    def _masks(self, rows: np.ndarray) -> np.ndarray:
-        """Read the masks of discrete actions, `[E, n]` int8, from fetched `rows [E, ...]`."""
-        return (rows[:, self._num_features :][:, : self._num_actions] > 0).astype(np.int8)
-
-    def _send(self, actions: Any) -> np.ndarray:
-        """Check actions `[E, ...]` and write them as `[E]` int32 or `[E, N]` float32."""
-        actions, space = np.asarray(actions), self._spaces[1]
-        if actions.shape[1:] != space.shape:
-            raise ValueError(f"actions {actions} are not of the space {space}")
-        if self._num_actions is None:
-            flat = actions.reshape(len(actions), -1).astype(np.float32)
-            return np.pad(flat, ((0, 0), (0, self._width - flat.shape[1])))
-        if ((actions < 0) | (actions >= self._num_actions)).any():
-            raise ValueError(f"actions {actions} are not below {self._num_actions}")
-        return actions.astype(np.int32)
+    def _legal(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Read the legal options of each choice, `[E, options]` bool, from `rows [E, ...]`."""
+        return legal_options(self._layout, self._slot, rows[:, self._num_features :] > 0)
 
     def _expect_asked(self, rows: np.ndarray) -> None:
         if not (rows[:, [ACTS, TERMINATED, TRUNCATED]] > 0).any(axis=1).all():
@@ -167,21 +169,26 @@ class Single(_Common, gymnasium.Env):
         """Go on to the agent's next decision or to the end of its life."""
         if self._view is None or (self._row[0, TERMINATED:] > 0).any():
             raise ValueError(f"{self._env.name!r}: no episode is running: call reset first")
-        sent = self._send(np.asarray(action)[None])[0]
+        sent = take_apart(self._chosen_from, batch_of_one(self._chosen_from, action))
+        sent = jax.tree.map(lambda x: x[0], in_layout(self._layout, *sent))
         self._view, row = self._step(self._view, sent, self._params)
         observation, info = self._show(row)
         reward, terminated, truncated = self._row[0, REWARD:]
         return observation, float(reward), bool(terminated), bool(truncated), info
 
     def action_masks(self) -> np.ndarray:
-        """Return which actions are legal, `[n]` bool."""
-        return self._masks(self._row)[0] > 0
+        """Return which options of all choices are legal, `[sum of the options]` bool."""
+        legal = self._legal(self._row)
+        return np.concatenate([options[0] for options in legal]) if legal else np.zeros(0, bool)
 
     def _show(self, row: jax.Array) -> tuple[np.ndarray, dict[str, Any]]:
         self._row = rows = np.asarray(row)[None]
         self._expect_asked(rows)
-        discrete = self._num_actions is not None
-        return self._features(rows)[0], {"action_mask": self._masks(rows)[0]} if discrete else {}
+        features = self._features(rows)[0]
+        if not self._has_choice:
+            return features, {}
+        legal = [options[0] for options in self._legal(rows)]
+        return features, {"action_mask": sampling_mask(self._chosen_from, legal)}
 
 
 class Vector(_Common, vector.VectorEnv):
@@ -232,9 +239,11 @@ class Vector(_Common, vector.VectorEnv):
         """Go on everywhere to the agent's next decision or to the end of its life."""
         if self._views is None:
             raise ValueError(f"{self._env.name!r}: no episode is running: call reset first")
-        if len(actions) != self.num_envs:
-            raise ValueError(f"{len(actions)} actions for num_envs={self.num_envs}")
-        self._views, rows, last = self._step(self._views, self._send(actions), self._params)
+        choices, numbers = take_apart(self._chosen_from, actions)
+        if len(choices) != self.num_envs:
+            raise ValueError(f"{len(choices)} actions for num_envs={self.num_envs}")
+        sent = in_layout(self._layout, choices, numbers)
+        self._views, rows, last = self._step(self._views, sent, self._params)
         rows = np.asarray(rows)
         self._expect_asked(rows)
         reward, terminated, truncated = rows[:, REWARD:].T
@@ -253,9 +262,16 @@ class Vector(_Common, vector.VectorEnv):
         return self._features(rows), reward.astype(np.float64), terminated > 0, truncated > 0, infos
 
     def _masks_told(self, rows: np.ndarray, where: np.ndarray) -> dict[str, Any]:
-        if self._num_actions is None:
+        """Write masks as gymnasium collects those of single views: arrays, or tuples one by one."""
+        if not self._has_choice:
             return {}
-        return _told("action_mask", np.where(where[:, None], self._masks(rows), np.int8(0)), where)
+        legal = self._legal(rows)
+        if isinstance(self._chosen_from, Discrete):
+            return _told("action_mask", (legal[0] & where[:, None]).astype(np.int8), where)
+        masks = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(where):
+            masks[i] = sampling_mask(self._chosen_from, [options[i] for options in legal])
+        return _told("action_mask", masks, where)
 
 
 def _told(key: str, values: Any, where: np.ndarray) -> dict[str, Any]:

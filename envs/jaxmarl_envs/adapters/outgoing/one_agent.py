@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxmarl_envs.adapters.outgoing.programs import first_alone
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 
 MOST_STEPS_WITHOUT_THE_AGENT = 10_000
@@ -17,7 +18,7 @@ _OTHERS = 2**32 - 1  # of the series, no number of an episode
 ACTS, REWARD, TERMINATED, TRUNCATED = range(-4, 0)
 REWARD_BEFORE = -5  # of a batch: what was earned before the first decision of a new episode
 
-Script = Callable[[Any, Observation, Any, jax.Array], jax.Array]
+Script = Callable[[Any, Observation, Any, jax.Array], Any]
 
 
 @struct.dataclass
@@ -50,7 +51,7 @@ class OneAgentGame:
     def step(self, view: View, action: Any, params: Any) -> View:
         """Make steps, at least one, until the agent must act or its life has ended.
 
-        `action` is `[]` int or `[N]` float.
+        `action` is the slot's row of an action of all slots, see `ActionLayout`.
         """
         first = view.time_step
 
@@ -61,7 +62,7 @@ class OneAgentGame:
 
         def once_more(view: View) -> View:
             earned = jnp.where(view.time_step == first, 0.0, view.outcome[REWARD])
-            chosen = jnp.where(view.time_step == first, action, jnp.zeros_like(action))
+            chosen = first_alone(view.time_step == first, action)
             view = self._step(view, chosen, params)
             return replace(view, outcome=view.outcome.at[REWARD].add(earned))
 
@@ -80,7 +81,8 @@ class OneAgentGame:
             jax.random.fold_in(jax.random.fold_in(series, view.episode), time)
             for series in (view.series, jax.random.fold_in(view.series, _OTHERS))
         )
-        chosen = self.script(view.state, view.obs, params, key_others).at[slot].set(action)
+        scripted = self.script(view.state, view.obs, params, key_others)
+        chosen = jax.tree.map(lambda all_, own: all_.at[slot].set(own), scripted, action)
         obs, state, reward, terminated, truncated, info = env.step_env(
             key, view.state, chosen, params
         )
@@ -93,8 +95,7 @@ class OneAgentGame:
 
     def _to_a_decision(self, view: View, params: Any) -> View:
         """Play steps, and episodes, until the agent must act, and keep its life's reward."""
-        continuous = self.env.is_continuous(params)
-        nothing = jnp.zeros(self.env.action_width(params)) if continuous else jnp.int32(0)
+        nothing = jax.tree.map(lambda x: x[self.slot], self.env.action_layout(params).zeros())
 
         def undecided(carry: tuple[View, jax.Array]) -> jax.Array:
             return ~carry[0].shows(ACTS) & (carry[1] < MOST_STEPS_WITHOUT_THE_AGENT)
@@ -179,20 +180,10 @@ def compiled_batch(game: OneAgentGame) -> tuple[Callable[..., Any], ...]:
 def random_script(env: MultiAgentEnv) -> Script:
     """Make a scripted policy that draws uniform legal actions for all slots."""
 
-    def discrete(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
-        return jax.random.categorical(key, jnp.where(obs.action_mask, 0.0, -jnp.inf))
+    def decide(state: Any, obs: Observation, params: Any, key: jax.Array) -> Any:
+        layout = env.action_layout(params)
+        if layout.is_choice:
+            return jax.random.categorical(key, jnp.where(obs.action_mask, 0.0, -jnp.inf))
+        return layout.pick(jax.random.uniform(key, obs.action_mask.shape), obs.action_mask)
 
-    def continuous(state: Any, obs: Observation, params: Any, key: jax.Array) -> jax.Array:
-        low, high = (_bounds(env, params, name) for name in ("low", "high"))
-        return jax.random.uniform(key, low.shape, minval=low, maxval=high)
-
-    return continuous if env.is_continuous(env.default_params) else discrete
-
-
-def _bounds(env: MultiAgentEnv, params: Any, name: str) -> jax.Array:
-    """Collect `low` or `high` of all slots' actions, `[A, N]`."""
-    bounds = []
-    for space in env.action_spaces(params).values():
-        bound = jnp.broadcast_to(jnp.asarray(getattr(space, name)), space.shape).reshape(-1)
-        bounds.append(jnp.pad(bound, (0, env.action_width(params) - bound.size)))
-    return jnp.stack(bounds)
+    return decide

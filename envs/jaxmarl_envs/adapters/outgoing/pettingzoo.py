@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.outgoing.stepper import Hosted, place_of_masks, slot_name, with_masks
+from jaxmarl_envs.adapters.outgoing.forms import sampling_mask, sampling_mask_space, with_masks
+from jaxmarl_envs.adapters.outgoing.stepper import Hosted, place_of_masks, slot_name
 from jaxmarl_envs.core import MultiAgentEnv
 
 if TYPE_CHECKING:
@@ -35,14 +36,19 @@ def to_parallel(
 
     **Who acts.** All that live are in `agents` and may send actions; those of agents that wait are
     ignored and may be left out. `infos[agent]["acts"]` says whether the next action counts. The
-    mask of an agent that waits leaves it one action, so that a masked policy is certain of it and
-    learns nothing from it.
+    mask of an agent that waits leaves it one option of each choice, so that a masked policy is
+    certain of it and learns nothing from it.
 
-    **Masks** are int8, as `Discrete.sample` takes them. `"observation"` makes every observation a
-    dict of `"observation"` and `"action_mask"`, as PettingZoo's own board games do; `"info"` puts
-    the mask into `infos[agent]["action_mask"]`; `"none"` leaves it out. `"auto"` is `"observation"`
-    where actions can be illegal or agents can wait (`max_actors` is below the number of slots),
-    and otherwise `"none"`, which it always is for continuous actions.
+    **Actions** have the form of the agent's own space: an int for `Discrete`, an array for
+    `MultiDiscrete` and `Box`, a tuple for `Tuple`.
+
+    **Masks** are what `action_space(agent).sample(mask=...)` takes: an int8 array for `Discrete`, a
+    tuple of one for each choice for `MultiDiscrete`, and for `Tuple` a tuple of its parts' masks,
+    with None for a `Box`. An agent without a choice has no mask. `"observation"` makes every
+    observation a dict of `"observation"` and `"action_mask"`, as PettingZoo's own board games do;
+    `"info"` puts the mask into `infos[agent]["action_mask"]`; `"none"` leaves it out. `"auto"` is
+    `"observation"` where actions can be illegal or agents can wait (`max_actors` is below the
+    number of slots), and otherwise `"none"`, which it always is where no agent has a choice.
 
     **Lives.** An agent whose life ends gets its own final observation with the reward and the flag
     of that step, and leaves `agents`. PettingZoo forbids names to return, so the next life in a
@@ -58,7 +64,7 @@ def to_parallel(
         max_lives: the most lives in a slot in one episode, or None.
 
     Raises:
-        ValueError: For an unknown choice, masks asked of continuous actions, or `max_lives` below
+        ValueError: For an unknown choice, masks where no agent has a choice, or `max_lives` below
             1.
     """
     return Parallel(env, params, action_masks, max_lives)
@@ -105,7 +111,9 @@ class _Common:
         self.metadata = {"name": env.name, "render_modes": [], "is_parallelizable": False}
         self._observation_spaces = hosted.feature_spaces
         if self.action_masks == "observation":
-            self._observation_spaces = with_masks(hosted, "observation", np.int8)
+            self._observation_spaces = with_masks(
+                hosted.feature_spaces, hosted.spaces, "observation", sampling_mask_space
+            )
         if max_lives is not None:
             self.possible_agents = hosted.possible_agents
         self.agents = []
@@ -139,13 +147,20 @@ class _Common:
         features = self._hosted.features(slot, final)
         if self.action_masks != "observation":
             return features
-        return {"observation": features, "action_mask": self._mask(slot, final)}
-
-    def _mask(self, slot: int, final: bool) -> np.ndarray:
-        return self._hosted.action_mask(slot, final).astype(np.int8)
+        return {"observation": features, **self._mask(slot, final)}
 
     def _info(self, slot: int, final: bool = False) -> dict[str, Any]:
-        return {"action_mask": self._mask(slot, final)} if self.action_masks == "info" else {}
+        return self._mask(slot, final) if self.action_masks == "info" else {}
+
+    def _mask(self, slot: int, final: bool) -> dict[str, Any]:
+        """Return the mask by its name, if the slot's agent has a choice."""
+        legal = self._legal_options(slot, final)
+        if not legal:
+            return {}
+        return {"action_mask": sampling_mask(self._hosted.spaces[slot], legal)}
+
+    def _legal_options(self, slot: int, final: bool) -> list[np.ndarray]:
+        return self._hosted.legal_options(slot, final)
 
 
 class Parallel(_Common, pettingzoo.ParallelEnv):
@@ -184,11 +199,12 @@ class Parallel(_Common, pettingzoo.ParallelEnv):
         terminated, truncated = passed.flags()
         return observations, passed.rewards, terminated, truncated, infos
 
-    def _mask(self, slot: int, final: bool) -> np.ndarray:
-        mask = super()._mask(slot, final)
+    def _legal_options(self, slot: int, final: bool) -> list[np.ndarray]:
+        legal = super()._legal_options(slot, final)
         if not final and not self._hosted.acts[slot]:
-            mask[np.argmax(mask) + 1 :] = 0
-        return mask
+            for options in legal:
+                options[np.argmax(options) + 1 :] = False
+        return legal
 
     def _info(self, slot: int, final: bool = False) -> dict[str, Any]:
         acts = not final and bool(self._hosted.acts[slot])

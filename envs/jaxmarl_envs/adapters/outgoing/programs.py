@@ -41,10 +41,10 @@ def programs(env: MultiAgentEnv) -> Programs:
     """Compile an environment's reset, its step, and its step on to the next event.
 
     `reset(series, episode, params)` begins an episode of the series of a key. `step(running,
-    action, params)` makes one step; `action` is `[A]` int or `[A, N]` float. `step_on` takes the
-    same and makes steps until an agent must act or a life begins or ends, at most 10,000, in which
-    those who are not asked send 0; rewards are summed over them. All are compiled once for an
-    environment, however many step it.
+    action, params)` makes one step; `action` is of all slots, see `ActionLayout`. `step_on` takes
+    the same and makes steps until an agent must act or a life begins or ends, at most 10,000, in
+    which those who are not asked send 0; rewards are summed over them. All are compiled once for
+    an environment, however many step it.
     """
 
     def reset(series: jax.Array, episode: Any, params: Any) -> RunningEpisode:
@@ -75,13 +75,18 @@ def programs(env: MultiAgentEnv) -> Programs:
 
         def once_more(running: RunningEpisode) -> RunningEpisode:
             earned = jnp.where(running.time_step == first, 0.0, running.table[:, REWARD])
-            chosen = jnp.where(running.time_step == first, action, jnp.zeros_like(action))
+            chosen = first_alone(running.time_step == first, action)
             running = step(running, chosen, params)
             return replace(running, table=running.table.at[:, REWARD].add(earned))
 
         return jax.lax.while_loop(nobody_concerned, once_more, running)
 
     return Programs(jax.jit(reset), jax.jit(step), jax.jit(step_on))
+
+
+def first_alone(is_first: jax.Array, action: Any) -> Any:
+    """Return the action at the first step, `is_first []`, and zeros at those after it."""
+    return jax.tree.map(lambda x: jnp.where(is_first, x, jnp.zeros_like(x)), action)
 
 
 def _seen(obs: Observation) -> jax.Array:

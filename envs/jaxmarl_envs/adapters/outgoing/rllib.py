@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.outgoing.stepper import (
-    Ended,
-    Hosted,
-    place_of_masks,
-    slot_name,
-    with_masks,
-)
+from jaxmarl_envs.adapters.outgoing.forms import flat_mask_space, with_masks
+from jaxmarl_envs.adapters.outgoing.stepper import Ended, Hosted, place_of_masks, slot_name
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.registry import make
 
@@ -92,9 +87,15 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
     slot has one pair of spaces, for all of its lives, and `slot_name(agent_id)` tells a
     `policy_mapping_fn` the slot.
 
+    **Actions** have the form of the agent's own space: an int for `Discrete`, an array for
+    `MultiDiscrete` and `Box`, a tuple for `Tuple`.
+
     **Masks.** With `action_masks="observation"` an observation is a dict of `"observations"` and
     `"action_mask"` (float32 zeros and ones), as RLlib's example `ActionMaskingTorchRLModule` takes
-    it. `"auto"` is that where actions can be illegal, and else `"none"`.
+    it for `Discrete`. Of an agent that has several choices the options of all of them stand one
+    after the other, `[sum of the options]`, in the order of its space and without its numbers: as
+    they stand in the inputs of RLlib's action distributions for `MultiDiscrete`. An agent without a
+    choice just sees its features. `"auto"` is that where actions can be illegal, and else `"none"`.
 
     Args:
         env: the environment.
@@ -103,7 +104,7 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         max_lives: the most lives in a slot in one episode, or None.
 
     Raises:
-        ValueError: an unknown choice, masks asked of continuous actions, or `max_lives` below 1.
+        ValueError: an unknown choice, masks where no agent has a choice, or `max_lives` below 1.
     """
 
     def __init__(
@@ -118,7 +119,9 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
         self.masked = place_of_masks(hosted, action_masks, ACTION_MASKS) == "observation"
         spaces = hosted.feature_spaces
         if self.masked:
-            spaces = with_masks(hosted, "observations", np.float32)
+            masked = with_masks(spaces, hosted.spaces, "observations", flat_mask_space)
+            counts = [own.counts for own in hosted.layout.factors]
+            spaces = [masked[i] if counts[i] else seen for i, seen in enumerate(spaces)]
         self._spaces = {
             agent: (spaces[slot], hosted.action_spaces[slot])
             for slot, agent in enumerate(env.agents)
@@ -206,10 +209,10 @@ class RLlibEnv(_multi_agent_env.MultiAgentEnv):
 
     def _observe(self, slot: int, final: bool = False) -> Any:
         features = self._hosted.features(slot, final)
-        if not self.masked:
+        legal = self._hosted.legal_options(slot, final)
+        if not self.masked or not legal:
             return features
-        mask = self._hosted.action_mask(slot, final).astype(np.float32)
-        return {"observations": features, "action_mask": mask}
+        return {"observations": features, "action_mask": np.concatenate(legal).astype(np.float32)}
 
 
 def _flags(ends: dict[str, Ended], over: bool) -> tuple[dict[str, bool], dict[str, bool]]:

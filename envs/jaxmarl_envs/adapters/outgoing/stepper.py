@@ -4,7 +4,6 @@ Keys: episode `e` after `seed(s)` has the key `fold_in(key(s), e)`, of which `fo
 it and `fold_in(., t)` makes its step `t = 1, 2, ...`.
 """
 
-import functools
 import math
 import secrets
 from collections.abc import Mapping
@@ -13,7 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.outgoing.forms import (
+    batch_of_one,
+    legal_options,
+    take_apart,
+    to_gymnasium_space,
+)
 from jaxmarl_envs.adapters.outgoing.programs import (
     ACTS,
     ALIVE,
@@ -25,7 +29,6 @@ from jaxmarl_envs.adapters.outgoing.programs import (
     programs,
 )
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.spaces import Discrete, Space
 
 _LIFE = "#"
 
@@ -66,6 +69,9 @@ class Hosted:
     Attributes:
         slots: the slot of everyone who lives, by name, in the order of the slots.
         acts: `[A]` bool, who must act now.
+        layout: of the environment's actions and masks.
+        spaces: every slot's action space.
+        action_spaces: gymnasium's own of these.
         episode: how many episodes have been begun since the seed before this one.
         possible_agents: the names of the first `max_lives` lives of all slots, or where there is
             no bound those of the first.
@@ -79,11 +85,9 @@ class Hosted:
                 raise ValueError(f"agent {agent!r}: a name with {_LIFE!r} is that of a later life")
         self.env, self.max_lives = env, max_lives
         self.params = jax.device_put(env.default_params if params is None else params)
-        self.continuous = env.is_continuous(self.params)
-        spaces = env.action_spaces(self.params)
-        self.action_spaces = [to_gymnasium_space(space) for space in spaces.values()]
-        self._sizes = [s.n if isinstance(s, Discrete) else s.size for s in spaces.values()]
-        self._width = env.action_width(self.params)
+        self.layout = env.action_layout(self.params)
+        self.spaces = list(self.layout.spaces.values())
+        self.action_spaces = [to_gymnasium_space(space) for space in self.spaces]
         self.feature_spaces = [
             to_gymnasium_space(env.observation_space(agent, self.params)) for agent in env.agents
         ]
@@ -165,26 +169,26 @@ class Hosted:
                     )
         self.slots = {name: slot for slot, name in enumerate(self._names) if name is not None}
 
-    def _encode(self, actions: Mapping[str, Any]) -> np.ndarray:
-        """Check actions by name and write them as `[A]` int32 or `[A, N]` float32."""
-        shape = (self.env.num_agents, self._width) if self.continuous else self.env.num_agents
-        encoded = np.zeros(shape, np.float32 if self.continuous else np.int32)
+    def _encode(self, actions: Mapping[str, Any]) -> Any:
+        """Check actions by name and write them as those of all slots."""
+        choices = np.zeros((self.env.num_agents, len(self.layout.counts)), np.int32)
+        numbers = np.zeros((self.env.num_agents, self.layout.num_numbers), np.float32)
         for agent, action in actions.items():
             if agent not in self.slots:
                 raise ValueError(f"unknown agent {agent!r}: alive are {', '.join(self.slots)}")
             slot = self.slots[agent]
-            space = self.action_spaces[slot]
-            action = np.asarray(action)
-            if action.shape != space.shape or not (self.continuous or 0 <= action < space.n):
-                raise ValueError(f"action {action} of {agent!r} is not in its space {space}")
-            if self.continuous:
-                encoded[slot, : self._sizes[slot]] = action.reshape(-1)
-            else:
-                encoded[slot] = action
+            space = self.spaces[slot]
+            try:
+                chosen, vector = take_apart(space, batch_of_one(space, action))
+            except ValueError:
+                raise ValueError(
+                    f"action {action} of {agent!r} is not in its space {self.action_spaces[slot]}"
+                ) from None
+            choices[slot, : chosen.size], numbers[slot, : vector.size] = chosen[0], vector[0]
         for agent, slot in self.slots.items():
             if self.acts[slot] and agent not in actions:
                 raise ValueError(f"{agent!r} must act, and {', '.join(actions) or 'nobody'} did")
-        return encoded
+        return self.layout.join(choices, numbers)
 
     # ---- What agents see -------------------------------------------------------------------------
 
@@ -193,10 +197,10 @@ class Hosted:
         row = self._final[slot] if final else self._table[slot]
         return row[: self._num_features].reshape(self._shape)[self._own[slot]].copy()
 
-    def action_mask(self, slot: int, final: bool = False) -> np.ndarray:
-        """Return which of the slot's own actions are legal, `[n]` bool."""
+    def legal_options(self, slot: int, final: bool = False) -> list[np.ndarray]:
+        """Return which options of each of the slot's own choices are legal, `[options]` bool."""
         row = self._final[slot] if final else self._table[slot]
-        return row[self._num_features :][: self._sizes[slot]] > 0
+        return legal_options(self.layout, slot, row[self._num_features :] > 0)
 
     @property
     def central_state(self) -> np.ndarray | None:
@@ -215,33 +219,17 @@ def slot_name(agent: str) -> str:
     return agent.split(_LIFE)[0]
 
 
-def to_gymnasium_space(space: Space) -> Any:
-    """Turn one of our spaces into the same one of gymnasium."""
-    if isinstance(space, Discrete):
-        return _spaces().Discrete(space.n)
-    low, high = (
-        np.broadcast_to(np.asarray(bound, np.float32), space.shape)
-        for bound in (space.low, space.high)
-    )
-    return _spaces().Box(low, high, dtype=np.float32)
-
-
-@functools.cache
-def _spaces() -> Any:
-    return import_extra("gymnasium.spaces", "gymnasium")
-
-
 def place_of_masks(
     hosted: Hosted, choice: str, valid: tuple[str, ...], needed_anyway: bool = False
 ) -> str:
     """Decide where action masks go: as chosen, or for "auto" to "observation" or "none".
 
     Raises:
-        ValueError: For another choice, or masks of continuous actions.
+        ValueError: For another choice, or masks where no agent has a choice.
     """
     if choice not in valid:
         raise ValueError(f"action_masks={choice!r}: valid choices: {', '.join(valid)}")
-    if hosted.continuous and choice not in ("auto", "none"):
+    if hosted.layout.is_numbers and choice not in ("auto", "none"):
         raise ValueError(
             f"action_masks={choice!r}: {hosted.env.name!r} has continuous actions, which have no "
             "masks: choose 'auto' or 'none'"
@@ -249,28 +237,21 @@ def place_of_masks(
     if choice != "auto":
         return choice
     needed = needed_anyway or has_illegal_actions(hosted.env, hosted.params)
-    return "observation" if needed and not hosted.continuous else "none"
-
-
-def with_masks(hosted: Hosted, key: str, dtype: type) -> list[Any]:
-    """Make observation spaces that are dicts of features, under `key`, and `"action_mask"`."""
-    return [
-        _spaces().Dict({key: seen, "action_mask": _spaces().Box(0, 1, (int(chosen.n),), dtype)})
-        for seen, chosen in zip(hosted.feature_spaces, hosted.action_spaces, strict=True)
-    ]
+    return "observation" if needed and not hosted.layout.is_numbers else "none"
 
 
 def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
-    """Return whether an agent's own action can ever be masked, as far as tracing tells.
+    """Return whether an option that an agent has can ever be masked, as far as tracing tells.
 
     False only where the masks depend on neither chance nor state nor action and allow everything.
     """
-    if env.is_continuous(params):
+    layout = env.action_layout(params)
+    if layout.is_numbers:
         return False
 
     def masks(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         obs, state = env.reset_env(key, params)
-        action = jax.random.randint(key, (env.num_agents,), 0, 1)
+        action = layout.pick(jax.random.uniform(key, layout.exists.shape), layout.exists)
         return obs.action_mask, env.step_env(key, state, action, params)[0].action_mask
 
     # Under `vmap` only what depends on the keys has a batch axis.
@@ -280,9 +261,5 @@ def has_illegal_actions(env: MultiAgentEnv, params: Any) -> bool:
         if "out_axes" not in str(error):
             raise
         return True
-    spaces = [to_gymnasium_space(space) for space in env.action_spaces(params).values()]
-    return not all(
-        row[: space.n].all()
-        for mask in jax.device_get(jax.jit(masks)(jax.random.key(0)))
-        for row, space in zip(mask, spaces, strict=True)
-    )
+    found = jax.device_get(jax.jit(masks)(jax.random.key(0)))
+    return any((layout.exists & ~mask).any() for mask in found)
