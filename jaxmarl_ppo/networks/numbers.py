@@ -16,13 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.threefry import unrolled
+from jaxmarl_ppo.networks.distributions import ActionDistribution
 
 if TYPE_CHECKING:
     import distrax
-
-    from jaxmarl_ppo.networks.distributions import ActionDistribution
-else:
-    ActionDistribution = object
 
 # Deviations between 0.007 and 7.4: densities stay finite for any network output.
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
