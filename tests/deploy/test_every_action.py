@@ -155,13 +155,33 @@ def test_illegal_options_of_every_choice_are_never_drawn(case):
 @pytest.mark.parametrize(
     ("agent", "changes", "message"),
     [
-        ("pair", {"prev_action": 1}, r"prev_action has shape \(\), but .* \(2,\) for actions 2 x 3"),
+        (
+            "pair",
+            {"prev_action": 1},
+            r"prev_action has shape \(\), but .* \(2,\) for actions 2 x 3",
+        ),
         ("both", {"prev_action": 1}, r"'shared' takes a tuple of 2 parts \(3 \+ box 2\), got 1"),
-        ("both", {"prev_action": (1, [0.1])}, r"prev_action has a part of shape \(1,\), but .*\(2,"),
-        ("pair", {"action_mask": [[1, 1], [1, 1]]}, r"action_mask has shape \(2, 2\), but .*\(5,\)"),
-        ("pair", {"action_mask": [[1], [1, 1]]}, r"\(5,\) wide, or one for each choice .* 2, 3 opt"),
+        (
+            "both",
+            {"prev_action": (1, [0.1])},
+            r"prev_action has a part of shape \(1,\), but .*\(2,",
+        ),
+        (
+            "pair",
+            {"action_mask": [[1, 1], [1, 1]]},
+            r"action_mask has shape \(2, 2\), but .*\(5,\)",
+        ),
+        (
+            "pair",
+            {"action_mask": [[1], [1, 1]]},
+            r"\(5,\) wide, or one for each choice .* 2, 3 opt",
+        ),
         ("pair", {"action_mask": [[1, 1], [0, 0, 0]]}, "leaves no legal action in choice 2"),
-        (None, {"agent": None}, "acts differently for each of its agents: pass agent=, one of pick"),
+        (
+            None,
+            {"agent": None},
+            "acts differently for each of its agents: pass agent=, one of pick",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(case, agent, changes, message):
