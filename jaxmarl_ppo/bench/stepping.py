@@ -38,15 +38,15 @@ def time_env(
 def random_play(env: MultiAgentEnv, env_params: PyTree, share: Share, num_steps: int) -> Call:
     """Make a call that plays random legal actions, with observation and reset."""
     script = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
-    continuous = env.is_continuous(env_params)
+    is_choice = env.action_layout(env_params).is_choice
 
     def env_step(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
         obs, state = carry
         key_act, key_env = jax.random.split(key)
-        if continuous:
-            action = script(state, obs, env_params, jax.random.split(key_act, share.num_envs))
-        else:
+        if is_choice:
             action = draw_legal(key_act, obs.action_mask)
+        else:
+            action = script(state, obs, env_params, jax.random.split(key_act, share.num_envs))
         keys = jax.random.split(key_env, share.num_envs)
         obs, state, reward, *_ = env.step_batch(keys, state, action, env_params)
         return (obs, state), reward.sum()

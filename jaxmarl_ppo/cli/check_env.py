@@ -8,9 +8,10 @@ from typing import Any
 import jaxmarl_envs
 from jaxmarl_envs.check import EnvReport
 from jaxmarl_envs.core import MultiAgentEnv
-from jaxmarl_envs.spaces import Discrete
+from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.user_env_names import is_own
 from jaxmarl_ppo.cli import session
+from jaxmarl_ppo.cli.envs import describe_actions
 from jaxmarl_ppo.config.presets import preset
 
 CHECKED = """\
@@ -94,5 +95,8 @@ def _sizes(env: MultiAgentEnv, agent: str, params: Any) -> str:
     """Describe an agent's observations and actions."""
     shape = " x ".join(map(str, env.observation_space(agent, params).shape))
     space = env.action_space(agent, params)
-    actions = f"{space.n} actions" if isinstance(space, Discrete) else f"{space.size} real actions"
-    return f"{shape} features, {actions}"
+    if isinstance(space, Discrete):
+        return f"{shape} features, {space.n} actions"
+    if isinstance(space, Box):
+        return f"{shape} features, {space.size} real actions"
+    return f"{shape} features, actions {describe_actions(space)}"

@@ -9,10 +9,13 @@ from rich import box
 from rich.table import Table
 
 import jaxmarl_envs
-from jaxmarl_envs.spaces import Discrete
+from jaxmarl_envs.spaces import Box, Discrete, Space, Tuple
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.config.as_json import network_kind
 from jaxmarl_ppo.config.presets import PRESETS, preset, variants
+
+# The options of each choice are listed for so many choices.
+MAX_CHOICES_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,7 @@ def _describe_env(name: str) -> EnvDescription:
     env, params = jaxmarl_envs.make(name, **preset(name).env_kwargs)
     spaces = env.action_spaces(params)
     shapes = [env.observation_space(agent, params).shape for agent in env.agents]
-    actions = [
-        f"{space.n}" if isinstance(space, Discrete) else f"box {_shape(space.shape)}"
-        for space in spaces.values()
-    ]
+    actions = [describe_actions(space) for space in spaces.values()]
     horizon = env.horizon(params)
     network = PRESETS[name].config.default_policy.network if name in PRESETS else None
     return EnvDescription(
@@ -118,6 +118,22 @@ def _describe_env(name: str) -> EnvDescription:
         horizon="-" if horizon is None else str(int(horizon)),
         preset="-" if network is None else network_kind(network),
     )
+
+
+def describe_actions(space: Space) -> str:
+    """Describe an action space: `4`, `3 x 3 x 4`, `box 2`, or `3 + box 2` for a tuple."""
+    if isinstance(space, Tuple):
+        parts = [(part, describe_actions(part)) for part in space.spaces]
+        return " + ".join(f"({x})" if isinstance(part, Tuple) else x for part, x in parts)
+    if isinstance(space, Discrete):
+        return str(space.n)
+    if isinstance(space, Box):
+        return f"box {_shape(space.shape)}".rstrip()
+    fewest, most = min(space.nvec), max(space.nvec)
+    if len(space.nvec) <= MAX_CHOICES_SHOWN:
+        return _shape(tuple(space.nvec))
+    options = str(most) if fewest == most else f"{fewest} to {most}"
+    return f"{len(space.nvec)} choices of {options}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

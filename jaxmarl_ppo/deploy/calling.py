@@ -1,11 +1,11 @@
 """Calls of a policy, from a run or exported: shapes, defaults and batches.
 
-This module and `exported` import JAX and NumPy alone.
+This module, `forms` and `exported` import JAX and NumPy alone.
 """
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+
+from jaxmarl_ppo.deploy.forms import Factors, Form, form_of_factors, widen_mask, widest
 
 Rows = dict[str, jax.Array]  # [B, ...] each, as in `Signature.inputs`
 
@@ -22,7 +24,12 @@ class AgentShape(NamedTuple):
 
     slot: int
     feature_shape: tuple[int, ...]
-    num_actions: int  # or dimensions of continuous actions
+    form: Form  # of its actions
+
+    @property
+    def num_actions(self) -> int:
+        """Width of its masks: the options of all choices, and the numbers."""
+        return self.form.factors.width
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,41 @@ class Signature:
     env: str
     agent_shapes: Mapping[str, AgentShape]  # by agent
     feature_shape: tuple[int, ...]
-    num_actions: int
-    continuous: bool
     asks_agent: bool  # whether its outputs depend on the agent that it plays
     prev_action: bool
     prev_reward: bool
     hidden: tuple[jax.ShapeDtypeStruct, ...]  # of one row
+
+    @functools.cached_property
+    def factors(self) -> Factors:
+        """Factors of actions in rows: those of the agent that has most."""
+        return widest(agent_shape.form.factors for agent_shape in self.agent_shapes.values())
+
+    @property
+    def num_actions(self) -> int:
+        """Width of masks in rows: the options of all choices, and the numbers."""
+        return self.factors.width
+
+    @functools.cached_property
+    def row_form(self) -> Form:
+        """The plainest form of actions in rows."""
+        return form_of_factors(self.factors)
+
+    @functools.cached_property
+    def form(self) -> Form:
+        """Form of actions: that of all agents where they have the same, else that of rows."""
+        forms = {agent_shape.form for agent_shape in self.agent_shapes.values()}
+        return forms.pop() if len(forms) == 1 else self.row_form
+
+    @property
+    def action(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and type of one row of actions: `action`, or `choices` and `numbers`."""
+        leaves = self.row_form.leaves
+        names = ("choices", "numbers") if len(leaves) > 1 else ("action",)
+        return {
+            name: (leaf.row_shape, "float32" if leaf.kind == "numbers" else "int32")
+            for name, leaf in zip(names, leaves, strict=True)
+        }
 
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -50,20 +86,35 @@ class Signature:
         if self.asks_agent:
             rows["agent"] = ((), "int32")  # its slot
         if self.prev_action:
-            action = ((self.num_actions,), "float32") if self.continuous else ((), "int32")
-            rows["prev_action"] = action
+            rows |= {f"prev_{name}": row for name, row in self.action.items()}
         if self.prev_reward:
             rows["prev_reward"] = ((), "float32")
         if self.hidden or self.prev_action or self.prev_reward:
             rows["reset"] = ((), "bool")
         return rows
 
+    def join(self, choices: Any, numbers: Any) -> Any:
+        """Make actions in rows of choices `[B, C]` and numbers `[B, N]`."""
+        parts = self.row_form.flatten(self.row_form.build(choices, numbers))
+        return dict(zip(self.action, parts, strict=True)) if len(parts) > 1 else parts[0]
+
+    def split(self, action: Any) -> tuple[Any, Any]:
+        """Split actions in rows into choices `[B, C]` and numbers `[B, N]`, undoing `join`."""
+        leaves = [action[name] for name in self.action] if isinstance(action, dict) else [action]
+        return self.row_form.split(leaves, leaves[0].shape[:1])
+
+    def split_previous(self, inputs: Rows) -> tuple[Any, Any]:
+        """Split the previous actions among inputs into choices and numbers."""
+        leaves = [inputs[f"prev_{name}"] for name in self.action]
+        return self.row_form.split(leaves, leaves[0].shape[:1])
+
     def of(self, agent_shape: AgentShape | None) -> "Signature":
         """Narrow the signature to the widths of one agent; None keeps the widest."""
         if agent_shape is None:
             return self
+        (agent,) = (name for name, own in self.agent_shapes.items() if own is agent_shape)
         return replace(
-            self, feature_shape=agent_shape.feature_shape, num_actions=agent_shape.num_actions
+            self, feature_shape=agent_shape.feature_shape, agent_shapes={agent: agent_shape}
         )
 
     def agent_shape(self, agent: Any) -> AgentShape | None:
@@ -100,6 +151,8 @@ class Signature:
             ValueError: For a wrong shape, or an input that is missing or without effect.
         """
         inputs = {**self.inputs, "reset": ((), "bool"), "acting": ((), "bool")}
+        if self.prev_action:
+            inputs["prev_action"] = ((), "")  # compared by `_check_previous`
         features, rank = given["features"].shape, len(self.feature_shape)
         batch_shape = features[: max(len(features) - rank, 0)]
         if 0 in batch_shape:
@@ -110,6 +163,9 @@ class Signature:
                     f"{name} has no effect on policy {self.policy!r}, which was trained without "
                     "it; drop it"
                 )
+            if name == "prev_action":
+                self._check_previous(x, batch_shape)
+                continue
             row = inputs[name][0] if name in inputs else ()
             lead = x.shape[: len(x.shape) - len(row)]
             if x.shape[len(lead) :] != row or not _broadcasts(lead, batch_shape):
@@ -125,31 +181,97 @@ class Signature:
                 f"observations of shape {features}; begin with initial_hidden({batch_shape})"
             )
 
+    def _check_previous(self, leaves: Sequence[Any], batch_shape: tuple[int, ...]) -> None:
+        """Compare the shapes of a previous action's parts with those of its form.
+
+        Raises:
+            ValueError: For a wrong shape.
+        """
+        what = "prev_action has" if len(leaves) == 1 else "prev_action has a part of"
+        for leaf, x in zip(self.form.leaves, leaves, strict=True):
+            lead = x.shape[: len(x.shape) - len(leaf.row_shape)]
+            if x.shape[len(lead) :] != leaf.row_shape or not _broadcasts(lead, batch_shape):
+                raise ValueError(
+                    f"{what} shape {x.shape}, but here policy {self.policy!r} takes "
+                    f"{_show((*batch_shape, *leaf.row_shape))} for actions {self.form}"
+                )
+
+    def mask(self, action_mask: Any) -> Any:
+        """Make one array `[..., W]` of a mask, of which there may be an array for each choice.
+
+        Numbers may be left out where there are choices.
+
+        Raises:
+            ValueError: If it is neither.
+        """
+        counts, num_numbers = self.factors
+        if isinstance(action_mask, tuple | list):
+            parts = [_array(x) for x in action_mask] if _are_arrays(action_mask, counts) else None
+            if parts is not None:
+                xp = jnp if any(isinstance(x, jax.Array) for x in parts) else np
+                lead = np.broadcast_shapes(*(x.shape[:-1] for x in parts))
+                parts = [xp.broadcast_to(x, (*lead, x.shape[-1])) for x in parts]
+                action_mask = xp.concatenate(parts, axis=-1)
+        try:
+            mask = _array(action_mask)
+        except ValueError:  # of lists that are not all equally long
+            options = ", ".join(map(str, counts)) or "no"
+            raise ValueError(
+                f"action_mask must be one array, ({self.num_actions},) wide, or one for each "
+                f"choice of policy {self.policy!r}, of {options} options; got {action_mask!r}"
+            ) from None
+        if counts and num_numbers and mask.shape[-1:] == (sum(counts),):
+            xp = jnp if isinstance(mask, jax.Array) else np
+            mask = xp.concatenate([mask, xp.ones((*mask.shape[:-1], num_numbers), bool)], axis=-1)
+        return mask
+
     def rows(self, given: Mapping[str, jax.Array], agent_shape: AgentShape | None) -> Rows:
         """Make flat rows of full width of all inputs, and fill in missing ones."""
-        own = self.of(agent_shape).inputs
+        narrow = self.of(agent_shape)
         features = given["features"]
         batch_shape = features.shape[: features.ndim - len(self.feature_shape)]
-
-        def default(name: str) -> jax.Array | np.ndarray:
-            if name == "agent":
-                assert agent_shape is not None  # else every row names its own
-                return np.array(agent_shape.slot)
-            if name == "action_mask":
-                counts = np.zeros(1 + max(one.slot for one in self.agent_shapes.values()), np.int32)
-                for one in self.agent_shapes.values():
-                    counts[one.slot] = one.num_actions
-                slot = given["agent"] if agent_shape is None else agent_shape.slot
-                return jnp.arange(own[name][0][0]) < jnp.asarray(counts)[slot][..., None]
-            return np.zeros(own[name][0], own[name][1])
-
+        num_rows = math.prod(batch_shape)
+        own = narrow.inputs
+        found = {
+            "agent": agent_shape.slot if agent_shape is not None else None,
+            "action_mask": self._all_legal(given, agent_shape),
+            **{name: x for name, x in given.items() if name != "prev_action"},
+            **self._previous(given, narrow, batch_shape),
+        }
+        if "action_mask" in given:
+            found["action_mask"] = widen_mask(
+                jnp.asarray(given["action_mask"]).astype(bool), narrow.factors, self.factors
+            )
         inputs = {}
         for name, (shape, dtype) in self.inputs.items():
-            x = jnp.asarray(given[name] if name in given else default(name)).astype(dtype)
-            x = jnp.broadcast_to(x, (*batch_shape, *own[name][0]))
-            x = x.reshape(math.prod(batch_shape), *own[name][0])
-            inputs[name] = pad_rows(x, shape)
+            row = own[name][0] if name == "features" else shape
+            x = jnp.asarray(found.get(name, np.zeros(row))).astype(dtype)
+            x = jnp.broadcast_to(x, (*batch_shape, *row))
+            inputs[name] = pad_rows(x.reshape(num_rows, *row), shape)
         return inputs
+
+    def _all_legal(self, given: Mapping[str, Any], agent_shape: AgentShape | None) -> jax.Array:
+        """Make masks of all that the agents have, `[..., W]`."""
+        num_slots = 1 + max(one.slot for one in self.agent_shapes.values())
+        table = np.zeros((num_slots, self.num_actions), bool)
+        for one in self.agent_shapes.values():
+            own = np.ones(one.num_actions, bool)
+            table[one.slot] = widen_mask(own, one.form.factors, self.factors)
+        return jnp.asarray(table)[given["agent"] if agent_shape is None else agent_shape.slot]
+
+    def _previous(
+        self, given: Mapping[str, Any], narrow: "Signature", batch_shape: tuple[int, ...]
+    ) -> Rows:
+        """Make the previous action's inputs in full width, with the batch's axes."""
+        if "prev_action" not in given:
+            return {}
+        choices, numbers = narrow.form.split(given["prev_action"], batch_shape)
+        counts, num_numbers = self.factors
+        wide = [(choices, len(counts)), (numbers, num_numbers)]
+        lead = [(0, 0)] * len(batch_shape)
+        choices, numbers = (jnp.pad(x, [*lead, (0, n - x.shape[-1])]) for x, n in wide)
+        parts = self.row_form.flatten(self.row_form.build(choices, numbers))
+        return {f"prev_{name}": x for name, x in zip(self.action, parts, strict=True)}
 
 
 class Actor:
@@ -160,8 +282,11 @@ class Actor:
 
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
-    ) -> tuple[jax.Array, list[jax.Array]]:
-        """Compute actions and new memory of rows `[B, ...]` of full width."""
+    ) -> tuple[Any, list[jax.Array]]:
+        """Compute actions and new memory of rows `[B, ...]` of full width.
+
+        Actions are those of `Signature.join`.
+        """
         raise NotImplementedError
 
     @property
@@ -173,8 +298,7 @@ class Actor:
         signature = self.signature
         return (
             f"{type(self).__name__}({signature.policy!r} of {signature.env}, "
-            f"plays {', '.join(self.agents)}, "
-            f"{'continuous' if signature.continuous else 'discrete'})"
+            f"plays {', '.join(self.agents)}, {_kind(signature.factors)})"
         )
 
     def initial_hidden(self, batch_shape: int | tuple[int, ...] = ()) -> tuple[jax.Array, ...]:
@@ -191,29 +315,36 @@ class Actor:
         hidden: tuple[Any, ...] | list[Any],
         key: ArrayLike | None = None,
         *,
-        action_mask: ArrayLike | None = None,
+        action_mask: Any = None,
         agent: str | ArrayLike | None = None,
-        prev_action: ArrayLike | None = None,
+        prev_action: Any = None,
         prev_reward: ArrayLike | None = None,
         reset: ArrayLike | None = None,
         acting: ArrayLike | None = None,
-    ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    ) -> tuple[Any, tuple[jax.Array, ...]]:
         """Decide once for every row of a batch.
 
-        Compiled once per shape; can be called under `jit` and `vmap` as well. Letters: `...` any
-        batch shape, none included; `D` and `N` the agent's own width and number of actions.
+        Compiled once per shape; can be called under `jit` and `vmap` as well. Actions have the form
+        of the agent's action space: `[...]` int32 for `Discrete`, `[..., C]` int32 for
+        `MultiDiscrete`, `[..., *shape]` float32 within its bounds for `Box`, a tuple of these for
+        `Tuple`. Letters: `...` any batch shape, none included; `D` and `W` the agent's own width of
+        observations and masks.
 
         Args:
             observation: `[..., D]`, or `[..., rows, cols, channels]`, as the environment returns
                 it.
             hidden: from `initial_hidden`, or from the agents' last decisions.
             key: draws the actions; None takes the most likely ones.
-            action_mask: `[..., N]` bool, at least one True in every row; None for all.
-            agent: name of the agent that plays all rows, or `[...]` int, the slot of each (then all
-                rows are as wide as the widest agent). Required where the policy depends on the
-                agent: widths or bounds differ, or the agent is an input.
-            prev_action: `[...]` int or `[..., N]` float, the agent's previous action, as returned;
-                given if and only if the policy was trained with it.
+            action_mask: `[..., W]` bool, the legal options of every choice, one choice after the
+                other, then the numbers, which may be left out; or an array `[..., options]` for
+                each choice. At least one option of every choice is True. None for all.
+            agent: name of the agent that plays all rows, or `[...]` int, the slot of each. Then all
+                rows are as wide as the widest agent, and where agents' forms differ, actions are
+                integers, vectors, or a tuple of choices `[..., C]` and numbers `[..., N]`. Required
+                where the policy depends on the agent: widths, actions or bounds differ, or the
+                agent is an input.
+            prev_action: the agent's previous action, as returned; given if and only if the policy
+                was trained with it.
             prev_reward: `[...]`, the agent's reward since that action; given if and only if the
                 policy was trained with it.
             reset: `[...]` bool, rows at the first decision of a life: their memory, previous action
@@ -222,8 +353,8 @@ class Actor:
                 actions mean nothing. None for all.
 
         Returns:
-            `(action, hidden)`: `[...]` int32 or `[..., N]` float32 within the agent's bounds, and
-            the memory to hold until the same agents' next decision.
+            `(action, hidden)`: the actions, and the memory to hold until the same agents' next
+            decision.
 
         Raises:
             ValueError: For a wrong shape, or an input that is missing or without effect. Given
@@ -240,9 +371,9 @@ class Actor:
         self,
         observation: ArrayLike,
         hidden: tuple[Any, ...] | list[Any],
-        action_mask: ArrayLike | None,
+        action_mask: Any,
         agent: str | ArrayLike | None,
-        prev_action: ArrayLike | None,
+        prev_action: Any,
         prev_reward: ArrayLike | None,
         reset: ArrayLike | None,
         acting: ArrayLike | None = None,
@@ -250,9 +381,7 @@ class Actor:
         """Make arrays of the arguments and check them."""
         named = {
             "features": observation,
-            "action_mask": action_mask,
             "agent": None if isinstance(agent, str) else agent,
-            "prev_action": prev_action,
             "prev_reward": prev_reward,
             "reset": reset,
             "acting": acting,
@@ -261,17 +390,23 @@ class Actor:
         held = tuple(_array(x) for x in hidden)
         signature, first = self.signature, isinstance(reset, bool | np.bool_) and reset
         agent_shape = signature.agent_shape(agent)
+        narrow = signature.of(agent_shape)
+        if action_mask is not None:
+            given["action_mask"] = narrow.mask(action_mask)
+        if prev_action is not None:
+            used = signature.prev_action  # else `check` rejects it
+            given["prev_action"] = _flatten_action(narrow, prev_action) if used else prev_action
         for name in ("prev_action", "prev_reward"):
             if getattr(signature, name) and name not in given and not first:
                 raise ValueError(
                     f"policy {signature.policy!r} was trained with {name}: pass {name}=, or "
                     "reset=True where all rows decide for the first time"
                 )
-        signature.of(agent_shape).check(given, held)
-        self._check_values(given)
+        narrow.check(given, held)
+        self._check_values(given, narrow.factors.counts)
         return given, held, agent_shape
 
-    def _check_values(self, given: Mapping[str, Any]) -> None:
+    def _check_values(self, given: Mapping[str, Any], counts: tuple[int, ...]) -> None:
         """Reject rows without a possible action, if they are on the host."""
         # JAX arrays are not read: they may be traced, or not yet computed.
         acting = given.get("acting", np.True_)
@@ -282,8 +417,12 @@ class Actor:
             batch_shape = features.shape[: features.ndim - len(self.signature.feature_shape)]
             sound = np.isfinite(features).reshape(*batch_shape, -1).all(-1)
             _refuse_rows(acting & ~sound, "observation holds a number that is not finite")
-        if isinstance(mask, np.ndarray) and not self.signature.continuous:
-            _refuse_rows(acting & ~mask.astype(bool).any(-1), "action_mask leaves no legal action")
+        if isinstance(mask, np.ndarray):
+            ends = np.cumsum(counts, dtype=int)
+            for choice, (count, end) in enumerate(zip(counts, ends, strict=True)):
+                legal = mask[..., end - count : end].astype(bool).any(-1)
+                which = f" in choice {choice + 1}" if len(counts) > 1 else ""
+                _refuse_rows(acting & ~legal, f"action_mask leaves no legal action{which}")
 
     @functools.cached_property
     def _act(self) -> Any:
@@ -296,18 +435,17 @@ class Actor:
         hidden: tuple[jax.Array, ...],
         key: jax.Array | None,
         agent_shape: AgentShape | None,
-    ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    ) -> tuple[Any, tuple[jax.Array, ...]]:
         signature, acting = self.signature, given.get("acting")
         inputs, flat, batch_shape = self._flatten(given, hidden, agent_shape)
         action, moved = self.decide(params, inputs, flat, key)
-        if signature.continuous:
-            action = action[:, : signature.of(agent_shape).num_actions]
+        parts = (x.reshape(*batch_shape, x.shape[-1]) for x in signature.split(action))
         moved = [x.reshape(h.shape) for x, h in zip(moved, hidden, strict=True)]
         if acting is not None:
             acting = jnp.broadcast_to(acting.astype(bool), batch_shape)
             where = [acting.reshape(batch_shape + (1,) * (h.ndim - acting.ndim)) for h in hidden]
             moved = [jnp.where(*x) for x in zip(where, moved, hidden, strict=True)]
-        return action.reshape(*batch_shape, *action.shape[1:]), tuple(moved)
+        return signature.of(agent_shape).form.build(*parts), tuple(moved)
 
     def _flatten(
         self,
@@ -329,6 +467,27 @@ class Actor:
 def pad_rows(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Pad `x [B, ...]` with zeros at the ends of its axes up to `[B, *shape]`."""
     return jnp.pad(x, [(0, 0), *((0, b - a) for a, b in zip(x.shape[1:], shape, strict=True))])
+
+
+def _flatten_action(signature: Signature, action: Any) -> list[Any]:
+    """List the arrays of a previous action in the signature's form."""
+    try:
+        return signature.form.flatten(action)
+    except ValueError as error:
+        raise ValueError(f"prev_action of policy {signature.policy!r} {error}") from None
+
+
+def _are_arrays(masks: Sequence[Any], counts: tuple[int, ...]) -> bool:
+    """Return whether there is a mask for each choice."""
+    if len(masks) != len(counts):
+        return False
+    shapes = [x.shape if isinstance(x, jax.Array) else np.asarray(x).shape for x in masks]
+    return all(shape[-1:] == (n,) for shape, n in zip(shapes, counts, strict=True))
+
+
+def _kind(factors: Factors) -> str:
+    kinds = ["discrete"] * bool(factors.counts) + ["continuous"] * bool(factors.num_numbers)
+    return " and ".join(kinds)
 
 
 def _array(x: Any) -> Any:

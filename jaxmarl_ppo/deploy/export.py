@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_ppo import __version__
-from jaxmarl_ppo.deploy.calling import Rows, Signature, pad_rows
+from jaxmarl_ppo.deploy.calling import Rows, Signature
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, pack, unpack
+from jaxmarl_ppo.deploy.forms import widen_mask
 from jaxmarl_ppo.machine.files import write_atomically
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
+from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
 from jaxmarl_ppo.types import PolicyStack
 
@@ -38,8 +40,13 @@ class ExportablePolicy(Protocol):
         ...
 
     @property
+    def interface(self) -> AgentInterface:
+        """The policy's view of the environment."""
+        ...
+
+    @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lowest and highest continuous actions, `[slots, N]` each."""
+        """Lowest and highest numbers of actions, `[slots, N]` each."""
         ...
 
     @property
@@ -49,8 +56,12 @@ class ExportablePolicy(Protocol):
 
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
-    ) -> tuple[jax.Array, list[jax.Array]]:
+    ) -> tuple[Any, list[jax.Array]]:
         """Decide for rows of full width; see `Actor.decide`."""
+        ...
+
+    def network_mask(self, inputs: Rows) -> jax.Array:
+        """Lay masks out for the network's outputs, `[B, W]`."""
         ...
 
     def forward(
@@ -152,15 +163,14 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
     batch = exported.batch
     num_rows = batch if isinstance(batch, int) else NUM_CHECKED_ROWS
     inputs, hidden = random_inputs(policy, num_rows)
-    given = {name: x for name, x in inputs.items() if name != "features"}
+    given = as_arguments(policy.signature, inputs)
+    widest = np.max(policy.bounds[1] - policy.bounds[0], initial=1.0)
     for key in (None, jax.random.key(1, impl="threefry2x32")):
-        ours, held = policy.act(inputs["features"], hidden, key, **given)
-        theirs, other_held = exported.act(inputs["features"], hidden, key, **given)
-        if policy.signature.continuous:
-            widest = max(1.0, *np.ravel(policy.bounds[1] - policy.bounds[0]))
-            wrong = _far(ours, theirs, rounding * widest)
-        else:
-            wrong = _prefers(policy, (inputs, hidden, key), (ours, theirs), rounding)
+        ours, held = policy.act(hidden=hidden, key=key, **given)
+        theirs, other_held = exported.act(hidden=hidden, key=key, **given)
+        ours, theirs = (_factors(policy.signature, action) for action in (ours, theirs))
+        wrong = _prefers(policy, (inputs, hidden, key), (ours[0], theirs[0]), rounding)
+        wrong |= _far(ours[1], theirs[1], rounding * widest)
         for a, b in zip(held, other_held, strict=True):
             wrong |= _far(a, b, rounding)
         if wrong.any():
@@ -170,7 +180,22 @@ def check_same(policy: ExportablePolicy, exported: ExportedPolicy) -> None:
             )
 
 
-def _far(a: jax.Array, b: jax.Array, rounding: float) -> np.ndarray:
+def as_arguments(signature: Signature, inputs: Rows) -> dict[str, Any]:
+    """Convert inputs by name to arguments of `act`."""
+    changed = {"features", *(f"prev_{name}" for name in signature.action)}
+    given = {name: x for name, x in inputs.items() if name not in changed}
+    if signature.prev_action:
+        given["prev_action"] = signature.form.build(*signature.split_previous(inputs))
+    return {"observation": inputs["features"], **given}
+
+
+def _factors(signature: Signature, action: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Split actions from `act` into choices `[B, C]` and numbers `[B, N]`."""
+    leaves = [np.asarray(x) for x in signature.form.flatten(action)]
+    return signature.form.split(leaves, leaves[0].shape[:1])
+
+
+def _far(a: Any, b: Any, rounding: float) -> np.ndarray:
     """Find rows of `[B, ...]` that differ by more than `rounding` or have NaN, `[B]` bool."""
     gap = np.abs(np.asarray(a) - np.asarray(b)).reshape(len(a), -1)
     return np.array([not (row <= rounding).all() for row in gap])
@@ -183,19 +208,19 @@ def random_inputs(
     signature, rng = policy.signature, np.random.default_rng(num_rows)
     agent_shapes = list(signature.agent_shapes.values())
     which = rng.integers(len(agent_shapes), size=num_rows)
-    counts = np.array([agent_shape.num_actions for agent_shape in agent_shapes])[which]
 
     def draw(shape: tuple[int, ...], dtype: str) -> np.ndarray:
         if dtype == "bool":
             return rng.random((num_rows, *shape)) < 0.5
         if dtype == "int32":
-            return rng.integers(counts).astype(np.int32)
+            return np.zeros((num_rows, *shape), np.int32)
         return rng.normal(size=(num_rows, *shape)).astype(np.float32)
 
     inputs = {name: draw(*spec) for name, spec in signature.inputs.items()}
-    mask = inputs["action_mask"]
-    mask[np.arange(num_rows), rng.integers(counts)] = True
-    mask &= np.arange(signature.num_actions) < counts[:, None]
+    choices = _draw_choices(policy, which, inputs["action_mask"], rng)
+    if signature.prev_action and choices.size:
+        name = f"prev_{next(iter(signature.action))}"
+        inputs[name] = choices.reshape(inputs[name].shape)
     if "agent" in inputs:
         inputs["agent"] = np.array([agent_shape.slot for agent_shape in agent_shapes], np.int32)[
             which
@@ -211,26 +236,87 @@ def random_inputs(
     return inputs, hidden
 
 
+def _draw_choices(
+    policy: ExportablePolicy, which: np.ndarray, mask: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw an option of every choice, `[B, C]`, which `mask [B, W]` then allows, by each agent.
+
+    What an agent does not have becomes illegal.
+    """
+    signature = policy.signature
+    factors = [agent_shape.form.factors for agent_shape in signature.agent_shapes.values()]
+    wide = signature.factors
+    exists = np.array([widen_mask(np.ones(x.width, bool), x, wide) for x in factors])[which]
+    each, start, choices = np.arange(len(which)), 0, np.zeros((len(which), len(wide.counts)), int)
+    for choice, count in enumerate(wide.counts):
+        counts = exists[:, start : start + count].sum(-1)
+        choices[:, choice] = rng.integers(counts)
+        mask[each, start + rng.integers(counts)] = True
+        start += count
+    if not wide.counts:
+        mask[each, rng.integers(exists.sum(-1))] = True
+    mask &= exists
+    return choices.astype(np.int32)
+
+
 def _prefers(
     policy: ExportablePolicy, call: tuple[Any, Any, Any], actions: tuple[Any, Any], rounding: float
 ) -> np.ndarray:
-    """Find rows in which the policy clearly prefers our discrete action to the other, `[B]`."""
+    """Find rows in which the policy clearly prefers one of our choices to the other, `[B]`.
+
+    Args:
+        policy: the original.
+        call: inputs in rows, memory and the key.
+        actions: our choices and the others, `[B, C]`.
+        rounding: how far apart what is equally likely may be.
+    """
     (inputs, hidden, key), (ours, theirs) = call, map(np.asarray, actions)
     if (ours == theirs).all():
         return np.zeros(len(ours), bool)
     rows = {name: jnp.asarray(x) for name, x in inputs.items()}
     _, outputs, _ = policy.forward(policy.params, rows, [jnp.asarray(h) for h in hidden])
-    mask = pad_rows(rows["action_mask"], outputs.shape[1:])
+    mask = policy.network_mask(rows)
+    split, noise = policy.interface.split_mask, None
+    if key is not None:
+        noise = _uniform(policy.network.distribution.noise(key, (len(ours),)))
+    wrong = np.zeros(len(ours), bool)
+    for choice, (logits, legal) in enumerate(zip(split(outputs), split(mask), strict=True)):
+        if choice < ours.shape[1]:
+            drawn = None if noise is None else noise[:, choice]
+            pair = ours[:, choice], theirs[:, choice]
+            wrong |= _prefers_option(logits, legal, drawn, pair, rounding)
+    return wrong
+
+
+def _uniform(noise: Any) -> np.ndarray:
+    """Take the uniform numbers of choices, `[B, C]`, of a distribution's noise."""
+    return np.asarray(noise[0]) if isinstance(noise, tuple) else np.asarray(noise)[:, None]
+
+
+def _prefers_option(
+    logits: jax.Array,
+    mask: jax.Array,
+    drawn: np.ndarray | None,
+    options: tuple[np.ndarray, np.ndarray],
+    rounding: float,
+) -> np.ndarray:
+    """Find rows in which the first option of one choice is clearly preferred to the second, `[B]`.
+
+    Args:
+        logits: `[B, options]`.
+        mask: `[B, options]`.
+        drawn: the uniform numbers `[B]` that options are drawn by; None for the most likely ones.
+        options: `[B]` each.
+        rounding: as for `_prefers`.
+    """
+    ours, theirs = options
     each, legal = np.arange(len(ours)), np.asarray(mask)
-    scores = np.where(legal, outputs, -np.inf)
+    scores = np.where(legal, logits, -np.inf)
     largest = np.max(np.abs(scores), axis=-1, where=legal, initial=0.0)
-    if key is None:
+    if drawn is None:
         return ~(scores[each, ours] - scores[each, theirs] <= rounding * largest)
-    distribution = policy.network.distribution
-    assert isinstance(distribution, MaskedCategorical)  # as actions are discrete
-    sums = np.asarray(distribution.cumulative(outputs, mask))
+    sums = np.asarray(MaskedCategorical(legal.shape[1]).cumulative(logits, mask))
     sums = np.insert(sums / sums[:, -1:], 0, 0.0, axis=1)
-    drawn = np.asarray(distribution.noise(key, (len(ours),)))
     # Distance of the drawn number from the interval of the second.
     outside = np.maximum(sums[each, theirs] - drawn, drawn - sums[each, theirs + 1])
     return ~(legal[each, theirs] & (outside <= rounding * np.maximum(largest, 1.0)))

@@ -17,7 +17,10 @@ its parameters inside:
 >>> action, hidden = jax.jit(program.call)(inputs, hidden)
 
 `sampled` takes a third argument, `jax.random.key_data(key)`. Both return the memory to hold until
-the agent's next decision. `jax.export` itself needs the package `flatbuffers`.
+the agent's next decision. An action that has both choices and numbers is a dict of `choices` and
+`numbers`, and the previous one is two inputs, `prev_choices` and `prev_numbers`. In the header,
+every agent has the form of its own actions, in which `act` returns them. `jax.export` itself needs
+the package `flatbuffers`.
 """
 
 import io
@@ -34,9 +37,11 @@ import jax.export
 import jax.numpy as jnp
 
 from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature
+from jaxmarl_ppo.deploy.forms import Form, form_from_json
 from jaxmarl_ppo.machine.text import printable
 
-FORMAT = 1
+# Those that are read. Format 1 has actions that are one choice, or numbers in a vector.
+FORMATS = (1, 2)
 HEADER, PROGRAMS = "header.json", ("greedy", "sampled")
 MAX_HEADER = 10_000_000  # bytes
 # What a program may call beside operations on arrays: checks of shapes, notes on where arrays lie,
@@ -112,22 +117,29 @@ def pack(
     """Pack programs, their signature, and versions into the bytes of a file."""
     batch = programs[PROGRAMS[0]].in_avals[0].shape[0]
     batch = batch if isinstance(batch, int) else str(batch)
+    action = {
+        name: {"shape": [batch, *shape], "dtype": dtype}
+        for name, (shape, dtype) in signature.action.items()
+    }
     header = {
-        "format": FORMAT,
+        "format": 1 if _is_plain(signature.row_form) else 2,
         "policy": signature.policy,
         "env": signature.env,
         "agents": {
-            name: agent_shape._asdict() for name, agent_shape in signature.agent_shapes.items()
+            name: {
+                "slot": agent_shape.slot,
+                "feature_shape": list(agent_shape.feature_shape),
+                "num_actions": agent_shape.num_actions,
+                "action": agent_shape.form.as_json(),
+            }
+            for name, agent_shape in signature.agent_shapes.items()
         },
         "inputs": {
             name: {"shape": [batch, *shape], "dtype": dtype}
             for name, (shape, dtype) in signature.inputs.items()
         },
         "hidden": [{"shape": [batch, *x.shape], "dtype": x.dtype.name} for x in signature.hidden],
-        "action": {
-            "shape": [batch, *[signature.num_actions] * signature.continuous],
-            "dtype": "float32" if signature.continuous else "int32",
-        },
+        "action": action.get("action", action),
         "platforms": list(programs[PROGRAMS[0]].platforms),
         "versions": dict(versions),
     }
@@ -151,7 +163,7 @@ def unpack(content: bytes, where: str) -> ExportedPolicy:
             header = json.loads(_read(file, HEADER, MAX_HEADER))
             version = header["format"]
             blobs = {name: bytearray(_read(file, name, len(content))) for name in PROGRAMS}
-        if version == FORMAT:
+        if version in FORMATS:
             signature = _signature(header)
             programs = {name: jax.export.deserialize(blob) for name, blob in blobs.items()}
             _check_programs(signature, header, programs)
@@ -159,7 +171,13 @@ def unpack(content: bytes, where: str) -> ExportedPolicy:
     except Exception as error:  # a damaged file can raise any error
         reason = printable(f"{type(error).__name__}: {' '.join(str(error).split())}")
         raise ValueError(f"{where!r} is damaged or no exported policy ({reason})") from error
-    raise ValueError(f"{where!r} has format {version!r}; this version reads {FORMAT}")
+    formats = " and ".join(map(str, FORMATS))
+    raise ValueError(f"{where!r} has format {version!r}; this version reads {formats}")
+
+
+def _is_plain(form: Form) -> bool:
+    """Return whether actions are one choice, or numbers in a vector."""
+    return form.kind in ("choice", "numbers")
 
 
 def _read(file: zipfile.ZipFile, name: str, num_bytes: int) -> bytes:
@@ -184,16 +202,12 @@ def _signature(header: Any) -> Signature:
         policy=header["policy"],
         env=header["env"],
         agent_shapes={
-            name: AgentShape(
-                agent_shape["slot"], tuple(agent_shape["feature_shape"]), agent_shape["num_actions"]
-            )
-            for name, agent_shape in header["agents"].items()
+            name: AgentShape(own["slot"], tuple(own["feature_shape"]), _form(own, header))
+            for name, own in header["agents"].items()
         },
         feature_shape=inputs["features"],
-        num_actions=inputs["action_mask"][0],
-        continuous=header["action"]["dtype"] == "float32",
         asks_agent="agent" in inputs,
-        prev_action="prev_action" in inputs,
+        prev_action="prev_action" in inputs or "prev_choices" in inputs,
         prev_reward="prev_reward" in inputs,
         hidden=tuple(
             jax.ShapeDtypeStruct(_row_shape(leaf, batch), leaf["dtype"])
@@ -204,14 +218,27 @@ def _signature(header: Any) -> Signature:
         raise ValueError("its policy or environment is not named by a word")
     if not signature.agent_shapes:
         raise ValueError("it plays no agent")
-    for name, (slot, feature_shape, num_actions) in signature.agent_shapes.items():
-        sizes = (slot + 1, *feature_shape, num_actions)
-        fits = len(feature_shape) == len(signature.feature_shape)
-        fits = fits and all(map(_is_size, sizes)) and num_actions <= signature.num_actions
+    for name, (slot, feature_shape, form) in signature.agent_shapes.items():
+        sizes = (slot + 1, *feature_shape, form.factors.width)
+        fits = len(feature_shape) == len(signature.feature_shape) and all(map(_is_size, sizes))
         widest = zip(feature_shape, signature.feature_shape, strict=fits)
         if not fits or any(own > wide for own, wide in widest):
             raise ValueError(f"agent {name!r} does not fit what the policy takes")
+    expected = {name: shape for name, (shape, _) in signature.inputs.items()}
+    if inputs != expected:
+        raise ValueError(f"its agents need the inputs {expected}, but it has {inputs}")
     return signature
+
+
+def _form(agent: Any, header: Any) -> Form:
+    """Read the form of an agent's actions; older files have only the number of them."""
+    if "action" in agent:
+        return form_from_json(agent["action"], _is_size)
+    is_float = header["action"]["dtype"] == "float32"
+    return form_from_json(
+        {"numbers": [agent["num_actions"]]} if is_float else {"choice": agent["num_actions"]},
+        _is_size,
+    )
 
 
 def _is_size(size: Any) -> bool:
@@ -241,7 +268,9 @@ def _check_programs(
     key_data = {"greedy": [], "sampled": [((2,), "uint32")]}
     for name, program in programs.items():
         takes = [*jax.tree.leaves((inputs, hidden), is_leaf=_is_said), *key_data[name]]
-        gives = [_said(header["action"]), *hidden]
+        action = header["action"]
+        parts = [action] if "dtype" in action else [action[part] for part in signature.action]
+        gives = [*map(_said, parts), *hidden]
         for said, avals in ((takes, program.in_avals), (gives, program.out_avals)):
             found = [
                 (

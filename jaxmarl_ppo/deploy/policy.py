@@ -20,14 +20,16 @@ from flax import linen as nn
 from numpy.typing import ArrayLike
 
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.credit.reward_scaling import return_deviation
 from jaxmarl_ppo.deploy.calling import Actor, AgentShape, Rows, Signature, pad_rows
 from jaxmarl_ppo.deploy.export import PLATFORMS, export_policy
 from jaxmarl_ppo.deploy.exported import ExportedPolicy
+from jaxmarl_ppo.deploy.forms import Factors, Form, widen_mask
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.networks.distributions import squash
-from jaxmarl_ppo.policies.agent_interface import AgentInterface, space_width
+from jaxmarl_ppo.networks.numbers import scale, unscale
+from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.population_file import load_player
 from jaxmarl_ppo.policies.snapshot_files import find_snapshot, parse_name
 from jaxmarl_ppo.policies.stacked_network import StackedNetwork
@@ -43,7 +45,7 @@ class Policy(Actor):
         signature: its inputs and outputs.
         network: of this policy alone.
         interface: its view of the environment.
-        bounds: of continuous actions, low and high, `[slots, N]` each, by slot.
+        bounds: of numbers, low and high, `[slots, N]` each, by slot.
     """
 
     signature: Signature
@@ -126,7 +128,8 @@ class Policy(Actor):
         network = dataclasses.replace(group.network, num_members=1, matmul_precision=acts_in)
         interface = group.interface
         slots = _slots(learner, player) if slot is None else (slot,)
-        bounds = _bounds(interface)
+        low, high = interface.layout.bounds
+        bounds = low[:, : interface.num_numbers], high[:, : interface.num_numbers]
         hidden = jax.tree.leaves(jax.eval_shape(lambda: network.initial_hidden((1,))))
         agents = {env.agents[slot]: _agent_shape(learner, interface, slot) for slot in slots}
         widths = [agent.feature_shape for agent in agents.values()]
@@ -135,8 +138,6 @@ class Policy(Actor):
             env=env.name,
             agent_shapes=agents,
             feature_shape=tuple(max(sizes) for sizes in zip(*widths, strict=True)),
-            num_actions=max(agent.num_actions for agent in agents.values()),
-            continuous=interface.continuous,
             asks_agent=_asks_agent(interface, list(agents.values()), bounds),
             prev_action=interface.prev_action,
             prev_reward=interface.prev_reward,
@@ -152,7 +153,7 @@ class Policy(Actor):
         hidden: tuple[Any, ...] | list[Any],
         *,
         agent: str | ArrayLike | None = None,
-        prev_action: ArrayLike | None = None,
+        prev_action: Any = None,
         prev_reward: ArrayLike | None = None,
         reset: ArrayLike | None = None,
     ) -> jax.Array:
@@ -193,17 +194,17 @@ class Policy(Actor):
             The exported policy, read back.
 
         Raises:
-            ValueError: If the file exists, the platform or batch is unknown, or actions are of
-                another kind.
+            ValueError: If the file exists, the platform or batch is unknown, or the programs act
+                differently.
         """
         return export_policy(self, path, platforms, batch)
 
     def decide(
         self, params: Any, inputs: Rows, hidden: list[jax.Array], key: jax.Array | None
-    ) -> tuple[jax.Array, list[jax.Array]]:
+    ) -> tuple[Any, list[jax.Array]]:
         """Decide for rows of full width; see `Actor.decide`."""
         moved, outputs, _ = self.forward(params, inputs, hidden)
-        mask = pad_rows(inputs["action_mask"], (self.interface.action_width,))
+        mask = self.network_mask(inputs)
         distribution = self.network.distribution
         if key is None:
             action = distribution.mode(outputs, mask)
@@ -211,10 +212,26 @@ class Policy(Actor):
             action = distribution.sample(
                 distribution.noise(key, (outputs.shape[0],)), outputs, mask
             )
-        if not self.interface.continuous:
-            return action.astype(jnp.int32), moved
-        low, high = self._own_bounds(inputs)
-        return squash(action, low, high)[:, : self.signature.num_actions], moved
+        choices, numbers = self._split(self.interface.bounded(action))
+        numbers = scale(numbers, *self._own_bounds(inputs))
+        return self.signature.join(choices.astype(jnp.int32), numbers), moved
+
+    def _split(self, action: Any) -> tuple[jax.Array, jax.Array]:
+        """Split the network's actions, as `ActionLayout.split` for any symbolic number of rows."""
+        layout = self.interface.layout
+        if layout.is_choice:
+            return action[:, None], jnp.zeros((*action.shape, 0))
+        if layout.is_numbers:
+            return jnp.zeros((action.shape[0], 0), jnp.int32), action
+        return action.choices, action.numbers
+
+    def network_mask(self, inputs: Rows) -> jax.Array:
+        """Lay masks out for the network's outputs, `[B, W]`."""
+        return widen_mask(inputs["action_mask"], self.signature.factors, self._network_factors)
+
+    @property
+    def _network_factors(self) -> Factors:
+        return Factors(self.interface.counts, self.interface.num_numbers)
 
     def forward(
         self, params: PolicyStack, inputs: Rows, hidden: list[jax.Array]
@@ -255,15 +272,13 @@ class Policy(Actor):
             features, is_first, last_action, inputs.get("prev_reward"), self._slot(inputs), joint
         )
 
-    def _last_action(self, inputs: Rows) -> jax.Array:
-        """Scale the previous action from its bounds to [-1, 1]; a discrete one stays a number."""
-        action = inputs["prev_action"]
-        if not self.interface.continuous:
-            return action
-        low, high = self._own_bounds(inputs)
-        action = pad_rows(action, (self.interface.action_width,))
-        width = jnp.where(high > low, high - low, 1.0)
-        return jnp.where(high > low, 2.0 * (action - low) / width - 1.0, 0.0)
+    def _last_action(self, inputs: Rows) -> Any:
+        """Convert the previous action to the network's form, with numbers from -1 to 1."""
+        counts, num_numbers = self._network_factors
+        choices, numbers = self.signature.split_previous(inputs)
+        choices = pad_rows(choices, (len(counts),))
+        numbers = unscale(pad_rows(numbers, (num_numbers,)), *self._own_bounds(inputs))
+        return self.interface.layout.join(choices, numbers)
 
     def _slot(self, inputs: Rows) -> jax.Array:
         """Return the slot of every row, `[B]` int."""
@@ -272,7 +287,7 @@ class Policy(Actor):
         return inputs.get("agent", jnp.full(num_rows, first, jnp.int32))
 
     def _own_bounds(self, inputs: Rows) -> tuple[jax.Array, jax.Array]:
-        """Look up every row's lowest and highest action, `[B, N]` each."""
+        """Look up every row's lowest and highest numbers, `[B, N]` each."""
         slot = self._slot(inputs)
         low, high = (jnp.asarray(bound)[slot] for bound in self.bounds)
         return low, high
@@ -339,21 +354,18 @@ def _agent_shape(learner: Learner, interface: AgentInterface, slot: int) -> Agen
     own = (space.size,) if len(shape) == 1 else shape
     if len(space.shape) == len(shape):
         own = tuple(space.shape)
-    return AgentShape(slot, own, space_width(env.action_space(agent, env_params)))
+    return AgentShape(slot, own, form_of(env.action_space(agent, env_params)))
 
 
-def _bounds(interface: AgentInterface) -> tuple[np.ndarray, np.ndarray]:
-    """Tabulate bounds of actions by slot, with zeros for slots outside the policy group.
-
-    Discrete actions have zeros everywhere. Each table is `[slots, N]`.
-    """
-    tables = []
-    for bound in (interface.action_low, interface.action_high):
-        table = np.zeros((interface.num_agents, interface.action_width), np.float32)
-        if bound is not None:
-            table[np.array(interface.slots)] = bound
-        tables.append(table)
-    return tables[0], tables[1]
+def form_of(space: Space) -> Form:
+    """Return the form of an action space's elements."""
+    if isinstance(space, Discrete):
+        return Form("choice", (space.n,))
+    if isinstance(space, MultiDiscrete):
+        return Form("choices", tuple(space.nvec))
+    if isinstance(space, Box):
+        return Form("numbers", tuple(space.shape))
+    return Form("tuple", parts=tuple(map(form_of, space.spaces)))
 
 
 def _asks_agent(

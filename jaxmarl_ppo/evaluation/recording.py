@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_ppo.evaluation.episodes import (
     EpisodesState,
     EpisodeTotals,
@@ -126,26 +127,38 @@ def _make_step(
         "alive": obs.alive,
         "is_first": state.is_first & obs.alive,
         "player": jnp.where(obs.alive, state.player, -1),
-        "action": where_rows(acts, act_output.env_action, jnp.zeros_like(act_output.env_action)),
         "log_prob": log_prob,
         "value": value,
         "reward": step_output.reward,
         "terminated": terminated,
         "truncated": step_output.truncated & ~terminated,
     }
-    if play.players.action_dims is not None:
-        by_network = acts & ~jnp.isnan(log_prob)
-        drawn = act_output.action
-        time_step["unsquashed_action"] = where_rows(
-            by_network, drawn, jnp.full_like(drawn, jnp.nan)
-        )
+    by_network = acts & ~jnp.isnan(log_prob)
+    time_step |= _actions(play.players.layout, act_output, acts, by_network)
     nothing = {name: jnp.full_like(x, _NOTHING.get(name, 0)) for name, x in time_step.items()}
     valid = ~before.totals.finished
     return {"valid": valid, **where_rows(valid, time_step, nothing)}
 
 
+def _actions(
+    layout: ActionLayout, act_output: ActOutput, acts: jax.Array, by_network: jax.Array
+) -> Steps:
+    """Gather the actions of those who act, and the numbers as networks drew them."""
+    taken, drawn = act_output.env_action, act_output.action
+    taken = where_rows(acts, taken, jax.tree.map(jnp.zeros_like, taken))
+    if layout.is_choice:
+        return {"action": taken}
+    choices, numbers = layout.split(taken)
+    _, drawn = layout.split(drawn)
+    drawn = where_rows(by_network, drawn, jnp.full_like(drawn, jnp.nan))
+    if layout.is_numbers:
+        return {"action": taken, "unsquashed_action": drawn}
+    return {"choices": choices, "numbers": numbers, "numbers_as_drawn": drawn}
+
+
 # Fill values after an episode's end, where not 0 or False.
-_NOTHING = {"player": -1, "log_prob": jnp.nan, "value": jnp.nan, "unsquashed_action": jnp.nan}
+_NAN = ("log_prob", "value", "unsquashed_action", "numbers_as_drawn")
+_NOTHING = {"player": -1, **dict.fromkeys(_NAN, jnp.nan)}
 
 
 def _join(play: Play, parts: list[dict[str, np.ndarray]], finished: np.ndarray) -> Trajectories:

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.drawing.lives import draw_lives
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_envs.user_code import host_errors
 from jaxmarl_ppo.evaluation.episodes import EpisodesState, Play, make_play
 from jaxmarl_ppo.learner.learner import Learner
-from jaxmarl_ppo.networks.distributions import MaskedCategorical
+from jaxmarl_ppo.policies.agent_interface import AgentInterface
 from jaxmarl_ppo.policies.ask import ask
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.types import Population, PyTree
@@ -35,16 +36,19 @@ class Replay:
         alive: which slots held an agent.
         acts: which slots had to act.
         is_first: the decision is the first of a life, so memory is empty.
+        layout: of actions.
         action: as the environment took it.
         action_mask: legal actions.
-        probs: of the actions, NaN where no network decided; None where actions are continuous.
+        probs: of the options of all choices, laid out like masks; NaN where no network decided;
+            None where actions are numbers alone.
         entropy: of the action distribution in nats, NaN where no network decided.
-        log_prob: of the action, NaN where no network decided.
+        log_prob: of the choices, NaN where no network decided, or the agent has none.
         value: the critic's, NaN where no network decided.
         reward: earned at the step.
         terminated: the life ended at the step.
         truncated: the life was cut off at the step.
-        best: the actions that a solver finds best; None where there is none.
+        best: the actions that a solver finds best; None where there is none, or where actions are
+            more than one choice.
         suggested: actions of the environment's scripted policies, by name.
         reference: the scripted policy that decisions are compared with; None where there is none.
     """
@@ -57,17 +61,18 @@ class Replay:
     alive: np.ndarray  # [T, A] bool
     acts: np.ndarray  # [T, A] bool
     is_first: np.ndarray  # [T, A] bool
-    action: np.ndarray  # [T, A] or [T, A, N]
-    action_mask: np.ndarray  # [T, A, N] bool
-    probs: np.ndarray | None  # [T, A, N]
+    layout: ActionLayout
+    action: Any  # [T, A, ...]
+    action_mask: np.ndarray  # [T, A, W] bool
+    probs: np.ndarray | None  # [T, A, options]
     entropy: np.ndarray  # [T, A]
     log_prob: np.ndarray  # [T, A]
     value: np.ndarray  # [T, A]
     reward: np.ndarray  # [T, A]
     terminated: np.ndarray  # [T, A] bool
     truncated: np.ndarray  # [T, A] bool
-    best: np.ndarray | None  # [T, A, N] bool
-    suggested: Mapping[str, np.ndarray]  # [T, A] each
+    best: np.ndarray | None  # [T, A, W] bool
+    suggested: Mapping[str, Any]  # [T, A, ...] each
     reference: str | None
 
     @property
@@ -122,9 +127,8 @@ def replay_episodes(
     chosen = dict.fromkeys(range(episodes), ())
     if num_candidates is not None:
         subjects = np.zeros(count, int) if subjects is None else subjects
-        measures = _measure(
-            steps, lengths, subjects, _subject_name(learner, names, steps, subjects)
-        )
+        name = _subject_name(learner, names, steps, subjects)
+        measures = _measure(learner.players.layout, steps, lengths, subjects, name)
         chosen = _choose(measures, count, episodes)
     return [
         _make_replay(learner, names, steps[: lengths[e]], e, interest)
@@ -174,7 +178,9 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
     state = now.state
     mask = state.obs.action_mask
     none = jnp.full(state.obs.alive.shape, jnp.nan)
-    found = {"probs": jnp.full(mask.shape, jnp.nan), "entropy": none, "value": none}
+    num_options = sum(play.players.layout.counts)
+    probs = jnp.full((*mask.shape[:-1], num_options), jnp.nan)
+    found = {"probs": probs, "entropy": none, "value": none}
     for group, stack, hidden in zip(
         play.players.policy_groups, play.population.policy_groups, state.hidden, strict=True
     ):
@@ -184,22 +190,37 @@ def ask_everybody(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
             "entropy": distribution.entropy(outputs, response.action_mask),
             "value": response.value,
         }
-        if isinstance(distribution, MaskedCategorical):
-            logits = jnp.where(response.action_mask, outputs, -jnp.inf)
-            probs = jax.nn.softmax(logits)
-            width = mask.shape[-1] - probs.shape[-1]
-            own["probs"] = jnp.pad(probs, [(0, 0)] * (probs.ndim - 1) + [(0, width)])
+        if num_options:
+            own["probs"] = _option_probs(group.interface, outputs, response.action_mask)
         slots = np.array(group.interface.slots)
         for name, x in own.items():
             asked = response.asked.reshape(response.asked.shape + (1,) * (x.ndim - 2))
             found[name] = found[name].at[:, slots].set(jnp.where(asked, x, found[name][:, slots]))
-    if play.players.action_dims is not None:
+    if not num_options:
         del found["probs"]
     return found
 
 
-def _suggestions(play: Play, now: EpisodesState) -> dict[str, jax.Array]:
-    """Compute the actions of the environment's scripted policies, `[E, A]` each."""
+def _option_probs(interface: AgentInterface, outputs: jax.Array, mask: jax.Array) -> jax.Array:
+    """Compute the probabilities of the options of all choices, as the environment lays them out.
+
+    Of the outputs and masks `[E, S, ...]` of a policy group, `[E, S, options]`.
+    """
+    own = list(zip(*map(interface.split_mask, (outputs, mask)), strict=True))
+    parts = []
+    for choice, count in enumerate(interface.layout.counts):
+        if choice < len(own):
+            logits, legal = own[choice]
+            probs = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf))
+        else:
+            probs = jnp.zeros((*mask.shape[:-1], 0))
+        rest = [(0, 0)] * (probs.ndim - 1) + [(0, count - probs.shape[-1])]
+        parts.append(jnp.pad(probs, rest))
+    return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+
+
+def _suggestions(play: Play, now: EpisodesState) -> dict[str, Any]:
+    """Compute the actions of the environment's scripted policies, `[E, A, ...]` each."""
     keys = split(_key_of_step(now), play.num_episodes)
     return {
         name: jax.vmap(script, in_axes=(0, 0, None, 0))(
@@ -223,7 +244,11 @@ def _subject_name(
 
 
 def _measure(
-    steps: Sequence[Mapping[str, Any]], lengths: np.ndarray, subjects: np.ndarray, name: str
+    layout: ActionLayout,
+    steps: Sequence[Mapping[str, Any]],
+    lengths: np.ndarray,
+    subjects: np.ndarray,
+    name: str,
 ) -> dict[str, np.ndarray]:
     """Measure episodes by every criterion of interest, `[E]` each."""
     valid = np.array([time_step["valid"] for time_step in steps])  # [T, E]
@@ -233,7 +258,7 @@ def _measure(
     returns = np.asarray(returns)  # [E, A]
     own = returns[np.arange(len(subjects)), subjects]
     whose = "" if np.ptp(returns, axis=1).max() == 0 else f" for {name}"
-    surprise = np.array([_surprise(time_step) for time_step in steps])  # [T, E, A]
+    surprise = np.array([_surprise(layout, time_step) for time_step in steps])  # [T, E, A]
     surprise = np.where(valid[..., None], surprise, np.nan)
     counts = np.maximum(np.isfinite(surprise).sum((0, 2)), 1)
     surprise = np.nansum(surprise, axis=(0, 2)) / counts
@@ -254,12 +279,17 @@ def _choose(
     return dict(list(chosen.items())[:episodes])
 
 
-def _surprise(time_step: Mapping[str, Any]) -> np.ndarray:
-    """Compute how unlikely the actions were, `[E, A]` in nats; NaN where no network decided."""
+def _surprise(layout: ActionLayout, time_step: Mapping[str, Any]) -> np.ndarray:
+    """Compute how unlikely the choices were, `[E, A]` in nats; NaN where no network chose."""
+    acts = time_step["acts"]
     if "probs" not in time_step:
-        return np.full(time_step["acts"].shape, np.nan)
-    taken = np.take_along_axis(time_step["probs"], time_step["action"][..., None], -1)[..., 0]
-    return np.where(time_step["acts"], -np.log(np.maximum(taken, 1e-30)), np.nan)
+        return np.full(acts.shape, np.nan)
+    choices, _ = layout.split(time_step["action"])
+    columns = choices + np.array(layout.starts[:-1])
+    taken = np.take_along_axis(time_step["probs"], columns, -1)
+    surprise = -np.log(np.maximum(taken, 1e-30)).sum(-1)
+    has_choices = np.array([len(own.counts) > 0 for own in layout.factors])
+    return np.where(acts & has_choices, surprise, np.nan)
 
 
 def _make_replay(
@@ -274,7 +304,9 @@ def _make_replay(
     def stacked(name: str) -> np.ndarray:
         return np.array([time_step[name][e] for time_step in steps])
 
+    layout = learner.players.layout
     best = [_best_actions(learner, time_step["env_state"], e) for time_step in steps]
+    no_best = best[0] is None or not layout.is_choice
     probs = stacked("probs") if "probs" in steps[0] else None
     return Replay(
         interest=interest,
@@ -285,22 +317,28 @@ def _make_replay(
         alive=stacked("alive"),
         acts=stacked("acts"),
         is_first=stacked("is_first"),
-        action=stacked("action"),
+        layout=layout,
+        action=_stacked([time_step["action"] for time_step in steps], e),
         action_mask=stacked("action_mask"),
         probs=probs,
         entropy=stacked("entropy"),
-        log_prob=-np.array([_surprise(time_step)[e] for time_step in steps]),
+        log_prob=-np.array([_surprise(layout, time_step)[e] for time_step in steps]),
         value=stacked("value"),
         reward=stacked("reward"),
         terminated=stacked("terminated"),
         truncated=stacked("truncated"),
-        best=None if best[0] is None else np.array(best),
+        best=None if no_best else np.array(best),
         suggested={
-            name: np.array([time_step["suggested"][name][e] for time_step in steps])
+            name: _stacked([time_step["suggested"][name] for time_step in steps], e)
             for name in steps[0]["suggested"]
         },
         reference=learner.env.reference,
     )
+
+
+def _stacked(actions: Sequence[Any], e: int) -> Any:
+    """Stack actions `[E, A, ...]` of several steps, in one environment, to `[T, A, ...]`."""
+    return jax.tree.map(lambda *x: np.array([own[e] for own in x]), *actions)
 
 
 def _remembers(learner: Learner) -> tuple[bool, ...]:
@@ -322,7 +360,7 @@ def _draw(learner: Learner, steps: Sequence[Mapping[str, Any]], e: int) -> list[
     drawings: list[str] = []
     draws_itself = not env.steps_on_host
     for t in range(len(steps) + 1):
-        last_action = steps[t - 1]["action"][e] if t else None
+        last_action = jax.tree.map(lambda x: x[e], steps[t - 1]["action"]) if t else None
         at_end = t == len(steps)
         if draws_itself:
             states = steps[t - 1]["next_state"] if at_end else steps[t]["env_state"]

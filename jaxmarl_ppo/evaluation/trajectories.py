@@ -18,7 +18,8 @@ from jaxmarl_ppo.machine.archives import Declared, Npz
 from jaxmarl_ppo.machine.files import open_atomically
 from jaxmarl_ppo.machine.text import printable
 
-FORMAT = 1
+# Those that are read. Format 2 has `choices` and `numbers` in place of `action`.
+FORMATS = (1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,19 +41,23 @@ class Trajectories:
         finished: False where the step limit cut an episode off.
         valid: the steps that belong to the episode.
         features: observed by the agents.
-        action_mask: legal actions, or the dimensions that an action has.
+        action_mask: legal options of all choices, and the numbers that an action has.
         agent_mask: which slots had to act.
         alive: which slots held an agent.
         is_first: the next decision is the first of a life.
         player: the player of the slot, as an index into `players`; -1 for none.
-        action: as the environment took it; 0 for slots that did not have to act.
-        unsquashed_action: continuous actions as drawn, to which the density `log_prob` refers; None
-            where actions are discrete.
         log_prob: of the action.
         value: the critic's, in units of the rewards that it was trained on.
         reward: earned at the step.
         terminated: the life ended at the step.
         truncated: the life was cut off at the step.
+        action: as the environment took it, 0 for slots that did not have to act; None where agents
+            have several choices, or choices and numbers.
+        unsquashed_action: numbers as drawn, to which the density `log_prob` refers; NaN where no
+            network decided; None where actions are not numbers alone.
+        choices: chosen options, in place of `action`; 0 for slots that did not have to act.
+        numbers: numbers as the environment took them, alike.
+        numbers_as_drawn: as `unsquashed_action`, of `numbers`.
     """
 
     env: str
@@ -66,18 +71,21 @@ class Trajectories:
     finished: np.ndarray  # [E] bool
     valid: np.ndarray  # [E, T] bool
     features: np.ndarray  # [E, T, A, ...]
-    action_mask: np.ndarray  # [E, T, A, N] bool
+    action_mask: np.ndarray  # [E, T, A, W] bool
     agent_mask: np.ndarray  # [E, T, A] bool
     alive: np.ndarray  # [E, T, A] bool
     is_first: np.ndarray  # [E, T, A] bool
     player: np.ndarray  # [E, T, A] int
-    action: np.ndarray  # [E, T, A] int or [E, T, A, N] float
     log_prob: np.ndarray  # [E, T, A]
     value: np.ndarray  # [E, T, A]
     reward: np.ndarray  # [E, T, A]
     terminated: np.ndarray  # [E, T, A] bool
     truncated: np.ndarray  # [E, T, A] bool
-    unsquashed_action: np.ndarray | None = None  # [E, T, A, N]
+    action: np.ndarray | None = None  # [E, T, A] int or [E, T, A, W] float
+    unsquashed_action: np.ndarray | None = None  # [E, T, A, W]
+    choices: np.ndarray | None = None  # [E, T, A, C] int
+    numbers: np.ndarray | None = None  # [E, T, A, N]
+    numbers_as_drawn: np.ndarray | None = None  # [E, T, A, N]
 
 
 # The axes of every array, `*` for any further ones, and the kinds of numbers, as NumPy calls them.
@@ -93,7 +101,7 @@ _LAYOUT = {
     "finished": ("E", "b"),
     "valid": ("ET", "b"),
     "features": ("ETA*", "biuf"),
-    "action_mask": ("ETAN", "b"),
+    "action_mask": ("ETAW", "b"),
     "agent_mask": ("ETA", "b"),
     "alive": ("ETA", "b"),
     "is_first": ("ETA", "b"),
@@ -104,9 +112,13 @@ _LAYOUT = {
     "reward": ("ETA", "f"),
     "terminated": ("ETA", "b"),
     "truncated": ("ETA", "b"),
-    "unsquashed_action": ("ETAN", "f"),
+    "unsquashed_action": ("ETAW", "f"),
+    "choices": ("ETAC", "i"),
+    "numbers": ("ETAN", "f"),
+    "numbers_as_drawn": ("ETAN", "f"),
 }
 _OPTIONAL = {"unsquashed_action"}
+_IN_PLACE_OF_ACTION = {"choices", "numbers", "numbers_as_drawn"}
 
 
 def check_new_record(path: Any) -> Path:
@@ -137,7 +149,8 @@ def save_trajectories(path: str | Path, trajectories: Trajectories) -> None:
     path = check_new_record(path)
     arrays = {field.name: getattr(trajectories, field.name) for field in _fields()}
     with open_atomically(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in {"format": FORMAT, **arrays}.items():
+        version = 1 if trajectories.choices is None else 2
+        for name, array in {"format": version, **arrays}.items():
             if array is not None:
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
@@ -157,15 +170,16 @@ def load_trajectories(path: str | Path) -> Trajectories:
         arrays: dict[str, np.ndarray] = {}
         with Npz(path) as file:
             version = _read_format(file)
-            if version == FORMAT:
-                _check_layout(file.declared)
+            if version in FORMATS:
+                _check_layout(file.declared, version)
                 arrays = {name: file.array(name) for name in _LAYOUT if name in file.declared}
                 _check_values(arrays)
     except Exception as error:  # a damaged archive can raise any error
         reason = printable(" ".join(str(error).split())) or type(error).__name__
         raise ValueError(f"{str(path)!r} is damaged or no record of episodes: {reason}") from error
-    if version != FORMAT:
-        raise ValueError(f"{str(path)!r} has format {version}; this version reads {FORMAT}")
+    if version not in FORMATS:
+        formats = " and ".join(map(str, FORMATS))
+        raise ValueError(f"{str(path)!r} has format {version}; this version reads {formats}")
     plain = {
         name: array.item() if array.ndim == 0 else tuple(array.tolist())
         for name, array in arrays.items()
@@ -186,14 +200,16 @@ def _read_format(file: Npz) -> int | None:
     return file.array("format").item()
 
 
-def _check_layout(arrays: Mapping[str, Declared]) -> None:
-    """Reject arrays whose shapes are not those of complete episodes.
+def _check_layout(arrays: Mapping[str, Declared], version: int) -> None:
+    """Reject arrays whose shapes are not those of complete episodes, in a version of the format.
 
     Raises:
         ValueError: If one is missing, unknown, or of another shape or kind.
     """
-    missing = sorted(_LAYOUT.keys() - _OPTIONAL - arrays.keys())
-    unknown = sorted(arrays.keys() - _LAYOUT.keys() - {"format"})
+    others = _IN_PLACE_OF_ACTION if version == 1 else {"action", *_OPTIONAL}
+    known = _LAYOUT.keys() - others
+    missing = sorted(known - _OPTIONAL - arrays.keys())
+    unknown = sorted(arrays.keys() - known - {"format"})
     if missing or unknown:
         raise ValueError(
             f"it lacks {', '.join(missing)}" if missing else f"it has unknown {', '.join(unknown)}"

@@ -1,6 +1,6 @@
 """A table at which people and policies play one game after the other."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ from jaxmarl_ppo.config.policies import RANDOM
 from jaxmarl_ppo.evaluation.episodes import EpisodesState, Play, make_play
 from jaxmarl_ppo.evaluation.replay import ask_everybody
 from jaxmarl_ppo.learner.learner import Learner
+from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.lives import begin_lives
 from jaxmarl_ppo.rollout.noise import draw_noise
@@ -37,7 +38,7 @@ class Table:
         seed: of all games.
 
     Raises:
-        ValueError: If the environment does not draw itself, or its actions are no list.
+        ValueError: If the environment does not draw itself, or all agents' actions have numbers.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Table:
         seed: int = 0,
     ) -> None:
         self.env, self.env_params = learner.env, learner.env_params
-        if self.env.is_continuous(self.env_params):
+        self.layout = self.env.action_layout(self.env_params)
+        if not self._playable:
             raise ValueError(
                 f"environment {self.env.name!r} has continuous actions, which nobody can point at"
             )
@@ -68,17 +70,28 @@ class Table:
         self.begin(())
 
     def begin(self, persons: Collection[int]) -> None:
-        """Begin a game in which persons hold these slots, and play until one must act."""
+        """Begin a game in which persons hold these slots, and play until one must act.
+
+        Raises:
+            ValueError: If an action of a person has numbers.
+        """
+        for slot in set(persons) - set(self._playable):
+            able = ", ".join(self.env.agents[other] for other in self._playable)
+            raise ValueError(
+                f"actions of {self.env.agents[slot]!r} have continuous numbers, which nobody can "
+                f"point at; people can play {able}"
+            )
         self.persons = frozenset(persons)
         key = fold_in(self._key, self._num_games)
         self._num_games += 1
-        self._choices: dict[int, int] = {}  # of persons who have already chosen at this step
+        # Of persons who have already chosen at this step, the option of each choice.
+        self._choices: dict[int, list[int]] = {}
         self.play = make_play(
             self._learner, self._population, 1, key, self._greedy, None, self._players
         )
         self._past: list[tuple[EpisodesState, Any]] = []
         self._now: EpisodesState = self._begin(self.play)
-        self._last_action: np.ndarray | None = None
+        self._last_action: Any = None
         self._earned = np.zeros(self.env.num_agents)
         self._end: Any = None  # the last state, once the game is over
         if self.env.render(self.state, self.env_params) is None:
@@ -86,6 +99,11 @@ class Table:
                 f"environment {self.env.name!r} has no picture (`render`), which playing needs"
             )
         self._go_on()
+
+    @property
+    def _playable(self) -> list[int]:
+        """The slots of agents without numbers in their actions."""
+        return [slot for slot, own in enumerate(self.layout.factors) if not own.low.size]
 
     @property
     def is_over(self) -> bool:
@@ -100,8 +118,12 @@ class Table:
         acts = np.asarray(self._now.state.obs.agent_mask[0])
         return [slot for slot in sorted(self.persons) if acts[slot] and slot not in self._choices]
 
-    def act(self, slot: int, action: int) -> None:
+    def act(self, slot: int, action: int | Sequence[int]) -> None:
         """Take a person's action; continue once all persons who must act at this step have chosen.
+
+        Args:
+            slot: of the person.
+            action: the option, or an option for each choice, as `legal` lists them.
 
         Raises:
             ValueError: If another agent is to act, or the action is not legal.
@@ -111,10 +133,18 @@ class Table:
         if slot not in self.waits_for:
             waited = ", ".join(self.env.agents[other] for other in self.waits_for)
             raise ValueError(f"it is the turn of {waited}")
-        if action not in self.legal(slot):
-            legal = ", ".join(map(self._action_name, self.legal(slot)))
-            raise ValueError(f"{self._action_name(action)} is not legal; valid: {legal}")
-        self._choices[slot] = action
+        chosen = list(action) if isinstance(action, Sequence) else [action]
+        legal = self._legal_by_choice(slot)
+        if len(chosen) != len(legal):
+            raise ValueError(f"choose an option of each of {len(legal)} choices, got {chosen}")
+        for choice, (option, valid) in enumerate(zip(chosen, legal, strict=True)):
+            if option not in valid:
+                names = ", ".join(self._option_name(choice, other) for other in valid)
+                which = f" in choice {choice + 1}" if len(legal) > 1 else ""
+                raise ValueError(
+                    f"{self._option_name(choice, option)} is not legal{which}; valid: {names}"
+                )
+        self._choices[slot] = chosen
         if not self.waits_for:
             self._step(self._choices)
             self._choices = {}
@@ -135,10 +165,18 @@ class Table:
                 return
         raise ValueError("there is nothing to undo")
 
-    def legal(self, slot: int) -> list[int]:
-        """List the legal actions of a slot that must act."""
+    def legal(self, slot: int) -> list[Any]:
+        """List the legal options of a slot that must act; a list for each choice if any has more.
+
+        The list is flat where every agent of the environment has one choice alone.
+        """
+        legal = self._legal_by_choice(slot)
+        return legal[0] if self.layout.is_choice else legal
+
+    def _legal_by_choice(self, slot: int) -> list[list[int]]:
         mask = np.asarray(self._now.state.obs.action_mask[0, slot])
-        return np.nonzero(mask)[0].tolist()
+        own = zip(self.layout.starts, self.layout.factors[slot].counts, strict=False)
+        return [np.nonzero(mask[start : start + count])[0].tolist() for start, count in own]
 
     def view(self) -> dict[str, Any]:
         """Return the public view of the table as plain data."""
@@ -166,17 +204,23 @@ class Table:
         """Return a slot's policy outputs for its next decision, and the best actions if known.
 
         Returns:
-            `{"probs": {action: probability}, "value": expected return, "best": [actions]}`, each
-            where it is known.
+            `{"probs": {option: probability}, "value": expected return, "best": [actions]}`, each
+            where it is known. `probs` is a list of one such for each choice where `legal` is one.
         """
         answers = jax.device_get(self._ask(self.play, self._now))
         found: dict[str, Any] = {}
         probs = answers["probs"][0, slot]
         if np.isfinite(probs).any():
-            found["probs"] = {str(k): float(probs[k]) for k in self.legal(slot)}
+            by_choice = [
+                {str(k): float(probs[start + k]) for k in legal}
+                for start, legal in zip(
+                    self.layout.starts, self._legal_by_choice(slot), strict=False
+                )
+            ]
+            found["probs"] = by_choice[0] if self.layout.is_choice else by_choice
             found["value"] = float(answers["value"][0, slot])
         best = self.env.best_actions(self.state, self.env_params)
-        if best is not None:
+        if best is not None and self.layout.is_choice:
             found["best"] = np.nonzero(best[slot])[0].tolist()
         return found
 
@@ -187,11 +231,11 @@ class Table:
             return self._end
         return jax.tree.map(lambda x: x[0], jax.device_get(self._now.state.env_state))
 
-    def _action_name(self, action: int) -> str:
-        names = self.env.action_names
-        if names is None or not 0 <= action < len(names):
-            return f"action {action}"
-        return names[action]
+    def _option_name(self, choice: int, option: int) -> str:
+        names, column = self.env.action_names, self.layout.starts[choice] + option
+        if names is None or not 0 <= option < self.layout.counts[choice]:
+            return f"{'action' if self.layout.is_choice else 'option'} {option}"
+        return names[column] if column < len(names) else f"option {option}"
 
     def _go_on(self) -> None:
         """Continue until a person must act or the game is over."""
@@ -201,15 +245,17 @@ class Table:
             self._step({})
         raise ValueError(f"nobody had to act for {MAX_QUIET_STEPS:,} steps")
 
-    def _step(self, actions: dict[int, int]) -> None:
+    def _step(self, actions: dict[int, list[int]]) -> None:
         num_agents = self.env.num_agents
-        chosen, by_person = np.zeros(num_agents, np.int32), np.zeros(num_agents, bool)
-        for slot, action in actions.items():
-            chosen[slot], by_person[slot] = action, True
-        after, taken, reward, over, end = self._play_step(self.play, self._now, chosen, by_person)
+        choices = np.zeros((num_agents, len(self.layout.counts)), np.int32)
+        by_person = np.zeros(num_agents, bool)
+        for slot, chosen in actions.items():
+            choices[slot, : len(chosen)], by_person[slot] = chosen, True
+        action = self.layout.join(choices, np.zeros((num_agents, self.layout.num_numbers)))
+        after, taken, reward, over, end = self._play_step(self.play, self._now, action, by_person)
         self._past.append((self._now, (self._last_action, self._earned)))
         self._now = after
-        self._last_action = np.asarray(taken[0])
+        self._last_action = jax.tree.map(lambda x: np.asarray(x[0]), taken)
         self._earned = self._earned + np.asarray(reward[0])
         if bool(over[0]):
             self._end = jax.tree.map(lambda x: x[0], jax.device_get(end))
@@ -234,21 +280,30 @@ def _describe_players(learner: Learner, population: Population) -> list[str]:
 
 
 def play_step(
-    play: Play, now: EpisodesState, chosen: jax.Array, by_person: jax.Array
-) -> tuple[EpisodesState, jax.Array, jax.Array, jax.Array, Any]:
+    play: Play, now: EpisodesState, chosen: Any, by_person: jax.Array
+) -> tuple[EpisodesState, Any, jax.Array, jax.Array, Any]:
     """Play a step like `Play.advance`, except for the actions of persons.
 
+    Args:
+        play: the game.
+        now: its state.
+        chosen: actions of all slots, `[A, ...]`, without numbers where a person acts.
+        by_person: `[A]` bool, where persons act.
+
     Returns:
-        The state to continue from, actions and rewards `[1, A]`, whether the game is over `[1]`,
-        and the environment's state at its end.
+        The state to continue from, actions and rewards `[1, A, ...]`, whether the game is over
+        `[1]`, and the environment's state at its end.
     """
     key = fold_in(now.key, now.totals.num_steps)
     players, env, state = play.players, play.learner.env, now.state
     noise = draw_noise(players, (1,), key)
+    chosen = jax.tree.map(lambda x, y: jnp.asarray(x, y.dtype)[None], chosen, state.last_action)
+    by_person = by_person[None]
     output = act(players, play.population, state, play.env_params, noise, play.greedy)
-    action = jnp.where(by_person, chosen, output.env_action)
+    action = where_rows(by_person, chosen, output.env_action)
     # A policy's last action is the one taken in its place.
-    output = output._replace(env_action=action, action=jnp.where(by_person, chosen, output.action))
+    drawn = where_rows(by_person, chosen, output.action)
+    output = output._replace(env_action=action, action=drawn)
     after, stepped = step(env, play.env_params, state, output, noise)
     after = begin_lives(players, play.population.league, state.obs.alive, after, stepped, noise)
     after: RolloutState = after if play.chosen is None else after.replace(player=play.chosen)

@@ -35,10 +35,15 @@ def play_page(table: Table, title: str) -> Page:
             f"environment {env.name!r} has no board (`cells`) that a page could draw; it can be "
             "played over the server, without --export"
         )
+    if not table.layout.is_choice:
+        raise ValueError(
+            f"agents of environment {env.name!r} have several choices, or numbers, which a page "
+            "without a server cannot show; it can be played over the server, without --export"
+        )
     data = {
         "title": title,
         **describe_env(env),
-        "num_actions": env.action_width(table.env_params),
+        "num_actions": table.layout.width,
         # The page draws every board with these stones.
         "agents": [{"name": x, "sign": stone_sign(i)} for i, x in enumerate(env.agents)],
         "in_a_row": env.stones_in_a_row,

@@ -18,7 +18,7 @@ from jaxmarl_ppo.pages.server import HEADERS, HOSTS, serve_app
 STATIC = ("base.css", "play.css", "base.js", "play_socket.js", "play.js")
 MAX_TABLES = 32
 MAX_AT_TABLE = 16
-# Requests to a table, and their integer arguments.
+# Requests to a table, and their arguments: integers, or lists of them.
 MESSAGES = {"begin": ("seats",), "act": ("slot", "action"), "undo": ("slot",), "hint": ("slot",)}
 POLICY_VIOLATION = 1008  # of RFC 6455
 
@@ -98,7 +98,8 @@ def read_message(text: str, num_agents: int) -> dict[str, Any]:
     if wanted is None or message.keys() != {"do", *wanted}:
         raise RefusedError("no message of the page")
     for name in wanted:
-        numbers = message[name] if name == "seats" else [message[name]]
+        is_list = name == "seats" or (name == "action" and isinstance(message[name], list))
+        numbers = message[name] if is_list else [message[name]]
         if not isinstance(numbers, list) or not all(type(x) is int for x in numbers):
             raise RefusedError(f"{name} is no whole number")
         if name != "action" and not all(0 <= x < num_agents for x in numbers):
@@ -136,7 +137,7 @@ def make_app(make_table: Callable[[], Table], title: str, secret: str, port: int
         title,
         read_static("play.html"),
         STATIC,
-        {"title": title, **describe_env(env)},
+        {"title": title, **describe_env(env), "starts": list(spare[0].layout.starts)},
         connects=True,
     )
     origins = {f"http://{host}:{port}" for host in HOSTS}

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.evaluation.replay import Replay
 from jaxmarl_ppo.pages.page import Page, describe_env, make_page, read_static
@@ -43,10 +44,23 @@ def replay_data(
     replays: Sequence[Replay], env: MultiAgentEnv, elo: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
     """Convert episodes to plain data for the page's script."""
+    layout = replays[0].layout if replays else None
     return {
         **describe_env(env),
+        **({} if layout is None or layout.is_choice else {"layout": _describe_layout(layout)}),
         "elo": {name: round(rating) for name, rating in (elo or {}).items()},
         "episodes": [_episode(replay) for replay in replays],
+    }
+
+
+def _describe_layout(layout: ActionLayout) -> dict[str, Any]:
+    """Say where the options of choices begin in a mask, and the bounds of each agent's numbers."""
+    return {
+        "starts": list(layout.starts),
+        "bounds": [
+            [[_round(x) for x in pair] for pair in zip(own.low, own.high, strict=True)]
+            for own in layout.factors
+        ],
     }
 
 
@@ -61,7 +75,7 @@ def _episode(replay: Replay) -> dict[str, Any]:
     telling = [
         name
         for name, x in replay.suggested.items()
-        if x.ndim == 2 and replay.acts.any() and np.ptp(x[replay.acts]) > 0
+        if replay.layout.is_choice and replay.acts.any() and np.ptp(x[replay.acts]) > 0
     ]
     return {
         "interest": list(replay.interest),
@@ -90,12 +104,14 @@ def _slot(replay: Replay, t: int, slot: int, telling: Sequence[str]) -> dict[str
     if not replay.acts[t, slot]:
         return found
     found["first"] = bool(replay.is_first[t, slot])
-    action = replay.action[t, slot]
-    found["action"] = [_round(x) for x in action] if np.ndim(action) else int(action)
     for name in ("value", "entropy"):
         number = getattr(replay, name)[t, slot]
         if np.isfinite(number):
             found[name] = _round(number)
+    if not replay.layout.is_choice:
+        return {**found, **_factors(replay, t, slot)}
+    action = replay.action[t, slot]
+    found["action"] = int(action)
     best = None if replay.best is None else replay.best[t, slot]
     if replay.probs is not None and np.isfinite(replay.probs[t, slot]).any():
         found["probs"] = _top(replay.probs[t, slot], replay.action_mask[t, slot], int(action), best)
@@ -108,6 +124,28 @@ def _slot(replay: Replay, t: int, slot: int, telling: Sequence[str]) -> dict[str
     if suggested and best is None:
         found["scripts"] = suggested
     return found
+
+
+def _factors(replay: Replay, t: int, slot: int) -> dict[str, Any]:
+    """Describe an agent's action of several factors.
+
+    Returns:
+        `action`: all factors in order; `choices`: of each the option taken, and the most likely
+        options with probabilities where a network decided; `numbers`.
+    """
+    layout, own = replay.layout, replay.layout.factors[slot]
+    chosen, numbers = (x[t, slot] for x in layout.split(replay.action))
+    numbers = [_round(x) for x in numbers[: own.low.size]]
+    choices = []
+    for start, count, option in zip(layout.starts, own.counts, chosen.tolist(), strict=False):
+        found: dict[str, Any] = {"taken": option}
+        if replay.probs is not None and np.isfinite(replay.probs[t, slot]).any():
+            options = slice(start, start + count)
+            mask = replay.action_mask[t, slot, options]
+            found["probs"] = _top(replay.probs[t, slot, options], mask, option, None)
+        choices.append(found)
+    action = [*(choice["taken"] for choice in choices), *numbers]
+    return {"action": action, "choices": choices, "numbers": numbers}
 
 
 def _top(

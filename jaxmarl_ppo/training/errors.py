@@ -17,14 +17,24 @@ class EnvironmentFault(ValueError):  # noqa: N818
         env_index: of the parallel environment.
     """
 
-    def __init__(self, env_name: str, agent: str, fault: Fault, num_steps: int, run_dir: Path):
+    def __init__(
+        self,
+        env_name: str,
+        agent: str,
+        fault: Fault,
+        num_steps: int,
+        run_dir: Path,
+        num_choices: int = 1,  # that the agent makes at once
+    ):
         self.field = FAULT_FIELDS[int(fault.field)]
         self.agent = agent
         self.iteration, self.step = int(fault.iteration), int(fault.step)
         self.env_index = int(fault.env)
         what = "NaN" if fault.is_nan else "an infinite value"
         masks = {
-            "action_mask": "no legal action",
+            "action_mask": "no legal action"
+            if num_choices < 2
+            else "a choice without legal option",
             "agent_mask": "one more to act than its max_actors allows",
         }
         what = masks.get(self.field, what)

@@ -80,8 +80,10 @@ class Run:
         fault = jax.device_get(metrics.fault)
         if fault.found:
             env = self.learner.env
-            agent = env.agents[int(fault.agent)]
-            raise EnvironmentFault(env.name, agent, fault, self.learner.num_steps, self.run_dir)
+            slot = int(fault.agent)
+            num_choices = len(self.learner.players.layout.factors[slot].counts)
+            where = env.name, env.agents[slot], fault, self.learner.num_steps, self.run_dir
+            raise EnvironmentFault(*where, num_choices)
 
     def entry(self, metrics: Metrics, clock: RunClock) -> dict[str, Any]:
         """Make an entry of the log.

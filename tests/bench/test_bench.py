@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hybrid_env_deploy import Hybrid
 
 from jaxmarl_ppo.bench import peers as bench_peers
 from jaxmarl_ppo.bench import training as bench
 from jaxmarl_ppo.bench.flops import matmul_shapes
 from jaxmarl_ppo.bench.peers import PEERS, Peer, compare
 from jaxmarl_ppo.bench.scaling import FLOP, STEP, SWEEPS, WorkloadSeries, growth, scaling
-from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_steps
+from jaxmarl_ppo.bench.stepping import Share, draw_legal, play_steps, random_play
 from jaxmarl_ppo.bench.timing import time_in_turn
 from jaxmarl_ppo.bench.training import measure
 from jaxmarl_ppo.bench.workload import Workload
@@ -194,6 +195,17 @@ def test_legal_actions_are_drawn_evenly():
     shares = np.array([np.bincount(row, minlength=4) for row in drawn.T]) / len(keys)
     assert (shares[~mask] == 0).all()
     np.testing.assert_allclose(shares, mask / mask.sum(1, keepdims=True), atol=0.03)
+
+
+def test_every_kind_of_action_is_played_legally():
+    """An illegal option, or a number beyond its bounds, would cost 100."""
+    env = Hybrid()
+    rewards = []
+    for num_steps in (5, 10):
+        _, reward = random_play(env, None, Share(1, 6), num_steps)()
+        rewards.append(float(reward.sum()))
+    assert rewards[0] > 6 * 5 * 2
+    assert rewards[1] > 6 * 10 * 2
 
 
 @pytest.mark.rare

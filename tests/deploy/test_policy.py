@@ -26,6 +26,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.deploy import export as policy_export
 from jaxmarl_ppo.deploy.calling import AgentShape
 from jaxmarl_ppo.deploy.exported import load_exported
+from jaxmarl_ppo.deploy.forms import Form
 from jaxmarl_ppo.deploy.policy import Policy
 from jaxmarl_ppo.evaluation.episodes import play_episodes
 from jaxmarl_ppo.learner.build import make_learner
@@ -192,7 +193,8 @@ def play_agent(case, slot, on_step, fixed=False):
     if features.ndim == 3:
         features = features[..., : shape.feature_shape[0]]
     action = log.action[:, :, slot]
-    action = action[..., : shape.num_actions] if policy.signature.continuous else action
+    is_numbers = shape.form.kind == "numbers"
+    action = action[..., : shape.num_actions] if is_numbers else action
     hidden = policy.initial_hidden(E)
     prev_action = np.zeros_like(action[0])
     for t in range(T):
@@ -218,10 +220,9 @@ def test_greedy_actions_are_those_of_the_rollout(case):
             nonlocal compared
             action, hidden = policy.act(observation, hidden, **given, **more)
             expected = case.log.best[t, :, slot]
-            if policy.signature.continuous:
-                num_actions = policy.signature.agent_shapes[
-                    case.learner.env.agents[slot]
-                ].num_actions
+            shape = policy.signature.agent_shapes[case.learner.env.agents[slot]]
+            if shape.form.kind == "numbers":
+                num_actions = shape.num_actions
                 assert action.shape == (E, num_actions)
                 expected = expected[:, :num_actions]
             assert_same_actions(action[acting], expected[acting])
@@ -472,7 +473,7 @@ def test_one_of_several_policies_has_to_be_named():
         Policy.of(case.learner, case.population, "a", "b")
     assert Policy.of(case.learner, case.population, agent="b").signature.policy == "b"
     policy = Policy.of(case.learner, case.population, "b")
-    assert policy.signature.agent_shapes == {"b": AgentShape(1, (4,), 3)}
+    assert policy.signature.agent_shapes == {"b": AgentShape(1, (4,), Form("choice", (3,)))}
     assert repr(policy) == "Policy('b' of random_lives, plays b, discrete)"
 
 
@@ -738,11 +739,11 @@ def test_actions_that_are_liked_alike_may_be_swapped():
     group = group.replace(params={**group.params, "policy_head": head})
     policy = Policy.of(case.learner, case.population.replace(policy_groups=(group,)))
     inputs = {"features": np.zeros((3, 27), np.float32), "action_mask": np.ones((3, 9), bool)}
-    ours, theirs = np.array([0, 8, 8]), np.array([1, 1, 8])
-    wrong = policy_export._prefers(policy, (inputs, (), None), (ours, theirs), 1e-5)
+    actions = np.array([[0], [8], [8]]), np.array([[1], [1], [8]])
+    wrong = policy_export._prefers(policy, (inputs, (), None), actions, 1e-5)
     np.testing.assert_array_equal(wrong, [False, True, False])
     inputs["action_mask"][0, 1] = False
-    wrong = policy_export._prefers(policy, (inputs, (), None), (ours, theirs), 1e-5)
+    wrong = policy_export._prefers(policy, (inputs, (), None), actions, 1e-5)
     np.testing.assert_array_equal(wrong, [True, True, False])
 
 
@@ -757,7 +758,8 @@ def test_a_number_drawn_on_the_edge_of_two_actions_may_mean_either(monkeypatch):
     drawn = np.array([3 / 9 - 1e-7, 3 / 9 + 1e-7, 3 / 9 + 1e-3, 3 / 8])
     monkeypatch.setattr(type(policy.network.distribution), "noise", lambda *_: drawn)
     call = (inputs, (), jax.random.key(0))
-    wrong = policy_export._prefers(policy, call, (np.full(4, 5), np.array([3, 2, 2, 3])), 1e-5)
+    actions = np.full((4, 1), 5), np.array([[3], [2], [2], [3]])
+    wrong = policy_export._prefers(policy, call, actions, 1e-5)
     np.testing.assert_array_equal(wrong, [False, False, True, True])
 
 
@@ -798,7 +800,7 @@ def test_damaged_files_are_told(exported, tmp_path):
         file.writestr("header.json", json.dumps({"format": 9}))
         file.writestr("greedy", b"")
         file.writestr("sampled", b"")
-    with pytest.raises(ValueError, match="has format 9; this version reads 1"):
+    with pytest.raises(ValueError, match="has format 9; this version reads 1 and 2"):
         load_exported(path)
 
 

@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 import jax
 import numpy as np
 import pytest
+from hybrid_env_deploy import Hybrid
+from probe_envs import tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
@@ -195,6 +197,50 @@ def test_continuous_actions_have_no_table_of_probabilities():
     assert replay.probs is None
     assert replay.action.shape[1:] == (3, 4)
     assert np.isfinite(replay.entropy).all()
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    learner = tiny_learner(Hybrid(), None)
+    return learner, jax.jit(learner.init_population)(jax.random.key(1))
+
+
+def test_a_replay_of_factored_actions_is_the_episode_that_is_recorded(hybrid):
+    replays = replay_episodes(*hybrid, 3, KEY)
+    _, recorded = record_episodes(*hybrid, 3, KEY)
+    for e, replay in enumerate(replays):
+        np.testing.assert_array_equal(replay.action.choices, recorded.choices[e])
+        np.testing.assert_allclose(replay.action.numbers, recorded.numbers[e], rtol=1e-5)
+        own = np.isfinite(replay.log_prob)
+        np.testing.assert_array_equal(own, np.tile([True, False, True, True], (5, 1)))
+        # Of an agent without numbers it is that of the whole action.
+        np.testing.assert_allclose(
+            replay.log_prob[:, [0, 3]], recorded.log_prob[e][:, [0, 3]], rtol=1e-5
+        )
+        assert titles(replay)[1] == f"time 1 {recorded.choices[e, 0].tolist()}"
+        assert set(replay.suggested) == {"low"}
+        assert replay.suggested["low"].numbers.shape == (5, 4, 2)
+
+
+def test_options_of_every_choice_have_probabilities(hybrid):
+    (replay,) = replay_episodes(*hybrid, 1, KEY)
+    first, second = replay.probs[..., :4], replay.probs[..., 4:]
+    for probs, mask in (
+        (first, replay.action_mask[..., :4]),
+        (second, replay.action_mask[..., 4:7]),
+    ):
+        np.testing.assert_allclose(probs.sum(-1), 1.0, rtol=1e-5)
+        assert (probs[~mask] == 0).all()
+    assert (first[:, 1] == [1, 0, 0, 0]).all()  # a choice that it does not have
+    pair = -np.sum(replay.probs[:, 3] * np.log(np.maximum(replay.probs[:, 3], 1e-9)), axis=-1)
+    np.testing.assert_allclose(replay.entropy[:, 3], pair, rtol=1e-4)
+
+
+def test_the_least_likely_choices_are_the_most_surprising(hybrid):
+    chosen = replay_episodes(*hybrid, 4, KEY, num_candidates=12)
+    surprise = [-np.nanmean(replay.log_prob) for replay in chosen]
+    (most,) = (i for i, replay in enumerate(chosen) if "most surprising" in replay.interest)
+    assert most == np.argmax(surprise)
 
 
 def test_environments_that_do_not_draw_themselves():

@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hybrid_env_deploy import Hybrid
 from probe_envs import FewAct
 
 import jaxmarl_envs
+from jaxmarl_envs.actions import Action
 from jaxmarl_ppo.config.policies import PolicySpec, Scripted
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.evaluation import (
@@ -25,7 +27,7 @@ from jaxmarl_ppo.evaluation import (
 )
 from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.networks.actor_critic import MLP
-from jaxmarl_ppo.networks.distributions import squash
+from jaxmarl_ppo.networks.numbers import scale
 
 EPISODES, KEY = 16, jax.random.key(4)
 MLP8 = PolicySpec(network=MLP(hidden_sizes=(8,)))
@@ -170,9 +172,45 @@ def test_continuous_actions_are_as_the_environment_took_them():
         acts, size = games.agent_mask[:, :, slot], space.size
         action = games.action[:, :, slot][acts][:, :size]
         drawn = games.unsquashed_action[:, :, slot][acts][:, :size]
-        np.testing.assert_allclose(action, squash(drawn, space.low, space.high), atol=1e-6)
+        np.testing.assert_allclose(action, scale(np.tanh(drawn), space.low, space.high), atol=1e-6)
         assert np.isnan(games.unsquashed_action[:, :, slot][~acts]).all()
         assert np.ptp(action) > 0.1
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    """Every kind of action, with a script in one seat now and then."""
+    env = Hybrid()
+    mapping = {"picker": "main", "mover": "main", "both": "main", "pair": ["main", "dice"]}
+    return make_player(env, None, mapping=mapping, policies={"dice": Scripted("random")})
+
+
+def test_factored_actions_are_those_that_the_environment_received(hybrid, tmp_path):
+    env, args = hybrid.learner.env, (hybrid.learner, hybrid.population, 6, KEY)
+    totals, games = record_episodes(*args)
+    assert_equal_but_for_rounding(totals, jax.device_get(play_episodes(*args)))
+    assert games.action is None
+    action = Action(jnp.asarray(games.choices), jnp.asarray(games.numbers))
+    step = jax.vmap(lambda time, action: env.step_env(None, time, action, None)[2], (0, 0))
+    for episode in range(6):
+        own = jax.tree.map(lambda x, episode=episode: x[episode], action)
+        np.testing.assert_array_equal(step(jnp.arange(5), own), games.reward[episode])
+    assert (games.reward > -100).all()
+    low, high = env.action_layout(None).bounds
+    by_network = np.isfinite(games.log_prob)
+    np.testing.assert_allclose(
+        games.numbers[by_network],
+        np.asarray(scale(np.tanh(games.numbers_as_drawn), low, high))[by_network],
+        atol=1e-6,
+    )
+    assert np.isnan(games.numbers_as_drawn[~by_network]).all()
+    assert not by_network.all()
+    save_trajectories(tmp_path / "games.npz", games)
+    with np.load(tmp_path / "games.npz") as file:
+        assert file["format"] == 2
+        assert file["choices"].shape == (6, 5, 4, 2)
+        assert "action" not in file
+    assert_same(load_trajectories(tmp_path / "games.npz"), games)
 
 
 # --- Reports and files
@@ -208,7 +246,8 @@ def test_a_file_holds_every_field_and_is_read_by_numpy_alone(recorded, tmp_path)
         assert file["reward"].shape == (EPISODES, games.length.max(), 3)
         assert file["players"].tolist() == list(games.players)
         fields = {field.name for field in dataclasses.fields(games)}
-        assert set(file.files) == fields - {"unsquashed_action"} | {"format"}
+        others = {"unsquashed_action", "choices", "numbers", "numbers_as_drawn"}
+        assert set(file.files) == fields - others | {"format"}
     again = load_trajectories(tmp_path / "games.npz")
     assert_same(again, games)
     assert type(again.env) is str
@@ -261,8 +300,10 @@ def rewrite(path, to, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, "has format 2; this version reads 1"),
-        ({"format": None}, "has format None; this version reads 1"),
+        ({"format": 3}, "has format 3; this version reads 1 and 2"),
+        ({"format": 2}, "it lacks choices, numbers, numbers_as_drawn"),
+        ({"format": None}, "has format None; this version reads 1 and 2"),
+        ({"choices": np.zeros((EPISODES, 2, 3, 1), int)}, "it has unknown choices"),
         ({"reward": None}, "is damaged or no record of episodes: it lacks reward"),
         ({"more": np.zeros(3)}, "is damaged or no record of episodes: it has unknown more"),
         ({"value": np.zeros((EPISODES, 2))}, r"value is float64\[16, 2\]"),

@@ -3,6 +3,8 @@
 import jax
 import numpy as np
 import pytest
+from hybrid_env_deploy import Hybrid
+from probe_envs import tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
@@ -173,6 +175,58 @@ def test_environments_without_a_picture_or_with_continuous_actions_are_refused()
         Table(*make("flex_agents"))
     with pytest.raises(ValueError, match="continuous"):
         Table(*make("crypto", continuous=True))
+
+
+PICKER, MOVER, BOTH, PAIR = range(4)
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    learner = tiny_learner(Hybrid(), None, memory=True, spec={"prev_action": True})
+    return learner, jax.jit(learner.init_population)(jax.random.key(1))
+
+
+def test_a_person_chooses_an_option_of_every_choice(hybrid):
+    table = Table(*hybrid)
+    table.begin([PAIR, PICKER])
+    assert table.view()["legal"] == {str(PICKER): [[1, 2, 3]], str(PAIR): [[0, 1], [1, 2]]}
+    table.act(PICKER, 3)
+    before = table.view()
+    for action, message in (
+        ([1, 0], r"^option 0 is not legal in choice 2; valid: option 1, option 2$"),
+        ([2, 1], r"^option 2 is not legal in choice 1; valid: option 0, option 1$"),
+        ([1], r"^choose an option of each of 2 choices, got \[1\]$"),
+        (1, r"^choose an option of each of 2 choices, got \[1\]$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            table.act(PAIR, action)
+    assert table.view() == before
+    table.act(PAIR, [1, 2])
+    taken = table._last_action
+    assert taken.choices[PICKER].tolist() == [3, 0]
+    assert taken.choices[PAIR].tolist() == [1, 2]
+    assert taken.numbers[BOTH].any()  # the policy's own
+    earned = [agent["return"] for agent in table.view()["agents"]]
+    assert (earned[PICKER], earned[PAIR]) == (3.0, 21.0)
+
+
+def test_the_policy_plays_on_as_in_evaluation_where_it_is_followed(hybrid):
+    alone = play_episodes(*hybrid, 1, jax.random.key(0), greedy=True)
+    table = Table(*hybrid, greedy=True)
+    table.begin([PAIR])
+    while not table.is_over:
+        probs = table.hints(PAIR)["probs"]
+        assert [list(map(int, own)) for own in probs] == table.legal(PAIR)
+        table.act(PAIR, [int(max(own, key=own.get)) for own in probs])
+    found = [agent["return"] for agent in table.view()["agents"]]
+    np.testing.assert_allclose(found, alone.returns[0], rtol=1e-5)
+
+
+def test_nobody_can_play_an_agent_with_numbers(hybrid):
+    table = Table(*hybrid)
+    for slot, name in ((MOVER, "mover"), (BOTH, "both")):
+        with pytest.raises(ValueError, match=f"actions of '{name}' have .*play picker, pair$"):
+            table.begin([slot, PAIR])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Games by clicks and keys, alone and in two browsers."""
 
+import jax
 import pytest
 
 pytest.importorskip("selenium")
@@ -13,10 +14,14 @@ from browser import (
     try_again,
     violations,
 )
+from hybrid_env_deploy import Hybrid
 from playing import served, tables_of
+from probe_envs import tiny_learner
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
+
+from jaxmarl_ppo.pages.game_table import Table
 
 EVIL = "<img src=x onerror=document.title='owned'>"
 
@@ -318,3 +323,54 @@ def test_the_end_of_the_server_is_said(drivers):
     with served(tables_of("tic_tac_toe")) as address:
         page = show(drivers[0], address)
     WebDriverWait(page, 20).until(lambda d: "ended" in d.find_element(By.ID, "error").text)
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    learner = tiny_learner(Hybrid(), None)
+    population = jax.jit(learner.init_population)(jax.random.key(1))
+    with served(lambda: Table(learner, population)) as address:
+        yield address
+
+
+def test_an_option_of_every_choice_is_played_at_once(drivers, hybrid):
+    """The sides are boxes, of which `picker` is chosen at first; it has one choice."""
+    driver = show(drivers[0], hybrid)
+    waits(driver, "Your move, as picker.")
+
+    def buttons(css="button"):
+        return [b.text for b in driver.find_elements(By.CSS_SELECTOR, f"#actions {css}")]
+
+    assert buttons() == ["1", "2", "3"]
+    driver.find_element(By.CSS_SELECTOR, '#actions [data-option="3"]').click()
+    WebDriverWait(driver, 20).until(lambda d: buttons() == ["0", "2", "3"])
+    for side in (0, 3):
+        driver.find_element(By.CSS_SELECTOR, f'#sides input[value="{side}"]').click()
+    driver.find_element(By.ID, "begin").click()
+    waits(driver, "Your move, as pair.")
+    assert buttons(".choice button") == ["0", "1", "1", "2"]
+    go = driver.find_element(By.ID, "go")
+    assert not go.is_enabled()
+    for choice, option in ((0, 1), (1, 1), (1, 2)):
+        css = f'#actions [data-choice="{choice}"][data-option="{option}"]'
+        driver.find_element(By.CSS_SELECTOR, css).click()
+    assert buttons('button[aria-pressed="true"]') == ["1", "2"]
+    driver.find_element(By.ID, "go").click()
+    WebDriverWait(driver, 20).until(lambda d: buttons(".choice button") == ["0", "1", "0", "2"])
+    assert "return 21" in driver.find_elements(By.CSS_SELECTOR, "#agents .card")[3].text
+    driver.find_element(By.ID, "hint").click()
+    WebDriverWait(driver, 20).until(
+        lambda d: all("%" in words for words in buttons(".choice button"))
+    )
+    assert complaints(driver) == []
+    assert violations(driver) == []
+    keep_picture(driver, "hybrid")
+
+
+def test_agents_with_numbers_are_refused_in_words(drivers, hybrid):
+    driver = show(drivers[0], hybrid)
+    driver.find_element(By.CSS_SELECTOR, '#sides input[value="1"]').click()
+    driver.find_element(By.ID, "begin").click()
+    WebDriverWait(driver, 20).until(
+        lambda d: "people can play picker, pair" in d.find_element(By.ID, "error").text
+    )

@@ -16,6 +16,8 @@ from browser import (
     try_again,
     violations,
 )
+from hybrid_env_deploy import Hybrid
+from probe_envs import tiny_learner
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -77,6 +79,36 @@ def show(driver, path):
     driver.get(path.as_uri())
     WebDriverWait(driver, 10).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#picture svg"))
     return driver
+
+
+def test_every_choice_and_every_number_has_its_bars(driver, tmp_path):
+    learner = tiny_learner(Hybrid(), None)
+    population = jax.jit(learner.init_population)(jax.random.key(1))
+    replays = replay_episodes(learner, population, 1, jax.random.key(0))
+    path = replay_page(replays, learner.env, "hybrid").save(tmp_path / "hybrid.html")
+    show(driver, path)
+    for slot, (titles, bars) in enumerate(
+        ((["choice 1"], 3), ([], 2), (["choice 1"], 2 + 2), (["choice 1", "choice 2"], 2 + 2))
+    ):
+        card = driver.find_elements(By.CSS_SELECTOR, "#agents .card")[slot]
+        found = [title.text for title in card.find_elements(By.CSS_SELECTOR, ".factor .who")]
+        assert found == titles
+        assert len(card.find_elements(By.CSS_SELECTOR, ".factor .bar")) == bars
+        taken = [name.text for name in card.find_elements(By.CSS_SELECTOR, ".factor .taken")]
+        choices = [str(own) for own in replays[0].action.choices[0, slot][: len(titles)]]
+        numbers = ["number 1", "number 2"] if slot in (1, 2) else []
+        assert taken == choices + numbers
+    number = driver.find_elements(By.CSS_SELECTOR, "#agents .card")[1].find_elements(
+        By.CSS_SELECTOR, ".factor .bar + span"
+    )[0]
+    value = float(replays[0].action.numbers[0, 1, 0])
+    assert number.text.replace("\u2212", "-").endswith("of -1 to 2")
+    width = driver.execute_script(
+        "return document.querySelectorAll('#agents .card')[1].querySelector('.bar i').style.width"
+    )
+    assert width == f"{round(100 * (value + 1) / 3)}%"
+    assert complaints(driver) == []
+    keep_picture(driver, "hybrid")
 
 
 def step(driver):

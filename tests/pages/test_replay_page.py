@@ -12,8 +12,10 @@ import jax
 import numpy as np
 import pytest
 from documents import ROOT
+from hybrid_env_deploy import Hybrid
 from page_data import read_page
 from PIL import Image
+from probe_envs import tiny_learner
 
 import jaxmarl_envs
 from jaxmarl_ppo.config.policies import PolicySpec
@@ -83,6 +85,31 @@ def test_every_decision_is_told(board, written):
                 assert list(shares.values())[:-1] == sorted(shares.values(), reverse=True)[:-1]
                 for k, share in shares.items():
                     np.testing.assert_allclose(share, replay.probs[t, slot, k], rtol=0.01)
+
+
+def test_every_factor_of_a_decision_is_told():
+    learner = tiny_learner(Hybrid(), None)
+    population = jax.jit(learner.init_population)(jax.random.key(1))
+    (replay,) = replay_episodes(learner, population, 1, jax.random.key(0))
+    data = read_page(replay_page([replay], learner.env, "hybrid").html)
+    assert data["layout"]["starts"] == [0, 4, 7]
+    bounds = [[], [[-1.0, 2.0]] * 2, [[0.0, 1.0]] * 2, []]
+    assert data["layout"]["bounds"] == bounds
+    for t, step in enumerate(data["episodes"][0]["ticks"]):
+        for slot, (now, counts) in enumerate(zip(step, ([4], [], [3], [2, 3]), strict=True)):
+            choices, numbers = (x[t, slot] for x in (replay.action.choices, replay.action.numbers))
+            assert [own["taken"] for own in now["choices"]] == choices[: len(counts)].tolist()
+            own_numbers = numbers[: len(bounds[slot])]
+            np.testing.assert_allclose(now["numbers"], own_numbers, rtol=0.01, atol=1e-6)
+            assert now["action"] == [own["taken"] for own in now["choices"]] + now["numbers"]
+            for start, own, count in zip((0, 4), now["choices"], counts, strict=False):
+                legal = np.nonzero(replay.action_mask[t, slot, start : start + count])[0]
+                assert sorted(k for k, _ in own["probs"]) == legal.tolist()
+                for option, share in own["probs"]:
+                    expected = replay.probs[t, slot, start + option]
+                    np.testing.assert_allclose(share, expected, rtol=0.01)
+            assert {"value", "entropy"} <= now.keys()
+            assert not {"probs", "advice", "scripts", "mistake"} & now.keys()
 
 
 def test_nothing_is_loaded_and_nothing_foreign_runs(written):

@@ -1,7 +1,7 @@
 // Playing at a table.
 
 // `send` is how the table is told; `connect` of another script sets it.
-const game = { view: null, send: null, agents: [], hints: null, wantsHints: false, waits: false };
+const game = { view: null, send: null, agents: [], hints: null, wantsHints: false, waits: false, chosen: [] };
 
 const say = (message) => game.send(message);
 // One move at a time: what is pressed before the table has answered was meant for another position.
@@ -16,7 +16,9 @@ function showPicture() {
   const picture = parsePicture(game.view.picture);
   byId("picture").replaceChildren(picture);
   const slot = mySlot();
-  const legal = slot === undefined ? [] : game.view.legal[slot] || [];
+  const options = slot === undefined ? [] : game.view.legal[slot] || [];
+  if (Array.isArray(options[0])) return showChoices(slot, options);
+  const legal = options;
   const places = new Map();
   for (const place of picture.querySelectorAll("[data-action]")) {
     const action = Number(place.dataset.action);
@@ -48,6 +50,48 @@ function showPicture() {
       return button;
     }),
   );
+}
+
+// A group of buttons for every choice; with one choice, its options are played at once.
+function showChoices(slot, options) {
+  const several = options.length > 1;
+  options.forEach((legal, choice) => {
+    if (legal.length === 1) game.chosen[choice] = legal[0];
+  });
+  const pick = (choice, option) => {
+    if (!several) return act(slot, [option]);
+    game.chosen[choice] = option;
+    showChoices(slot, options);
+    byId("actions").querySelector(`[data-choice="${choice}"][data-option="${option}"]`).focus();
+  };
+  const groups = options.map((legal, choice) => {
+    const name = several ? `choice ${choice + 1}` : "action";
+    const buttons = legal.map((option) => {
+      const button = make("button", { type: "button" }, `${optionName(choice, option)}${thoughtOf(choice, option)}`);
+      Object.assign(button.dataset, { choice, option });
+      if (several) button.setAttribute("aria-pressed", String(game.chosen[choice] === option));
+      button.addEventListener("click", () => pick(choice, option));
+      return button;
+    });
+    const group = make("div", { className: "row choice", role: "group", "aria-label": name }, ...buttons);
+    if (several) group.prepend(make("span", { className: "soft" }, name));
+    return group;
+  });
+  if (several) {
+    const isDone = options.every((legal, choice) => legal.includes(game.chosen[choice]));
+    const go = make("button", { type: "button", id: "go", className: "main", disabled: !isDone }, "Play");
+    go.addEventListener("click", () => act(slot, options.map((_, choice) => game.chosen[choice])));
+    groups.push(go);
+  }
+  byId("actions").replaceChildren(...groups);
+}
+
+// Names of actions are in the order of masks: the options of one choice after those of the other.
+const optionName = (choice, option) => nameOf(game.actions ? game.starts[choice] + option : option);
+
+function thoughtOf(choice, option) {
+  const shares = game.hints && game.hints.probs ? game.hints.probs[choice] : null;
+  return shares ? ` (${percent(shares[option] || 0)})` : "";
 }
 
 const isBest = (action) => Boolean(game.hints && game.hints.best && game.hints.best.includes(action));
@@ -106,7 +150,7 @@ function showAgents() {
   );
 }
 
-const nameOf = (action) => (game.actions ? game.actions[action] : String(action));
+const nameOf = (action) => (game.actions && game.actions[action] !== undefined ? game.actions[action] : String(action));
 
 function show() {
   showPicture();
@@ -118,6 +162,7 @@ function show() {
 function see(view) {
   game.view = view;
   game.hints = null;
+  game.chosen = [];
   game.waits = false;
   byId("error").textContent = "";
   show();
@@ -157,6 +202,7 @@ async function start() {
   const data = await readData();
   game.agents = data.agents;
   game.actions = data.actions;
+  game.starts = data.starts;
   setUpTheme(byId("theme"));
   byId("title").textContent = data.title;
   offerSides(data.agents);

@@ -29,6 +29,12 @@ function returnSoFar(slot) {
 
 const actionName = (action) => (view.data.actions ? view.data.actions[action] : String(action));
 
+// Names of actions are in the order of masks: the options of one choice after those of the other.
+function factorName(column, otherwise) {
+  const name = view.data.actions && view.data.actions[column];
+  return name === undefined || name === null ? otherwise : name;
+}
+
 // A player is named where there are several, unless it is called as its agent is.
 function holder(now, slot) {
   if (!now) return "";
@@ -84,7 +90,7 @@ function actingCard(slot, now) {
   else if (now.first && isReborn(slot)) numbers.push("a new life");
   const card = make("section", { className: "card agent acts" }, head);
   card.append(make("div", { className: "numbers" }, ...numbers.map((x) => make("span", {}, x))));
-  card.append(...decision(now));
+  card.append(...(now.choices ? factors(slot, now) : decision(now)));
   return card;
 }
 
@@ -105,19 +111,41 @@ function decision(now) {
   return parts;
 }
 
+// The three cells of a bar: its name, the bar, and words.
+function bar(name, isTaken, share, words) {
+  const fill = make("i");
+  fill.style.width = `${Math.round(100 * share)}%`;
+  return [make("span", { className: isTaken ? "taken" : "" }, name), make("span", { className: "bar" }, fill), make("span", {}, words)];
+}
+
+const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+
 function bars(now) {
   const table = make("div", { className: "bars" });
   for (const [action, share, best] of now.probs) {
-    const fill = make("i");
-    fill.style.width = `${Math.round(100 * share)}%`;
     const mark = best || action === now.advice ? " \u2713" : "";
-    table.append(
-      make("span", { className: action === now.action ? "taken" : "" }, `${actionName(action)}${mark}`),
-      make("span", { className: "bar" }, fill),
-      make("span", {}, `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`),
-    );
+    table.append(...bar(`${actionName(action)}${mark}`, action === now.action, share, percent(share)));
   }
   return table;
+}
+
+// A group of bars for every choice, and one of numbers, from the lowest to the highest.
+function factors(slot, now) {
+  const { starts, bounds } = view.data.layout;
+  const groups = now.choices.map(({ taken, probs }, choice) => {
+    const name = (option) => factorName(starts[choice] + option, String(option));
+    const title = make("div", { className: "who" }, `choice ${choice + 1}`);
+    const rows = (probs || []).flatMap(([option, share]) => bar(name(option), option === taken, share, percent(share)));
+    const said = make("div", { className: "numbers" }, name(taken));
+    return make("div", { className: "factor" }, title, probs ? make("div", { className: "bars" }, ...rows) : said);
+  });
+  const rows = now.numbers.flatMap((x, k) => {
+    const [low, high] = bounds[slot][k];
+    const share = high > low ? (x - low) / (high - low) : 0;
+    return bar(factorName(starts.at(-1) + k, `number ${k + 1}`), true, share, `${number(x)} of ${number(low)} to ${number(high)}`);
+  });
+  if (rows.length) groups.push(make("div", { className: "factor" }, make("div", { className: "bars" }, ...rows)));
+  return groups;
 }
 
 function otherScripts(scripts) {
