@@ -26,11 +26,11 @@ _NOTHING = np.zeros(0, np.float32)
 class Action:
     """Actions of environments in which an agent has more than one choice, or more than numbers.
 
-    Entries that an agent does not have are 0.
+    Entries that an agent does not have are 0. A part that no agent has is None.
     """
 
-    choices: Any  # [..., C] int32: the chosen options, counted from 0
-    numbers: Any  # [..., N] float32: within their bounds
+    choices: Any = None  # [..., C] int32: the chosen options, counted from 0
+    numbers: Any = None  # [..., N] float32: within their bounds
 
 
 class Factors(NamedTuple):
@@ -170,7 +170,9 @@ class ActionLayout:
         """Make actions from choices `[..., A, C]` and numbers `[..., A, N]`."""
         if self.is_choice:
             return choices[..., 0]
-        return numbers if self.is_numbers else Action(choices, numbers)
+        if self.is_numbers:
+            return numbers
+        return Action(choices, numbers if self.num_numbers else None)
 
     def split(self, action: Any) -> tuple[Any, Any]:
         """Split actions into choices `[..., A, C]` and numbers `[..., A, N]`, undoing `join`."""
@@ -179,6 +181,8 @@ class ActionLayout:
             return choices, np.zeros((*choices.shape[:-1], 0), np.float32)
         if self.is_numbers:
             return np.zeros((*action.shape[:-1], 0), np.int32), action
+        if action.numbers is None:
+            return action.choices, np.zeros((*action.choices.shape[:-1], 0), np.float32)
         return action.choices, action.numbers
 
     def pack(self, action: Any) -> Any:
@@ -186,8 +190,9 @@ class ActionLayout:
         if not isinstance(action, Action):
             return action
         # Counts of options are whole numbers that a float32 holds.
-        xp = np if isinstance(action.choices, np.ndarray) else jnp
-        return xp.concatenate([action.choices.astype(np.float32), action.numbers], axis=-1)
+        choices, numbers = self.split(action)
+        xp = np if isinstance(choices, np.ndarray) else jnp
+        return xp.concatenate([choices.astype(np.float32), numbers], axis=-1)
 
     def unpack(self, packed: Any) -> tuple[Any, Any]:
         """Split one slot's packed action into choices `[C]` int32 and numbers `[N]`."""
@@ -213,7 +218,7 @@ class ActionLayout:
         numbers = (low + noise[..., self.starts[-1] :] * (high - low)).astype(np.float32)
         if self.is_numbers:
             return numbers
-        return Action(xp.stack(choices, axis=-1).astype(np.int32), numbers)
+        return self.join(xp.stack(choices, axis=-1).astype(np.int32), numbers)
 
     def own(self, action: Any, slot: int) -> Any:
         """Return one slot's action in the form of its own space, as NumPy arrays.

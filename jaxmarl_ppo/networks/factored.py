@@ -69,16 +69,18 @@ class FactoredDistribution:
         """Take what belongs to numbers of `x [..., outputs]`."""
         return x[..., self.num_logits :]
 
-    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, Any]:
-        """Draw uniform numbers `[*shape, C]`, and the noise of the numbers, if any."""
+    def noise(self, key: jax.Array, shape: tuple[int, ...]) -> tuple[Any, Any]:
+        """Draw uniform numbers `[*shape, C]`, if any, and the noise of the numbers, if any."""
         key_choices, key_numbers = split(key)
         uniform = jax.random.uniform(unrolled(key_choices), (*shape, len(self.counts)))
-        return uniform, self.numbers.noise(key_numbers, shape) if self.numbers else None
+        of_numbers = None if self.numbers is None else self.numbers.noise(key_numbers, shape)
+        return uniform if self.counts else None, of_numbers
 
-    def sample(self, noise: tuple[jax.Array, Any], outputs: jax.Array, mask: jax.Array) -> Action:
+    def sample(self, noise: tuple[Any, Any], outputs: jax.Array, mask: jax.Array) -> Action:
         """Draw every factor of an action per row."""
         uniform, of_numbers = noise
-        return self._draw("sample", outputs, mask, self._of_choices(uniform), of_numbers)
+        of_choices = self._of_choices(uniform) if self.counts else []
+        return self._draw("sample", outputs, mask, of_choices, of_numbers)
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> Action:
         """Return the most likely option of each choice, and the most likely numbers, per row."""
@@ -95,16 +97,16 @@ class FactoredDistribution:
         """Call `sample` or `mode` of every factor, with its noise first if there is any."""
         noises = [()] * len(self._runs) if of_choices is None else [(x,) for x in of_choices]
         runs = zip(self._runs, noises, self._by_run(outputs), self._by_run(mask), strict=True)
-        empty = outputs.shape[:-1]
-        choices = [jnp.zeros((*empty, 0), jnp.int32)]
-        for (one, _), noise, logits, legal in runs:
-            choices.append(getattr(one, method)(*noise, logits, legal).astype(jnp.int32))
-        numbers = jnp.zeros((*empty, 0))
+        choices = [
+            getattr(one, method)(*noise, logits, legal).astype(jnp.int32)
+            for (one, _), noise, logits, legal in runs
+        ]
+        numbers = None
         if self.numbers is not None:
             noise = () if of_choices is None else (of_numbers,)
             own = map(self._of_numbers, (outputs, mask))
             numbers = getattr(self.numbers, method)(*noise, *own)
-        return Action(jnp.concatenate(choices, axis=-1), numbers)
+        return Action(jnp.concatenate(choices, axis=-1) if choices else None, numbers)
 
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: Action) -> jax.Array:
         """Compute the log-probability of the choices plus the log-density of the numbers."""
@@ -122,7 +124,9 @@ class FactoredDistribution:
         self, method: str, arrays: tuple[jax.Array, ...], action: Action | None = None
     ) -> jax.Array:
         """Sum what a method returns for every factor, with its part of an action last."""
-        chosen = None if action is None else self._of_choices(action.choices)
+        chosen = None
+        if action is not None and self.counts:
+            chosen = self._of_choices(action.choices)
         total = jnp.zeros(arrays[0].shape[:-1])
         for run, ((one, _), *own) in enumerate(
             zip(self._runs, *map(self._by_run, arrays), strict=True)

@@ -105,13 +105,17 @@ class AgentInterface:
         return jax.tree.map(lambda x: x[:, np.array(self.slots)], x)
 
     def narrow(self, action: Any) -> Any:
-        """Cut the environment's actions `[..., C]` and `[..., N]` to the group's own widths."""
+        """Cut the environment's actions `[..., C]` and `[..., N]` to the group's own widths.
+
+        A part that no agent of the group has becomes None.
+        """
         if self.layout.is_choice:
             return action
         if self.layout.is_numbers:
             return action[..., : self.num_numbers]
         return Action(
-            action.choices[..., : len(self.counts)], action.numbers[..., : self.num_numbers]
+            action.choices[..., : len(self.counts)] if self.counts else None,
+            action.numbers[..., : self.num_numbers] if self.num_numbers else None,
         )
 
     def spread(
@@ -126,7 +130,13 @@ class AgentInterface:
         The inverse of `own` and `narrow`. `active_rows` are those of `x`; None where it has all
         slots.
         """
-        return jax.tree.map(lambda x, y: self._spread(x, y, where, active_rows), x, others)
+
+        def part(x: jax.Array | None, others: jax.Array) -> jax.Array:
+            return others if x is None else self._spread(x, others, where, active_rows)
+
+        if not isinstance(x, Action):
+            return part(x, others)
+        return Action(part(x.choices, others.choices), part(x.numbers, others.numbers))
 
     def _spread(
         self, x: jax.Array, others: jax.Array, where: jax.Array, active_rows: jax.Array | None
@@ -220,11 +230,12 @@ class AgentInterface:
             return action
         if self.layout.is_choice:
             return jax.nn.one_hot(action, self.action_width)
-        choices = [
+        parts = [
             jax.nn.one_hot(action.choices[..., choice], count)
             for choice, count in enumerate(self.counts)
         ]
-        return jnp.concatenate([*choices, action.numbers], axis=-1)
+        parts += [] if action.numbers is None else [action.numbers]
+        return jnp.concatenate(parts, axis=-1)
 
     def action_mask(self, obs: Observation, active_rows: jax.Array | None = None) -> jax.Array:
         """Take the masks of all slots, `[E, S, W]`, or of active rows, `[E, M, W]`."""
@@ -259,8 +270,7 @@ class AgentInterface:
         if not self.layout.is_numbers:
             legal = self.split_mask(mask)
             choices = [_legal_or_none(action.choices[..., i], own) for i, own in enumerate(legal)]
-            empty = jnp.zeros((*mask.shape[:-1], 0), jnp.int32)
-            action = action.replace(choices=jnp.stack(choices, axis=-1) if choices else empty)
+            action = action.replace(choices=jnp.stack(choices, axis=-1) if choices else None)
         low, high = self._bounds_of(active_rows)
         exists = mask[..., sum(self.counts) :]
         return self._with_numbers(

@@ -118,7 +118,9 @@ def imitation_loss(
     imitated, mask = decisions.imitated, decisions.action_mask
     assert imitated is not None
     choices = imitated.choices if isinstance(imitated, Action) else imitated
-    if not jnp.issubdtype(choices.dtype, jnp.integer):  # of real vectors each can be done
+    if choices is None or not jnp.issubdtype(
+        choices.dtype, jnp.integer
+    ):  # of real vectors each can be done
         return -distribution.log_prob(outputs, mask, imitated)
     shown = choices >= 0
     if isinstance(imitated, Action):

@@ -132,7 +132,7 @@ def test_one_choice_is_a_masked_categorical(rows):
     outputs, _, mask, choices, _ = rows
     one, plain = FactoredDistribution((3,), None), MaskedCategorical(3)
     logits, legal = outputs[:, :3].astype(np.float32), mask[:, :3]
-    action = Action(choices[:, :1].astype(np.int32), np.zeros((40, 0), np.float32))
+    action = Action(choices[:, :1].astype(np.int32))
     np.testing.assert_array_equal(one.entropy(logits, legal), plain.entropy(logits, legal))
     np.testing.assert_array_equal(
         one.log_prob(logits, legal, action), plain.log_prob(logits, legal, choices[:, 0])
@@ -144,7 +144,7 @@ def test_numbers_alone():
     alone = FactoredDistribution((), ClippedGaussian(2))
     outputs, mask = jnp.ones((5, 4)), jnp.ones((5, 2), bool)
     drawn = alone.sample(alone.noise(jax.random.key(0), (5,)), outputs, mask)
-    assert drawn.choices.shape == (5, 0)
+    assert drawn.choices is None
     np.testing.assert_allclose(
         alone.log_prob(outputs, mask, drawn),
         ClippedGaussian(2).log_prob(outputs, mask, drawn.numbers),
