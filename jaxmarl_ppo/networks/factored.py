@@ -4,7 +4,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,9 @@ from jaxmarl_envs.actions import Action
 from jaxmarl_envs.threefry import split, unrolled
 from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.networks.numbers import NumbersDistribution
+
+# The logit of an illegal option, in relation to the greatest legal one.
+_LOW = -1e9
 
 
 @dataclass(frozen=True)
@@ -110,30 +113,68 @@ class FactoredDistribution:
 
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: Action) -> jax.Array:
         """Compute the log-probability of the choices plus the log-density of the numbers."""
-        return self._sum("log_prob", (outputs, mask), action)
+        total = jnp.zeros(outputs.shape[:-1])
+        chosen = self._of_choices(action.choices) if self.counts else []
+        for own, choice in zip(self._choices(outputs, mask), chosen, strict=True):
+            total += own.log_prob(choice).sum(-1)
+        return total + self._numbers_sum("log_prob", (outputs, mask), action.numbers)
 
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute the entropy of all factors together, `[...]`."""
-        return self._sum("entropy", (outputs, mask))
+        total = jnp.zeros(outputs.shape[:-1])
+        for own in self._choices(outputs, mask):
+            total += own.entropy().sum(-1)
+        return total + self._numbers_sum("entropy", (outputs, mask))
 
     def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute KL(outputs' distribution || others') of all factors together, `[...]`."""
-        return self._sum("kl", (outputs, others, mask))
+        total = jnp.zeros(outputs.shape[:-1])
+        both = (self._choices(x, mask) for x in (outputs, others))
+        for own, other in zip(*both, strict=True):
+            total += own.kl(other).sum(-1)
+        return total + self._numbers_sum("kl", (outputs, others, mask))
 
-    def _sum(
-        self, method: str, arrays: tuple[jax.Array, ...], action: Action | None = None
-    ) -> jax.Array:
-        """Sum what a method returns for every factor, with its part of an action last."""
-        chosen = None
-        if action is not None and self.counts:
-            chosen = self._of_choices(action.choices)
-        total = jnp.zeros(arrays[0].shape[:-1])
-        for run, ((one, _), *own) in enumerate(
-            zip(self._runs, *map(self._by_run, arrays), strict=True)
-        ):
-            last = () if chosen is None else (chosen[run],)
-            total += getattr(one, method)(*own, *last).sum(-1)
-        if self.numbers is not None:
-            last = () if action is None else (action.numbers,)
-            total += getattr(self.numbers, method)(*map(self._of_numbers, arrays), *last)
-        return total
+    def _choices(self, outputs: jax.Array, mask: jax.Array) -> list["_Choices"]:
+        runs = zip(self._by_run(outputs), self._by_run(mask), strict=True)
+        return [_Choices.of(logits, legal) for logits, legal in runs]
+
+    def _numbers_sum(
+        self, method: str, arrays: tuple[jax.Array, ...], *action: jax.Array
+    ) -> jax.Array | float:
+        if self.numbers is None:
+            return 0.0
+        return getattr(self.numbers, method)(*map(self._of_numbers, arrays), *action)
+
+
+class _Choices(NamedTuple):
+    """Probabilities of choices with equally many options, from a single exponential for each.
+
+    The exponentials are most of the cost of an update with many choices.
+    """
+
+    logits: jax.Array  # [..., k, options]: minus the greatest legal one; very low where illegal
+    weights: jax.Array  # [..., k, options]: their exponentials
+    total: jax.Array  # [..., k]: of the weights
+
+    @classmethod
+    def of(cls, logits: jax.Array, legal: jax.Array) -> "_Choices":
+        lowest = jnp.finfo(logits.dtype).min
+        greatest = jnp.where(legal, logits, lowest).max(-1, keepdims=True)
+        # Low enough for a probability of 0, and finite, so that no gradient is NaN.
+        logits = jnp.where(legal, logits - jax.lax.stop_gradient(greatest), _LOW)
+        weights = jnp.exp(logits)
+        return cls(logits, weights, weights.sum(-1))
+
+    def log_prob(self, choice: jax.Array) -> jax.Array:
+        """Compute the log-probability of legal options, `[..., k]`."""
+        chosen = choice[..., None] == jnp.arange(self.logits.shape[-1])
+        return jnp.where(chosen, self.logits, 0.0).sum(-1) - jnp.log(self.total)
+
+    def entropy(self) -> jax.Array:
+        """Compute the entropies, `[..., k]`."""
+        return jnp.log(self.total) - (self.weights * self.logits).sum(-1) / self.total
+
+    def kl(self, other: "_Choices") -> jax.Array:
+        """Compute KL(these || others), `[..., k]`."""
+        difference = (self.weights * (self.logits - other.logits)).sum(-1) / self.total
+        return difference + jnp.log(other.total) - jnp.log(self.total)

@@ -133,9 +133,12 @@ def test_one_choice_is_a_masked_categorical(rows):
     one, plain = FactoredDistribution((3,), None), MaskedCategorical(3)
     logits, legal = outputs[:, :3].astype(np.float32), mask[:, :3]
     action = Action(choices[:, :1].astype(np.int32))
-    np.testing.assert_array_equal(one.entropy(logits, legal), plain.entropy(logits, legal))
-    np.testing.assert_array_equal(
-        one.log_prob(logits, legal, action), plain.log_prob(logits, legal, choices[:, 0])
+    rounding = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(one.entropy(logits, legal), plain.entropy(logits, legal), **rounding)
+    np.testing.assert_allclose(
+        one.log_prob(logits, legal, action),
+        plain.log_prob(logits, legal, choices[:, 0]),
+        **rounding,
     )
     assert one.num_outputs == 3
 
