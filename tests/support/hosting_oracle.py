@@ -137,4 +137,3 @@ def _rename(env, names, lives, obs):
             agent = env.agents[slot]
             names[slot] = agent if lives[slot] == 1 else f"{agent}#{lives[slot]}"
     return names
-

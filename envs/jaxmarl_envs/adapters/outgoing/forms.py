@@ -118,7 +118,6 @@ def sampling_mask(space: Space, legal: Sequence[np.ndarray]) -> Any:
 
 def sampling_mask_space(space: Space) -> Any:
     """Return gymnasium's space of a `sampling_mask`."""
-
     from jaxmarl_envs.adapters.outgoing.no_mask import NoMask  # which needs gymnasium
 
     def box(count: int) -> Any:
