@@ -138,11 +138,11 @@ def test_vectors_are_put_side_by_side():
 class Scripted(Hybrid):
     @property
     def baselines(self):
-        def least(state, obs, params, key):
+        def legal(state, obs, params, key):
             layout = self.action_layout(params)
-            return layout.pick(jnp.full(layout.exists.shape, 0.5), obs.action_mask)
+            return layout.pick(jax.random.uniform(key, layout.exists.shape), obs.action_mask)
 
-        return {"least": least}
+        return {"legal": legal}
 
 
 HYBRID_GROUPS = {
@@ -196,8 +196,8 @@ def test_factors_of_members_stand_side_by_side(groups):
         while obs.alive.any():
             np.testing.assert_array_equal(obs.action_mask & ~layout.exists, False)
             waited += expect_masks(env, inner, members, obs, own_obs)
-            scripted = env.baselines["least"](state, obs, (), jax.random.key(0))
-            own_scripted = inner.baselines["least"](own_state, own_obs, (), jax.random.key(0))
+            scripted = env.baselines["legal"](state, obs, (), jax.random.key(0))
+            own_scripted = inner.baselines["legal"](own_state, own_obs, (), jax.random.key(0))
             expect_same_actions(env, inner, members, scripted, own_scripted, own_obs.agent_mask)
             action = layout.pick(rng.random(layout.exists.shape), np.asarray(obs.action_mask))
             own = env._part_actions(action, ())
