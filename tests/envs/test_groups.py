@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hybrid_envs import Hybrid
 from probe_envs import Duel, RandomLives, quick_jit
 
 import jaxmarl_envs
@@ -186,6 +187,20 @@ def test_the_contract_is_kept():
 
 
 # ---- The wrapped environment's own ---------------------------------------------------------------
+
+
+def test_actions_of_every_kind_are_passed_on():
+    inner = Hybrid()
+    env = Grouped(inner, {"two": ("moves", "nest")})
+    assert env.action_spaces(()) == inner.action_spaces(())
+    layout, rng = env.action_layout(()), np.random.default_rng(0)
+    obs, state = env.reset_env(jax.random.key(0), ())
+    action = layout.pick(rng.random(layout.exists.shape), np.asarray(obs.action_mask))
+    _, _, reward, *_ = env.step_env(jax.random.key(1), state, action, ())
+    _, _, own, *_ = inner.step_env(jax.random.key(1), state.inner, action, ())
+    both = own[1] + own[4]
+    np.testing.assert_allclose(reward, [own[0], both, own[2], own[3], both], rtol=1e-6)
+    assert own[1] != own[4]
 
 
 def test_declarations_are_the_wrapped_environment_s():

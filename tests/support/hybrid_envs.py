@@ -55,7 +55,8 @@ class Hybrid(MultiAgentEnv[HybridState, tuple]):
     def _observe(self, key, state, said):
         """What an agent did (its own `said [A]`), and noise; who acts and what is legal."""
         layout = self.action_layout(())
-        mask = layout.exists & (jax.random.uniform(key, layout.exists.shape) < 0.6)
+        mask = jnp.asarray(layout.exists)
+        mask = mask & (jax.random.uniform(key, mask.shape) < 0.6)
         for start in layout.starts[:-1]:  # of every choice something stays legal
             mask = mask.at[:, start].set(True)
         mask = mask.at[:, layout.starts[-1] :].set(layout.exists[:, layout.starts[-1] :])

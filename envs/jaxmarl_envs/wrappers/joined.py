@@ -13,12 +13,14 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import MAX_CHOICES, Box, Discrete, Space
 from jaxmarl_envs.wrappers.groups import check_groups
+from jaxmarl_envs.wrappers.side_by_side import SideBySide, flat, product
 
 
 def joined(
     env: str,
     groups: Mapping[str, Sequence[str]],
     env_kwargs: Mapping[str, Any] | None = None,
+    joint: bool = True,
 ) -> "Joined":
     """Make an environment by name and put `Joined` around it.
 
@@ -26,8 +28,9 @@ def joined(
         env: a registered name.
         groups: the names of each group's agents.
         env_kwargs: keyword arguments for `make(env, ...)`.
+        joint: as `Joined` takes it.
     """
-    return Joined(make(env, **(env_kwargs or {}))[0], groups)
+    return Joined(make(env, **(env_kwargs or {}))[0], groups, joint)
 
 
 @struct.dataclass
@@ -45,10 +48,14 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
 
     * It sees what its members see, side by side in their own sizes and flattened, and for each
       member whether it lives and whether it acts.
-    * Where actions are finite, one action is a combination of its members' actions, counted in the
-      order of `numpy.ndindex` over their numbers; those of members that do not act are 0. So what
-      is learnt is the joint distribution, which may depend on all of it, and not one for each
-      member. Where they are vectors, they are put side by side.
+    * Where every agent has one choice, one action is a combination of its members' actions, counted
+      in the order of `numpy.ndindex` over their numbers; those of members that do not act are 0. So
+      what is learnt is the joint distribution, which may depend on all of it, and not one for each
+      member. With `joint=False` it is the members' choices side by side, a `MultiDiscrete`: one
+      distribution for each member, of which there is no bound on the combinations.
+    * In all other environments the members' factors are side by side: a `Box` of numbers alone, a
+      `MultiDiscrete` of choices alone, else a `Tuple` of the members' own spaces. Of members that
+      do not act, option 0 of every choice alone is legal, and any numbers.
     * It lives while a member lives, acts when a member acts, and earns what its members earn
       together. Its life is truncated if at its last step a member's was, else terminated.
 
@@ -58,14 +65,19 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
     Args:
         env: the environment to wrap.
         groups: the names of each group's agents; a group has at least one, and nobody is in two.
+        joint: whether a group's action is one choice of a combination.
 
     Raises:
         ValueError: an unknown agent, an empty group, an agent that is named twice, no group at all,
-            or a group that is called as an agent outside it.
+            a group that is called as an agent outside it, or `joint=False` where it has no effect.
     """
 
-    def __init__(self, env: MultiAgentEnv, groups: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, env: MultiAgentEnv, groups: Mapping[str, Sequence[str]], joint: bool = True
+    ) -> None:
         self.env, self.groups = env, check_groups(env, groups)
+        self.joint = joint
+        self._check_joint()
         group_of = {agent: group for group, members in self.groups.items() for agent in members}
         alone = [agent for agent in env.agents if agent not in group_of]
         for group in self.groups:
@@ -87,7 +99,24 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
             self._is_member[slot, list(members)] = True
         if env.made_as is not None:
             name, kwargs = env.made_as
-            self.made_as = ("joined", {"env": name, "groups": self.groups, "env_kwargs": kwargs})
+            options = {"env": name, "groups": self.groups, "env_kwargs": kwargs}
+            self.made_as = ("joined", options if joint else {**options, "joint": False})
+
+    def _check_joint(self) -> None:
+        """Check that the option is a bool, and that False has an effect."""
+        if not isinstance(self.joint, bool):
+            raise ValueError(f"joint={self.joint!r}: joint must be True or False")
+        if self.joint:
+            return
+        if not self.env.action_layout(self.env.default_params).is_choice:
+            raise ValueError(
+                f"joint=False has no effect: not every agent of {self.env.name!r} has one choice "
+                "alone, so that actions are side by side anyway; leave it out"
+            )
+        if all(len(members) == 1 for members in self.groups.values()):
+            raise ValueError(
+                "joint=False has no effect: no group has two members; leave it out, or join more"
+            )
 
     @property
     def max_actors(self) -> int:
@@ -122,22 +151,23 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         members = self._members[self.agent_index(agent)]
         spaces = [self.env.observation_space(self.env.agents[i], params) for i in members]
         flags = [Box(0.0, 1.0, (2 * len(members),))] if agent in self.groups else []
-        return _flat([*spaces, *flags])
+        return flat([*spaces, *flags])
 
     def action_space(self, agent: str, params: Any) -> Space:
-        """Return the space of combinations of the members' actions.
+        """Return the space of the members' actions: of combinations, or side by side.
 
         Raises:
-            ValueError: If there are too many of them.
+            ValueError: If there are too many combinations.
         """
         slot = self.agent_index(agent)
-        if self.env.is_continuous(params):
-            return _flat([self._own_space(i, params) for i in self._members[slot]])
+        if not self._combines(params):
+            return product([self._own_space(i, params) for i in self._members[slot]])
         size = math.prod(self._counts(slot, params))
         if size > MAX_CHOICES:
             raise ValueError(
                 f"group {agent!r} has {size:,} combinations of actions, more than the "
-                f"{MAX_CHOICES:,} that can be; join fewer agents"
+                f"{MAX_CHOICES:,} that can be; join fewer agents, or give joint=False, with which "
+                "every member has a choice of its own"
             )
         return Discrete(size)
 
@@ -149,7 +179,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
     def step_env(
         self, key: jax.Array, state: JoinedState, action: jax.Array, params: Any
     ) -> StepResult[JoinedState]:
-        """Let every member do its part; `action` is `[A]` int or `[A, N]` float, of the groups."""
+        """Let every member do its part; `action` is of the groups."""
         before = state.seen.alive
         own = self._part_actions(action, params)
         seen, inner, reward, terminated, truncated, info = self.env.step_env(
@@ -171,11 +201,20 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         params = self.default_params if params is None else params
         own = None
         if last_action is not None:
-            own = self._part_actions(jnp.asarray(last_action), params)
+            own = self._part_actions(jax.tree.map(jnp.asarray, last_action), params)
         return self.env.render(state.inner, params, own)
 
     def _own_space(self, member: int, params: Any) -> Any:
         return self.env.action_space(self.env.agents[member], params)
+
+    def _combines(self, params: Any) -> bool:
+        """Return whether an action is a combination of what the members choose."""
+        return self.joint and self.env.action_layout(params).is_choice
+
+    def _side_by_side(self, params: Any) -> SideBySide:
+        grouped = np.array([name in self.groups for name in self.agents])
+        layouts = self.env.action_layout(params), self.action_layout(params)
+        return SideBySide(*layouts, self._members, grouped)
 
     def _counts(self, slot: int, params: Any) -> tuple[int, ...]:
         return tuple(self._own_space(i, params).n for i in self._members[slot])
@@ -192,11 +231,9 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         """Make what the groups see of what the agents do."""
         rows = [self._row(slot, seen, params) for slot in range(self.num_agents)]
         width = max(row.size for row in rows)
-        masks = [self._mask(slot, seen, params) for slot in range(self.num_agents)]
-        num_actions = max(mask.size for mask in masks)
         return Observation(
             features=jnp.stack([jnp.pad(row, (0, width - row.size)) for row in rows]),
-            action_mask=jnp.stack([jnp.pad(x, (0, num_actions - x.size)) for x in masks]),
+            action_mask=self._masks(seen, params),
             alive=self._any(seen.alive),
             agent_mask=self._any(seen.agent_mask),
             state=seen.state,
@@ -213,10 +250,16 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
             parts.append(flags.astype(jnp.float32))
         return jnp.concatenate(parts)
 
+    def _masks(self, seen: Observation, params: Any) -> jax.Array:
+        """Return what is legal for every slot, `[A, W]`."""
+        if not self._combines(params):
+            return self._side_by_side(params).mask(seen.action_mask, seen.agent_mask)
+        masks = [self._mask(slot, seen, params) for slot in range(self.num_agents)]
+        num_actions = max(mask.size for mask in masks)
+        return jnp.stack([jnp.pad(x, (0, num_actions - x.size)) for x in masks])
+
     def _mask(self, slot: int, seen: Observation, params: Any) -> jax.Array:
         """Return which combinations are legal: of members that do not act, action 0 alone."""
-        if self.env.is_continuous(params):
-            return jnp.ones(sum(self._own_space(i, params).size for i in self._members[slot]), bool)
         joint = jnp.ones(1, bool)
         for i, count in zip(self._members[slot], self._counts(slot, params), strict=True):
             own = seen.action_mask[i, :count]
@@ -225,47 +268,25 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
             joint = (joint[:, None] & own).ravel()
         return joint
 
-    def _part_actions(self, action: jax.Array, params: Any) -> jax.Array:
+    def _part_actions(self, action: Any, params: Any) -> Any:
         """Make the members' own actions of those of the groups."""
+        if not self._combines(params):
+            return self._side_by_side(params).part(action)
         own: dict[int, jax.Array] = {}
-        continuous = self.env.is_continuous(params)
         for slot, members in enumerate(self._members):
-            if not continuous:
-                parts = jnp.unravel_index(action[slot], self._counts(slot, params))
-                own |= dict(zip(members, parts, strict=True))
-                continue
-            ends = np.cumsum([0, *(self._own_space(i, params).size for i in members)])
-            width = self.env.action_width(params)
-            for i, start, end in zip(members, ends[:-1], ends[1:], strict=True):
-                own[i] = jnp.pad(action[slot, start:end], (0, width - (end - start)))
+            parts = jnp.unravel_index(action[slot], self._counts(slot, params))
+            own |= dict(zip(members, parts, strict=True))
         return jnp.stack([own[i] for i in range(self.env.num_agents)])
 
-    def _join_actions(self, own: jax.Array, acts: jax.Array, params: Any) -> jax.Array:
-        """Make the groups' actions of the members' own, `[A]` or `[A, N]`."""
-        if not self.env.is_continuous(params):
-            own = jnp.where(acts, own, 0)
-            joint = [
-                jnp.ravel_multi_index(
-                    tuple(own[i] for i in members), self._counts(slot, params), mode="clip"
-                )
-                for slot, members in enumerate(self._members)
-            ]
-            return jnp.stack(joint)
-        width = self.action_width(params)
-        rows = [
-            jnp.concatenate([own[i, : self._own_space(i, params).size] for i in members])
-            for members in self._members
+    def _join_actions(self, own: Any, acts: jax.Array, params: Any) -> Any:
+        """Make the groups' actions of the members' own."""
+        if not self._combines(params):
+            return self._side_by_side(params).join(own, acts)
+        own = jnp.where(acts, own, 0)
+        joint = [
+            jnp.ravel_multi_index(
+                tuple(own[i] for i in members), self._counts(slot, params), mode="clip"
+            )
+            for slot, members in enumerate(self._members)
         ]
-        return jnp.stack([jnp.pad(row, (0, width - row.size)) for row in rows])
-
-
-def _flat(spaces: Sequence[Any]) -> Box:
-    """Put Boxes side by side, flattened."""
-
-    def side_by_side(ends: Sequence[Any]) -> np.ndarray:
-        pairs = zip(ends, spaces, strict=True)
-        flat = [np.broadcast_to(end, space.shape).ravel() for end, space in pairs]
-        return np.concatenate(flat).astype(np.float32)
-
-    low = side_by_side([space.low for space in spaces])
-    return Box(low, side_by_side([space.high for space in spaces]), low.shape)
+        return jnp.stack(joint)

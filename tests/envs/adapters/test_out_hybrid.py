@@ -336,8 +336,11 @@ def test_random_others_are_uniform_over_what_is_legal_and_within_the_bounds():
 
 def test_rllib_is_told_what_decisions_earn_and_masks_of_all_choices_in_one_row():
     pytest.importorskip("ray")
+    from ray.rllib.utils.pre_checks.env import check_multiagent_environments
+
     from jaxmarl_envs.adapters.outgoing.rllib import RLlibEnv
 
+    check_multiagent_environments(RLlibEnv(made()))
     env = made()
     door = RLlibEnv(env)
     seen = Box(-1000, 1000, (3,))

@@ -337,7 +337,7 @@ class Legal(RLlibEnv):
     def step(self, action_dict):
         for agent, action in action_dict.items():
             slot = self._hosted.slots[agent]
-            assert self._hosted.action_mask(slot)[action], (agent, action)
+            assert self._hosted.legal_options(slot)[0][action], (agent, action)
         return super().step(action_dict)
 
 

@@ -234,7 +234,7 @@ def _one_bound(space: Any, name: str, infinite: float) -> float:
     return float(bound) if np.ndim(bound) == 0 else infinite
 
 
-def _action_space(space: Any) -> Space:
+def _action_space(space: Any) -> Discrete | MultiDiscrete | Box:
     """Turn one of JaxMARL's action spaces into ours, flattened.
 
     Raises:
