@@ -126,6 +126,7 @@ def test_a_side_that_nobody_can_play_is_not_taken():
     with served(lambda: Table(learner, population)) as address, Visitor(address) as one:
         one.socket.send(json.dumps({"do": "begin", "seats": [1]}))
         assert "people can play picker, pair" in one.hear()["error"]
+        assert one.say(do="undo", slot=1) == {"error": "that side is not yours"}
         view = one.say(do="begin", seats=[3])
         assert view["mine"] == [3]
         assert view["legal"] == {"3": [[0, 1], [1, 2]]}
