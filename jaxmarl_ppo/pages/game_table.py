@@ -51,7 +51,7 @@ class Table:
     ) -> None:
         self.env, self.env_params = learner.env, learner.env_params
         self.layout = self.env.action_layout(self.env_params)
-        if not self._playable:
+        if not self.playable:
             raise ValueError(
                 f"environment {self.env.name!r} has continuous actions, which nobody can point at"
             )
@@ -75,8 +75,8 @@ class Table:
         Raises:
             ValueError: If an action of a person has numbers.
         """
-        for slot in set(persons) - set(self._playable):
-            able = ", ".join(self.env.agents[other] for other in self._playable)
+        for slot in set(persons) - set(self.playable):
+            able = ", ".join(self.env.agents[other] for other in self.playable)
             raise ValueError(
                 f"actions of {self.env.agents[slot]!r} have continuous numbers, which nobody can "
                 f"point at; people can play {able}"
@@ -101,7 +101,7 @@ class Table:
         self._go_on()
 
     @property
-    def _playable(self) -> list[int]:
+    def playable(self) -> list[int]:
         """The slots of agents without numbers in their actions."""
         return [slot for slot, own in enumerate(self.layout.factors) if not own.low.size]
 

@@ -75,8 +75,9 @@ class Room:
             raise ValueError("somebody else holds that side")
         if not held and not seats:
             raise ValueError("choose a side to play")
-        self.holders = {**held, **dict.fromkeys(seats, socket)}
-        self.table.begin(self.holders)
+        holders = {**held, **dict.fromkeys(seats, socket)}
+        self.table.begin(holders)
+        self.holders = holders
 
     def leave(self, socket: Any) -> None:
         """Remove a person from the table; a policy takes over at the next game."""
@@ -131,13 +132,18 @@ def make_app(make_table: Callable[[], Table], title: str, secret: str, port: int
 
     rooms: dict[str, Room] = {}
     spare: list[Table] = [make_table()]
-    env = spare[0].env
+    env, layout = spare[0].env, spare[0].layout
     title = f"{env.name}: {title}"
     page = make_page(
         title,
         read_static("play.html"),
         STATIC,
-        {"title": title, **describe_env(env), "starts": list(spare[0].layout.starts)},
+        {
+            "title": title,
+            **describe_env(env),
+            "starts": list(layout.starts),
+            "playable": spare[0].playable,
+        },
         connects=True,
     )
     origins = {f"http://{host}:{port}" for host in HOSTS}

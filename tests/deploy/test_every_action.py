@@ -11,6 +11,8 @@ import pytest
 from hybrid_env_deploy import SPACES, Hybrid
 from probe_envs import tiny_learner
 
+from jaxmarl_envs.actions import Action, ActionLayout
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Tuple
 from jaxmarl_ppo.deploy import export as policy_export
 from jaxmarl_ppo.deploy.exported import ExportedPolicy, load_exported
 from jaxmarl_ppo.deploy.forms import Factors, Form, form_from_json, widen_mask
@@ -267,6 +269,21 @@ def test_forms_are_those_of_spaces_and_come_back_from_json():
     for form in (*forms.values(), Form("tuple", parts=(forms["both"], forms["pair"]))):
         data = json.loads(json.dumps(form.as_json()))
         assert form_from_json(data, lambda x: isinstance(x, int)) == form
+
+
+def test_actions_are_built_and_taken_apart_as_the_environments_layout_does():
+    inner = Tuple((Discrete(5), Box(0.0, 1.0, ())))
+    space = Tuple((Discrete(3), MultiDiscrete([2, 4]), Box(0.0, 1.0, (2, 2)), inner))
+    form, layout = form_of(space), ActionLayout({"a": space})
+    assert form.factors == Factors((3, 2, 4, 5), 5)
+    choices, numbers = np.array([[2, 1, 3, 4]], np.int32), np.linspace(0, 1, 5, dtype=np.float32)
+    own = form.build(choices, numbers[None])
+    expected = layout.own(Action(choices, numbers[None]), 0)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[0], b), own, expected)
+    for batch_shape in ((1,), (2, 1)):
+        again = form.split(form.flatten(own), batch_shape)
+        np.testing.assert_array_equal(again[0], np.broadcast_to(choices, (*batch_shape, 4)))
+        np.testing.assert_array_equal(again[1], np.broadcast_to(numbers, (*batch_shape, 5)))
 
 
 def test_a_mask_is_widened_choice_by_choice():

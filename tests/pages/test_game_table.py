@@ -217,6 +217,7 @@ def test_the_policy_plays_on_as_in_evaluation_where_it_is_followed(hybrid):
     while not table.is_over:
         probs = table.hints(PAIR)["probs"]
         assert [list(map(int, own)) for own in probs] == table.legal(PAIR)
+        np.testing.assert_allclose([sum(own.values()) for own in probs], 1.0, rtol=1e-5)
         table.act(PAIR, [int(max(own, key=own.get)) for own in probs])
     found = [agent["return"] for agent in table.view()["agents"]]
     np.testing.assert_allclose(found, alone.returns[0], rtol=1e-5)

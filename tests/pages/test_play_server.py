@@ -6,11 +6,15 @@ import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
 
+import jax
 import pytest
+from hybrid_env_deploy import Hybrid
 from playing import served, tables_of
+from probe_envs import tiny_learner
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from jaxmarl_ppo.pages.game_table import Table
 from jaxmarl_ppo.pages.play_server import (
     MAX_AT_TABLE,
     MAX_TABLES,
@@ -113,6 +117,21 @@ def test_a_game_over_the_wire(address):
         assert view["agents"][0]["return"] == 0.0
         view = one.say(do="undo", slot=0)
         assert not view["over"]
+
+
+def test_a_side_that_nobody_can_play_is_not_taken():
+    """And an option of every choice goes over the wire."""
+    learner = tiny_learner(Hybrid(), None)
+    population = jax.jit(learner.init_population)(jax.random.key(1))
+    with served(lambda: Table(learner, population)) as address, Visitor(address) as one:
+        one.socket.send(json.dumps({"do": "begin", "seats": [1]}))
+        assert "people can play picker, pair" in one.hear()["error"]
+        assert one.say(do="undo", slot=1) == {"error": "that side is not yours"}
+        view = one.say(do="begin", seats=[3])
+        assert view["mine"] == [3]
+        assert view["legal"] == {"3": [[0, 1], [1, 2]]}
+        view = one.say(do="act", slot=3, action=[1, 2])
+        assert view["agents"][3]["return"] == 21.0
 
 
 @pytest.mark.parametrize(

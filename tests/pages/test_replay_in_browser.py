@@ -102,7 +102,7 @@ def test_every_choice_and_every_number_has_its_bars(driver, tmp_path):
         By.CSS_SELECTOR, ".factor .bar + span"
     )[0]
     value = float(replays[0].action.numbers[0, 1, 0])
-    assert number.text.replace("\u2212", "-").endswith("of -1 to 2")
+    assert number.text.replace("\u2212", "-").endswith("(-1 to 2)")
     width = driver.execute_script(
         "return document.querySelectorAll('#agents .card')[1].querySelector('.bar i').style.width"
     )

@@ -173,13 +173,14 @@ function chosenSides() {
   return [...document.querySelectorAll("#sides input:checked")].flatMap((box) => box.value.split(",").map(Number));
 }
 
-// Of two sides one is chosen, or both for two people at one page; of more, any.
-function offerSides(agents) {
+// Of two sides one is chosen, or both for two people at one page; of more, any. Nobody can point at
+// numbers, so agents whose actions have some are not offered.
+function offerSides(agents, playable = agents.map((_, slot) => slot)) {
   const type = agents.length > 2 ? "checkbox" : "radio";
-  const choices = agents.map((agent, slot) => [String(slot), agent.name]);
-  if (agents.length === 2) choices.push(["0,1", "both sides"]);
-  choices.forEach(([value, name]) => {
-    const box = make("input", { type, name: "side", value, checked: value === "0" });
+  const choices = playable.map((slot) => [String(slot), agents[slot].name]);
+  if (agents.length === 2 && choices.length === 2) choices.push(["0,1", "both sides"]);
+  choices.forEach(([value, name], index) => {
+    const box = make("input", { type, name: "side", value, checked: index === 0 });
     byId("sides").append(make("label", {}, box, name));
   });
 }
@@ -205,7 +206,7 @@ async function start() {
   game.starts = data.starts;
   setUpTheme(byId("theme"));
   byId("title").textContent = data.title;
-  offerSides(data.agents);
+  offerSides(data.agents, data.playable);
   byId("begin").addEventListener("click", () => say({ do: "begin", seats: chosenSides() }));
   byId("undo").addEventListener("click", () => say({ do: "undo", slot: game.view.mine[0] }));
   byId("hint").addEventListener("click", () => {
