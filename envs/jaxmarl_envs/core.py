@@ -108,7 +108,7 @@ class MultiAgentEnv(Generic[State, Params]):
         raise NotImplementedError
 
     def step_env(
-        self, key: jax.Array, state: State, action: jax.Array, params: Params
+        self, key: jax.Array, state: State, action: Any, params: Params
     ) -> StepResult[State]:
         """Advance one step without auto-reset.
 
@@ -183,7 +183,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return self.reset_env(key, self.default_params if params is None else params)
 
     def step(
-        self, key: jax.Array, state: State, action: jax.Array, params: Params | None = None
+        self, key: jax.Array, state: State, action: Any, params: Params | None = None
     ) -> StepResult[State]:
         """Advance one step and begin a new episode when this one is over.
 
@@ -202,7 +202,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return obs, state, reward, terminated, truncated, info
 
     def step_batch(
-        self, keys: jax.Array, state: State, action: jax.Array, params: Params
+        self, keys: jax.Array, state: State, action: Any, params: Params
     ) -> StepResult[State]:
         """Step like `vmap(step)` over a leading axis `E` of keys, states and actions, bit-for-bit.
 
@@ -223,7 +223,7 @@ class MultiAgentEnv(Generic[State, Params]):
         return obs, state, reward, terminated, truncated, info
 
     def _step(
-        self, key: jax.Array, state: State, action: jax.Array, params: Params
+        self, key: jax.Array, state: State, action: Any, params: Params
     ) -> StepResult[State]:
         obs, state, reward, terminated, truncated, info = self.step_env(key, state, action, params)
         info = {"final_observation": obs, **info, "episode_over": ~obs.alive.any()}

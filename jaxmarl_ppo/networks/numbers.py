@@ -128,7 +128,8 @@ class SquashedGaussian(_Gaussian):
         Without it the entropy would grow without end, and all actions would end at a bound.
         """
         distribution = self._distribution(outputs)
-        points = distribution.loc[..., None] + distribution.scale[..., None] * _POINTS
+        mean, std = jnp.asarray(distribution.loc), jnp.asarray(distribution.scale)
+        points = mean[..., None] + std[..., None] * _POINTS
         # log(1 - tanh(u)^2), which does not underflow like this.
         log_slopes = 2.0 * (np.log(2.0) - points - jax.nn.softplus(-2.0 * points))
         entropy = distribution.entropy() + (log_slopes * _WEIGHTS).sum(-1)

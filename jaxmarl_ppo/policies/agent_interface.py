@@ -73,8 +73,8 @@ class AgentInterface:
     @functools.cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the lowest and highest numbers of every slot, `[S, N]`; 0 where it has none."""
-        low, high = self.layout.bounds
-        return tuple(x[list(self.slots), : self.num_numbers] for x in (low, high))
+        low, high = (x[list(self.slots), : self.num_numbers] for x in self.layout.bounds)
+        return low, high
 
     @functools.cached_property
     def _columns(self) -> np.ndarray | None:

@@ -1,5 +1,7 @@
 """Environments whose actions are several choices, or choices and numbers, with known optima."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -95,7 +97,7 @@ class Convoy(MultiAgentEnv[ConvoyState, None]):
         right = action.choices[3, 0] == state.order
         paid = jnp.where(over, right - distances.mean(), 0.0)
         call = jnp.where(over, state.call, action.choices[0, 0])
-        state = state.replace(time=state.time + 1, call=call)
+        state = replace(state, time=state.time + 1, call=call)
         terminated = jnp.full(4, over)
         reward = jnp.full(4, paid)
         return self._observe(state), state, reward, terminated, jnp.zeros(4, bool), {}
