@@ -222,9 +222,7 @@ class MultiAgentEnv(Generic[State, Params]):
         obs, state = skip_unless(over.any(), reset_some, lambda: (obs, state))
         return obs, state, reward, terminated, truncated, info
 
-    def _step(
-        self, key: jax.Array, state: State, action: Any, params: Params
-    ) -> StepResult[State]:
+    def _step(self, key: jax.Array, state: State, action: Any, params: Params) -> StepResult[State]:
         obs, state, reward, terminated, truncated, info = self.step_env(key, state, action, params)
         info = {"final_observation": obs, **info, "episode_over": ~obs.alive.any()}
         return obs, state, reward, terminated, truncated, info
