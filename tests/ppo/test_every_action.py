@@ -1,0 +1,145 @@
+"""Actions of every kind, from the rollout to the update."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmarl_envs.core import MultiAgentEnv, Observation
+from jaxmarl_envs.spaces import Box
+from jaxmarl_ppo import LSTM, MLP, PolicySpec, PPOConfig, TrainConfig, make_learner, summarise
+from tests.support.hybrid_env_deploy import Hybrid
+
+WHOLE = PPOConfig(num_epochs=1, num_minibatches=1, entropy_coef=0.01, learning_rate=1e-3)
+
+
+def learner_of(env, default_policy, ppo=WHOLE, **config):
+    config = {"num_envs": 8, "num_steps": 10, "total_env_steps": 10**6, **config}
+    config = TrainConfig(default_policy=default_policy, default_ppo=ppo, **config)
+    return make_learner(env, env.default_params, config)
+
+
+def summaries(learner, iterations, every=1):
+    """What the log says of all policies after each iteration, or after each of `every`."""
+    state = jax.jit(learner.init)(jax.random.key(0))
+    step = jax.jit(learner.train_step)
+    for iteration in range(iterations):
+        state, metrics = step(state)
+        if (iteration + 1) % every == 0:
+            yield summarise(learner, jax.device_get(metrics))["policies"]
+
+
+SPECS = {
+    "mlp": PolicySpec(network=MLP(hidden_sizes=(8,), unimix=0.1)),
+    "beta": PolicySpec(network=MLP(hidden_sizes=(8,)), continuous="beta"),
+    "clipped": PolicySpec(network=MLP(hidden_sizes=(8,)), continuous="clipped"),
+    "lstm": PolicySpec(
+        network=LSTM(hidden_sizes=(8,), lstm_size=8, separate_critic=True),
+        prev_action=True,
+        prev_reward=True,
+        append_agent_id=True,
+        central_critic=True,
+        normalise_observations=True,
+    ),
+    "imitating": PolicySpec(network=MLP(hidden_sizes=(8,)), imitate="low", imitate_coef=0.5),
+}
+PER_AGENT = {"beta", "clipped"}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_update_recomputes_what_the_rollout_drew(name):
+    magnet = {"magnet": "average", "magnet_coef": 0.1, "magnet_rate": 0.1} if name == "mlp" else {}
+    ppo = PPOConfig(
+        num_epochs=1, num_minibatches=1, entropy_coef=0.01, learning_rate=1e-3, **magnet
+    )
+    mapping = "per_agent" if name in PER_AGENT else "shared"
+    learner = learner_of(Hybrid(), SPECS[name], ppo, mapping=mapping)
+    # With one step of the whole batch every probability ratio is 1, so nothing moves away.
+    for policies in summaries(learner, 2):
+        for own in policies.values():
+            assert own["kl"] == pytest.approx(0.0, abs=1e-9)
+            assert own["clip_fraction"] == 0
+            assert own["return_min"] > -100  # what is illegal or out of bounds earns -100
+            assert ("entropy_before_clipping" in own) == (name == "clipped")
+    groups = {group.interface.counts for group in learner.players.policy_groups}
+    assert groups == ({(4,), (), (3,), (2, 3)} if mapping == "per_agent" else {(4, 3)})
+
+
+def test_gradients_of_the_loss_are_finite_however_sure_a_policy_is():
+    learner = learner_of(Hybrid(), SPECS["mlp"], PPOConfig(learning_rate=0.5, num_epochs=4))
+    for policies in summaries(learner, 10):
+        assert all(np.isfinite(own["grad_norm"]) for own in policies.values())
+
+
+@pytest.mark.parametrize("continuous", ["beta", "clipped", "squashed"])
+def test_a_distribution_of_numbers_where_there_are_none_has_no_effect(continuous):
+    import jaxmarl_envs
+
+    env, _ = jaxmarl_envs.make("basic")
+    with pytest.raises(ValueError, match=f"continuous='{continuous}' has no effect"):
+        learner_of(env, PolicySpec(continuous=continuous))
+    with pytest.raises(ValueError, match="valid: squashed, beta, clipped"):
+        PolicySpec(continuous="gaussian")
+
+
+class Point(MultiAgentEnv[jax.Array, None]):
+    """One number in [-1, 1], and one step; it earns `height` at .4, less the further away."""
+
+    name = "point"
+    agents = ("a",)
+
+    def __init__(self, height):
+        self.height = height
+
+    @property
+    def default_params(self):
+        return None
+
+    def horizon(self, params):
+        return 1
+
+    def observation_space(self, agent, params):
+        return Box(0.0, 1.0, (1,))
+
+    def action_space(self, agent, params):
+        return Box(-1.0, 1.0, (1,))
+
+    def _observe(self, alive):
+        alive = jnp.full(1, alive)
+        return Observation(jnp.ones((1, 1)), jnp.ones((1, 1), bool), alive, alive)
+
+    def reset_env(self, key, params):
+        return self._observe(True), jnp.zeros(())
+
+    def step_env(self, key, state, action, params):
+        reward = -self.height * jnp.square(action[:, 0] - 0.4)
+        played = {"played": action[:, 0], "at_bounds": (jnp.abs(action[:, 0]) > 0.99) * 1.0}
+        over = jnp.ones(1, bool)
+        return self._observe(False), state, reward, over, ~over, {"metrics": played}
+
+
+EXPLORING = PPOConfig(
+    num_epochs=4, num_minibatches=2, entropy_coef=0.05, learning_rate=3e-3, gamma=0.9
+)
+
+
+@pytest.mark.parametrize("continuous", ["squashed", "beta"])
+def test_with_nothing_to_earn_an_entropy_bonus_leads_to_uniform_play(continuous):
+    spec = PolicySpec(network=MLP(hidden_sizes=(8,)), continuous=continuous)
+    learner = learner_of(Point(0.0), spec, EXPLORING, num_envs=64, num_steps=4)
+    *_, before, last = summaries(learner, 400, every=40)
+    for own in (before["shared"], last["shared"]):
+        assert np.log(2) - 0.05 < own["entropy"] <= np.log(2) + 1e-3
+        assert own["at_bounds"] < 0.06
+        assert own["played"] == pytest.approx(0.0, abs=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("continuous", ["squashed", "beta", "clipped"])
+def test_a_peak_is_found(continuous):
+    spec = PolicySpec(network=MLP(hidden_sizes=(8,)), continuous=continuous)
+    ppo = PPOConfig(num_epochs=4, num_minibatches=2, entropy_coef=0.0, learning_rate=3e-3)
+    learner = learner_of(Point(10.0), spec, ppo, num_envs=64, num_steps=8)
+    *_, last = summaries(learner, 400, every=40)
+    assert last["shared"]["return_mean"] > -0.2  # uniform play earns -4.9
+    assert last["shared"]["played"] == pytest.approx(0.4, abs=0.05)
