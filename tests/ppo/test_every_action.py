@@ -43,7 +43,7 @@ SPECS = {
     ),
     "imitating": PolicySpec(network=MLP(hidden_sizes=(8,)), imitate="low", imitate_coef=0.5),
 }
-PER_AGENT = {"beta", "clipped"}
+PER_AGENT = {"beta"}
 
 
 @pytest.mark.parametrize("name", SPECS)
