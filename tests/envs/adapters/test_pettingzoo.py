@@ -51,12 +51,13 @@ def made(name):
 # ---- PettingZoo's own checks ---------------------------------------------------------------------
 
 # What the checks advise against and we do all the same: agents have the names that they have
-# everywhere here, spaces of their own, no pictures, and dicts where PettingZoo's own games have
-# them too (which it knows by name).
+# everywhere here, spaces of their own, no pictures, actions of several factors, and dicts where
+# PettingZoo's own games have them too (which it knows by name).
 ADVICE = {
     "render": "not defined a render",
     "names": "agents to be named in the format",
-    "dict": "Observation is not a NumPy array|should be gymnasium.spaces.box or",
+    "dict": "Observation is not a NumPy array|Observation space for each agent probably",
+    "factors": "Action space for each agent probably",
     "unequal": "different observation space sizes|Observations are different shapes",
     "unbounded": "maximum observation space value is infinity",
     "zeros": "numpy array is all zeros",
@@ -64,6 +65,8 @@ ADVICE = {
 }
 GIVEN = {
     "asymmetric_play": {"names"},
+    "combination_lock": {"factors", "names"},
+    "convoy": {"factors", "names", "unequal"},
     "crypto": {"unequal", "zeros"},
     "crypto, continuous": {"unequal", "zeros"},
     "flex_agents": {"lives"},
