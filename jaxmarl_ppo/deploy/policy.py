@@ -277,7 +277,12 @@ class Policy(Actor):
         counts, num_numbers = self._network_factors
         choices, numbers = self.signature.split_previous(inputs)
         choices = pad_rows(choices, (len(counts),))
-        numbers = unscale(pad_rows(numbers, (num_numbers,)), *self._own_bounds(inputs))
+        low, high = self._own_bounds(inputs)
+        numbers = unscale(pad_rows(numbers, (num_numbers,)), low, high)
+        if self.interface.numbers is not None:
+            # What is drawn for a number that an agent lacks is 0.
+            lacking = self.interface.numbers.bounded(jnp.zeros(()))
+            numbers = jnp.where(high > low, numbers, lacking)
         return self.interface.layout.join(choices, numbers)
 
     def _slot(self, inputs: Rows) -> jax.Array:
