@@ -14,7 +14,7 @@
 | `M` | active rows of a policy group: as many as slots can act at once, see `ops.active_rows` |
 | `R` | rows of a `DecisionTable`: the open decisions `[E, S]`, then the rollout's `[T, E, M]` |
 | `C`, `B` | also: blocks of an update, and rows of a block |
-| `W` | also: weights of a policy |
+| `F` | weights of a policy, in one row |
 | `H` | width of memory |
 
 A group keeps the decisions of a rollout as `[T, E, M]`. The axes stay `[T, E, .]` until decisions
@@ -39,7 +39,7 @@ class Decisions(struct.PyTreeNode):
 
     inputs: jax.Array  # [..., D] or [..., rows, cols, channels]: what the network was given
     action_mask: jax.Array  # [..., W] bool
-    action: PyTree  # [...] int; or [..., N] float as drawn; or an `Action` of both
+    action: PyTree  # [...] int, or [..., N] float as drawn, or an `Action` of both
     log_prob: jax.Array  # [...]
     value: jax.Array  # [...]
     hidden: PyTree  # [..., H] leaves: the state that the network started from; () without memory
@@ -48,8 +48,8 @@ class Decisions(struct.PyTreeNode):
     policy_index: jax.Array  # [...] int: of the policy in its group that held the slot
     # [...] int: the slot that decided; None where every slot has an active row of its own.
     slot: jax.Array | None = None
-    # Like `action`: what the script that the policy imitates would have done, with choices -1 where
-    # they are illegal; None where nobody imitates.
+    # [...] int, or [..., N] float, like `action`: what the script that the policy imitates would
+    # have done, with choices -1 where they are illegal; None where nobody imitates.
     imitated: PyTree = None
 
 
@@ -85,7 +85,7 @@ class RolloutState(struct.PyTreeNode):
     hidden: tuple[PyTree, ...]  # per policy group [E, S, H] leaves, or ()
     is_first: jax.Array  # [E, A] bool: the next decision is the first of a life
     player: jax.Array  # [E, A] int: who holds the slot, for a complete life
-    # [E, A] int; or [E, A, N] float; or an `Action`: the latest of this life, as drawn, meaningful
+    # [E, A] int, or [E, A, N] float, or an `Action`: the latest of this life, as drawn, meaningful
     # unless `is_first`.
     last_action: PyTree
     last_reward: jax.Array  # [E, A]: earned since `last_action`
@@ -217,7 +217,7 @@ class Population(struct.PyTreeNode):
 class PolicyGroupTraining(struct.PyTreeNode):
     """Training state of a policy group beside its policies."""
 
-    opt_state: PyTree  # [K, ...] leaves: rows [K, W], or a tree of those of weights
+    opt_state: PyTree  # [K, ...] leaves: rows [K, F], or a tree of those of weights
     hyperparams: Hyperparams  # [K]
     magnet: PyTree = (
         None  # [K, ...] leaves, the parameters that policies are pulled towards; or None

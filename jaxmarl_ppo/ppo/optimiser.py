@@ -23,7 +23,7 @@ MUON_RMS = 0.2
 def make_optimiser(
     hyperparams: Hyperparams, shape: UpdateShape, like: PyTree
 ) -> optax.GradientTransformation:
-    """Make the optimiser of one member's row `[W]`, with gradients clipped by their global norm.
+    """Make the optimiser of one member's row `[F]`, with gradients clipped by their global norm.
 
     Args:
         hyperparams: of the member, `()`.
@@ -48,7 +48,7 @@ def make_optimiser(
 
 
 def _on_tree(step: optax.GradientTransformation, like: PyTree) -> optax.GradientTransformation:
-    """Make a transformation of rows `[W]` from one of trees, whose state has leaves of trees."""
+    """Make a transformation of rows `[F]` from one of trees, whose state has leaves of trees."""
     unravel = _unravel_one(like)
 
     def init(params: Any) -> PyTree:
@@ -107,7 +107,7 @@ def init_optimiser(params: PyTree, hyperparams: Hyperparams, shape: UpdateShape)
 
 
 def flatten(params: PyTree) -> jax.Array:
-    """Lay the weights of each member out in one row: `[K, ...]` leaves to `[K, W]`.
+    """Lay the weights of each member out in one row: `[K, ...]` leaves to `[K, F]`.
 
     The optimiser then updates one array instead of a dozen small ones, which each cost time to
     compile and to run.
@@ -116,10 +116,10 @@ def flatten(params: PyTree) -> jax.Array:
 
 
 def unflatten(flat: jax.Array, like: PyTree) -> PyTree:
-    """Cut weights in rows `[K, W]` into leaves of the shapes of `like`, undoing `flatten`."""
+    """Cut weights in rows `[K, F]` into leaves of the shapes of `like`, undoing `flatten`."""
     return jax.vmap(_unravel_one(like))(flat)
 
 
 def _unravel_one(like: PyTree) -> Any:
-    """Make the function that cuts a row `[W]` into leaves, given those of all members."""
+    """Make the function that cuts a row `[F]` into leaves, given those of all members."""
     return ravel_pytree(jax.tree.map(lambda x: x[0], like))[1]

@@ -76,7 +76,7 @@ class UpdateStats(struct.PyTreeNode):
 class UpdateCarry(struct.PyTreeNode):
     """State that changes from minibatch to minibatch."""
 
-    params: jax.Array  # [K, W]: all weights of a member in one row
+    params: jax.Array  # [K, F]: all weights of a member in one row
     opt_state: PyTree  # [K, ...] leaves
     stopped: jax.Array  # [K] bool: ended early by its KL divergence
     stats: UpdateStats
@@ -278,7 +278,7 @@ def _gradient(
 
 
 def add_by_policy(totals: jax.Array, k: jax.Array, found: jax.Array) -> jax.Array:
-    """Add rows `found [N, W]` to those of their members, `totals [K, W]`; `k [N]` are the members.
+    """Add rows `found [N, F]` to those of their members, `totals [K, F]`; `k [N]` are the members.
 
     One after the other: a scatter's order would vary between runs. For a sum over `N`, XLA first
     transposes all of them, which took three fifths of a GPU's iteration.

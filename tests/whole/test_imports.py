@@ -40,6 +40,7 @@ FLOORS = (
 # named, but no environment.
 KNOWS_NO_ENVIRONMENT = FLOORS[: FLOORS.index("devices")]
 KNOWN_OF_ENVS = {
+    "jaxmarl_envs.actions",
     "jaxmarl_envs.backend",
     "jaxmarl_envs.core",
     "jaxmarl_envs.user_env_names",
