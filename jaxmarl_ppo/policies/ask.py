@@ -17,7 +17,7 @@ class Response(NamedTuple):
     asked: jax.Array  # [E, M] bool: where it is False the other fields mean nothing
     is_first: jax.Array  # [E, M] bool
     inputs: jax.Array  # [E, M, D]: what the network was given
-    action_mask: jax.Array  # [E, M, N] bool
+    action_mask: jax.Array  # [E, M, W] bool
     hidden: PyTree  # [E, M, H] leaves: the memory to hold from here on
     start: PyTree  # [E, M, H] leaves: the memory that the network started from
     outputs: jax.Array  # [E, M, ...]: parameters of the action distribution

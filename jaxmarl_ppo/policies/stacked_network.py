@@ -100,7 +100,7 @@ class StackedNetwork:
                 rows; None to sort.
 
         Returns:
-            `(hidden, start, outputs [..., N], value [...])`: the memory to hold, the state that
+            `(hidden, start, outputs [...], value [...])`: the memory to hold, the state that
             each row started from, and the network's outputs; 0 for rows that are not wanted.
         """
         if candidates is not None:

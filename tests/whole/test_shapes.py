@@ -139,7 +139,7 @@ def crowd() -> Case:
         num_envs=E,
         num_steps=T,
     )  # fmt: skip
-    sizes = {"A": 6, "S": 5, "M": 3, "N": 10, "P": 4, "K": 14, "Q": 15, "H": 11, "B": 19}
+    sizes = {"A": 6, "S": 5, "M": 3, "W": 10, "P": 4, "K": 14, "Q": 15, "H": 11, "B": 19}
     return Case(make_learner(Crowd(), None, config), sizes | {"D": 5 + 10 + 1 + 6}, trained=2)
 
 
@@ -150,7 +150,7 @@ def reach() -> Case:
         num_envs=E, num_steps=T,
         default_ppo=PPOConfig(num_minibatches=3),
     )  # fmt: skip
-    sizes = {"A": 2, "S": 2, "M": 2, "N": 2, "P": 1, "K": 1, "Q": 1, "D": 2}
+    sizes = {"A": 2, "S": 2, "M": 2, "W": 2, "P": 1, "K": 1, "Q": 1, "D": 2}
     return Case(make_learner(Reach(), None, config), sizes, trained=1)
 
 
@@ -220,7 +220,7 @@ def test_a_record_of_other_shapes_is_found():
         hidden=(np.zeros((3, 4, 2)), np.zeros((3, 4, 2))), is_first=flag, acted=flag,
         policy_index=number.astype(int),
     )  # fmt: skip
-    sizes = {"E": 3, "S": 4, "N": 5, "D": 6, "H": 2}
+    sizes = {"E": 3, "S": 4, "W": 5, "D": 6, "H": 2}
     held = Promise("[E, S]: open")
 
     def faults_of(**change):

@@ -30,10 +30,8 @@ LENGTH = 6
 def leaves(action):
     """All numbers of an action in the order of its space."""
     if isinstance(action, dict):
-        action = action.values()
-    if isinstance(action, dict | tuple) or (
-        not np.isscalar(action) and not hasattr(action, "dtype")
-    ):
+        action = tuple(action.values())
+    if isinstance(action, tuple):
         return [x for part in action for x in leaves(part)]
     return [float(x) for x in np.ravel(action)]
 

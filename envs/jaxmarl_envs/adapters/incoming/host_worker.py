@@ -36,7 +36,7 @@ class Frame(NamedTuple):
     """Observation of all slots: an `Observation` as NumPy arrays."""
 
     features: np.ndarray  # [A, ...] float32
-    action_mask: np.ndarray  # [A, N] bool
+    action_mask: np.ndarray  # [A, W] bool
     alive: np.ndarray  # [A] bool
     agent_mask: np.ndarray  # [A] bool
 
