@@ -46,8 +46,8 @@ class ActorCritic(nn.Module):
         dtype: what all layers but the heads are computed in, a member of `DTYPES`. Parameters,
             memory, heads and losses are float32 always. "bfloat16" is for accelerators; a CPU
             computes it more slowly.
-        counts: options of each choice, whose logits are the first outputs; filled in by the policy
-            group.
+        counts: options of each choice, whose logits are the first outputs; `()` for one choice, of
+            all outputs; filled in by the policy group.
         num_log_stds: how many of the last outputs are learnt log standard deviations that depend on
             no input; filled in by the policy group.
         actor_width: how many of the inputs a separate actor sees, the critic sees all; 0 for all;
@@ -164,7 +164,8 @@ class ActorCritic(nn.Module):
         outputs = self.policy_head(of_actor)
         parts = [outputs]
         if self.unimix:
-            *choices, numbers = jnp.split(outputs, np.cumsum(self.counts), axis=-1)
+            counts = self.counts or (outputs.shape[-1],)
+            *choices, numbers = jnp.split(outputs, np.cumsum(counts), axis=-1)
             parts = [*map(self._mix, choices), numbers]
         if self.num_log_stds:
             log_std = jnp.broadcast_to(self.log_std, (*outputs.shape[:-1], self.num_log_stds))

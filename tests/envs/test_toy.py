@@ -36,7 +36,7 @@ def test_everything_can_be_imported_from_one_module():
     classes = {name: getattr(toy, name) for name in toy.__all__}
     assert {cls.__name__ for cls in classes.values()} == set(classes)
     names = {cls.name for cls in classes.values()}
-    assert len(names) == len(classes) == 12
+    assert len(names) == len(classes) == 14
 
 
 # ---- Relay ---------------------------------------------------------------------------------------

@@ -76,10 +76,12 @@ def test_the_combination_lock_pays_the_share_of_wheels_that_are_right():
 
 def test_a_joint_lock_counts_combinations_as_numpy_does():
     env = CombinationLock(num_wheels=2, num_options=3, joint=True)
-    assert env.action_space("agent", None) == Discrete(9)
+    assert env.action_space("agent", env.default_params) == Discrete(9)
     code = jnp.array([2, 1])
     for number, wheels in enumerate(np.ndindex(3, 3)):
-        _, _, reward, *_ = env.step_env(jax.random.key(0), code, jnp.array([number]), None)
+        _, _, reward, *_ = env.step_env(
+            jax.random.key(0), code, jnp.array([number]), env.default_params
+        )
         assert float(reward[0]) == np.mean(np.array(wheels) == np.array(code))
 
 

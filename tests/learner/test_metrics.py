@@ -11,7 +11,9 @@ import pytest
 from probe_envs import FewAct, Ledger, RandomLives, of_slot, quick_jit, read_all, tiny_learner
 
 import jaxmarl_envs
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import Observation
+from jaxmarl_envs.spaces import Discrete
 from jaxmarl_ppo import Matchups, Scripted
 from jaxmarl_ppo.learner import metrics as metrics_lib
 from jaxmarl_ppo.learner.summary import summarise
@@ -262,7 +264,8 @@ def find(seen, iteration):
 
     def one_step(seen):
         obs = observation(*(seen[name] for name in ("features", "state", *MASKS)))
-        return check(obs, seen["reward"], seen["final_observation"], max_actors=1)
+        layout = ActionLayout(dict.fromkeys(range(3), Discrete(obs.action_mask.shape[-1])))
+        return check(obs, seen["reward"], seen["final_observation"], 1, layout)
 
     last = [seen.pop(name) for name in ("last_features", "last_state")]
     last_fault = check_last(observation(*last, *(seen[name][-1] for name in MASKS)))
@@ -274,7 +277,8 @@ def test_ends_that_are_valued_after_the_rollout_are_coded_alike():
     reward, final = rng.choice([0.0, 0.0, np.nan, np.inf], (2, 7, 2, 3)).astype(np.float32)
     yes = jnp.ones((2, 3), bool)
     obs = Observation(jnp.zeros((2, 3, 2)), jnp.ones((2, 3, 3), bool), yes, ~yes)
-    at_once = jax.vmap(lambda reward, final: check(obs, reward, final, 1))
+    layout = ActionLayout(dict.fromkeys(range(3), Discrete(3)))
+    at_once = jax.vmap(lambda reward, final: check(obs, reward, final, 1, layout))
     found = check_final(at_once(reward, jnp.zeros_like(final)), final)
     np.testing.assert_array_equal(found, at_once(reward, final))
     assert len(np.unique(found)) == 5

@@ -361,8 +361,8 @@ def test_each_policy_gets_a_network_for_its_own_agents_actions():
     assert (narrow.interface.slots, wide.interface.slots) == ((0,), (1,))
     assert narrow.network.distribution.num_outputs == 2
     assert wide.network.distribution.num_outputs == 4
-    np.testing.assert_array_equal(narrow.interface.action_high, [[3.0]])
-    np.testing.assert_array_equal(wide.interface.action_low, [[0.0, -2.0]])
+    np.testing.assert_array_equal(narrow.interface.bounds[1], [[3.0]])
+    np.testing.assert_array_equal(wide.interface.bounds[0], [[0.0, -2.0]])
 
 
 class Unbounded(Reach):
@@ -372,7 +372,7 @@ class Unbounded(Reach):
 
 def test_unbounded_actions_are_refused():
     with pytest.raises(
-        ValueError, match=r"'narrow' in 'reach' is unbounded \(low -inf, high 3.0\)"
+        ValueError, match=r"'narrow' in 'reach' is unbounded \(low \[-inf\], high \[3.0\]\)"
     ):
         learner_for("mlp", env=Unbounded())
 

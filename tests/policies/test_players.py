@@ -111,8 +111,8 @@ def test_snapshots_are_rows_behind_the_policies_and_scripts_come_last():
 def test_continuous_agents_have_their_own_dimensions():
     players, _ = plan(Reach(), TrainConfig(mapping="per_agent"))
     assert [group.network.distribution.num_outputs for group in players.policy_groups] == [2, 4]
-    np.testing.assert_array_equal(players.policy_groups[0].interface.action_high, [[3.0]])
-    np.testing.assert_array_equal(players.policy_groups[1].interface.action_low, [[0.0, -2.0]])
+    np.testing.assert_array_equal(players.policy_groups[0].interface.bounds[1], [[3.0]])
+    np.testing.assert_array_equal(players.policy_groups[1].interface.bounds[0], [[0.0, -2.0]])
 
 
 def play(learner, num_steps, num_rollouts, key=0):

@@ -170,7 +170,7 @@ def test_what_treats_every_weight_by_itself_sees_rows_and_others_see_leaves():
 
 @pytest.mark.parametrize("module", [LSTM, GRU], ids=["lstm", "gru"])
 def test_muon_takes_hidden_kernels_and_no_head(module):
-    network = module(num_outputs=4, continuous=True, head_sizes=(5,), hidden_sizes=(6,))
+    network = module(num_outputs=4, num_log_stds=2, head_sizes=(5,), hidden_sizes=(6,))
     hidden = network.initial_hidden((1,))
     params = jax.eval_shape(network.init, jax.random.key(0), hidden, jnp.zeros((1, 3)))["params"]
     flat, _ = jax.tree_util.tree_flatten_with_path(muon_axes(params), is_leaf=_is_axes)

@@ -9,7 +9,7 @@ import pytest
 from probe_envs import FewAct, Reach, quick_jit
 
 from jaxmarl_ppo import MLP, Linear, PolicySpec, PPOConfig, TrainConfig, make_learner, summarise
-from jaxmarl_ppo.networks.distributions import FARTHEST
+from jaxmarl_ppo.networks.numbers import FARTHEST
 from jaxmarl_ppo.rollout.act import act
 from jaxmarl_ppo.rollout.noise import draw_noise
 from jaxmarl_ppo.rollout.rollout import rollout
