@@ -24,7 +24,7 @@ _NOTHING = np.zeros(0, np.float32)
 
 @struct.dataclass
 class Action:
-    """Actions of environments in which an agent has more than one choice, or more than numbers.
+    """Actions of environments whose agents neither all have one choice nor all have only numbers.
 
     Entries that an agent does not have are 0. A part that no agent has is None.
     """
@@ -216,6 +216,7 @@ class ActionLayout:
         choices = [ranked[..., start:end].argmax(-1) for start, end in self._ranges]
         low, high = self.bounds
         numbers = (low + noise[..., self.starts[-1] :] * (high - low)).astype(np.float32)
+        numbers = xp.clip(numbers, low, high)  # which rounding could leave
         if self.is_numbers:
             return numbers
         return self.join(xp.stack(choices, axis=-1).astype(np.int32), numbers)

@@ -94,7 +94,7 @@ class MultiAgentEnv(Generic[State, Params]):
     def action_names(self) -> Sequence[str] | None:
         """Return the names of discrete actions, or of all options in the order of a mask, `[W]`.
 
-        None where they only have numbers.
+        None where options and actions have no names but their numbers.
         """
         return None
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# As many combinations of what is chosen at once are still one choice.
+# The most combinations of several choices that can be learned as one.
 MAX_CHOICES = 10_000
 
 

@@ -29,9 +29,9 @@ RANDOM = "random"
 # Of pools that do not lie on the device as a whole, unless they say otherwise.
 EXCHANGES_PER_SNAPSHOT = 8
 EXCHANGE_EVERY = 10
-# Of one environment: `(state, obs, params, key)` to an action for every slot, `[A]` int or
-# `[A, N]` float within the bounds.
-ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], jax.Array]
+# Of one environment: `(state, obs, params, key)` to an action for every slot, as the environment
+# takes it: `[A]` int, `[A, N]` float within the bounds, or an `Action`.
+ScriptFn = Callable[[PyTree, Observation, PyTree, jax.Array], Any]
 
 
 def _check_load(name: str, load: Any) -> str:

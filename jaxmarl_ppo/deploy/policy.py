@@ -223,7 +223,13 @@ class Policy(Actor):
             return action[:, None], jnp.zeros((*action.shape, 0))
         if layout.is_numbers:
             return jnp.zeros((action.shape[0], 0), jnp.int32), action
-        return action.choices, action.numbers
+        # A part that no agent of the group has is None.
+        rows = jax.tree.leaves(action)[0].shape[0]
+        choices, numbers = action.choices, action.numbers
+        return (
+            jnp.zeros((rows, 0), jnp.int32) if choices is None else choices,
+            jnp.zeros((rows, 0)) if numbers is None else numbers,
+        )
 
     def network_mask(self, inputs: Rows) -> jax.Array:
         """Lay masks out for the network's outputs, `[B, W]`."""
@@ -280,7 +286,8 @@ class Policy(Actor):
         low, high = self._own_bounds(inputs)
         numbers = unscale(pad_rows(numbers, (num_numbers,)), low, high)
         if self.interface.numbers is not None:
-            # What is drawn for a number that an agent lacks is 0.
+            # What is drawn for a number that an agent lacks is 0; one whose bounds are equal is
+            # taken for lacking, since it cannot vary.
             lacking = self.interface.numbers.bounded(jnp.zeros(()))
             numbers = jnp.where(high > low, numbers, lacking)
         return self.interface.layout.join(choices, numbers)

@@ -213,7 +213,7 @@ def _option_probs(interface: AgentInterface, outputs: jax.Array, mask: jax.Array
             logits, legal = own[choice]
             probs = jax.nn.softmax(jnp.where(legal, logits, -jnp.inf))
         else:
-            probs = jnp.zeros((*mask.shape[:-1], 0))
+            probs = jnp.ones((*mask.shape[:-1], 1))  # as the mask of a lacking choice says
         rest = [(0, 0)] * (probs.ndim - 1) + [(0, count - probs.shape[-1])]
         parts.append(jnp.pad(probs, rest))
     return jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]

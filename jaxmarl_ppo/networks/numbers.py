@@ -244,7 +244,8 @@ DEFAULT_NUMBERS = "squashed"
 
 def scale(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     """Map numbers from [-1, 1] to `[low, high]`."""
-    return low + (high - low) * 0.5 * (1.0 + x)
+    # Rounding could leave the bounds.
+    return jnp.clip(low + (high - low) * 0.5 * (1.0 + x), low, high)
 
 
 def unscale(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:

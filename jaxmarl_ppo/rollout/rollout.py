@@ -95,10 +95,8 @@ def rollout(
             episode_over=step_output.info["episode_over"],
             metrics=step_output.info.get("metrics", {}),
         )
-        faults = check(
-            *(players.seen(state.obs), reward, outcomes.final_value),
-            *(env.max_actors, players.layout),
-        )
+        seen = players.seen(state.obs)
+        faults = check(seen, reward, outcomes.final_value, env.max_actors, players.layout)
         born = begin_lives(players, population.league, state.obs.alive, after, step_output, noise)
         tracker = track(players, tracker, outcomes)
         stored = (act_output.decisions, outcomes, faults, ending if at_once else None)

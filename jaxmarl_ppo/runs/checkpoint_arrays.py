@@ -80,10 +80,10 @@ def _reason(name: str, where: Path) -> str:
     if not re.match(r"state/training/\d+/opt_state(/|$)", name):
         return ""
     return (
-        ". The optimiser keeps its state in another layout than when this was saved: earlier "
-        "versions gave an optimiser that is a function all weights of a policy in one row, and now "
-        "it sees each weight in its own shape; another version of optax may also keep another "
-        "state. So this run cannot continue. To begin another run with its policies: "
+        ". The optimiser keeps its state in another layout than when this was saved. One cause: "
+        "earlier versions gave an optimiser that is a function all weights of a policy in one row, "
+        "and now it sees each weight in its own shape. Another: another version of optax. This run "
+        "cannot continue. To begin another run with its policies: "
         f"jaxmarl-ppo train ENV --load {where}"
     )
 

@@ -34,7 +34,7 @@ class EnvironmentFault(ValueError):  # noqa: N818
         masks = {
             "action_mask": "no legal action"
             if num_choices < 2
-            else "a choice without legal option",
+            else "a choice without a legal option",
             "agent_mask": "one more to act than its max_actors allows",
         }
         what = masks.get(self.field, what)

@@ -51,7 +51,7 @@ class Measure:
             return None
         table = entry[self._root][self._name]
         # Without finished lives or trained decisions, their numbers are absent.
-        whole = "return_mean" in table and (self._root == "agents" or "entropy" in table)
+        whole = "return_mean" in table and (self._root == "agents" or "policy_loss" in table)
         return self._read({self._root: {self._name: table}}, must_be_there=whole)
 
     def of_evaluation(self, report: Mapping[str, Any]) -> float | None:

@@ -11,6 +11,7 @@ import pytest
 from hybrid_env_deploy import SPACES, Hybrid
 from probe_envs import tiny_learner
 
+from jaxmarl_envs import make
 from jaxmarl_envs.actions import Action, ActionLayout
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Tuple
 from jaxmarl_ppo.deploy import export as policy_export
@@ -29,9 +30,20 @@ SPEC = {"prev_action": True, "prev_reward": True, "normalise_observations": True
 
 @pytest.fixture(scope="module")
 def case():
+    """One policy for everybody."""
+    return played(tiny_learner(Hybrid(), None, memory="min_gru", spec=SPEC))
+
+
+@pytest.fixture(scope="module")
+def apart():
+    """A policy for each agent, of which all but one lack choices or numbers."""
+    spec = {**SPEC, "continuous": "beta"}
+    return played(tiny_learner(Hybrid(), None, memory="min_gru", mapping="per_agent", spec=spec))
+
+
+def played(learner):
     """A learner, parameters that make decisive policies, and what the rollout sees and does."""
-    env = Hybrid()
-    learner = tiny_learner(env, None, memory="min_gru", spec=SPEC)
+    env = learner.env
     rng = np.random.default_rng(0)
     population = learner.init_population(jax.random.key(0))
     groups = [
@@ -86,7 +98,16 @@ def assert_same(action, expected):
 @pytest.mark.parametrize("agent", SPACES)
 @pytest.mark.parametrize("alone", [True, False])
 def test_greedy_actions_have_the_agents_form_and_are_those_of_the_rollout(case, agent, alone):
-    learner, population, log = case
+    assert_greedy_alike(*case, agent, alone)
+
+
+@pytest.mark.parametrize("agent", SPACES)
+def test_policies_of_one_agent_each_act_as_in_the_rollout(apart, agent):
+    assert_greedy_alike(*apart, agent, alone=True)
+
+
+def assert_greedy_alike(learner, population, log, agent, alone):
+    """A policy's own greedy actions, step by step, are those of the rollout."""
     policy = Policy.of(learner, population, agent=agent if alone else None)
     slot, given = learner.env.agent_index(agent), {} if alone else {"agent": agent}
     hidden = policy.initial_hidden(E)
@@ -290,3 +311,17 @@ def test_a_mask_is_widened_choice_by_choice():
     own, wide = Factors((2,), 1), Factors((3, 2), 2)
     mask = widen_mask(np.array([True, False, True]), own, wide)
     np.testing.assert_array_equal(mask, [1, 0, 0, 1, 0, 1, 0])
+
+
+def test_policies_of_choices_alone_are_exported(tmp_path):
+    env, params = make("combination_lock", num_wheels=3, num_options=4)
+    learner = tiny_learner(env, params)
+    population = learner.init_population(jax.random.key(0))
+    policy = Policy.of(learner, population)
+    code = np.eye(12, dtype=np.float32)[:5]
+    action, _ = policy.act(code, policy.initial_hidden(5))
+    assert (action.shape, action.dtype) == ((5, 3), jnp.int32)
+    policy.export(tmp_path / "lock.zip")
+    exported = load_exported(tmp_path / "lock.zip")
+    again, _ = exported.act(code, exported.initial_hidden(5))
+    np.testing.assert_array_equal(again, action)

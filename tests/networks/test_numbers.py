@@ -178,6 +178,13 @@ def test_a_bound_is_not_infinitely_far_away():
     np.testing.assert_allclose(ends, [-FARTHEST, FARTHEST, -FARTHEST], rtol=1e-4)
 
 
+@pytest.mark.parametrize(("low", "high"), [(-2.0, -0.8), (-2.0, 0.2), (0.1, 0.7)])
+def test_rounding_leaves_no_bound(low, high):
+    low, high = np.float32(low), np.float32(high)
+    ends = np.asarray(scale(jnp.array([-1.0, 1.0]), jnp.float32(low), jnp.float32(high)))
+    assert low <= ends.min() <= ends.max() <= high
+
+
 def test_scaling_to_an_agents_own_bounds_and_back():
     low, high = np.array([-1.0, 0.0, 5.0]), np.array([3.0, 0.5, 5.0])
     x = np.linspace(-1, 1, 60).reshape(-1, 3).astype(np.float32)

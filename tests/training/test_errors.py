@@ -9,7 +9,7 @@ from jaxmarl_ppo.training.errors import EnvironmentFault
 
 
 @pytest.mark.parametrize(
-    ("num_choices", "words"), [(1, "no legal action"), (2, "a choice without legal option")]
+    ("num_choices", "words"), [(1, "no legal action"), (2, "a choice without a legal option")]
 )
 def test_a_mask_that_leaves_nothing_is_told_by_the_number_of_choices(num_choices, words):
     fault = no_fault().replace(field=FAULT_FIELDS.index("action_mask"))

@@ -133,7 +133,9 @@ class Convoy(MultiAgentEnv[ConvoyState, ConvoyParams]):
 class LockParams:
     """Numeric parameters."""
 
-    prize: float | jax.Array = 1.0  # [] float: earned for the whole code
+    prize: float | jax.Array = (
+        1.0  # [] float: earned for the whole code, in equal shares for its wheels
+    )
 
 
 class CombinationLock(MultiAgentEnv[jax.Array, LockParams]):

@@ -159,6 +159,11 @@ def test_parts_without_a_mask_are_all_legal():
     assert [own.tolist() for own in legal[1:]] == [[False, True], [True, True]]
 
 
+def test_a_tuple_without_any_mask_is_all_legal():
+    space = spaces.Tuple([spaces.Discrete(2), spaces.Box(0.0, 1.0, (1,))])
+    assert legal_options(space, (2,), (None, None), None) == [None]
+
+
 def test_gymnasiums_own_mask_of_bits():
     # 0 and 1 are what a bit must be, 2 is either.
     space = spaces.MultiBinary(3)

@@ -8,7 +8,7 @@
 | `Tuple`, `Dict` | one for each part in a tuple, list or dictionary, None for a part without; or those of all choices in one row |
 | of several choices, with `joint=True` | of the combinations, in a row in the order of `numpy.ndindex` or an array with an axis for each choice; or as above |
 
-Every entry is True or False, or 1 or 0.
+Entries are True or False, or 1 or 0; where a bit may be either, also 2.
 """  # noqa: E501
 
 import functools
@@ -88,7 +88,8 @@ def _of_choices(space: Any, counts: Sequence[int], mask: Any) -> Legal:
         return [None] * len(counts)
     if not counts:
         raise ValueError("is of a space without choices; leave it out, or give None")
-    if _shape(mask) == (sum(counts),):
+    told = not (isinstance(mask, list | tuple) and any(entry is None for entry in mask))
+    if told and _shape(mask) == (sum(counts),):
         return list(np.split(_flags(np.asarray(mask)), np.cumsum(counts)[:-1]))
     spaces = import_extra("gymnasium.spaces", "gymnasium")
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -109,7 +110,7 @@ def _of_parts(space: Any, mask: Any) -> Legal:
     parts = space.spaces
     if isinstance(parts, Mapping):
         if not isinstance(mask, Mapping) or not mask.keys() <= parts.keys():
-            raise ValueError(f"is no dictionary with keys among {', '.join(map(repr, parts))}")
+            raise ValueError(f"is not a dictionary with keys among {', '.join(map(repr, parts))}")
         pairs = [(part, mask.get(key)) for key, part in parts.items()]
     else:
         if not isinstance(mask, Sequence | np.ndarray) or len(mask) != len(parts):

@@ -82,7 +82,7 @@ class AgentSpaces:
 
     @functools.cached_property
     def _actions(self) -> Actions:
-        return read_actions(self.own_action, bool(self.joint))
+        return _read_actions(self.agent, self.own_action, bool(self.joint))
 
     def legal(self, seen: Any, info: Mapping[str, Any] | None) -> Legal | None:
         """Return which options of each choice are legal, `[options]` bool each; None for all.

@@ -63,7 +63,7 @@ class SlotGame:
         """Advance one step; an episode that is over stands still.
 
         Args:
-            action: as `pack_action` makes it.
+            action: as `ActionLayout.pack` makes it, `[A, ...]`.
 
         Returns:
             What all slots see after the step, with the rows of agents whose lives ended still their

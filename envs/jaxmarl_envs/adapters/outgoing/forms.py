@@ -53,8 +53,8 @@ def take_apart(space: Space, actions: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(space, Box):
         return np.zeros((len(flat), 0), np.int32), flat.astype(np.float32)
     most = space.n if isinstance(space, Discrete) else np.array(space.nvec)
-    if ((flat < 0) | (flat >= most)).any():
-        raise ValueError(f"actions {actions} are not below {most}")
+    if array.dtype.kind not in "iub" or ((flat < 0) | (flat >= most)).any():
+        raise _not_of(space, actions)
     return flat.astype(np.int32), np.zeros((len(flat), 0), np.float32)
 
 
