@@ -357,9 +357,13 @@ def cluster():
     ray.shutdown()
 
 
+# RLlib's own module for masks needs a Discrete action, and every observation with its mask.
+OF_SEVERAL_FACTORS = {"combination_lock", "convoy"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", jaxmarl_envs.names())
-def test_rllib_trains_on_every_one_of_our_environments(cluster, name):
+@pytest.mark.parametrize("name", [x for x in jaxmarl_envs.names() if x not in OF_SEVERAL_FACTORS])
+def test_rllib_trains_on_every_one_of_our_environments_of_one_choice(cluster, name):
     asked = rllib_env({"env": name, **TRAINED.get(name, {})})
     hosted = asked._hosted
     env = Legal(hosted.env, hosted.params, max_lives=hosted.max_lives)
