@@ -9,7 +9,7 @@ the rest of this package.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -65,16 +65,29 @@ class NumbersDistribution(ActionDistribution, Protocol):
 
 
 @dataclass(frozen=True)
-class _Gaussian:
-    """A diagonal Gaussian; outputs are means, then log standard deviations."""
+class _Independent:
+    """Numbers that are independent of each other, each with two parameters."""
 
     num_dims: int
     entropy_before_clipping: ClassVar[bool] = False
 
     @property
     def num_outputs(self) -> int:
-        """Number of outputs: a mean and a log standard deviation per number."""
+        """Number of outputs: two parameters per number."""
         return 2 * self.num_dims
+
+    def _distribution(self, outputs: jax.Array) -> Any:
+        """Make the distribution of each number, `[..., N]`, as distrax has it."""
+        raise NotImplementedError
+
+    def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
+        """Compute KL(outputs' distribution || others'), `[...]`."""
+        first, second = self._distribution(outputs), self._distribution(others)
+        return jnp.where(mask, first.kl_divergence(second), 0.0).sum(-1)
+
+
+class _Gaussian(_Independent):
+    """A diagonal Gaussian; outputs are means, then log standard deviations."""
 
     @property
     def num_log_stds(self) -> int:
@@ -108,13 +121,7 @@ class _Gaussian:
         """Compute the entropy of the Gaussian, `[...]`."""
         return jnp.where(mask, self._distribution(outputs).entropy(), 0.0).sum(-1)
 
-    def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
-        """Compute KL(outputs' distribution || others'), `[...]`."""
-        first, second = self._distribution(outputs), self._distribution(others)
-        return jnp.where(mask, first.kl_divergence(second), 0.0).sum(-1)
 
-
-@dataclass(frozen=True)
 class SquashedGaussian(_Gaussian):
     """A diagonal Gaussian whose draws are mapped to (-1, 1) by tanh.
 
@@ -145,7 +152,6 @@ class SquashedGaussian(_Gaussian):
         return jnp.arctanh(jnp.clip(x, -limit, limit))
 
 
-@dataclass(frozen=True)
 class ClippedGaussian(_Gaussian):
     """A diagonal Gaussian whose draws are clipped to [-1, 1] where the environment takes them.
 
@@ -163,22 +169,13 @@ class ClippedGaussian(_Gaussian):
         return x
 
 
-@dataclass(frozen=True)
-class BetaDistribution:
+class BetaDistribution(_Independent):
     """Independent Beta distributions over [0, 1], for numbers from -1 to 1 (Chou et al. 2017).
 
     Outputs are two per number, of which softplus, plus 1, are the two shapes. So a density has one
     peak, or none. Actions are those in [0, 1]. Densities are of these, the entropy is of the number
     from -1 to 1.
     """
-
-    num_dims: int
-    entropy_before_clipping: ClassVar[bool] = False
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs: two shapes per number."""
-        return 2 * self.num_dims
 
     @property
     def num_log_stds(self) -> int:
@@ -218,11 +215,6 @@ class BetaDistribution:
         """Compute the entropy of the numbers from -1 to 1, `[...]`."""
         entropy = self._distribution(outputs).entropy() + np.log(2.0)
         return jnp.where(mask, entropy, 0.0).sum(-1)
-
-    def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
-        """Compute KL(outputs' distribution || others'), `[...]`."""
-        first, second = self._distribution(outputs), self._distribution(others)
-        return jnp.where(mask, first.kl_divergence(second), 0.0).sum(-1)
 
     def bounded(self, action: jax.Array) -> jax.Array:
         """Map actions in [0, 1] to [-1, 1]."""
