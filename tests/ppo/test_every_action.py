@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hybrid_env_deploy import Hybrid
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.spaces import Box
 from jaxmarl_ppo import LSTM, MLP, PolicySpec, PPOConfig, TrainConfig, make_learner, summarise
-from tests.support.hybrid_env_deploy import Hybrid
 
 WHOLE = PPOConfig(num_epochs=1, num_minibatches=1, entropy_coef=0.01, learning_rate=1e-3)
 

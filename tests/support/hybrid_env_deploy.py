@@ -59,13 +59,12 @@ class Hybrid(MultiAgentEnv[jax.Array, None]):
         )
 
     def reset_env(self, key: jax.Array, params: None) -> tuple[Observation, jax.Array]:
-        time = jax.random.randint(key, (), 0, 3) * 0
+        time = jnp.zeros((), jnp.int32)
         return self._observe(time, jnp.array(True)), time
 
     def step_env(
         self, key: jax.Array, state: jax.Array, action: Action, params: None
     ) -> StepResult[jax.Array]:
-        mask = self.action_layout(params).mask({})
         mask = self._observe(state, jnp.array(True)).action_mask
         chosen = [
             jnp.take_along_axis(mask[:, start : start + n], action.choices[:, i, None], axis=-1)
