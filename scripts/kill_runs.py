@@ -39,6 +39,7 @@ from jaxmarl_ppo import (
     Trainer,
     use_cpu_cores,
 )
+from jaxmarl_ppo.machine.files import names_in
 from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 from jaxmarl_ppo.runs.files import CHECKPOINTS, MEMBERS
 from jaxmarl_ppo.runs.log import WALL_CLOCK_FIELDS
@@ -140,8 +141,10 @@ def start(name: str, num_devices: int, folder: Path, result: Path) -> subprocess
 
 def is_saving(folder: Path) -> bool:
     """Tell whether a checkpoint is being written at this moment."""
-    folders = [folder, *(folder / MEMBERS).glob("*")]
-    return any(path for each in folders for path in (each / CHECKPOINTS).glob(".*.tmp"))
+    members = folder / MEMBERS
+    folders = [folder, *(members / name for name in names_in(members))]
+    names = (name for each in folders for name in names_in(each / CHECKPOINTS))
+    return any(name.startswith(".") and name.endswith(".tmp") for name in names)
 
 
 def kill_at_random(

@@ -21,6 +21,18 @@ _MAX_PART = 150  # of the 255 bytes that most systems have for a name
 _LEFT_BEHIND_S = 600.0  # no file takes as long to write
 
 
+def names_in(folder: Path) -> list[str]:
+    """List what is in a folder: nothing where there is none, be it removed at this moment.
+
+    Raises:
+        OSError: If there is one that cannot be read.
+    """
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def write_atomically(path: Path, content: bytes, make_folder: bool = True) -> None:
     """Write a file that is either complete or absent, whatever happens meanwhile."""
     with open_atomically(path, make_folder) as file:

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxmarl_ppo.config.as_json import write_json
 from jaxmarl_ppo.devices.processes import ALONE, Processes
-from jaxmarl_ppo.machine.files import sync_folder
+from jaxmarl_ppo.machine.files import names_in, sync_folder
 from jaxmarl_ppo.policies.population_file import save_population
 from jaxmarl_ppo.runs.checkpoint_parts import (
     await_parts,
@@ -164,7 +164,7 @@ def _sync_folders(run_dir: Path, folder: Path) -> None:
     """Flush the directory entries of a checkpoint's files and of its run's snapshots."""
     inner = [path for path in folder.rglob("*") if path.is_dir()]
     snapshots = run_dir / SNAPSHOTS
-    pools = [*snapshots.iterdir(), snapshots] if snapshots.is_dir() else []
+    pools = [*(snapshots / name for name in names_in(snapshots)), snapshots]
     for path in [*inner, folder, *pools]:
         sync_folder(path)
 
@@ -182,8 +182,7 @@ def checkpoints_of(run_dir: Path) -> list[Path]:
     """List the folders of a run's checkpoints, the newest first."""
     folder = run_dir / CHECKPOINTS
     while True:
-        names = os.listdir(folder) if folder.is_dir() else []
-        found = [folder / name for name in names if name.isdecimal()]
+        found = [folder / name for name in names_in(folder) if name.isdecimal()]
         own = [path for path in found if path.is_dir() and not path.is_symlink()]
         if all(map(os.path.lexists, found)):
             return sorted(own, key=lambda path: int(path.name), reverse=True)

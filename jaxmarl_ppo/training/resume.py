@@ -23,6 +23,7 @@ from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.devices.joining import current
 from jaxmarl_ppo.learner.build import without_loads
 from jaxmarl_ppo.learner.metrics import Metrics
+from jaxmarl_ppo.machine.files import names_in
 from jaxmarl_ppo.runs import run_folder
 from jaxmarl_ppo.runs.checkpoint_arrays import from_arrays
 from jaxmarl_ppo.runs.checkpoint_parts import read_arrays
@@ -159,9 +160,7 @@ def _saved_nothing(folder: Path) -> bool:
 
     Only runs that `train` began have an id; the record of a search has none.
     """
-    checkpoints = folder / CHECKPOINTS
-    names = [path.name for path in checkpoints.iterdir()] if checkpoints.is_dir() else []
-    if not all(name.startswith(".") for name in names):
+    if not all(name.startswith(".") for name in names_in(folder / CHECKPOINTS)):
         return False
     # Both are written at the end of a run; a group writes one of them.
     if (folder / POLICIES_FILE).exists() or (folder / CURVE_FILE).exists():

@@ -3,11 +3,13 @@
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from jaxmarl_ppo.machine import files
 from jaxmarl_ppo.machine.files import (
+    names_in,
     open_atomically,
     open_to_append,
     path_part,
@@ -15,6 +17,7 @@ from jaxmarl_ppo.machine.files import (
     remove_left_behind,
     write_atomically,
 )
+from jaxmarl_ppo.runs.checkpoints import checkpoints_of
 
 
 @pytest.fixture(name="outside")
@@ -160,3 +163,14 @@ def test_what_a_dead_process_left_is_removed_once_it_is_old(run_dir, outside):
     assert sorted(os.listdir(run_dir)) == sorted([new.name, ".mine.tmp", "params"])
     assert not below.exists()
     assert outside.exists()
+
+
+def test_a_folder_removed_while_it_is_read_has_nothing_in_it(tmp_path, monkeypatch):
+    # As for a process that looks at a run at the very moment at which its folder is removed.
+    monkeypatch.setattr(Path, "is_dir", lambda self: True)
+    assert names_in(tmp_path / "gone") == []
+    assert checkpoints_of(tmp_path / "gone") == []
+    (tmp_path / "file").touch()
+    assert names_in(tmp_path / "file") == []
+    (tmp_path / "folder" / "within").mkdir(parents=True)
+    assert names_in(tmp_path / "folder") == ["within"]
