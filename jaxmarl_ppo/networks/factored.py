@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,11 +10,12 @@ import jax.numpy as jnp
 
 from jaxmarl_envs.actions import Action
 from jaxmarl_envs.threefry import split, unrolled
-from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.networks.numbers import NumbersDistribution
 
 # The logit of an illegal option, in relation to the greatest legal one.
 _LOW = -1e9
+# Most options that are compared one by one; an axis of few numbers is reduced slowly.
+_MAX_IN_TURN = 16
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,20 @@ class FactoredDistribution:
         return self.num_logits + (self.numbers.num_outputs if self.numbers else 0)
 
     @functools.cached_property
-    def _runs(self) -> tuple[tuple[MaskedCategorical, int], ...]:
+    def _runs(self) -> tuple[tuple[int, int], ...]:
         """Group neighbouring choices with equally many options, which are computed at once.
 
         Returns:
-            For each run, the distribution of one of its choices, and their number.
+            For each run, the options of each of its choices, and the number of choices.
         """
-        runs = itertools.groupby(self.counts)
-        return tuple((MaskedCategorical(count), len(list(same))) for count, same in runs)
+        return tuple((count, len(list(same))) for count, same in itertools.groupby(self.counts))
 
     def _by_run(self, x: jax.Array) -> list[jax.Array]:
         """Cut `x [..., outputs]` into the options of each run's choices, `[..., k, options]`."""
         parts, start = [], 0
-        for one, num in self._runs:
-            end = start + num * one.num_actions
-            parts.append(x[..., start:end].reshape(*x.shape[:-1], num, one.num_actions))
+        for count, num in self._runs:
+            end = start + num * count
+            parts.append(x[..., start:end].reshape(*x.shape[:-1], num, count))
             start = end
         return parts
 
@@ -83,47 +82,44 @@ class FactoredDistribution:
         """Draw every factor of an action per row."""
         uniform, of_numbers = noise
         of_choices = self._of_choices(uniform) if self.counts else []
-        return self._draw("sample", outputs, mask, of_choices, of_numbers)
+        runs = zip(self._choices(outputs, mask), of_choices, strict=True)
+        choices = [own.sample(noise) for own, noise in runs]
+        return self._join(choices, "sample", outputs, mask, of_numbers)
 
     def mode(self, outputs: jax.Array, mask: jax.Array) -> Action:
         """Return the most likely option of each choice, and the most likely numbers, per row."""
-        return self._draw("mode", outputs, mask)
+        choices = [own.logits.argmax(-1) for own in self._choices(outputs, mask)]
+        return self._join(choices, "mode", outputs, mask)
 
-    def _draw(
+    def _join(
         self,
+        choices: list[jax.Array],
         method: str,
         outputs: jax.Array,
         mask: jax.Array,
-        of_choices: Sequence[Any] | None = None,
-        of_numbers: Any = None,
+        *noise: Any,
     ) -> Action:
-        """Call `sample` or `mode` of every factor, with its noise first if there is any."""
-        noises = [()] * len(self._runs) if of_choices is None else [(x,) for x in of_choices]
-        runs = zip(self._runs, noises, self._by_run(outputs), self._by_run(mask), strict=True)
-        choices = [
-            getattr(one, method)(*noise, logits, legal).astype(jnp.int32)
-            for (one, _), noise, logits, legal in runs
-        ]
+        """Join the options `[..., k]` of each run, and `sample` or `mode` of the numbers."""
         numbers = None
         if self.numbers is not None:
-            noise = () if of_choices is None else (of_numbers,)
             own = map(self._of_numbers, (outputs, mask))
             numbers = getattr(self.numbers, method)(*noise, *own)
-        return Action(jnp.concatenate(choices, axis=-1) if choices else None, numbers)
+        joined = jnp.concatenate(choices, axis=-1).astype(jnp.int32) if choices else None
+        return Action(joined, numbers)
 
     def log_prob(self, outputs: jax.Array, mask: jax.Array, action: Action) -> jax.Array:
         """Compute the log-probability of the choices plus the log-density of the numbers."""
         total = jnp.zeros(outputs.shape[:-1])
         chosen = self._of_choices(action.choices) if self.counts else []
         for own, choice in zip(self._choices(outputs, mask), chosen, strict=True):
-            total += own.log_prob(choice).sum(-1)
+            total += own.log_prob(choice)
         return total + self._numbers_sum("log_prob", (outputs, mask), action.numbers)
 
     def entropy(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
         """Compute the entropy of all factors together, `[...]`."""
         total = jnp.zeros(outputs.shape[:-1])
         for own in self._choices(outputs, mask):
-            total += own.entropy().sum(-1)
+            total += own.entropy()
         return total + self._numbers_sum("entropy", (outputs, mask))
 
     def kl(self, outputs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
@@ -131,7 +127,7 @@ class FactoredDistribution:
         total = jnp.zeros(outputs.shape[:-1])
         both = (self._choices(x, mask) for x in (outputs, others))
         for own, other in zip(*both, strict=True):
-            total += own.kl(other).sum(-1)
+            total += own.kl(other)
         return total + self._numbers_sum("kl", (outputs, others, mask))
 
     def _choices(self, outputs: jax.Array, mask: jax.Array) -> list["_Choices"]:
@@ -159,22 +155,49 @@ class _Choices(NamedTuple):
     @classmethod
     def of(cls, logits: jax.Array, legal: jax.Array) -> "_Choices":
         lowest = jnp.finfo(logits.dtype).min
-        greatest = jnp.where(legal, logits, lowest).max(-1, keepdims=True)
+        greatest = _greatest(jnp.where(legal, logits, lowest))[..., None]
         # Low enough for a probability of 0, and finite, so that no gradient is NaN.
-        logits = jnp.where(legal, logits - jax.lax.stop_gradient(greatest), _LOW)
+        logits = jnp.where(legal, logits - greatest, _LOW)
         weights = jnp.exp(logits)
         return cls(logits, weights, weights.sum(-1))
 
+    def sample(self, noise: jax.Array) -> jax.Array:
+        """Draw options `[..., k]` by uniform numbers `[..., k]` below 1."""
+        # Illegal options add nothing to the sums, so the first that exceeds the noise belongs to a
+        # legal one. The last does, since it is at least 1, the weight of the likeliest option.
+        if self.weights.shape[-1] > _MAX_IN_TURN:
+            sums = jnp.cumsum(self.weights, -1)
+            return (sums <= noise[..., None] * sums[..., -1:]).sum(-1)
+        *sums, total = itertools.accumulate(_in_turn(self.weights))
+        option = jnp.zeros(noise.shape, jnp.int32)
+        return sum(((below <= noise * total).astype(jnp.int32) for below in sums), option)
+
     def log_prob(self, choice: jax.Array) -> jax.Array:
-        """Compute the log-probability of legal options, `[..., k]`."""
+        """Compute the log-probability of legal options `[..., k]` together, `[...]`."""
         chosen = choice[..., None] == jnp.arange(self.logits.shape[-1])
-        return jnp.where(chosen, self.logits, 0.0).sum(-1) - jnp.log(self.total)
+        logits = jnp.where(chosen, self.logits, 0.0)
+        # One sum over both axes: sums over few options are slow.
+        return logits.reshape(*choice.shape[:-1], -1).sum(-1) - jnp.log(self.total).sum(-1)
 
     def entropy(self) -> jax.Array:
-        """Compute the entropies, `[..., k]`."""
-        return jnp.log(self.total) - (self.weights * self.logits).sum(-1) / self.total
+        """Compute the entropy of all choices together, `[...]`."""
+        mean = (self.weights * self.logits).sum(-1) / self.total
+        return (jnp.log(self.total) - mean).sum(-1)
 
     def kl(self, other: "_Choices") -> jax.Array:
-        """Compute KL(these || others), `[..., k]`."""
+        """Compute KL(these || others) of all choices together, `[...]`."""
         difference = (self.weights * (self.logits - other.logits)).sum(-1) / self.total
-        return difference + jnp.log(other.total) - jnp.log(self.total)
+        return (difference + jnp.log(other.total) - jnp.log(self.total)).sum(-1)
+
+
+def _greatest(x: jax.Array) -> jax.Array:
+    """Take the greatest option of `x [..., k, options]`, without a gradient."""
+    x = jax.lax.stop_gradient(x)
+    if x.shape[-1] > _MAX_IN_TURN:
+        return x.max(-1)
+    return functools.reduce(jnp.maximum, _in_turn(x))
+
+
+def _in_turn(x: jax.Array) -> list[jax.Array]:
+    """Cut `x [..., options]` into its options."""
+    return [x[..., i] for i in range(x.shape[-1])]
