@@ -161,3 +161,21 @@ def test_this_test_reads_imports(tmp_path):
         "jaxmarl_envs.core",
         "jaxmarl_envs.crypto",
     }
+
+
+def test_no_module_starts_jax():
+    # Devices are chosen after the imports, which no array may precede.
+    code = f"""
+import importlib
+
+for name in {sorted(set(MODULES) - {"jaxmarl_ppo.__main__"})}:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        assert "is not installed" in str(error), error
+from jax._src import xla_bridge
+
+assert not xla_bridge.backends_are_initialized()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxmarl_envs.actions import Action
@@ -13,7 +14,7 @@ from jaxmarl_envs.threefry import split
 
 # ---- Agents of different kinds -------------------------------------------------------------------
 
-SITES = jnp.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, -0.5], [0.5, 0.5]])
+SITES = np.array([[-0.5, -0.5], [-0.5, 0.5], [0.5, -0.5], [0.5, 0.5]], np.float32)
 NUM_GOODS = 3
 
 
@@ -101,7 +102,7 @@ class Convoy(MultiAgentEnv[ConvoyState, ConvoyParams]):
     ) -> StepResult[ConvoyState]:
         """Pass on the call, or let the others act; `action.choices [4, 1]`, `.numbers [4, 2]`."""
         over = state.time == 1
-        distances = jnp.square(action.numbers[1:] - SITES[state.site]).sum(-1)
+        distances = jnp.square(action.numbers[1:] - jnp.asarray(SITES)[state.site]).sum(-1)
         right = action.choices[3, 0] == state.order
         paid = jnp.where(over, right * params.goods_reward - distances.mean(), 0.0)
         call = jnp.where(over, state.call, action.choices[0, 0])
