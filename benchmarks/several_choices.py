@@ -12,6 +12,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ from jaxmarl_ppo.learner.build import make_learner
 from jaxmarl_ppo.machine.hardware import describe_hardware
 
 HIDDEN_SIZES = ((64, 64), (256, 256))
-SIZES = {"num_envs": 256, "num_steps": 16}
+CONFIG = TrainConfig(num_envs=256, num_steps=16, num_devices=1)
 OPTIMUM = "all.return_mean >= 0.99"
-MOST_STEPS = 20_000_000
+MOST_STEPS = 1_500_000
 
 
 class OneWheel(CombinationLock):
@@ -57,9 +58,8 @@ class OneWheel(CombinationLock):
 
 def training_step(env: CombinationLock, hidden_sizes: Sequence[int]) -> Callable[[], Any]:
     """Make a call that takes one training step on one device."""
-    config = TrainConfig(
-        **SIZES, num_devices=1, default_policy=PolicySpec(network=MLP(hidden_sizes=hidden_sizes))
-    )
+    policy = PolicySpec(network=MLP(hidden_sizes=hidden_sizes))
+    config = replace(CONFIG, default_policy=policy)
     learner, devices = make_learner(env, env.default_params, config), Devices(1)
     state = devices.place(jax.jit(learner.init)(jax.random.key(0)))
     return TrainingSteps(learner, devices, state)
@@ -81,9 +81,7 @@ def time_steps(repeats: int) -> list[dict[str, Any]]:
 def time_to_optimum(joint: bool, seed: int) -> dict[str, Any]:
     """Train a lock of four wheels until it is opened."""
     env, params = jaxmarl_envs.make("combination_lock", num_wheels=4, joint=joint)
-    config = TrainConfig(
-        **SIZES, num_devices=1, seed=seed, total_env_steps=MOST_STEPS, until=(OPTIMUM,)
-    )
+    config = replace(CONFIG, seed=seed, total_env_steps=MOST_STEPS, until=(OPTIMUM,))
     with tempfile.TemporaryDirectory() as folder:
         result = Trainer(env, params, config, f"{folder}/run", progress=False).train()
         *_, last = map(json.loads, Path(folder, "run", "metrics.jsonl").read_text().splitlines())
@@ -105,7 +103,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="runs of each to the optimum")
     parser.add_argument("--json", type=Path, help="file to write the record to")
     options = parser.parse_args()
-    record = {"steps": time_steps(options.repeats)}
+    record: dict[str, Any] = {"steps": time_steps(options.repeats)}
     runs = [(joint, seed) for seed in range(options.seeds) for joint in (False, True)]
     record["optimum"] = [time_to_optimum(*run) for run in runs]
     record["hardware"] = describe_hardware()

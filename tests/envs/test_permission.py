@@ -170,6 +170,7 @@ def test_a_scope_within_another_permits_no_more_than_both(tracer):
         ("gymnasium", {"env_id": "CartPole-v1", "num_workers": 0}),
         ("gymnasium", {"env_id": "CartPole", "num_workers": 0}),
         ("pettingzoo", {"env_id": "mpe2.simple_spread_v3", "num_workers": 0}),
+        ("openspiel", {"env_id": "tic_tac_toe", "num_workers": 0}),
         ("pgx", {"env_id": "tic_tac_toe"}),
         ("gymnax", {"env_id": "CartPole-v1"}),
         ("jaxmarl", {"env_id": "MPE_simple_spread_v3"}),
@@ -222,5 +223,5 @@ def test_maps_that_are_unpickled_are_asked_for(tracer):
 
 def test_every_adapter_is_walked():
     """An adapter that is added has to be looked at here."""
-    known = {"grouped", "gymnasium", "gymnax", "jaxmarl", "joined", "pettingzoo", "pgx", "rllib"}
-    assert set(registry._COMPOSED) == known
+    libraries = {"gymnasium", "gymnax", "jaxmarl", "openspiel", "pettingzoo", "pgx", "rllib"}
+    assert set(registry._COMPOSED) == libraries | {"grouped", "joined"}

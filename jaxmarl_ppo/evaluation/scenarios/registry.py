@@ -8,6 +8,7 @@ enter it in `SCENARIOS`.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jaxmarl_envs.adapters.incoming.openspiel import OpenSpiel
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_envs.crypto import Crypto
 from jaxmarl_envs.phantom_tic_tac_toe import PhantomTicTacToe
@@ -17,6 +18,7 @@ from jaxmarl_envs.tic_tac_toe import TicTacToe
 from jaxmarl_ppo.evaluation.scenarios.against_random import RESULTS, play_against_random
 from jaxmarl_ppo.evaluation.scenarios.base import Evaluation, Report
 from jaxmarl_ppo.evaluation.scenarios.crypto import report_crypto
+from jaxmarl_ppo.evaluation.scenarios.openspiel import report_openspiel
 from jaxmarl_ppo.evaluation.scenarios.poker import report_poker
 from jaxmarl_ppo.evaluation.scenarios.shuttle_grid import report_shuttle_grid
 from jaxmarl_ppo.evaluation.scenarios.tic_tac_toe import report_tic_tac_toe
@@ -45,6 +47,7 @@ SCENARIOS: dict[str, Scenario] = {
     "crypto": Scenario(Crypto, report_crypto, 1024, ("accuracy/bob_0", "accuracy/eve_0")),
     "kuhn_poker": Scenario(KuhnPoker, report_poker, 1024, (*_EXPLOITABILITY, "value")),
     "leduc_holdem": Scenario(LeducHoldem, report_poker, 1024, (*_EXPLOITABILITY, "value")),
+    "openspiel": Scenario(OpenSpiel, report_openspiel, 1024, _EXPLOITABILITY),
     "phantom_tic_tac_toe": Scenario(PhantomTicTacToe, play_against_random, 1024, _AGAINST),
     "shuttle_grid": Scenario(
         ShuttleGrid,
@@ -58,7 +61,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 def find_scenario(env: MultiAgentEnv) -> Scenario | None:
     """Find the entry of an environment; None if there is none or only the name is the same."""
-    scenario = SCENARIOS.get(env.name)
+    scenario = SCENARIOS.get("openspiel" if isinstance(env, OpenSpiel) else env.name)
     return scenario if scenario and isinstance(env, scenario.env_type) else None
 
 

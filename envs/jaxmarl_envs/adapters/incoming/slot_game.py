@@ -1,16 +1,42 @@
 """Games over a fixed axis of slots: what environments in plain Python have in common here."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
+from jaxmarl_envs.spaces import Box, Space
 
 G = TypeVar("G", bound="SlotGame")
+
+
+class Spaces(Protocol):
+    """How a slot's own observations and actions become arrays."""
+
+    @property
+    def observation(self) -> Box:
+        """The space of its features."""
+        ...
+
+    @property
+    def action(self) -> Space:
+        """The space of its actions."""
+        ...
+
+    def features(self, seen: Any) -> np.ndarray:
+        """Write an observation as float32 of the shape of `self.observation`."""
+        ...
+
+    def legal(self, seen: Any, info: Any) -> Sequence[np.ndarray | None] | None:
+        """Return which options of each choice are legal, `[options]` bool each; None for all."""
+        ...
+
+    def own(self, choices: np.ndarray, numbers: np.ndarray) -> Any:
+        """Turn choices `[C]` and numbers `[N]` into what the environment takes."""
+        ...
 
 
 class SlotGame:
@@ -33,7 +59,7 @@ class SlotGame:
     repeats = True
 
     def __init__(
-        self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], max_steps: int
+        self, env: Any, names: Sequence[Any], spaces: Sequence[Spaces], max_steps: int
     ) -> None:
         self.env, self.max_steps = env, max_steps
         self.names, self.spaces = tuple(names), tuple(spaces)
