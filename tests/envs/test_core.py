@@ -107,8 +107,8 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
-    others = {"grouped", "joined", "gymnasium", "gymnax", "jaxmarl", "pettingzoo", "pgx", "rllib"}
-    assert set(all_names()) - set(names()) == others
+    others = {"grouped", "joined", "gymnasium", "gymnax", "jaxmarl", "jumanji", "pettingzoo", "pgx"}
+    assert set(all_names()) - set(names()) == {*others, "rllib"}
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 
 
