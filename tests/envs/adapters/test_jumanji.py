@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from probe_envs import quick_jit
 
-from jaxmarl_envs import Box, Discrete, MultiDiscrete, check_env, make
+from jaxmarl_envs import Box, Discrete, MultiDiscrete, check_env, from_jumanji, make
 from jaxmarl_ppo import load_run
 from jaxmarl_ppo.cli import main as cli
 
 jumanji = pytest.importorskip("jumanji")
-
-from jaxmarl_envs.adapters.incoming.jumanji import from_jumanji  # noqa: E402
 
 WAREHOUSE = {
     "shelf_rows": 1,
