@@ -87,7 +87,7 @@ def played():
     def build(env_id, **options):
         name = json.dumps([env_id, options])
         if name not in known:
-            known[name] = Played(env_id, **{**GAMES[env_id], **options})
+            known[name] = Played(env_id, **{**GAMES.get(env_id, {}), **options})
         return known[name]
 
     return build
@@ -204,17 +204,89 @@ CUT_OFF = {
     "RobotWarehouse-v0": False,
     "LevelBasedForaging-v0": True,
     "Connector-v3": True,
+    "SearchAndRescue-v0": False,
+    "MMST-v0": False,
+    "Maze-v0": False,
+    "PacMan-v1": False,
+    "RubiksCube-partly-scrambled-v0": False,
+    "SlidingTilePuzzle-v0": False,
+    "Snake-v1": False,
+    "Tetris-v0": False,
 }
 
 
-@pytest.mark.rare_cases("RobotWarehouse-v0", "LevelBasedForaging-v0")
+@pytest.mark.rare_cases(*(name for name in CUT_OFF if name != "Connector-v3"))
 @pytest.mark.parametrize("env_id", CUT_OFF)
 def test_an_end_by_time_is_read_from_the_discount(played, env_id):
-    episode = played(env_id).replay(still)
+    is_short = env_id in GAMES and env_id != "Tetris-v0"
+    episode = played(env_id, **({} if is_short else {"time_limit": 3}))
+    episode.replay(still if env_id in TEAMS[:3] else None)
     assert episode.length == episode.env.horizon(())
     assert not (episode.terminated | episode.truncated)[:-1].any()
     np.testing.assert_array_equal(episode.truncated[-1], CUT_OFF[env_id])
     np.testing.assert_array_equal(episode.terminated[-1], not CUT_OFF[env_id])
+
+
+# Whether an illegal action ends the episode.
+ENDS_BY_ILLEGAL = {
+    "RobotWarehouse-v0": False,
+    "LevelBasedForaging-v0": False,
+    "Connector-v3": False,
+    "Cleaner-v0": True,
+    "BinPack-v2": True,
+    "CVRP-v1": True,
+    "FlatPack-v0": False,
+    "Game2048-v1": False,
+    "GraphColoring-v1": True,
+    "JobShop-v0": True,
+    "Knapsack-v1": True,
+    "MMST-v0": False,
+    "Maze-v0": False,
+    "Minesweeper-v0": True,
+    "MultiCVRP-v0": False,
+    "PacMan-v1": False,
+    "SlidingTilePuzzle-v0": False,
+    "Snake-v1": True,
+    "Sudoku-v0": True,
+    "TSP-v1": True,
+    "Tetris-v0": True,
+}
+
+
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
+@pytest.mark.rare_cases(
+    *(name for name in ENDS_BY_ILLEGAL if name not in ("Connector-v3", "Cleaner-v0"))
+)
+@pytest.mark.parametrize("env_id", ENDS_BY_ILLEGAL)
+def test_what_an_illegal_action_does(played, env_id):
+    episode = played(env_id)
+    exists, limit = episode.layout.exists, episode.env.horizon(()) or 1000
+
+    def illegal(obs):
+        """Somebody who acts and an option that is not legal, as `[A, W]` bool."""
+        return exists & ~np.asarray(obs.action_mask) & np.asarray(obs.agent_mask)[:, None]
+
+    for seed in range(60):
+        rng, key = np.random.default_rng(seed), jax.random.key(seed)
+        obs, state = episode.reset(key, ())
+        num_steps = 0
+        while obs.alive.any() and not illegal(obs).any():
+            obs, state, *_ = episode.step(key, state, episode.at_random(obs, rng), ())
+            num_steps += 1
+        if obs.alive.any() and num_steps + 1 < limit:
+            slot, option = np.argwhere(illegal(obs))[0]
+            mask = np.array(obs.action_mask)
+            start, end = next(
+                pair
+                for pair in zip(episode.layout.starts[:-1], episode.layout.starts[1:], strict=True)
+                if option < pair[1]
+            )
+            mask[slot, start:end] = np.arange(start, end) == option
+            action = episode.layout.pick(rng.random(mask.shape), mask)
+            obs, *_ = episode.step(key, state, action, ())
+            assert obs.alive.any() != ENDS_BY_ILLEGAL[env_id]
+            return
+    raise AssertionError("nothing was illegal")
 
 
 def ends_early(episode, choose=None):
@@ -398,7 +470,7 @@ def test_what_resets_itself_is_refused():
     game = jumanji.make("Game2048-v1")
     for wrapper in (wrappers.AutoResetWrapper, wrappers.VmapWrapper, wrappers.VmapAutoResetWrapper):
         with pytest.raises(ValueError, match=f"{wrapper.__name__} resets or batches"):
-            from_jumanji(wrapper(game))
+            from_jumanji(wrappers.Wrapper(wrapper(game)))
     assert from_jumanji(wrappers.Wrapper(game)).name == "Game2048"
     with pytest.raises(ValueError, match="'Game2048' has no time limit of its own"):
         from_jumanji(game, at_time_limit="truncates")

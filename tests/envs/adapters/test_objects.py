@@ -2,6 +2,7 @@
 
 import functools
 import types
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -132,8 +133,7 @@ def test_without_a_limit_in_the_parameters_an_end_is_a_termination(own):
         def is_terminal(self, state, params):
             return state.timestep >= 2
 
-    @struct.dataclass
-    class Pay:
+    class Pay(NamedTuple):
         pay: float = 1.0
 
     env = from_gymnax(Bare(), Pay())
