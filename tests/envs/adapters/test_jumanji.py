@@ -11,6 +11,7 @@ import pytest
 from probe_envs import quick_jit
 
 from jaxmarl_envs import Box, Discrete, MultiDiscrete, check_env, from_jumanji, make
+from jaxmarl_envs.permission import NotPermitted, importing_only
 from jaxmarl_ppo import load_run
 from jaxmarl_ppo.cli import main as cli
 
@@ -513,6 +514,23 @@ def test_the_contract_is_kept(env_id):
     report = check_env(env, params, num_steps=40, num_envs=4)
     assert report.num_episodes >= 4
     assert min(report.num_decisions.values()) > 0
+
+
+def test_a_file_names_jumanji_s_own_classes_and_no_others(tmp_path, monkeypatch):
+    with importing_only():
+        assert make("jumanji", env_id="Game2048-v1")[0].imports == ()
+    mark = tmp_path / "imported"
+    (tmp_path / "tracer_of_jumanji.py").write_text(f"open({str(mark)!r}, 'w').close()\nEnv = None")
+    monkeypatch.syspath_prepend(tmp_path)
+    registered = dict(jumanji.registration._REGISTRY)
+    monkeypatch.setattr(jumanji.registration, "_REGISTRY", registered)
+    jumanji.register("Traced-v0", "tracer_of_jumanji:Env")
+    with importing_only(), pytest.raises(NotPermitted):
+        make("jumanji", env_id="Traced-v0")
+    assert not mark.exists()
+    with importing_only("Traced-v0"), pytest.raises(TypeError, match="not a callable"):
+        make("jumanji", env_id="Traced-v0")
+    assert mark.exists()
 
 
 def test_a_missing_library_is_named(monkeypatch):
