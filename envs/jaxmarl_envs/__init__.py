@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxmarl_envs.actions import Action, ActionLayout
+    from jaxmarl_envs.adapters.incoming.gymnax import from_gymnax
+    from jaxmarl_envs.adapters.incoming.jaxmarl import from_jaxmarl
+    from jaxmarl_envs.adapters.incoming.jumanji import from_jumanji
+    from jaxmarl_envs.adapters.incoming.pgx import from_pgx
     from jaxmarl_envs.check.full import check_env
     from jaxmarl_envs.check.quick import quick_check
     from jaxmarl_envs.core import MultiAgentEnv, Observation
@@ -33,6 +37,10 @@ _MODULES = {
     "all_names": "registry",
     "ask_permission": "permission",
     "check_env": "check.full",
+    "from_gymnax": "adapters.incoming.gymnax",
+    "from_jaxmarl": "adapters.incoming.jaxmarl",
+    "from_jumanji": "adapters.incoming.jumanji",
+    "from_pgx": "adapters.incoming.pgx",
     "installed_names": "registry",
     "make": "registry",
     "names": "registry",
@@ -53,6 +61,10 @@ __all__ = [
     "all_names",
     "ask_permission",
     "check_env",
+    "from_gymnax",
+    "from_jaxmarl",
+    "from_jumanji",
+    "from_pgx",
     "installed_names",
     "make",
     "names",

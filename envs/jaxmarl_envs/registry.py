@@ -48,6 +48,7 @@ _COMPOSED: dict[str, str] = {
     "gymnax": "jaxmarl_envs.adapters.incoming.gymnax:Lifted",
     "jaxmarl": "jaxmarl_envs.adapters.incoming.jaxmarl:JaxMARL",
     "joined": "jaxmarl_envs.wrappers:joined",
+    "jumanji": "jaxmarl_envs.adapters.incoming.jumanji:jumanji",
     "openspiel": "jaxmarl_envs.adapters.incoming.openspiel:openspiel",
     "pettingzoo": "jaxmarl_envs.adapters.incoming.pettingzoo:pettingzoo",
     "pgx": "jaxmarl_envs.adapters.incoming.pgx:Pgx",

@@ -107,8 +107,8 @@ def own_registry(monkeypatch):
 
 def test_names_are_sorted_and_unique():
     assert list(names()) == sorted(set(names()))
-    libraries = {"gymnasium", "gymnax", "jaxmarl", "openspiel", "pettingzoo", "pgx", "rllib"}
-    assert set(all_names()) - set(names()) == libraries | {"grouped", "joined"}
+    libraries = {"gymnasium", "gymnax", "jaxmarl", "jumanji", "openspiel", "pettingzoo", "pgx"}
+    assert set(all_names()) - set(names()) == libraries | {"grouped", "joined", "rllib"}
     assert {"crypto", "shuttle_grid", "tic_tac_toe"} <= set(names())
 
 

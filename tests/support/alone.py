@@ -14,6 +14,7 @@ ADAPTERS = {
     "gymnasium": lambda: jaxmarl_envs.make("gymnasium", env_id="CartPole-v1"),
     "gymnax": lambda: jaxmarl_envs.make("gymnax", env_id="CartPole-v1"),
     "jaxmarl": lambda: jaxmarl_envs.make("jaxmarl", env_id="MPE_simple_spread_v3"),
+    "jumanji": lambda: jaxmarl_envs.make("jumanji", env_id="Connector-v3"),
     "pettingzoo": lambda: jaxmarl_envs.make("pettingzoo", env_id="mpe2.simple_spread_v3"),
     "pgx": lambda: jaxmarl_envs.make("pgx", env_id="connect_four"),
     "ray": lambda: importlib.import_module("jaxmarl_envs.adapters.outgoing.rllib"),

@@ -1,12 +1,13 @@
 """Any gymnax environment for any number of agents, each in a separate game.
 
 >>> env, params = make_multi_agent("CartPole-v1", num_agents=4)
+>>> env = from_gymnax(CraftaxSymbolicEnv())
 
 gymnax is imported when the first such environment is built, because its import brings plotting
 libraries along and takes seconds.
 """
 
-import difflib
+import dataclasses
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -17,12 +18,15 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.incoming.compiled import NEVER, strongly_typed, unknown_id
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Discrete, Space
 
 # Names of our own: a gymnax environment and what is seen of it.
 _PARTLY_OBSERVED = {"StatelessCartPole": ("CartPole-v1", (0, 2))}
+# How parameters call a time limit: in gymnax, and in Craftax.
+_LIMITS = ("max_steps_in_episode", "max_timesteps")
 
 
 def make_multi_agent(env_id: str, num_agents: int = 1, **options: Any) -> tuple[MultiAgentEnv, Any]:
@@ -31,6 +35,32 @@ def make_multi_agent(env_id: str, num_agents: int = 1, **options: Any) -> tuple[
     Short for `make("gymnax", env_id=env_id, num_agents=num_agents, **options)`.
     """
     return make("gymnax", env_id=env_id, num_agents=num_agents, **options)
+
+
+def from_gymnax(
+    game: Any, params: Any = None, num_agents: int = 1, observed: Sequence[int] | None = None
+) -> "Lifted":
+    """Bring in an environment of gymnax's interface that is given as an object.
+
+    It needs the methods of gymnax's classes, not the classes themselves: `reset_env` and
+    `step_env`, which returns five values and does not reset. Spaces need `n`, or `low`, `high` and
+    `shape`. Without `is_truncated`, as in Craftax and before gymnax 1.0, an end is a truncation if
+    `is_terminal` would be False without the time limit of the parameters, `max_steps_in_episode`
+    or `max_timesteps`.
+
+    Args:
+        game: such as `CraftaxSymbolicEnv()` of Craftax, or a class of your own.
+        params: the default parameters; None for the `default_params` of the game.
+        num_agents: as in `Lifted`.
+        observed: as in `Lifted`.
+
+    Raises:
+        ValueError: for the reasons of `Lifted`.
+    """
+    env = Lifted.__new__(Lifted)
+    params = game.default_params if params is None else params
+    env._lift(getattr(game, "name", type(game).__name__), game, params, num_agents, observed)
+    return env
 
 
 @struct.dataclass
@@ -76,8 +106,6 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         observed: Sequence[int] | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(num_agents, int) or num_agents < 1:
-            raise ValueError(f"num_agents={num_agents!r}: give an integer of at least 1")
         gymnax_id = env_id
         if isinstance(env_id, str) and env_id in _PARTLY_OBSERVED:
             gymnax_id, indices = _PARTLY_OBSERVED[env_id]
@@ -87,12 +115,23 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
                     f"observed={indices}; to observe anything else, name {gymnax_id!r}"
                 )
             observed = indices
-        self.name = env_id
+        self._lift(env_id, *_make_gymnax(gymnax_id, options), num_agents, observed)
+
+    def _lift(
+        self,
+        name: str,
+        game: Any,
+        params: Any,
+        num_agents: int,
+        observed: Sequence[int] | None,
+    ) -> None:
+        if not isinstance(num_agents, int) or num_agents < 1:
+            raise ValueError(f"num_agents={num_agents!r}: give an integer of at least 1")
+        self.name, self.game, self._default_params = name, game, params
         self.agents = tuple(f"agent_{i}" for i in range(num_agents))
-        self.game, self._default_params = _make_gymnax(gymnax_id, options)
         # Of the spaces only the bounds depend on the parameters.
         space = self.game.observation_space(self._default_params)
-        width = _flat_bounds(env_id, space)[0].size
+        width = _flat_bounds(name, space)[0].size
         self._num_symbols = space.n if _is_discrete(space) else None
         self._seen = slice(None) if observed is None else _indices(observed, width)
         self._action_width = self.action_layout(self._default_params).width
@@ -105,7 +144,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
 
     def horizon(self, params: Any) -> int | jax.Array | None:
         """Return the time limit of every game in steps, if any."""
-        limit = getattr(params, "max_steps_in_episode", None)
+        limit = next((getattr(params, name) for name in _LIMITS if hasattr(params, name)), None)
         if limit is None or isinstance(limit, int):
             return limit
         return jnp.ceil(limit).astype(jnp.int32)
@@ -134,7 +173,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         """Begin every agent's game."""
         keys = jax.random.split(key, self.num_agents)
         seen, games = jax.vmap(self.game.reset_env, in_axes=(0, None))(keys, params)
-        games = jax.tree.map(_strongly_typed, games)
+        games = strongly_typed(games)
         alive = jnp.ones(self.num_agents, bool)
         state = LiftedState(games, jax.vmap(self._features)(seen), alive)
         return self._observe(state), state
@@ -153,9 +192,8 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     ) -> tuple[LiftedState, jax.Array, jax.Array, jax.Array]:
         """Advance one agent's game by a step; `state` is without the axis `A`."""
         action = action.reshape(self._action_shape)
-        seen, game, reward, terminated, _ = self.game.step_env(key, state.games, action, params)
-        terminated = state.alive & terminated
-        truncated = state.alive & self.game.is_truncated(game, params) & ~terminated
+        seen, game, reward, ended, _ = self.game.step_env(key, state.games, action, params)
+        terminated, truncated = (state.alive & end for end in self._ends(game, ended, params))
         game, features = jax.tree.map(
             lambda new, old: jnp.where(state.alive, new, old),
             (game, self._features(seen)),
@@ -164,6 +202,22 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         reward = jnp.where(state.alive, reward, 0).astype(jnp.float32)
         alive = state.alive & ~terminated & ~truncated
         return LiftedState(game, features, alive), reward, terminated, truncated
+
+    def _ends(self, game: Any, ended: Any, params: Any) -> tuple[jax.Array, jax.Array]:
+        """Return whether a game is terminated and whether it is truncated, `[]` bool each.
+
+        `ended` is what its step said.
+        """
+        ended = jnp.asarray(ended, bool)
+        if hasattr(self.game, "is_truncated"):
+            return ended, self.game.is_truncated(game, params) & ~ended
+        limits = {name: NEVER for name in _LIMITS if hasattr(params, name)}
+        if not limits or not hasattr(self.game, "is_terminal"):
+            return ended, jnp.zeros_like(ended)
+        untimed = dataclasses.replace(params, **limits)
+        with_limit, without = (self.game.is_terminal(game, p) for p in (params, untimed))
+        late = ended & with_limit & ~without
+        return ended & ~late, late
 
     def _features(self, seen: Any) -> jax.Array:
         """Flatten one agent's observation, `[D]` float32."""
@@ -176,18 +230,10 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         return Observation(state.features, action_mask, state.alive, agent_mask=state.alive)
 
 
-def _strongly_typed(x: jax.Array) -> jax.Array:
-    """Cast Python numbers, such as gymnax's clocks, to the type that a step returns."""
-    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x.astype(x.dtype)
-
-
 def _make_gymnax(env_id: str, options: dict[str, Any]) -> tuple[Any, Any]:
     gymnax = import_extra("gymnax", "gymnax")
     if env_id not in gymnax.registered_envs:
-        valid = (*gymnax.registered_envs, *_PARTLY_OBSERVED)
-        close = difflib.get_close_matches(str(env_id), valid, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"unknown env_id {env_id!r}; {hint}valid ids: {', '.join(valid)}")
+        raise unknown_id(env_id, (*gymnax.registered_envs, *_PARTLY_OBSERVED))
     try:
         return gymnax.make(env_id, **options)
     except TypeError as error:
@@ -211,17 +257,15 @@ def _indices(observed: Sequence[int], width: int) -> np.ndarray:
 
 
 def _is_discrete(space: Any) -> bool:
-    spaces = import_extra("gymnax.environments.spaces", "gymnax")
-    return isinstance(space, spaces.Discrete)
+    return hasattr(space, "n")
 
 
-def _flat_bounds(env_id: str, space: Any) -> tuple[np.ndarray, np.ndarray]:
+def _flat_bounds(name: str, space: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and highest elements of a gymnax space as vectors, `[D]` each."""
-    spaces = import_extra("gymnax.environments.spaces", "gymnax")
-    if isinstance(space, spaces.Discrete):
+    if _is_discrete(space):
         return np.zeros(space.n), np.ones(space.n)
-    if not isinstance(space, spaces.Box):
-        raise ValueError(f"{env_id!r}: the space {space} must be a Discrete or a Box")
+    if not hasattr(space, "low") or not hasattr(space, "high"):
+        raise ValueError(f"{name!r}: the space {space} must be a Discrete or a Box")
     low, high = (
         np.broadcast_to(np.asarray(bound, np.float32), space.shape).ravel()
         for bound in (space.low, space.high)

@@ -1,6 +1,7 @@
 """JaxMARL's environments: particles (MPE), battles (SMAX), kitchens (Overcooked), Hanabi and more.
 
 >>> env, params = make("jaxmarl", env_id="HeuristicEnemySMAX", scenario="3m")
+>>> env = from_jaxmarl(MyEnv())
 
 JaxMARL is an extra, imported when the first such environment is built; its import takes seconds.
 """
@@ -13,10 +14,37 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.actions import ActionLayout
+from jaxmarl_envs.adapters.incoming.compiled import check_planes
 from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
+
+
+def from_jaxmarl(game: Any, planes: bool = False, shaped_reward: float | bool = 0.0) -> "JaxMARL":
+    """Bring in an environment of JaxMARL's interface that is given as an object.
+
+    Rules are those of its class, or of the nearest of its bases that JaxMARL has. Of other classes
+    every end is a termination, everyone acts until then, and masks are those of
+    `get_avail_actions`, if they implement it.
+
+    Args:
+        game: stepped by `reset` and `step_env`, so that it does not reset itself.
+        planes: as in `JaxMARL`.
+        shaped_reward: as in `JaxMARL`.
+
+    Raises:
+        ValueError: one that resets itself within `step_env` (`MABraxEnv` without
+            `auto_reset=False`), or for the reasons of `JaxMARL`.
+    """
+    if getattr(game, "auto_reset", False):
+        raise ValueError(
+            f"{type(game).__name__} resets itself, as the trainer does; build it with "
+            "auto_reset=False"
+        )
+    env = JaxMARL.__new__(JaxMARL)
+    env._wrap(game, {}, getattr(game, "name", type(game).__name__), planes, shaped_reward)
+    return env
 
 
 @struct.dataclass
@@ -78,16 +106,24 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         shaped_reward: float | bool = 0.0,
         **options: Any,
     ) -> None:
-        if not isinstance(planes, bool):
-            raise ValueError(f"planes={planes!r}: planes must be True or False")
-        self.name, self._planes = env_id, planes
-        self.game, arguments = build(env_id, options)
+        self._wrap(*build(env_id, options), env_id, planes, shaped_reward)
+
+    def _wrap(
+        self,
+        game: Any,
+        arguments: dict[str, Any],
+        name: str,
+        planes: bool,
+        shaped_reward: float | bool,
+    ) -> None:
+        check_planes(planes)
+        self.game, self.name, self._planes = game, name, planes
         self.agents = tuple(a if isinstance(a, str) else f"agent_{a}" for a in self.game.agents)
         self._rules = rules_of(self.game, arguments)
         has_shaped_reward = self._rules.has_shaped_reward
         if shaped_reward and not has_shaped_reward:
             raise ValueError(
-                f"shaped_reward={shaped_reward!r} has no effect: {env_id!r} gives no shaped rewards"
+                f"shaped_reward={shaped_reward!r} has no effect: {name!r} gives no shaped rewards"
             )
         self._shaped_reward = float(shaped_reward) if has_shaped_reward else None
         self._spaces = [_action_space(self.game.action_space(a)) for a in self.game.agents]

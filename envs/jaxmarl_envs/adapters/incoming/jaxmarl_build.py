@@ -1,6 +1,5 @@
 """Building an environment of JaxMARL from plain values, and saying which values there are."""
 
-import difflib
 import inspect
 import io
 import sys
@@ -11,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.incoming.compiled import unknown_id
 from jaxmarl_envs.permission import ask_permission
 
 # What the particle environments take without naming it, all of it arrays or numbers.
@@ -29,10 +29,7 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """
     jaxmarl = _import_jaxmarl()
     if env_id not in jaxmarl.registered_envs:
-        close = difflib.get_close_matches(str(env_id), jaxmarl.registered_envs, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        valid = ", ".join(jaxmarl.registered_envs)
-        raise ValueError(f"unknown env_id {env_id!r}; {hint}valid ids: {valid}")
+        raise unknown_id(env_id, jaxmarl.registered_envs)
     needs = [name for name in _required(env_id) if name not in options]
     if needs:
         raise ValueError(f"JaxMARL environment {env_id!r} needs the options {', '.join(needs)}")

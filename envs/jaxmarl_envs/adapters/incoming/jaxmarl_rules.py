@@ -21,7 +21,7 @@ class GameRules:
 
     Args:
         game: a JaxMARL environment.
-        arguments: what its constructor was given, defaults included.
+        arguments: what its constructor was given, defaults included; empty if that is unknown.
     """
 
     max_actors: int | None = None  # None: as many as there are agents
@@ -227,8 +227,10 @@ class SwitchRiddle(GameRules):
 class InnerAndOuter(TimeLimited):
     """Several short games, one after the other, are one episode."""
 
-    def horizon(self) -> int:
+    def horizon(self) -> int | None:
         """Count the steps of all the short games."""
+        if not self.arguments:
+            return None
         return self.arguments["num_inner_steps"] * self.arguments["num_outer_steps"]
 
 
@@ -311,6 +313,19 @@ class MABrax(GameRules):
         return after.info["truncation"] > 0
 
 
+class OtherRules(GameRules):
+    """A class that JaxMARL does not have."""
+
+    def legal_actions(self, state: Any) -> list[jax.Array] | None:
+        """Ask `get_avail_actions`, which JaxMARL's base class has but does not implement."""
+        owners = (c for c in type(self.game).__mro__ if "get_avail_actions" in vars(c))
+        owner = next(owners, None)
+        if owner is None or owner.__name__ == "MultiAgentEnv":
+            return None
+        legal = self.game.get_avail_actions(state)
+        return [legal[agent] for agent in self.game.agents]
+
+
 _RULES: dict[str, type[GameRules]] = {
     "SimpleMPE": MPE,
     "SMAX": SMAX,
@@ -331,5 +346,5 @@ _RULES: dict[str, type[GameRules]] = {
 def rules_of(game: Any, arguments: dict[str, Any]) -> GameRules:
     """Choose the rules of a JaxMARL environment, by its class or the nearest of its bases."""
     names = [cls.__name__ for cls in type(game).__mro__]
-    found = next((_RULES[name] for name in names if name in _RULES), GameRules)
+    found = next((_RULES[name] for name in names if name in _RULES), OtherRules)
     return found(game, arguments)

@@ -1,11 +1,11 @@
 """Any pgx game as a turn-based environment with masks.
 
 >>> env, params = jaxmarl_envs.make("pgx", env_id="connect_four")
+>>> env = from_pgx(MyGame())
 
 pgx is imported when the first such environment is built.
 """
 
-import difflib
 import inspect
 import math
 import re
@@ -18,6 +18,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.incoming.compiled import check_planes, strongly_typed, unknown_id
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.drawing.stones import cell_name, draw_stones, stone_sign, winning_line
 from jaxmarl_envs.spaces import Box, Discrete
@@ -40,6 +41,25 @@ _HORIZONS = {
 # What pgx itself gives to a class when it makes one of these.
 _ARGUMENTS: dict[str, dict[str, Any]] = {"go_9x9": {"size": 9}, "go_19x19": {"size": 19}}
 _BRIDGE, _BRIDGE_TABLE = "bridge_bidding", "dds_results_table_path"
+
+
+def from_pgx(game: Any, planes: bool = False, max_steps: int | None = None) -> "Pgx":
+    """Bring in a game of pgx's interface that is given as an object.
+
+    Args:
+        game: a `pgx.Env`, such as one of pgx's own classes or one of yours; not with pgx's
+            `auto_reset` around its step.
+        planes: as in `Pgx`.
+        max_steps: as in `Pgx`.
+
+    Raises:
+        ValueError: for the reasons of `Pgx`.
+    """
+    env = Pgx.__new__(Pgx)
+    # What is known by ids holds for pgx's own classes alone.
+    is_own = type(game).__module__.split(".")[0] == "pgx"
+    env._wrap(game, game.id if is_own else "", planes, max_steps)
+    return env
 
 
 @struct.dataclass
@@ -87,14 +107,15 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
     def __init__(
         self, env_id: str, planes: bool = False, max_steps: int | None = None, **options: Any
     ) -> None:
-        if not isinstance(planes, bool):
-            raise ValueError(f"planes={planes!r}: planes must be True or False")
+        self._wrap(_make_game(env_id, options), env_id, planes, max_steps)
+
+    def _wrap(self, game: Any, env_id: str, planes: bool, max_steps: int | None) -> None:
+        check_planes(planes)
         if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
             raise ValueError(f"max_steps={max_steps!r}: give an integer of at least 1, or None")
         self.env_id = env_id
         self.stones_in_a_row = {"connect_four": 4, "tic_tac_toe": 3}.get(env_id)
-        self.game = _make_game(env_id, options)
-        self.name = self.game.id
+        self.game, self.name = game, game.id
         self.agents = tuple(f"player_{i}" for i in range(self.game.num_players))
         self.planes = planes
         self.max_steps = max_steps
@@ -104,7 +125,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         self._binary = all(view.dtype == bool for view in views)
         if planes and (len(views) != 1 or views[0].ndim != 3):
             raise ValueError(
-                f"planes=True: {env_id!r} shows arrays of shape "
+                f"planes=True: {self.name!r} shows arrays of shape "
                 f"{', '.join(str(view.shape) for view in views)}, which are no planes"
             )
         size = sum(math.prod(view.shape) for view in views)
@@ -124,10 +145,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
 
     def reset_env(self, key: jax.Array, params: PgxParams) -> tuple[Observation, Any]:
         """Begin a game; pgx draws who moves first."""
-        # What begins as a Python number gets the type that a step gives it.
-        state = jax.tree.map(
-            lambda x: jnp.asarray(x, jnp.result_type(x)), self._without_view(self.game.init(key))
-        )
+        state = strongly_typed(self._without_view(self.game.init(key)))
         return self.observe(state), state
 
     def step_env(
@@ -261,9 +279,7 @@ def _make_game(env_id: str, options: dict[str, Any]) -> Any:
     pgx = import_extra("pgx", "pgx")
     valid = (*pgx.available_envs(), _BRIDGE)
     if env_id not in valid:
-        close = difflib.get_close_matches(str(env_id), valid, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"unknown env_id {env_id!r}; {hint}valid ids: {', '.join(valid)}")
+        raise unknown_id(env_id, valid)
     if env_id == _BRIDGE:
         _check_bridge(options)
         factory = import_extra("pgx.bridge_bidding", "pgx").BridgeBidding

@@ -1,0 +1,35 @@
+"""Shared parts of the adapters for JAX libraries, whose environments are compiled."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+NEVER = np.iinfo(np.int32).max  # a time limit that no episode reaches
+
+
+def unknown_id(env_id: Any, valid: Iterable[str]) -> ValueError:
+    """Make the error for an id that a library does not know, with the closest and all valid ids."""
+    valid = tuple(valid)
+    close = difflib.get_close_matches(str(env_id), valid, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return ValueError(f"unknown env_id {env_id!r}; {hint}valid ids: {', '.join(valid)}")
+
+
+def strongly_typed(tree: Any) -> Any:
+    """Turn Python numbers, such as clocks of a first state, into arrays of the type of a step's."""
+    return jax.tree.map(_strongly_typed, tree)
+
+
+def _strongly_typed(x: Any) -> jax.Array:
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x.astype(x.dtype)
+
+
+def check_planes(planes: Any) -> None:
+    """Raise an error unless an option `planes` is a bool."""
+    if not isinstance(planes, bool):
+        raise ValueError(f"planes={planes!r}: planes must be True or False")

@@ -1,0 +1,298 @@
+"""Environments of JAX libraries' interfaces that are given as objects, not by registered names."""
+
+import functools
+import types
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from probe_envs import quick_jit
+
+from jaxmarl_envs import (
+    Box,
+    Discrete,
+    check_env,
+    from_gymnax,
+    from_jaxmarl,
+    from_pgx,
+    make,
+)
+from jaxmarl_ppo import load_run
+from jaxmarl_ppo.cli import main as cli
+
+# A class of Craftax's interface, which is gymnax's before 1.0 without its classes, and a factory.
+WALK = '''
+import types
+
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_envs import from_gymnax
+
+
+@struct.dataclass
+class State:
+    place: int
+    timestep: int
+
+
+@struct.dataclass
+class Params:
+    max_timesteps: int = 6
+    pay: float = 2.0
+
+
+class Walk:
+    """Walk to the right; place 3 is the goal."""
+
+    name = "walk"
+    default_params = Params()
+
+    def step(self, *arguments):
+        raise AssertionError("it would reset itself")
+
+    def reset_env(self, key, params):
+        return jnp.float32([0, 0]), State(0, 0)
+
+    def step_env(self, key, state, action, params):
+        state = State(state.place + action, state.timestep + 1)
+        seen = jnp.stack([state.place, state.timestep]).astype(jnp.float32)
+        reward = jnp.where(state.place == 3, params.pay, 0.0)
+        return seen, state, reward, self.is_terminal(state, params), {"discount": 1.0}
+
+    def is_terminal(self, state, params):
+        return (state.timestep >= params.max_timesteps) | (state.place >= 3)
+
+    def observation_space(self, params):
+        return types.SimpleNamespace(low=0.0, high=9.0, shape=(2,), dtype=jnp.float32)
+
+    def action_space(self, params):
+        return types.SimpleNamespace(n=2, shape=(), dtype=jnp.int32)
+
+
+def walk(num_agents=1):
+    return from_gymnax(Walk(), num_agents=num_agents)
+'''
+
+
+@pytest.fixture(scope="module")
+def own():
+    """The module of `WALK`."""
+    module = types.ModuleType("walk")
+    exec(WALK, vars(module))
+    return module
+
+
+def play(env, choose, params=None, num_steps=8):
+    """Step until the end; the rewards and edges of every step, `[T, A]`, and the observations."""
+    params = env.default_params if params is None else params
+    step, key = quick_jit(env.step_env), jax.random.key(3)
+    obs, state = quick_jit(env.reset_env)(key, params)
+    seen, results = [obs], []
+    while obs.alive.any() and len(results) < num_steps:
+        obs, state, *result, _ = step(key, state, choose(obs, len(results)), params)
+        seen.append(obs)
+        results.append(result)
+    return seen, *(np.stack(values) for values in zip(*results, strict=True))
+
+
+def same(found, expected):
+    """The same observations, rewards and edges."""
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+# ---- gymnax --------------------------------------------------------------------------------------
+
+
+def test_methods_are_enough_and_time_is_told_from_the_game_s_own_end(own):
+    env = from_gymnax(own.Walk(), num_agents=2)
+    params = env.default_params
+    assert (env.name, env.agents, env.horizon(params)) == ("walk", ("agent_0", "agent_1"), 6)
+    assert env.action_space("agent_0", params) == Discrete(2)
+    space = env.observation_space("agent_1", params)
+    assert isinstance(space, Box)
+    np.testing.assert_array_equal(space.high, [9, 9])
+    seen, reward, terminated, truncated = play(env, lambda obs, t: np.array([1, 0]))
+    np.testing.assert_array_equal(reward, [[0, 0], [0, 0], [2, 0], [0, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(terminated.argmax(0)[0], 2)
+    np.testing.assert_array_equal(terminated.sum(0), [1, 0])
+    np.testing.assert_array_equal(truncated.sum(0), [0, 1])
+    assert truncated[5, 1]
+    np.testing.assert_array_equal(seen[-1].features, [[3, 3], [0, 6]])
+    # The goal at the last step is the goal.
+    seen, _, terminated, truncated = play(env, lambda obs, t: np.full(2, t >= 3))
+    assert (len(seen), terminated[-1].all(), truncated.any()) == (7, True, False)
+    check_env(env, params, num_steps=16, num_envs=4)
+
+
+def test_without_a_limit_in_the_parameters_an_end_is_a_termination(own):
+    class Bare(own.Walk):
+        def is_terminal(self, state, params):
+            return state.timestep >= 2
+
+    class Pay(NamedTuple):
+        pay: float = 1.0
+
+    env = from_gymnax(Bare(), Pay())
+    assert env.horizon(env.default_params) is None
+    _, _, terminated, truncated = play(env, lambda obs, t: np.array([0]))
+    assert (len(terminated), terminated[-1].all(), truncated.any()) == (2, True, False)
+
+
+def test_parameters_that_are_given_are_the_default_ones(own):
+    env = from_gymnax(own.Walk(), own.Params(pay=5.0, max_timesteps=4), observed=[1])
+    assert env.horizon(env.default_params) == 4
+    seen, reward, *_ = play(env, lambda obs, t: np.array([1]))
+    np.testing.assert_array_equal(reward[:, 0], [0, 0, 5])
+    np.testing.assert_array_equal(seen[-1].features, [[3]])
+    with pytest.raises(ValueError, match=r"num_agents=0: .* at least 1"):
+        from_gymnax(own.Walk(), num_agents=0)
+
+
+def test_an_object_of_gymnax_is_what_its_id_makes():
+    import gymnax
+
+    game, params = gymnax.make("CartPole-v1")
+    params = params.replace(max_steps_in_episode=5)
+    by_id, _ = make("gymnax", env_id="CartPole-v1", num_agents=2)
+    env = from_gymnax(game, params, num_agents=2)
+    assert (env.name, env.made_as) == ("CartPole-v1", None)
+    found, expected = (play(e, lambda obs, t: np.array([0, t % 2]), params) for e in (env, by_id))
+    same(found, expected)
+    assert found[3][-1].all()
+
+
+def test_a_run_of_an_object_is_trained_and_evaluated_by_its_factory(tmp_path, capsys):
+    file = tmp_path / "walk.py"
+    file.write_text(WALK)
+    name, run_dir = f"{file}:walk", str(tmp_path / "run")
+    sizes = "--num-envs 4 --num-steps 8 --total-env-steps 96 --hidden-sizes 8 --no-progress"
+    for words in (
+        ["train", name, "--env-kwargs", "num_agents=2", *sizes.split(), "--run-dir", run_dir],
+        ["evaluate", run_dir, "--env", name, "--episodes", "8"],
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(words)
+        assert not stopped.value.code, capsys.readouterr().err
+    assert "agent_1" in capsys.readouterr().out
+    assert load_run(run_dir, env=name).env.agents == ("agent_0", "agent_1")
+    with pytest.raises(ValueError, match=r"walk\.py:walk"):
+        load_run(run_dir)
+
+
+# ---- JaxMARL -------------------------------------------------------------------------------------
+
+
+@struct.dataclass
+class Count:
+    time: jax.Array
+
+
+class Pair:
+    """JaxMARL's interface without its base class; a pays its action, b twice that."""
+
+    agents = ("a", "b")
+
+    def reset(self, key):
+        return self._seen(jnp.int32(0)), Count(jnp.int32(0))
+
+    def step_env(self, key, state, actions):
+        time = state.time + 1
+        reward = {"a": actions["a"] * 1.0, "b": actions["b"] * 2.0}
+        done = dict.fromkeys((*self.agents, "__all__"), time >= 3)
+        return self._seen(time), Count(time), reward, done, {}
+
+    def _seen(self, time):
+        return {agent: jnp.float32(time)[None] for agent in self.agents}
+
+    def observation_space(self, agent):
+        return types.SimpleNamespace(low=0.0, high=3.0, shape=(1,))
+
+    def action_space(self, agent):
+        return types.SimpleNamespace(n=3)
+
+
+class Masked(Pair):
+    def get_avail_actions(self, state):
+        return {"a": jnp.array([1, 1, 0]), "b": jnp.arange(3) != state.time}
+
+
+def test_a_class_of_ones_own_of_jaxmarl_s_interface_is_played():
+    env = from_jaxmarl(Pair())
+    assert (env.name, env.agents, env.horizon(env.default_params)) == ("Pair", ("a", "b"), None)
+    seen, reward, terminated, truncated = play(env, lambda obs, t: np.array([t, 1]))
+    np.testing.assert_array_equal(reward, [[0, 2], [1, 2], [2, 2]])
+    np.testing.assert_array_equal(terminated.sum(0), [1, 1])
+    assert not truncated.any()
+    assert all(obs.action_mask.all() for obs in seen)
+    check_env(env, env.default_params, num_steps=8, num_envs=2)
+
+
+def test_masks_of_ones_own_class_are_found_where_it_has_them():
+    from jaxmarl.environments.multi_agent_env import MultiAgentEnv
+
+    seen, *_ = play(from_jaxmarl(Masked()), lambda obs, t: np.array([0, 0]))
+    for t, obs in enumerate(seen):
+        np.testing.assert_array_equal(obs.action_mask, [[1, 1, 0], np.arange(3) != t])
+
+    class Based(Pair, MultiAgentEnv):
+        def __init__(self):
+            pass
+
+    assert from_jaxmarl(Based()).reset(jax.random.key(0))[0].action_mask.all()
+
+
+def test_an_object_of_jaxmarl_is_what_its_id_makes():
+    import jaxmarl
+
+    by_id, _ = make("jaxmarl", env_id="switch_riddle", num_agents=3)
+    env = from_jaxmarl(jaxmarl.make("switch_riddle", num_agents=3))
+    assert env.horizon(env.default_params) == by_id.horizon(by_id.default_params) == 6
+    # Nobody announces anything until the time is up.
+    found, expected = (play(e, lambda obs, t: np.full(3, t % 2, np.int32)) for e in (env, by_id))
+    same(found, expected)
+    assert found[3][-1].all()
+    coins = from_jaxmarl(jaxmarl.make("coin_game"))
+    assert coins.horizon(coins.default_params) is None  # it does not keep how it was built
+
+
+def test_what_resets_itself_is_refused():
+    game = Pair()
+    game.auto_reset = True
+    with pytest.raises(ValueError, match=r"Pair resets itself.*auto_reset=False"):
+        from_jaxmarl(game)
+
+
+# ---- pgx -----------------------------------------------------------------------------------------
+
+
+def test_an_object_of_pgx_is_what_its_id_makes():
+    import pgx
+
+    by_id, _ = make("pgx", env_id="tic_tac_toe")
+    env = from_pgx(pgx.make("tic_tac_toe"))
+    params = env.default_params
+    assert (env.name, env.stones_in_a_row, env.horizon(params)) == ("tic_tac_toe", 3, 9)
+    choose = functools.partial(lambda obs, t: np.asarray(obs.action_mask).argmax(1))
+    found, expected = (play(e, choose) for e in (env, by_id))
+    same(found, expected)
+    assert found[2][-1].all()
+    limited = from_pgx(pgx.make("tic_tac_toe"), planes=True, max_steps=2)
+    seen, _, terminated, truncated = play(limited, choose)
+    assert (seen[0].features.shape, len(truncated)) == ((2, 3, 3, 2), 2)
+    assert truncated[-1].all()
+    assert not terminated.any()
+
+
+def test_nothing_that_is_known_of_pgx_s_games_is_believed_of_ones_own():
+    from pgx.tic_tac_toe import TicTacToe
+
+    class Longer(TicTacToe):
+        """Goes by the same id."""
+
+    env = from_pgx(Longer())
+    assert (env.name, env.stones_in_a_row, env.action_names) == ("tic_tac_toe", None, None)
+    assert env.horizon(env.default_params) is None
