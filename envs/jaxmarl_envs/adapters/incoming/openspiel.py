@@ -322,7 +322,10 @@ def _seat(game: Any, tensor: str | None, flatten: bool) -> Callable[[int], Seat]
         raise ValueError(
             f"tensor={tensor!r}: valid choices for {kind.short_name!r} are {', '.join(provided)}"
         )
-    own_shape = tuple(getattr(game, f"{tensor}_tensor_shape")())
+    try:
+        own_shape = tuple(getattr(game, f"{tensor}_tensor_shape")())
+    except spiel.SpielError as error:
+        raise ValueError(f"{kind.short_name!r} has no {tensor} after all: {error}") from error
     shape = (math.prod(own_shape),)
     if len(own_shape) == 3 and not flatten:
         shape = (*own_shape[1:], own_shape[0])
