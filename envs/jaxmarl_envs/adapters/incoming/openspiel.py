@@ -25,7 +25,7 @@ from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.spaces import Box, Discrete
 
 TENSORS = ("observation", "information_state")
-MAX_HISTORIES = 200_000  # of a game that is walked through, which takes some seconds
+MAX_HISTORIES = 500_000  # of a game that is walked through, which takes some seconds
 # The parameter of games that draw by chance themselves.
 _RNG_SEED = "rng_seed"
 
@@ -158,7 +158,7 @@ class OpenSpiel(HostEnv):
 
     @functools.cached_property
     def decisions(self) -> Decisions | None:
-        """Walk through a sequential game; None if it has over 200,000 histories."""
+        """Walk through a sequential game; None if it has over 500,000 histories."""
         found: dict[str, tuple[int, np.ndarray, np.ndarray]] = {}
         ahead, num_seen = [self.game.new_initial_state()], 0
         while ahead:
