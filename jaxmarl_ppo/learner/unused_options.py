@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.mapping import MappingFunction, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
+from jaxmarl_ppo.networks.actor_critic import ActorCritic
 from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
+from jaxmarl_ppo.policies.network_check import named_network
 from jaxmarl_ppo.policies.plan import AnySpec, policy_specs, slots_of
 from jaxmarl_ppo.types import PyTree
 
@@ -24,6 +27,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     _check_tables(config, env.agents)
     _check_defaults(config, mapping, specs)
     _check_agent_ids(config, env.agents, mapping, specs)
+    _check_unimix(config, env.action_layout(env_params), mapping, specs)
     _check_times(config, specs)
     # None staggers wherever there is a horizon; only an explicit True can be without effect.
     if config.stagger_starts and env.horizon(env_params) is None:
@@ -92,6 +96,33 @@ def _check_agent_ids(
             raise ValueError(
                 f"append_agent_id of {where} has no effect: {', '.join(players)}; drop it"
             )
+
+
+def _check_unimix(
+    config: TrainConfig,
+    layout: ActionLayout,
+    mapping: PolicyMapping,
+    specs: dict[str, AnySpec],
+) -> None:
+    """Reject `unimix` where no policy that has it has a choice."""
+    for key in (*config.policies, None):
+        shares = {
+            name: share
+            for name in mapping.names
+            if match_name(config.policies, name) == key and (share := _unimix(specs[name]))
+        }
+        slots = {slot for name in shares for slot in slots_of(name, mapping, specs)}
+        if shares and not any(layout.factors[slot].counts for slot in slots):
+            where = "default_policy" if key is None else f"policies[{key!r}]"
+            raise ValueError(
+                f"unimix={max(shares.values())} of {where} has no effect on continuous actions, "
+                f"and {', '.join(shares)} has no others; drop it, or make the actions discrete"
+            )
+
+
+def _unimix(spec: AnySpec) -> float:
+    module = named_network(spec.network) if isinstance(spec, PolicySpec) else None
+    return module.unimix if isinstance(module, ActorCritic) else 0.0
 
 
 def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:

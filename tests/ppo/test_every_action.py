@@ -65,6 +65,16 @@ def test_the_update_recomputes_what_the_rollout_drew(name):
     assert groups == ({(4,), (), (3,), (2, 3)} if mapping == "per_agent" else {(4, 3)})
 
 
+def test_a_default_share_of_uniform_play_is_of_the_policies_that_have_choices():
+    learner = learner_of(Hybrid(), SPECS["mlp"], PPOConfig(), mapping="per_agent")
+    modules = [group.network.module for group in learner.players.policy_groups]
+    assert [(m.counts, m.unimix) for m in modules if not m.counts] == [((), 0.0)]
+    assert [m.unimix for m in modules if m.counts] == [0.1] * 3
+    own = {"mapping": "per_agent", "policies": {"mover": SPECS["mlp"]}}
+    with pytest.raises(ValueError, match=r"unimix=0.1 of policies\['mover'\] has no effect"):
+        learner_of(Hybrid(), PolicySpec(), **own)
+
+
 def test_gradients_of_the_loss_are_finite_however_sure_a_policy_is():
     learner = learner_of(Hybrid(), SPECS["mlp"], PPOConfig(learning_rate=0.5, num_epochs=4))
     for policies in summaries(learner, 10):

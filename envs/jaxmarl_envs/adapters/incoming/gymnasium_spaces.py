@@ -97,7 +97,7 @@ class AgentSpaces:
         if mask is None or not self._actions.counts:
             return None
         try:
-            return legal_options(self.own_action, self._actions.counts, mask, self.joint)
+            return legal_options(self.own_action, self._actions, mask, self.joint)
         except ValueError as error:
             raise ValueError(
                 f"agent {self.agent!r} has the {MASK} {_shown(mask)}, which {error}; its action "

@@ -50,9 +50,7 @@ class _Standing:
     number: int
     seed: int
     time: int
-    past: np.ndarray | None = (
-        None  # [max_steps, A] or [max_steps, A, N], of which `time` rows count
-    )
+    past: np.ndarray | None = None  # [max_steps, A, ...], packed, of which `time` rows count
     acting: np.ndarray | None = None  # [A] bool, the agents that must act
 
     def is_at(self, seed: int, time: int, past: np.ndarray) -> bool:
@@ -135,8 +133,8 @@ class HostPool:
         Args:
             seeds: `[E]` int, what the episodes began with.
             times: `[E]` int, steps done.
-            past: `[E, max_steps, A]` or `[E, max_steps, A, N]`, what was played in them.
-            actions: `[E, A]` or `[E, A, N]`.
+            past: `[E, max_steps, A, ...]`, what was played in them, as `ActionLayout.pack` has it.
+            actions: `[E, A, ...]`, likewise.
             reset_seeds: `[E]` int, to begin the next episodes with where these are over.
 
         Returns:

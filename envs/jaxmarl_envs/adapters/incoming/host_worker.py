@@ -63,7 +63,7 @@ class Game(Protocol):
         ...
 
     def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
-        """Advance one step; `action` is `[A]` int or `[A, N]` float.
+        """Advance one step; `action` is `[A, ...]`, as `ActionLayout.pack` has it.
 
         Returns:
             What all slots see, with the rows of agents whose lives ended still their own; what the
@@ -76,8 +76,8 @@ class Request(NamedTuple):
     """Request to `n` games: to begin an episode, to replay actions, or to step."""
 
     numbers: list[int]  # n: which games
-    replays: dict[int, tuple[int, np.ndarray]]  # by place: seed and [t, A] or [t, A, N] actions
-    actions: np.ndarray | None  # [n, A] or [n, A, N]; None to begin an episode and no more
+    replays: dict[int, tuple[int, np.ndarray]]  # by place: seed and actions [t, A, ...]
+    actions: np.ndarray | None  # [n, A, ...], packed; None to begin an episode and no more
     reset_seeds: list[int] | None  # n: reset with these where an episode ends
 
 
