@@ -10,7 +10,7 @@ from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.actor_critic import ActorCritic
-from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
+from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_names
 from jaxmarl_ppo.policies.network_check import named_network
 from jaxmarl_ppo.policies.plan import AnySpec, policy_specs, slots_of
 from jaxmarl_ppo.types import PyTree
@@ -40,7 +40,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
 def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
     """Reject entries of a mapping that apply to no agent."""
     for table in _tables(config.mapping):
-        taken = {match_name(table, agent) for agent in agents}
+        taken = set(match_names(table, agents).values())
         for pattern in table:
             if pattern not in taken:
                 raise ValueError(
@@ -61,7 +61,7 @@ def _tables(mapping: Any) -> Iterator[Mapping[str, Any]]:
 
 def _check_defaults(config: TrainConfig, mapping: PolicyMapping, specs: dict[str, AnySpec]) -> None:
     """Reject defaults that every policy overrides."""
-    has_own = all(match_name(config.policies, name) for name in mapping.names)
+    has_own = all(match_names(config.policies, mapping.names).values())
     # A default that equals the built-in one may not have been given explicitly.
     if has_own and config.default_policy != PolicySpec():
         raise ValueError(
@@ -81,9 +81,7 @@ def _check_agent_ids(
     specs: dict[str, AnySpec],
 ) -> None:
     """Reject `append_agent_id` where every policy that has it plays a single agent."""
-    # None stands for policies that no entry matches; they follow `default_policy`.
-    for key in (*config.policies, None):
-        names = [name for name in mapping.names if match_name(config.policies, name) == key]
+    for key, names in _followers(config, mapping).items():
         slots = {
             name: slots_of(name, mapping, specs)
             for name in names
@@ -105,12 +103,8 @@ def _check_unimix(
     specs: dict[str, AnySpec],
 ) -> None:
     """Reject `unimix` where no policy that has it has a choice."""
-    for key in (*config.policies, None):
-        shares = {
-            name: share
-            for name in mapping.names
-            if match_name(config.policies, name) == key and (share := _unimix(specs[name]))
-        }
+    for key, names in _followers(config, mapping).items():
+        shares = {name: share for name in names if (share := _unimix(specs[name]))}
         slots = {slot for name in shares for slot in slots_of(name, mapping, specs)}
         if shares and not any(layout.factors[slot].counts for slot in slots):
             where = "default_policy" if key is None else f"policies[{key!r}]"
@@ -118,6 +112,15 @@ def _check_unimix(
                 f"unimix={max(shares.values())} of {where} has no effect on continuous actions, "
                 f"and {', '.join(shares)} has no others; drop it, or make the actions discrete"
             )
+
+
+def _followers(config: TrainConfig, mapping: PolicyMapping) -> dict[str | None, list[str]]:
+    """List the policies of every entry of `policies`; of None those of `default_policy`."""
+    keys = match_names(config.policies, mapping.names)
+    return {
+        entry: [name for name, key in keys.items() if key == entry]
+        for entry in (*config.policies, None)
+    }
 
 
 def _unimix(spec: AnySpec) -> float:
