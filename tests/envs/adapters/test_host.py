@@ -23,7 +23,7 @@ from probe_envs import quick_jit, tiny_learner
 from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.host import SlowEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.host_pool import HostPool
-from jaxmarl_envs.adapters.incoming.pettingzoo import MAX_STEPS, from_pettingzoo
+from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_envs.wrappers import Grouped
 from jaxmarl_ppo import PPOConfig, Scripted, TrainConfig, Trainer
@@ -236,15 +236,6 @@ def test_the_horizon_truncates_whoever_lives():
         assert terminated[0].tolist() == [time_step % 3 == 1, False, False]
         assert info["episode_over"][0] == last
         assert obs.alive[0].tolist() == ([True, True, False] if last else obs.alive[0].tolist())
-
-
-def test_without_a_horizon_none_is_claimed_but_a_thousand_steps_are_the_end():
-    env = here(Endless)
-    assert env.horizon(()) is None
-    game = env.pool._make_game()
-    game.reset(0)
-    ends = [bool(game.step(np.zeros(2, np.int32))[1].truncated.all()) for _ in range(MAX_STEPS)]
-    assert ends.index(True) == MAX_STEPS - 1
 
 
 # ---- Spaces --------------------------------------------------------------------------------------

@@ -14,7 +14,13 @@ import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
-from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host import (
+    HostEnv,
+    Layout,
+    capacity_of,
+    check_horizon,
+    declared_horizon,
+)
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game, flag, number
@@ -114,7 +120,9 @@ def from_gymnasium(
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
         horizon: the step at which an episode that goes on is truncated, and a vector begins anew.
-            None for 1,000.
+            None for the limit that the environment's `spec` or a `TimeLimit` around it declares,
+            else none; a vector goes on for ever. Without either, a state remembers 1,000 steps: a
+            longer episode plays to its end, but begins anew where a run is resumed in it.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
             choice over their combinations, at most 10,000, where they depend on each other. None
@@ -134,16 +142,17 @@ def from_gymnasium(
     check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
-    max_steps = MAX_STEPS if horizon is None else horizon
-    make_game = functools.partial(_make_game, make_fn, max_steps, flatten, joint)
+    make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint)
     game = first_game(make_game, step_timeout, name)
+    # That of a vector is of the lives in it.
+    declared = declared_horizon(game.env) if isinstance(game, SingleGame) else None
     layout = Layout(
         agents=game.names,
         observation_spaces=tuple(spaces.observation for spaces in game.spaces),
         action_spaces=tuple(spaces.action for spaces in game.spaces),
         max_actors=len(game.names),
-        horizon=horizon,
-        max_steps=max_steps,
+        horizon=horizon or declared,
+        capacity=capacity_of(horizon, declared),
     )
     spec = getattr(game.env, "spec", None)
     own_name = type(game.env).__name__ if spec is None else str(spec.id)
@@ -154,10 +163,10 @@ class SingleGame(SlotGame):
     """An `Env`: its one agent acts at every step."""
 
     def __init__(
-        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
     ) -> None:
         own = {AGENT: (env.observation_space, env.action_space)}
-        super().__init__(env, (AGENT,), read_spaces(own, flatten, joint), max_steps)
+        super().__init__(env, (AGENT,), read_spaces(own, flatten, joint), horizon)
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)
@@ -179,13 +188,13 @@ class VectorGame(SlotGame):
     """A `VectorEnv`: an agent for each of its environments."""
 
     def __init__(
-        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
     ) -> None:
         library = import_extra("gymnasium.vector", "gymnasium")
         names = tuple(f"env_{i}" for i in range(env.num_envs))
         spaces = env.single_observation_space, env.single_action_space
         own = read_spaces(dict.fromkeys(names, spaces), flatten, joint)
-        super().__init__(env, names, own, max_steps)
+        super().__init__(env, names, own, horizon)
         modes = library.AutoresetMode
         self._mode = modes(env.metadata.get("autoreset_mode", modes.NEXT_STEP))
         self._resets_later = self._mode == modes.NEXT_STEP
@@ -239,14 +248,14 @@ class VectorGame(SlotGame):
 
 
 def _make_game(
-    make_fn: Callable[[], Any], max_steps: int, flatten: bool, joint: bool | None
+    make_fn: Callable[[], Any], horizon: int | None, flatten: bool, joint: bool | None
 ) -> SlotGame:
     library = import_extra("gymnasium", "gymnasium")
     env = make_fn()
     if isinstance(env, import_extra("gymnasium.vector", "gymnasium").VectorEnv):
-        return VectorGame(env, max_steps, flatten, joint)
+        return VectorGame(env, horizon, flatten, joint)
     if isinstance(env, library.Env):
-        return SingleGame(env, max_steps, flatten, joint)
+        return SingleGame(env, horizon, flatten, joint)
     raise ValueError(
         f"expected a function that makes an Env or VectorEnv of Gymnasium, but it made {env!r}"
     )

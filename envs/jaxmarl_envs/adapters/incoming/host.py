@@ -4,6 +4,8 @@ A compiled program calls back for every step. The state of such an environment i
 episode and all that was played in it, so that its functions are pure like those of any other: they
 can be repeated, vmapped, differ in batch size from call to call, and a saved state goes on where it
 was. That asks of the environment that the same seed and the same actions lead to the same episode.
+Of an episode longer than its state remembers, nothing but the game itself knows how it stands: it
+goes on, but where another process takes it up, such as a resumed run, it begins anew.
 """
 
 import os
@@ -23,7 +25,9 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.user_code import HostEnvironmentError
 
-MAX_STEPS = 1000  # of an episode where no horizon is named
+# How many steps of an episode its state remembers, so that it can be played again: where no horizon
+# is known, and at most where it is the environment's own.
+REMEMBERED, MOST_REMEMBERED = 1_000, 10_000
 
 
 class SlowEnvironmentWarning(UserWarning):
@@ -38,7 +42,7 @@ class Layout(NamedTuple):
     action_spaces: tuple[Space, ...]  # one per agent
     max_actors: int
     horizon: int | None  # the most steps of an episode, where that is known
-    max_steps: int  # capacity of a state; at most this many may be played
+    capacity: int  # steps of an episode that its state remembers
 
 
 @struct.dataclass
@@ -48,7 +52,7 @@ class HostState:
     seed: jax.Array  # () uint32: what it was reset with
     time: jax.Array  # () int32: steps done
     agent_mask: jax.Array  # [A] bool: the agents that must act now
-    past: jax.Array  # [max_steps, A, ...]: actions as `ActionLayout.pack` has them, then zeros
+    past: jax.Array  # [capacity, A, ...]: actions as `ActionLayout.pack` has them, then zeros
 
 
 class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
@@ -174,7 +178,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
-        past = self._actions.pack(self._actions.zeros(self.layout.max_steps))
+        past = self._actions.pack(self._actions.zeros(self.layout.capacity))
         return HostState(seed, jnp.zeros((), jnp.int32), obs.agent_mask, past)
 
     def _played(self, state: HostState, action: Any) -> jax.Array:
@@ -186,8 +190,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def _stepped(self, state: HostState, played: jax.Array, obs: Observation) -> HostState:
         return HostState(
             state.seed,
-            # An episode that is over stands still.
-            time=jnp.minimum(state.time + 1, self.layout.max_steps),
+            time=state.time + 1,
             agent_mask=obs.agent_mask,
             past=state.past.at[state.time].set(played, mode="drop"),
         )
@@ -220,6 +223,24 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     def _step_games(self, *args: jax.Array) -> tuple[np.ndarray, ...]:
         return _batched(self.pool.step, *args)
+
+
+def declared_horizon(env: Any) -> int | None:
+    """Find the limit of an episode's steps that an environment, or a wrapper of it, declares.
+
+    That is `max_episode_steps` of its `spec`, and `_max_episode_steps` of Gymnasium's `TimeLimit`.
+    """
+    limits, seen = [], 0
+    while env is not None and seen < 100:
+        limits.append(vars(env).get("_max_episode_steps") if hasattr(env, "__dict__") else None)
+        limits.append(getattr(getattr(env, "spec", None), "max_episode_steps", None))
+        env, seen = getattr(env, "env", None), seen + 1
+    return min((n for n in limits if isinstance(n, int) and n > 0), default=None)
+
+
+def capacity_of(horizon: int | None, declared: int | None) -> int:
+    """Return how many steps a state remembers: all of an episode, where that is known."""
+    return horizon or min(declared or REMEMBERED, MOST_REMEMBERED)
 
 
 def check_horizon(horizon: object) -> None:

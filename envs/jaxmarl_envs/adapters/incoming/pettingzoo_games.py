@@ -15,17 +15,17 @@ class PettingZooGame(SlotGame):
 
     Args:
         env: the environment.
-        max_steps: the step at which all who still live are truncated.
+        horizon: the step at which all who still live are truncated; None for no such limit.
         flatten: write all observations as vectors.
         joint: as in `read_spaces`.
     """
 
     def __init__(
-        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
     ) -> None:
         agents = tuple(env.possible_agents)
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
-        super().__init__(env, agents, read_spaces(own, flatten, joint), max_steps)
+        super().__init__(env, agents, read_spaces(own, flatten, joint), horizon)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:

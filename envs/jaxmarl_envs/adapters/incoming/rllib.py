@@ -15,7 +15,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxmarl_envs import user_envs
-from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host import (
+    HostEnv,
+    Layout,
+    capacity_of,
+    check_horizon,
+    declared_horizon,
+)
 from jaxmarl_envs.adapters.incoming.host_patience import (
     STEP_TIMEOUT_S,
     check_step_timeout,
@@ -120,9 +126,10 @@ def from_rllib_env(
             are `agent_0, ...`, or `car_0, ...`. None where all ids are known.
         max_actors: the most who act at one step, which makes training faster where turns are taken;
             None for all.
-        horizon: the step at which an episode that goes on is truncated for everybody. If it is what
-            episodes last anyway, the first ones can begin at different phases. None for 1,000, and
-            all begin together.
+        horizon: the step at which an episode that goes on is truncated for everybody. None for the
+            limit that the environment's `spec` or a `TimeLimit` around it declares, else none.
+            Without either, a state remembers 1,000 steps: a longer episode plays to its end, but
+            begins anew where a run is resumed in it.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
             choice over their combinations, at most 10,000, where they depend on each other. None
@@ -169,16 +176,16 @@ def from_rllib_env(
             UnrepeatableEnvironmentWarning,
             stacklevel=2,
         )
-    max_steps = MAX_STEPS if horizon is None else horizon
+    declared = declared_horizon(env)
     layout = Layout(
         agents=roster.names,
         observation_spaces=tuple(spaces.observation for spaces in roster.spaces),
         action_spaces=tuple(spaces.action for spaces in roster.spaces),
         max_actors=num_agents if max_actors is None else max_actors,
-        horizon=horizon,
-        max_steps=max_steps,
+        horizon=horizon or declared,
+        capacity=capacity_of(horizon, declared),
     )
-    make_game = functools.partial(_make_game, make_fn, roster, max_steps)
+    make_game = functools.partial(_make_game, make_fn, roster, horizon)
     return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
@@ -196,8 +203,8 @@ def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
     return found(EnvContext(copy.deepcopy(env_config)))
 
 
-def _make_game(make_fn: Callable[[], Any], roster: Roster, max_steps: int) -> MultiAgentGame:
-    return MultiAgentGame(make_fn(), roster, max_steps)
+def _make_game(make_fn: Callable[[], Any], roster: Roster, horizon: int | None) -> MultiAgentGame:
+    return MultiAgentGame(make_fn(), roster, horizon)
 
 
 def _call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:

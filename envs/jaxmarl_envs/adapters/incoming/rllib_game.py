@@ -109,11 +109,11 @@ class MultiAgentGame(SlotGame):
     Args:
         env: the environment.
         roster: who can be in it.
-        max_steps: the step at which all who still live are truncated.
+        horizon: the step at which all who still live are truncated; None for no such limit.
     """
 
-    def __init__(self, env: Any, roster: Roster, max_steps: int) -> None:
-        super().__init__(env, roster.names, roster.spaces, max_steps)
+    def __init__(self, env: Any, roster: Roster, horizon: int | None) -> None:
+        super().__init__(env, roster.names, roster.spaces, horizon)
         self.repeats = roster.repeats
         self._roster = roster
         self._raw = RawEnv(env, OwnRandomness(roster.draws_from_random))

@@ -24,7 +24,7 @@ class SlotGame:
         env: the environment.
         names: of the slots.
         spaces: of the agents in them, in their order.
-        max_steps: the step at which all who still live are truncated.
+        horizon: the step at which all who still live are truncated; None for no such limit.
 
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
@@ -33,9 +33,9 @@ class SlotGame:
     repeats = True
 
     def __init__(
-        self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], max_steps: int
+        self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], horizon: int | None
     ) -> None:
-        self.env, self.max_steps = env, max_steps
+        self.env, self.horizon = env, horizon
         self.names, self.spaces = tuple(names), tuple(spaces)
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
         self._layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
@@ -78,7 +78,7 @@ class SlotGame:
         self._begin_step()
         self._advance(action, outcome)
         outcome.reward[~before] = 0
-        if self._time >= self.max_steps:
+        if self.horizon is not None and self._time >= self.horizon:
             outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
         frame = self._frame()

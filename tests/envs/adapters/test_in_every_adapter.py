@@ -1,0 +1,85 @@
+"""What holds of environments in plain Python of every kind."""
+
+import gymnasium
+import numpy as np
+import pytest
+from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
+
+from jaxmarl_envs import make
+from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
+from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
+from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
+from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning"
+)
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+def play(env, num_steps, seed=3):
+    """`(outcome, alive)` of every step of one game, by itself, to the end of its episode."""
+    game = env.pool._make_game()
+    frame = game.reset(seed)
+    for _ in range(num_steps):
+        action = env._actions.pack(env._actions.pick(np.zeros(frame.action_mask.shape), True))
+        _, outcome, frame = game.step(np.asarray(action))
+        yield type(outcome)(*(x.copy() for x in outcome)), frame.alive.copy()
+        if not frame.alive.any():
+            return
+
+
+# ---- How long an episode lasts -------------------------------------------------------------------
+
+
+class Long(Plan):
+    length = 1_200
+
+    def pay(self, agent, time):
+        return 5.0 if time == self.length else 0.0
+
+
+@EVERY_KIND
+def test_an_episode_without_a_horizon_plays_to_its_own_end(kind):
+    env = bring_in(kind, Long)
+    assert env.horizon(()) is None
+    steps = list(play(env, 5_000))
+    assert len(steps) == Long.length * (2 if kind == "aec" else 1)
+    assert sum(outcome.reward[0] for outcome, _ in steps) == 5.0
+    assert not any(outcome.truncated.any() for outcome, _ in steps)
+    assert sum(outcome.terminated[0] for outcome, _ in steps) == 1
+
+
+def test_a_longer_episode_than_is_remembered_goes_on_and_begins_anew_where_it_cannot():
+    env = bring_in("rllib", Long)
+    pool, capacity = env.pool, env.layout.capacity
+    assert capacity == 1_000
+    seeds, past = np.array([4]), np.zeros((1, capacity, 2), np.int32)
+    pool.reset(seeds)
+    nothing = np.zeros((1, 2), np.int32)
+    for time in range(1_100):
+        answer = pool.step(seeds, np.array([time]), past, nothing)
+    assert answer[0][0, 0, 0] == 1_100
+    pool.close()
+    with pytest.warns(ForgottenEpisodeWarning, match=r"1,100 steps begins anew.* 1,000 of its"):
+        answer = pool.step(seeds, np.array([1_100]), past, nothing)
+    assert answer[0][0, 0, 0] == 1
+
+
+def test_a_limit_that_an_environment_declares_is_its_horizon():
+    limited = gymnasium.wrappers.TimeLimit
+    env = from_gymnasium(lambda: limited(Single(Long()), 70), num_workers=0)
+    assert env.horizon(()) == env.layout.capacity == 70
+    assert [bool(outcome.truncated[0]) for outcome, _ in play(env, 100)].index(True) == 69
+    assert make("gymnasium", env_id="CartPole-v1", num_workers=0)[0].horizon(()) == 500
+    for bring, kind in ((from_pettingzoo, Parallel), (from_rllib_env, Multi)):
+
+        def declaring(kind=kind):
+            env = kind(Long())
+            env.spec = gymnasium.envs.registration.EnvSpec("Long-v0", max_episode_steps=5_000)
+            return env
+
+        env = bring(declaring, num_workers=0)
+        assert env.horizon(()) == env.layout.capacity == 5_000
+        # What the user says takes precedence.
+        assert bring(declaring, num_workers=0, horizon=20).horizon(()) == 20
