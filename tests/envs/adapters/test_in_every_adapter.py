@@ -1,8 +1,11 @@
 """What holds of environments in plain Python of every kind."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
 
 from jaxmarl_envs import make
@@ -83,3 +86,39 @@ def test_a_limit_that_an_environment_declares_is_its_horizon():
         assert env.horizon(()) == env.layout.capacity == 5_000
         # What the user says takes precedence.
         assert bring(declaring, num_workers=0, horizon=20).horizon(()) == 20
+
+
+# ---- What agents observe -------------------------------------------------------------------------
+
+SYMBOLS = {
+    "below": (spaces.Discrete(4), -1),
+    "beyond": (spaces.Discrete(4), 4),
+    "before the start": (spaces.Discrete(3, start=2), 1),
+    "several": (spaces.MultiDiscrete([3, 3]), np.array([0, -1])),
+    "of the next choice": (spaces.MultiDiscrete([3, 3]), np.array([3, 0])),
+    "bits": (spaces.MultiBinary(2), np.array([0, 2], np.int8)),
+    "inside": (
+        spaces.Dict({"x": spaces.Tuple([spaces.Discrete(2), spaces.Box(0.0, 1.0, (1,))])}),
+        {"x": (-1, np.zeros(1, np.float32))},
+    ),
+}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_a_symbol_of_no_space_is_told_with_agent_and_value(kind, name):
+    own, value = SYMBOLS[name]
+    own.seed(0)
+    legal = own.sample()
+
+    class Straying(Plan):
+        space = own
+
+        def see(self, agent, time):
+            return value if time == 3 and agent == "a" else legal
+
+    shown = re.escape(" ".join(repr(value).split()))
+    with pytest.raises(
+        ValueError, match=f"agent 'a(gent)?' observes {shown}: .*observation space .*"
+    ):
+        list(play(bring_in(kind, Straying), 20))

@@ -1,7 +1,7 @@
 """One agent of an environment in plain Python: its observations and actions as arrays, and back."""
 
 import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, read_actions
 from jaxmarl_envs.adapters.incoming.gymnasium_masks import Legal, legal_options
 from jaxmarl_envs.spaces import Box, Space
+from jaxmarl_envs.user_code import is_ours
 
 MASK = "action_mask"
 # What the rest of a dictionary with a mask is called by PettingZoo, and by RLlib.
@@ -67,10 +68,18 @@ class AgentSpaces:
         values = np.asarray(seen, np.float32).reshape(self.observation.shape)
         return values / np.float32(255) if self._is_image else values
 
+    @functools.cached_property
+    def _in_range(self) -> Callable[[Any], bool] | None:
+        return _range_check(self.own_observation)
+
     def _flat(self, space: Any, seen: Any) -> np.ndarray:
         try:
+            if self._in_range is not None and not self._in_range(seen):
+                raise self._wrong(seen, f"outside its observation space {space}")
             flat = np.asarray(_spaces().flatten(space, seen), np.float32)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+            if is_ours(error):
+                raise
             reason = f"{type(error).__name__}: {error}"
             raise self._wrong(seen, f"its observation space is {space} ({reason})") from error
         if flat.shape != self.observation.shape:
@@ -224,6 +233,26 @@ def _without_mask(parts: Mapping[str, Any]) -> Any:
 def _shown(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _range_check(space: Any) -> Callable[[Any], bool] | None:
+    """Make a function that returns whether all symbols of an observation are of its space.
+
+    What is no symbol is not looked at. None for a space without symbols: Gymnasium flattens a
+    symbol of no space to that of another one.
+    """
+    spaces = _spaces()
+    if isinstance(space, spaces.Discrete):
+        low, high = int(space.start), int(space.start + space.n)
+        return lambda seen: bool(low <= seen < high)
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        low = getattr(space, "start", 0)
+        high = low + getattr(space, "nvec", 2)
+        return lambda seen: bool(((low <= np.asarray(seen)) & (np.asarray(seen) < high)).all())
+    parts = getattr(space, "spaces", ())
+    items = parts.items() if isinstance(parts, Mapping) else enumerate(parts)
+    checks = [(key, check) for key, part in items if (check := _range_check(part)) is not None]
+    return (lambda seen: all(check(seen[key]) for key, check in checks)) if checks else None
 
 
 def _is_box(space: Any) -> bool:
