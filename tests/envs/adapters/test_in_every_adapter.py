@@ -9,10 +9,12 @@ from gymnasium import spaces
 from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
 
 from jaxmarl_envs import make
+from jaxmarl_envs.adapters.incoming import slot_game
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
 from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
+from jaxmarl_envs.adapters.incoming.slot_game import LostRewardWarning
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning"
@@ -118,7 +120,32 @@ def test_a_symbol_of_no_space_is_told_with_agent_and_value(kind, name):
             return value if time == 3 and agent == "a" else legal
 
     shown = re.escape(" ".join(repr(value).split()))
-    with pytest.raises(
-        ValueError, match=f"agent 'a(gent)?' observes {shown}: .*observation space .*"
-    ):
+    words = f"agent 'a(gent)?' observes {shown}: .*observation space .*"
+    with pytest.raises(ValueError, match=words):
         list(play(bring_in(kind, Straying), 20))
+
+
+# ---- What agents earn ----------------------------------------------------------------------------
+
+
+# PettingZoo's conversion to AEC has no rewards of who is gone.
+@pytest.mark.parametrize("kind", ["parallel", "rllib"])
+def test_a_reward_after_the_end_of_a_life_is_told_with_agent_and_step(kind, monkeypatch):
+    monkeypatch.setattr(slot_game, "_told_of_loss", set())
+
+    class Late(Plan):
+        def ends(self, agent):
+            return 2 if agent == "b" else 5
+
+        def pay(self, agent, time):
+            return {"a": 1.0, "b": 0.5 if time in (2, 4) else 0.0}[agent]
+
+    env = bring_in(kind, Late)
+    with pytest.warns(
+        LostRewardWarning, match=r"agent 'b' is paid 0.5 at step 4 .* of seed 3"
+    ) as w:
+        steps = list(play(env, 20))
+    assert len(told) == 1
+    rewards = np.array([outcome.reward for outcome, _ in steps])
+    assert rewards[:, 0].tolist() == [1.0] * 5
+    assert rewards[:, 1].tolist() == [0.0, 0.5, 0.0, 0.0, 0.0]

@@ -139,8 +139,12 @@ class MultiAgentGame(SlotGame):
         seen, rewards, terminateds, truncateds, infos = self._raw.step(actions)
         for agent, reward in rewards.items():
             slot = self._slots.get(agent)
-            if slot is not None and reward is not None:
+            if reward is None:
+                continue
+            if slot is not None:
                 outcome.reward[slot] += number(agent, reward)
+            elif (lost := number(agent, reward)) != 0:
+                self._warn_of_loss(agent, lost)
         ended = self._note_ends(terminateds, truncateds, outcome)
         for agent, slot in ended.items():
             if agent in seen:

@@ -1,5 +1,6 @@
 """Games over a fixed axis of slots: what environments in plain Python have in common here."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,6 +12,12 @@ from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
 
 G = TypeVar("G", bound="SlotGame")
+# Agents of this process whose lost rewards have been reported.
+_told_of_loss: set[Any] = set()
+
+
+class LostRewardWarning(UserWarning):
+    """An agent is paid at a step at which it does not live, and the reward is dropped."""
 
 
 class SlotGame:
@@ -18,7 +25,7 @@ class SlotGame:
 
     The row of a slot in which nobody lives is what was seen there last, or zeros. All actions are
     legal in the row of an agent that waits and has no legal action. An agent's rewards count while
-    it lives.
+    it lives, up to the step at which its life ends; others are dropped with a warning.
 
     Args:
         env: the environment.
@@ -49,11 +56,11 @@ class SlotGame:
         self._acting = np.zeros(len(self.names), bool)
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
-        self._time = 0
+        self._seed = self._time = 0
 
     def reset(self, seed: int) -> Frame:
         """Begin an episode with a seed and return what all slots see."""
-        self._time, self._final = 0, None
+        self._seed, self._time, self._final = seed, 0, None
         self._features[:] = 0
         self._legal[:] = self._layout.exists
         self._begin(seed)
@@ -77,7 +84,9 @@ class SlotGame:
         before = self._alive
         self._begin_step()
         self._advance(action, outcome)
-        outcome.reward[~before] = 0
+        for slot in np.flatnonzero((outcome.reward != 0) & ~before):
+            self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
+            outcome.reward[slot] = 0
         if self.horizon is not None and self._time >= self.horizon:
             outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
@@ -86,6 +95,19 @@ class SlotGame:
             return frame, outcome, frame
         features, legal = self._final
         return frame._replace(features=features, action_mask=legal), outcome, frame
+
+    def _warn_of_loss(self, agent: Any, reward: float) -> None:
+        """Warn of a reward that nobody can be credited with, once per agent and process."""
+        if agent not in _told_of_loss:
+            _told_of_loss.add(agent)
+            warnings.warn(
+                f"agent {agent!r} is paid {reward} at step {self._time} of the episode of seed "
+                f"{self._seed}, at which it does not live: its life has ended or not begun. The "
+                "reward is dropped, and so are later ones; pay an agent at the latest at the step "
+                "that ends its life, or end its life later",
+                LostRewardWarning,
+                stacklevel=2,
+            )
 
     def _begin_step(self) -> None:
         self._time, self._final = self._time + 1, None
