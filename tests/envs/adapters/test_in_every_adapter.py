@@ -1,5 +1,6 @@
 """What holds of environments in plain Python of every kind."""
 
+import random
 import re
 
 import gymnasium
@@ -8,13 +9,15 @@ import pytest
 from gymnasium import spaces
 from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
 
-from jaxmarl_envs import make
-from jaxmarl_envs.adapters.incoming import slot_game
+from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
 from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
+from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.adapters.incoming.slot_game import LostRewardWarning
+from jaxmarl_envs.adapters.incoming.trial import ObservationOutsideSpaceWarning
+from jaxmarl_envs.check import EnvContractError
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning"
@@ -130,9 +133,7 @@ def test_a_symbol_of_no_space_is_told_with_agent_and_value(kind, name):
 
 # PettingZoo's conversion to AEC has no rewards of who is gone.
 @pytest.mark.parametrize("kind", ["parallel", "rllib"])
-def test_a_reward_after_the_end_of_a_life_is_told_with_agent_and_step(kind, monkeypatch):
-    monkeypatch.setattr(slot_game, "_told_of_loss", set())
-
+def test_a_reward_after_the_end_of_a_life_is_told_with_agent_and_step(kind):
     class Late(Plan):
         def ends(self, agent):
             return 2 if agent == "b" else 5
@@ -140,12 +141,99 @@ def test_a_reward_after_the_end_of_a_life_is_told_with_agent_and_step(kind, monk
         def pay(self, agent, time):
             return {"a": 1.0, "b": 0.5 if time in (2, 4) else 0.0}[agent]
 
-    env = bring_in(kind, Late)
     with pytest.warns(
-        LostRewardWarning, match=r"agent 'b' is paid 0.5 at step 4 .* of seed 3"
-    ) as w:
-        steps = list(play(env, 20))
-    assert len(told) == 1
+        LostRewardWarning, match=r"agent 'b' is paid 0.5 at step 4 .* of seed 2"
+    ) as told:
+        env = bring_in(kind, Late)
+    assert [w.category for w in told].count(LostRewardWarning) == 1
+    steps = list(play(env, 20))
     rewards = np.array([outcome.reward for outcome, _ in steps])
     assert rewards[:, 0].tolist() == [1.0] * 5
     assert rewards[:, 1].tolist() == [0.0, 0.5, 0.0, 0.0, 0.0]
+
+
+# ---- Trying out ----------------------------------------------------------------------------------
+
+
+@EVERY_KIND
+def test_what_draws_where_nobody_can_seed_is_told(kind):
+    class Restless(Plan):
+        def see(self, agent, time):
+            return np.array([random.SystemRandom().random()], np.float32)
+
+    with pytest.warns(
+        UnrepeatableEnvironmentWarning, match="does not do the same for the same seed"
+    ):
+        env = bring_in(kind, Restless)
+    assert not env.pool._make_game().repeats
+
+
+@EVERY_KIND
+def test_what_repeats_on_a_new_object_alone_gets_one_for_every_episode(kind):
+    class Counting(Plan):
+        count = 0
+
+        def begin(self, seed):
+            self.count += 1
+
+        def see(self, agent, time):
+            return np.array([self.count], np.float32)
+
+    with pytest.warns(UnrepeatableEnvironmentWarning, match="a new one is made for every episode"):
+        env = bring_in(kind, Counting)
+    seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
+    for _ in range(3):
+        assert env.pool.reset(seeds)[0][0, 0].tolist() == [1.0]
+    answer = env.pool.step(seeds, np.array([0]), past, past[:, 0], seeds)
+    assert answer[0][0, 0].tolist() == [1.0]
+
+
+@EVERY_KIND
+def test_a_replay_that_ends_early_is_told_and_begins_anew(kind):
+    class Shrinking(Plan):
+        pass
+
+    env = bring_in(kind, Shrinking)
+    seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
+    env.pool.reset(seeds)
+    for time in range(4):
+        env.pool.step(seeds, np.array([time]), past, past[:, 0], seeds)
+    env.pool.close()
+    Shrinking.length = 1
+    with pytest.warns(
+        UnrepeatableEnvironmentWarning, match=r"ended at step \d of 4 and begins anew"
+    ):
+        env.pool.step(seeds, np.array([4]), past, past[:, 0], seeds)
+
+
+@EVERY_KIND
+def test_numbers_outside_their_space_are_told_and_no_environment_for_check_env(kind):
+    class Far(Plan):
+        space = spaces.Box(-100.0, 100.0, (2,), np.float32)
+
+        def see(self, agent, time):
+            return np.array([0.0, 1e30 if time == 2 and agent == "a" else 0.0], np.float32)
+
+    words = r"agent 'a(gent)?' observes 1e\+30 at step . .* outside its observation space Box\(-1"
+    with pytest.warns(ObservationOutsideSpaceWarning, match=words) as told:
+        env = bring_in(kind, Far)
+    assert [w.category for w in told].count(ObservationOutsideSpaceWarning) == 1
+    with pytest.raises(EnvContractError, match=r"e\+30, expected a value within the bounds"):
+        check_env(env, num_steps=4, num_envs=2)
+
+
+@EVERY_KIND
+def test_what_cannot_be_played_is_rejected_before_anything_is_compiled(kind):
+    class Lists(Plan):
+        def pay(self, agent, time):
+            return [1.0, 2.0]
+
+    with pytest.raises(ValueError, match=r"has the reward \[1.0, 2.0\], expected one number"):
+        bring_in(kind, Lists)
+
+    class Failing(Plan):
+        def act(self, actions):
+            raise KeyError("no such lane")
+
+    with pytest.raises(ValueError, match=r"tried out with random actions, raises KeyError: 'no "):
+        bring_in(kind, Failing)

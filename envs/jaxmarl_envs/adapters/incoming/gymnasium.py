@@ -14,16 +14,11 @@ import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
-from jaxmarl_envs.adapters.incoming.host import (
-    HostEnv,
-    Layout,
-    capacity_of,
-    check_horizon,
-    declared_horizon,
-)
+from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game, flag, number
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
+from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 
 AGENT = "agent"
@@ -114,8 +109,9 @@ def from_gymnasium(
     is followed by the next one as the vector's autoreset mode has it: at the same step or, with
     nobody alive in between, on the next one. Action masks are taken from `info["action_mask"]`.
 
-    Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
-    for the same actions: an episode is sometimes played again, up to where it was.
+    Episodes begin with `env.reset(seed=...)`. Runs are repeated exactly, and resumed in the middle
+    of an episode, where the environment does the same for the same seed and the same actions. It is
+    tried out with random actions first: what cannot be played is rejected.
 
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
@@ -134,6 +130,10 @@ def from_gymnasium(
             limit.
         name: what to call it; None for its id, or the name of its class.
 
+    Warns:
+        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+
     Raises:
         ValueError: If it is not a function, it returns no Gymnasium environment, or spaces cannot
             be written as arrays.
@@ -143,23 +143,24 @@ def from_gymnasium(
     if not callable(make_fn):
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
     make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint)
-    game = first_game(make_game, step_timeout, name)
-    # That of a vector is of the lives in it.
-    declared = declared_horizon(game.env) if isinstance(game, SingleGame) else None
-    layout = Layout(
-        agents=game.names,
-        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
-        action_spaces=tuple(spaces.action for spaces in game.spaces),
-        max_actors=len(game.names),
-        horizon=horizon or declared,
-        capacity=capacity_of(horizon, declared),
+    return bring_in(
+        make_game,
+        horizon=horizon,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=name,
     )
-    spec = getattr(game.env, "spec", None)
-    own_name = type(game.env).__name__ if spec is None else str(spec.id)
-    return HostEnv(name or own_name, layout, make_game, num_workers, step_timeout)
 
 
-class SingleGame(SlotGame):
+class _GymnasiumGame(SlotGame):
+    @property
+    def own_name(self) -> str:
+        """Return the id of the environment, or the name of its class."""
+        spec = getattr(self.env, "spec", None)
+        return super().own_name if spec is None else str(spec.id)
+
+
+class SingleGame(_GymnasiumGame):
     """An `Env`: its one agent acts at every step."""
 
     def __init__(
@@ -184,7 +185,7 @@ class SingleGame(SlotGame):
         self._show(0, seen, info, acts=lives)
 
 
-class VectorGame(SlotGame):
+class VectorGame(_GymnasiumGame):
     """A `VectorEnv`: an agent for each of its environments."""
 
     def __init__(
@@ -201,6 +202,11 @@ class VectorGame(SlotGame):
         self._resets_by_itself = self._mode != modes.DISABLED
         self._iterate, self._concatenate = library.utils.iterate, library.utils.concatenate
         self._sent = library.utils.create_empty_array(env.single_action_space, env.num_envs)
+
+    @property
+    def declared_horizon(self) -> int | None:
+        """Return None: a limit is of the lives in a vector."""
+        return None
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)

@@ -225,19 +225,6 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return _batched(self.pool.step, *args)
 
 
-def declared_horizon(env: Any) -> int | None:
-    """Find the limit of an episode's steps that an environment, or a wrapper of it, declares.
-
-    That is `max_episode_steps` of its `spec`, and `_max_episode_steps` of Gymnasium's `TimeLimit`.
-    """
-    limits, seen = [], 0
-    while env is not None and seen < 100:
-        limits.append(vars(env).get("_max_episode_steps") if hasattr(env, "__dict__") else None)
-        limits.append(getattr(getattr(env, "spec", None), "max_episode_steps", None))
-        env, seen = getattr(env, "env", None), seen + 1
-    return min((n for n in limits if isinstance(n, int) and n > 0), default=None)
-
-
 def capacity_of(horizon: int | None, declared: int | None) -> int:
     """Return how many steps a state remembers: all of an episode, where that is known."""
     return horizon or min(declared or REMEMBERED, MOST_REMEMBERED)

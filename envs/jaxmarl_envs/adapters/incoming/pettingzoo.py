@@ -10,16 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host import (
-    HostEnv,
-    Layout,
-    capacity_of,
-    check_horizon,
-    declared_horizon,
-)
+from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
-from jaxmarl_envs.adapters.incoming.slot_game import first_game
+from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 
 # By the name of the API: the function of a module that makes such an environment.
@@ -100,8 +94,9 @@ def from_pettingzoo(
     masks are taken from `observation["action_mask"]` or `info["action_mask"]`. See
     `gymnasium_spaces.AgentSpaces` for what becomes of observations and actions.
 
-    Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
-    for the same actions: an episode is sometimes played again, up to where it was.
+    Episodes begin with `env.reset(seed=...)`. Runs are repeated exactly, and resumed in the middle
+    of an episode, where the environment does the same for the same seed and the same actions. It is
+    tried out with random actions first: what cannot be played is rejected.
 
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
@@ -120,6 +115,10 @@ def from_pettingzoo(
             limit.
         name: what to call it; None for what it calls itself.
 
+    Warns:
+        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+
     Raises:
         ValueError: If it is not a function, the environment is neither parallel nor AEC or has no
             `possible_agents`, or spaces cannot be written as arrays.
@@ -132,18 +131,13 @@ def from_pettingzoo(
             "lambda: simple_spread_v3.parallel_env()"
         )
     make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint)
-    game = first_game(make_game, step_timeout, name)
-    declared = declared_horizon(game.env)
-    layout = Layout(
-        agents=tuple(map(str, game.names)),
-        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
-        action_spaces=tuple(spaces.action for spaces in game.spaces),
-        max_actors=1 if isinstance(game, AECGame) else len(game.names),
-        horizon=horizon or declared,
-        capacity=capacity_of(horizon, declared),
+    return bring_in(
+        make_game,
+        horizon=horizon,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=name,
     )
-    name = str(game.env) if name is None else name
-    return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
 def _make_game(

@@ -28,6 +28,11 @@ class PettingZooGame(SlotGame):
         super().__init__(env, agents, read_spaces(own, flatten, joint), horizon)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
 
+    @property
+    def own_name(self) -> str:
+        """Return what the environment is called."""
+        return str(self.env)
+
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
         self._play(action, outcome)
@@ -102,6 +107,11 @@ class AECGame(PettingZooGame):
     wants a `None` each. A life ends as its agent is removed, so an agent that is flagged earlier
     still earns what comes until then. What it sees last is what it observes before its removal.
     """
+
+    @property
+    def max_actors(self) -> int:
+        """Return 1: agents take turns."""
+        return 1
 
     def _begin(self, seed: int) -> None:
         self.env.reset(seed=seed)

@@ -10,31 +10,17 @@ import contextlib
 import copy
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxmarl_envs import user_envs
-from jaxmarl_envs.adapters.incoming.host import (
-    HostEnv,
-    Layout,
-    capacity_of,
-    check_horizon,
-    declared_horizon,
-)
-from jaxmarl_envs.adapters.incoming.host_patience import (
-    STEP_TIMEOUT_S,
-    check_step_timeout,
-    try_out,
-)
+from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
-from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
+from jaxmarl_envs.adapters.incoming.trial import bring_in, call
+from jaxmarl_envs.user_code import without_input
 from jaxmarl_envs.user_env_names import HOW_TO_NAME, full_name, is_own
-
-
-class UnrepeatableEnvironmentWarning(UserWarning):
-    """An environment does not do the same for the same seed and the same actions."""
 
 
 class EnvContext(dict[str, Any]):
@@ -142,7 +128,8 @@ def from_rllib_env(
         name: what to call it; None for the name of its class.
 
     Warns:
-        UnrepeatableEnvironmentWarning: the first episode comes out otherwise the second time.
+        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
 
     Raises:
         ValueError: If it is not a function, it returns no such environment, ids or spaces cannot be
@@ -158,9 +145,9 @@ def from_rllib_env(
     _check_counts(max_agents, max_actors)
     # Whoever steps in this process may look into the environment by a debugger.
     with contextlib.nullcontext() if num_workers == 0 else without_input():
-        env = _call(make_fn, step_timeout, "making it")
+        env = call(make_fn, step_timeout, "making it")
         name = type(env).__name__ if name is None else name
-        roster = _call(
+        roster = call(
             functools.partial(find_roster, make_fn, max_agents, flatten, joint),
             step_timeout,
             f"environment {name!r}, tried out with random actions,",
@@ -168,25 +155,14 @@ def from_rllib_env(
     num_agents = len(roster.names)
     if max_actors is not None and max_actors > num_agents:
         raise ValueError(f"max_actors={max_actors}: there are {num_agents} agents")
-    if not roster.repeats:
-        warnings.warn(
-            f"environment {name!r} does not do the same for the same seed and actions: runs cannot "
-            "be repeated exactly, and a resumed one begins its episodes anew; draw all chance from "
-            "a generator that reset(seed=...) seeds",
-            UnrepeatableEnvironmentWarning,
-            stacklevel=2,
-        )
-    declared = declared_horizon(env)
-    layout = Layout(
-        agents=roster.names,
-        observation_spaces=tuple(spaces.observation for spaces in roster.spaces),
-        action_spaces=tuple(spaces.action for spaces in roster.spaces),
-        max_actors=num_agents if max_actors is None else max_actors,
-        horizon=horizon or declared,
-        capacity=capacity_of(horizon, declared),
+    return bring_in(
+        functools.partial(_make_game, make_fn, roster, horizon),
+        horizon=horizon,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=name,
+        max_actors=max_actors,
     )
-    make_game = functools.partial(_make_game, make_fn, roster, horizon)
-    return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
 def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
@@ -205,16 +181,6 @@ def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
 
 def _make_game(make_fn: Callable[[], Any], roster: Roster, horizon: int | None) -> MultiAgentGame:
     return MultiAgentGame(make_fn(), roster, horizon)
-
-
-def _call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:
-    """Call the user's code, and report exceptions in one sentence."""
-    try:
-        return try_out(function, step_timeout, what)
-    except Exception as error:
-        if is_ours(error):
-            raise
-        raise UserCodeError(f"{what} raises {describe_error(error)}") from error
 
 
 def _check_counts(max_agents: object, max_actors: object) -> None:

@@ -26,7 +26,6 @@ class Roster:
         kinds: for ids that are not known, by what they begin with, the slots that they may take.
         lists_agents: whether the environment's `agents` says who lives.
         draws_from_random: whether it draws from Python's global generator.
-        repeats: whether the same seed and the same actions lead to the same episode.
     """
 
     names: tuple[str, ...]
@@ -35,7 +34,6 @@ class Roster:
     kinds: Mapping[str, tuple[int, ...]]
     lists_agents: bool
     draws_from_random: bool
-    repeats: bool
 
 
 class RawEnv:
@@ -114,7 +112,6 @@ class MultiAgentGame(SlotGame):
 
     def __init__(self, env: Any, roster: Roster, horizon: int | None) -> None:
         super().__init__(env, roster.names, roster.spaces, horizon)
-        self.repeats = roster.repeats
         self._roster = roster
         self._raw = RawEnv(env, OwnRandomness(roster.draws_from_random))
         self._slots: dict[Hashable, int] = {}  # of everyone who lives
@@ -208,7 +205,7 @@ class MultiAgentGame(SlotGame):
         self._slots[agent] = slot
         self._met.add(agent)
         self._features[slot] = 0
-        self._legal[slot] = self._layout.exists[slot]
+        self._legal[slot] = self.layout.exists[slot]
 
     def _free_slot(self, agent: Hashable, freed: tuple[int, ...]) -> int:
         known = self._roster.slots

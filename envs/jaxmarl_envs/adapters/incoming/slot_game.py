@@ -1,19 +1,14 @@
 """Games over a fixed axis of slots: what environments in plain Python have in common here."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
-from jaxmarl_envs.adapters.incoming.host_patience import try_out
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
-
-G = TypeVar("G", bound="SlotGame")
-# Agents of this process whose lost rewards have been reported.
-_told_of_loss: set[Any] = set()
 
 
 class LostRewardWarning(UserWarning):
@@ -35,9 +30,12 @@ class SlotGame:
 
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
+        renews: whether they do so only in a game that has not been reset before.
+        strays: agents whose observations outside their spaces have been reported.
+        losers: agents whose lost rewards have been reported.
     """
 
-    repeats = True
+    repeats, renews = True, False
 
     def __init__(
         self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], horizon: int | None
@@ -45,9 +43,9 @@ class SlotGame:
         self.env, self.horizon = env, horizon
         self.names, self.spaces = tuple(names), tuple(spaces)
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
-        self._layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
+        self.layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
         self._features = np.zeros((len(self.names), *widest), np.float32)
-        self._legal = np.zeros(self._layout.exists.shape, bool)
+        self._legal = np.zeros(self.layout.exists.shape, bool)
         self._own_rows = [
             self._features[(slot, *map(slice, space.observation.shape))]
             for slot, space in enumerate(self.spaces)
@@ -57,12 +55,44 @@ class SlotGame:
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
+        self.strays: set[Any] = set()
+        self.losers: set[Any] = set()
+
+    @property
+    def own_name(self) -> str:
+        """Return what the environment is called where the user does not say."""
+        return type(self.env).__name__
+
+    @property
+    def max_actors(self) -> int:
+        """Count who can act at one step."""
+        return len(self.names)
+
+    @property
+    def declared_horizon(self) -> int | None:
+        """Find the limit of an episode's steps that the environment, or a wrapper of it, declares.
+
+        That is `max_episode_steps` of its `spec`, and `_max_episode_steps` of Gymnasium's
+        `TimeLimit`.
+        """
+        env, limits = self.env, []
+        while env is not None and len(limits) < 200:
+            limits.append(vars(env).get("_max_episode_steps") if hasattr(env, "__dict__") else None)
+            limits.append(getattr(getattr(env, "spec", None), "max_episode_steps", None))
+            env = getattr(env, "env", None)
+        return min((n for n in limits if isinstance(n, int) and n > 0), default=None)
+
+    def close(self) -> None:
+        """Close the environment."""
+        close = getattr(self.env, "close", None)
+        if callable(close):
+            close()
 
     def reset(self, seed: int) -> Frame:
         """Begin an episode with a seed and return what all slots see."""
         self._seed, self._time, self._final = seed, 0, None
         self._features[:] = 0
-        self._legal[:] = self._layout.exists
+        self._legal[:] = self.layout.exists
         self._begin(seed)
         return self._frame()
 
@@ -97,9 +127,9 @@ class SlotGame:
         return frame._replace(features=features, action_mask=legal), outcome, frame
 
     def _warn_of_loss(self, agent: Any, reward: float) -> None:
-        """Warn of a reward that nobody can be credited with, once per agent and process."""
-        if agent not in _told_of_loss:
-            _told_of_loss.add(agent)
+        """Warn of a reward that nobody can be credited with, once per agent."""
+        if agent not in self.losers:
+            self.losers.add(agent)
             warnings.warn(
                 f"agent {agent!r} is paid {reward} at step {self._time} of the episode of seed "
                 f"{self._seed}, at which it does not live: its life has ended or not begun. The "
@@ -131,15 +161,15 @@ class SlotGame:
         spaces = self.spaces[slot]
         self._own_rows[slot][...] = spaces.features(seen)
         legal = spaces.legal(seen, info)
-        self._legal[slot] = self._layout.exists[slot]
-        for start, options in zip(self._layout.starts, legal or (), strict=False):
+        self._legal[slot] = self.layout.exists[slot]
+        for start, options in zip(self.layout.starts, legal or (), strict=False):
             if options is not None and (acts or options.any()):
                 self._legal[slot, start : start + options.size] = options
 
     def _own(self, action: np.ndarray, slot: int) -> Any:
         """Return one slot's action as the environment takes it."""
-        choices, numbers = self._layout.unpack(action[slot])
-        own = self._layout.factors[slot]
+        choices, numbers = self.layout.unpack(action[slot])
+        own = self.layout.factors[slot]
         return self.spaces[slot].own(choices[: len(own.counts)], numbers[: own.low.size])
 
 
@@ -169,19 +199,3 @@ def flag(agent: Any, name: str, value: Any) -> bool:
     if array.dtype.kind not in "biuf" or array.size != 1 or array.reshape(()) not in (0, 1):
         raise ValueError(f"agent {agent!r} is {name}={value!r}, expected True or False")
     return bool(array.reshape(()))
-
-
-def first_game(make_game: Callable[[], G], step_timeout: float | None, name: str | None) -> G:
-    """Make a game to read its spaces, and close its environment.
-
-    Raises:
-        GivenUp: If it takes too long.
-    """
-
-    def make_and_close() -> G:
-        game = make_game()
-        game.env.close()
-        return game
-
-    what = "the environment" if name is None else f"environment {name!r}"
-    return try_out(make_and_close, step_timeout, f"making {what}")

@@ -1,0 +1,211 @@
+"""Environments in plain Python, tried out with random actions before anything is compiled.
+
+Whatever cannot be played is rejected here, by its own error. Episodes are played twice, on separate
+objects, to see whether they repeat.
+"""
+
+import contextlib
+import functools
+import hashlib
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout, capacity_of
+from jaxmarl_envs.adapters.incoming.host_patience import try_out
+from jaxmarl_envs.adapters.incoming.host_worker import Frame, UnrepeatableEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
+
+# For how long an environment is tried out: episodes, steps of them all, and seconds.
+EPISODES, STEPS, SECONDS = 6, 1_000, 3.0
+# The seeds of these episodes, which training hardly ever draws.
+SEEDS = tuple(range(2_000_000_001, 2_000_000_001 + EPISODES))
+
+
+class ObservationOutsideSpaceWarning(UserWarning):
+    """An agent observes numbers outside the bounds of its space."""
+
+
+class Found(NamedTuple):
+    """What trying an environment out has shown.
+
+    Attributes:
+        repeats: whether the same seed and the same actions lead to the same episode.
+        renews: whether they do so only on an object that has not been reset before.
+        losers: agents whose lost rewards have been reported.
+    """
+
+    repeats: bool
+    renews: bool
+    losers: frozenset[Any]
+
+
+def bring_in(
+    make_game: Callable[[], SlotGame],
+    *,
+    horizon: int | None,
+    num_workers: int | None,
+    step_timeout: float | None,
+    name: str | None = None,
+    max_actors: int | None = None,
+) -> HostEnv:
+    """Try games out and make an environment of them.
+
+    Args:
+        make_game: makes one game.
+        horizon: as the user gives it; None for the environment's own.
+        num_workers: as in `HostEnv`.
+        step_timeout: as in `HostEnv`.
+        name: what to call it; None for what it calls itself.
+        max_actors: the most who act at one step; None for the game's own.
+
+    Warns:
+        UnrepeatableEnvironmentWarning: episodes do not repeat.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+
+    Raises:
+        ValueError: If it cannot be made or played.
+        GivenUp: If that takes too long.
+    """
+    game = try_out(
+        make_game,
+        step_timeout,
+        f"making environment {name!r}" if name else "making the environment",
+    )
+    name = name or game.own_name
+    # Whoever steps in this process may look into the environment by a debugger.
+    with contextlib.nullcontext() if num_workers == 0 else without_input():
+        what = f"environment {name!r}, tried out with random actions,"
+        found = call(functools.partial(_try, make_game, game), step_timeout, what)
+    if not found.repeats:
+        warnings.warn(
+            f"environment {name!r} does not do the same for the same seed and actions: runs cannot "
+            "be repeated exactly, and a resumed one begins its episodes anew; draw all chance from "
+            "a generator that reset(seed=...) seeds",
+            UnrepeatableEnvironmentWarning,
+            stacklevel=3,
+        )
+    elif found.renews:
+        warnings.warn(
+            f"environment {name!r} does not do the same for the same seed and actions after it has "
+            "been reset before: a new one is made for every episode, which takes time; let "
+            "reset(seed=...) set everything back",
+            UnrepeatableEnvironmentWarning,
+            stacklevel=3,
+        )
+    declared = game.declared_horizon
+    layout = Layout(
+        agents=tuple(map(str, game.names)),
+        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
+        action_spaces=tuple(spaces.action for spaces in game.spaces),
+        max_actors=max_actors or game.max_actors,
+        horizon=horizon or declared,
+        capacity=capacity_of(horizon, declared),
+    )
+    make_found = functools.partial(_make_found, make_game, found)
+    return HostEnv(name, layout, make_found, num_workers, step_timeout)
+
+
+def call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:
+    """Call the user's code, and report exceptions in one sentence."""
+    try:
+        return try_out(function, step_timeout, what)
+    except Exception as error:
+        if is_ours(error):
+            raise
+        raise UserCodeError(f"{what} raises {describe_error(error)}") from error
+
+
+def _make_found(make_game: Callable[[], SlotGame], found: Found) -> SlotGame:
+    game = make_game()
+    game.repeats, game.renews, game.losers = found.repeats, found.renews, set(found.losers)
+    return game
+
+
+def _try(make_game: Callable[[], SlotGame], game: SlotGame) -> Found:
+    """Play a game, whose object is new, and then the same episodes on other objects."""
+    with generators_kept():
+        until = time.monotonic() + SECONDS
+        records: list[list[bytes]] = []
+        with contextlib.closing(game):
+            for seed in SEEDS:
+                played = sum(map(len, records))
+                if played < STEPS and time.monotonic() < until:
+                    records.append(list(_episode(game, seed, STEPS - played, until, strict=True)))
+        episodes = list(zip(SEEDS, records, strict=False))
+        # In another order, so that every object has another past.
+        losers = frozenset(game.losers)
+        if _repeat(make_game, reversed(episodes), losers):
+            return Found(repeats=True, renews=False, losers=losers)
+        repeats = _repeat(make_game, episodes[:1], losers)
+        return Found(repeats, renews=repeats, losers=losers)
+
+
+def _repeat(
+    make_game: Callable[[], SlotGame],
+    episodes: Iterable[tuple[int, Sequence[bytes]]],
+    losers: frozenset[Any],
+) -> bool:
+    """Play episodes again on a new object, and return whether the same comes of them."""
+    with contextlib.closing(make_game()) as game:
+        game.losers = set(losers)
+        return all(
+            list(_episode(game, seed, len(record) - 1, math.inf)) == record
+            for seed, record in episodes
+        )
+
+
+def _episode(
+    game: SlotGame, seed: int, num_steps: int, until: float, strict: bool = False
+) -> Iterable[bytes]:
+    """Play an episode with random legal actions and yield a digest of each step.
+
+    Args:
+        game: of which it is one.
+        seed: of the episode and of the actions.
+        num_steps: at most.
+        until: when to stop.
+        strict: whether to look for observations out of their spaces.
+    """
+    layout, rng = game.layout, np.random.default_rng(seed)
+    frame = game.reset(seed)
+    yield _digest(frame)
+    for index in range(num_steps):
+        if strict:
+            _warn_of_strays(game, frame, index)
+        if not frame.alive.any() or time.monotonic() > until:
+            return
+        noise = rng.random(frame.action_mask.shape)
+        final, outcome, frame = game.step(layout.pack(layout.pick(noise, frame.action_mask)))
+        yield _digest((*final, *outcome, *frame))
+
+
+def _digest(arrays: Iterable[np.ndarray]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def _warn_of_strays(game: SlotGame, frame: Frame, index: int) -> None:
+    """Warn of the first number of each agent that is beyond the bounds of its space."""
+    for slot in np.flatnonzero(frame.agent_mask):
+        agent, spaces = game.names[slot], game.spaces[slot]
+        box = spaces.observation
+        row = frame.features[(slot, *map(slice, box.shape))]
+        outside = (row < box.low) | (row > box.high)
+        if outside.any() and agent not in game.strays:
+            game.strays.add(agent)
+            warnings.warn(
+                f"agent {agent!r} observes {row[outside][0]:g} at step {index} of an episode, "
+                f"outside its observation space {spaces.own_observation}; give the space its true "
+                "bounds. Training goes on with the number as it is, check-env does not",
+                ObservationOutsideSpaceWarning,
+                stacklevel=2,
+            )
