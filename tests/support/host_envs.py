@@ -171,6 +171,9 @@ class Endless(Leavers):
     possible_agents: ClassVar = ["a", "b"]
     lives: ClassVar = {"a": (0, -1), "b": (0, -1)}
 
+    def observation_space(self, agent):
+        return spaces.Box(-np.inf, np.inf, super().observation_space(agent).shape, np.float64)
+
     def __init__(self, event="nothing", counts=None):
         self.event = event
         self.counts = [] if counts is None else counts

@@ -7,9 +7,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
 
 from jaxmarl_envs import check_env, make
+from jaxmarl_envs.adapters.incoming import slot_game
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
 from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
@@ -18,6 +20,9 @@ from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.adapters.incoming.slot_game import LostRewardWarning
 from jaxmarl_envs.adapters.incoming.trial import ObservationOutsideSpaceWarning
 from jaxmarl_envs.check import EnvContractError
+from jaxmarl_ppo import TrainConfig, Trainer
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.runs.log import read_entries
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning"
@@ -237,3 +242,68 @@ def test_what_cannot_be_played_is_rejected_before_anything_is_compiled(kind):
 
     with pytest.raises(ValueError, match=r"tried out with random actions, raises KeyError: 'no "):
         bring_in(kind, Failing)
+
+
+# ---- Infos ---------------------------------------------------------------------------------------
+
+
+class Informing(Plan):
+    def tell(self, agent, time):
+        own = {
+            "speed": 2.0 * time,
+            "text": "x",
+            "row": np.zeros(3),
+            "action_mask": np.ones(2, bool),
+        }
+        goal = {"goal": np.bool_(time == 3 and agent == "a"), "lead": np.float64(0.5)}
+        return {**own, "metrics": goal}
+
+
+@EVERY_KIND
+def test_numbers_in_infos_are_metrics_of_their_agent(kind):
+    env = bring_in(kind, Informing)
+    assert env.layout.metrics == ("goal", "lead", "speed")
+    sums = sum(outcome.metrics for outcome, _ in play(env, 20))
+    assert sums.tolist() == [[1.0, 2.5, 30.0], [0.0, 2.5, 30.0]][: env.num_agents]
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_numbers_in_the_infos_of_a_vector_are_metrics_of_each_life(mode):
+    def make():
+        return SyncVectorEnv([lambda: Single(Informing())] * 2, autoreset_mode=mode)
+
+    env = from_gymnasium(make, num_workers=0)
+    steps = [outcome for outcome, _ in zip((o for o, _ in play(env, 5)), range(5), strict=False)]
+    sums = sum(outcome.metrics for outcome in steps)
+    assert sums.tolist() == [[1.0, 2.5, 30.0]] * 2
+
+
+def test_metrics_of_infos_reach_log_callbacks_and_evaluation(tmp_path):
+    env = bring_in("rllib", Informing)
+    config = TrainConfig(total_env_steps=160, num_envs=2, num_steps=20, mapping="per_agent")
+    entries = []
+    trainer = Trainer(env, (), config, tmp_path / "run", progress=False, callbacks=[entries.append])
+    result = trainer.train()
+    report = evaluate_policies(trainer.learner, result.population, 4)
+    assert report["agents"]["a"]["speed"] == 30.0
+    for last in (entries[-1], read_entries(tmp_path / "run" / "metrics.jsonl")[-1]):
+        for part in (last["agents"], last["policies"]):
+            assert {name: part["a"][name] for name in env.layout.metrics} == {
+                "goal": 1.0, "lead": 2.5, "speed": 30.0
+            }  # fmt: skip
+            assert part["b"]["goal"] == 0.0
+
+
+def test_a_number_that_appears_late_is_told(monkeypatch):
+    monkeypatch.setattr(slot_game, "_late", set())
+
+    class Late(Plan):
+        named = False
+
+        def tell(self, agent, time):
+            return {"found": 1} if self.named else {}
+
+    env = bring_in("rllib", Late)
+    Late.named = True
+    with pytest.warns(UserWarning, match="info 'found' of agent 'a' first appears at step 1 .* is"):
+        list(play(env, 20))

@@ -7,7 +7,7 @@
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -176,6 +176,7 @@ class SingleGame(_GymnasiumGame):
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         seen, reward, terminated, truncated, info = self.env.step(self._own(action, 0))
         outcome.reward[0] = number(AGENT, reward)
+        self._note(0, info, outcome)
         outcome.terminated[0] = terminated = flag(AGENT, "terminated", terminated)
         outcome.truncated[0] = truncated = flag(AGENT, "truncated", truncated)
         self._look(seen, info, lives=not (terminated or truncated))
@@ -219,6 +220,8 @@ class VectorGame(_GymnasiumGame):
         actions = self._concatenate(self.env.single_action_space, own, self._sent)
         seen, reward, terminated, truncated, info = self.env.step(actions)
         rows = self._rows(seen)
+        for slot in range(len(self.names)):
+            self._note(slot, _info_of(slot, info), outcome)
         outcome.reward[:] = reward
         outcome.terminated[:] = np.asarray(terminated, bool) & before
         outcome.truncated[:] = np.asarray(truncated, bool) & before
@@ -251,6 +254,21 @@ class VectorGame(_GymnasiumGame):
         for slot, row in enumerate(rows):
             own = None if masks is None else {MASK: masks[slot]}
             self._show(slot, row, own, acts=bool(self._acting[slot]))
+
+
+def _info_of(slot: int, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Take one environment's infos out of those of a vector: its last ones, if it was reset."""
+    own = {}
+    for key, values in info.items():
+        there = info.get(f"_{key}")
+        if there is None or not there[slot] or key.startswith("_"):
+            continue
+        if key == "final_info" or isinstance(values, Mapping):
+            found = _info_of(slot, values)
+            own.update(found if key == "final_info" else {key: found})
+        elif key != "final_obs":
+            own.setdefault(key, values[slot])
+    return own
 
 
 def _make_game(

@@ -43,6 +43,7 @@ class Layout(NamedTuple):
     max_actors: int
     horizon: int | None  # the most steps of an episode, where that is known
     capacity: int  # steps of an episode that its state remembers
+    metrics: tuple[str, ...] = ()  # names of the environment's own numbers
 
 
 @struct.dataclass
@@ -148,8 +149,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             (*self._frame(), *self._outcome(), *self._frame()),
             *(state.seed, state.time, state.past, played),
         )
-        final, obs = Observation(*found[:4]), Observation(*found[7:])
-        info = {"final_observation": final}
+        final, obs = Observation(*found[:4]), Observation(*found[8:])
+        info = {"final_observation": final, **self._metrics(found[7])}
         return obs, self._stepped(state, played, obs), *found[4:7], info
 
     def step(
@@ -162,14 +163,15 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             (*self._frame(), *self._outcome(), *self._frame()),
             *(state.seed, state.time, state.past, played, seed),
         )
-        final, obs = Observation(*found[:4]), Observation(*found[7:])
+        final, obs = Observation(*found[:4]), Observation(*found[8:])
         over = ~final.alive.any()
         state = jax.tree.map(
             lambda begun, stepped: jnp.where(over, begun, stepped),
             self._begun(seed, obs),
             self._stepped(state, played, obs),
         )
-        return obs, state, *found[4:7], {"final_observation": final, "episode_over": over}
+        info = {"final_observation": final, "episode_over": over, **self._metrics(found[7])}
+        return obs, state, *found[4:7], info
 
     def step_batch(
         self, keys: jax.Array, state: HostState, action: Any, params: tuple[()]
@@ -206,8 +208,17 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         )
 
     def _outcome(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        num_agents, num_metrics = self.num_agents, len(self.layout.metrics)
         dtypes = (jnp.float32, jnp.bool_, jnp.bool_)
-        return tuple(jax.ShapeDtypeStruct((self.num_agents,), dtype) for dtype in dtypes)
+        return (
+            *(jax.ShapeDtypeStruct((num_agents,), dtype) for dtype in dtypes),
+            jax.ShapeDtypeStruct((num_agents, num_metrics), jnp.float32),
+        )
+
+    def _metrics(self, values: jax.Array) -> dict[str, Any]:
+        """Name metrics `[A, metrics]`, as `info` has them."""
+        names = self.layout.metrics
+        return {"metrics": {name: values[:, i] for i, name in enumerate(names)}} if names else {}
 
     def _call(
         self,

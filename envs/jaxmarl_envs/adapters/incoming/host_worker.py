@@ -52,6 +52,7 @@ class GameStep(NamedTuple):
     reward: np.ndarray  # [A] float32
     terminated: np.ndarray  # [A] bool
     truncated: np.ndarray  # [A] bool
+    metrics: np.ndarray  # [A, metrics] float32: the environment's own numbers
 
 
 class Game(Protocol):

@@ -142,6 +142,9 @@ class MultiAgentGame(SlotGame):
                 outcome.reward[slot] += number(agent, reward)
             elif (lost := number(agent, reward)) != 0:
                 self._warn_of_loss(agent, lost)
+        for agent, info in infos.items():
+            if agent in self._slots:
+                self._note(self._slots[agent], info, outcome)
         ended = self._note_ends(terminateds, truncateds, outcome)
         for agent, slot in ended.items():
             if agent in seen:

@@ -1,14 +1,20 @@
 """Games over a fixed axis of slots: what environments in plain Python have in common here."""
 
+import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import AgentSpaces
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
+
+# Infos that are no metrics.
+_NO_METRICS = {MASK, "TimeLimit.truncated"}
+# Metrics that came too late to be reported, of which this process has warned.
+_late: set[str] = set()
 
 
 class LostRewardWarning(UserWarning):
@@ -22,6 +28,8 @@ class SlotGame:
     legal in the row of an agent that waits and has no legal action. An agent's rewards count while
     it lives, up to the step at which its life ends; others are dropped with a warning.
 
+    Numbers in an agent's infos, also those under "metrics" there, are metrics of the step.
+
     Args:
         env: the environment.
         names: of the slots.
@@ -33,9 +41,12 @@ class SlotGame:
         renews: whether they do so only in a game that has not been reset before.
         strays: agents whose observations outside their spaces have been reported.
         losers: agents whose lost rewards have been reported.
+        metrics: names of the metrics that are reported; None while the game is tried out.
+        met: names of those that have been met.
     """
 
     repeats, renews = True, False
+    metrics: tuple[str, ...] | None = None
 
     def __init__(
         self, env: Any, names: Sequence[Any], spaces: Sequence[AgentSpaces], horizon: int | None
@@ -52,11 +63,13 @@ class SlotGame:
         ]
         self._alive = np.zeros(len(self.names), bool)
         self._acting = np.zeros(len(self.names), bool)
+        self._lived = self._alive  # before the present step
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
         self.strays: set[Any] = set()
         self.losers: set[Any] = set()
+        self.met: set[str] = set()
 
     @property
     def own_name(self) -> str:
@@ -107,11 +120,13 @@ class SlotGame:
             own; what the step brought; and what all slots see in which others live by now.
         """
         num_agents = len(self.names)
-        outcome = GameStep(np.zeros(num_agents, np.float32), *np.zeros((2, num_agents), bool))
+        metrics = np.zeros((num_agents, len(self.metrics or ())), np.float32)
+        terminated, truncated = np.zeros((2, num_agents), bool)
+        outcome = GameStep(np.zeros(num_agents, np.float32), terminated, truncated, metrics)
         if not self._alive.any():
             frame = self._frame()
             return frame, outcome, frame
-        before = self._alive
+        before = self._lived = self._alive
         self._begin_step()
         self._advance(action, outcome)
         for slot in np.flatnonzero((outcome.reward != 0) & ~before):
@@ -136,6 +151,34 @@ class SlotGame:
                 "reward is dropped, and so are later ones; pay an agent at the latest at the step "
                 "that ends its life, or end its life later",
                 LostRewardWarning,
+                stacklevel=2,
+            )
+
+    def _note(self, slot: int, info: Any, outcome: GameStep) -> None:
+        """Fill in the metrics of an agent that lived before the step."""
+        if not info or not isinstance(info, Mapping) or not self._lived[slot]:
+            return
+        for name, value in _numbers(info):
+            if name in (self.metrics or ()):
+                outcome.metrics[slot, self._columns[name]] = value
+            elif name not in self.met:
+                self.met.add(name)
+                if self.metrics is not None:
+                    self._warn_of_late(name, self.names[slot])
+
+    @functools.cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.metrics or ())}
+
+    def _warn_of_late(self, name: str, agent: Any) -> None:
+        if name not in _late:
+            _late.add(name)
+            warnings.warn(
+                f"the info {name!r} of agent {agent!r} first appears at step {self._time} of the "
+                f"episode of seed {self._seed}, and is not reported: metrics are those that appear "
+                "while the environment is tried out; return it at every step, as 0 where there is "
+                "nothing to report",
+                UserWarning,
                 stacklevel=2,
             )
 
@@ -171,6 +214,17 @@ class SlotGame:
         choices, numbers = self.layout.unpack(action[slot])
         own = self.layout.factors[slot]
         return self.spaces[slot].own(choices[: len(own.counts)], numbers[: own.low.size])
+
+
+def _numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
+    """List the numbers in an agent's infos by name, also those under "metrics"."""
+    own = info.get("metrics")
+    for name, value in (*info.items(), *(own.items() if isinstance(own, Mapping) else ())):
+        if not isinstance(name, str) or name in _NO_METRICS:
+            continue
+        is_scalar = getattr(value, "ndim", None) == 0 and np.asarray(value).dtype.kind in "biuf"
+        if is_scalar or isinstance(value, int | float):
+            yield name, float(value)
 
 
 def number(agent: Any, value: Any) -> float:

@@ -39,11 +39,13 @@ class Found(NamedTuple):
         repeats: whether the same seed and the same actions lead to the same episode.
         renews: whether they do so only on an object that has not been reset before.
         losers: agents whose lost rewards have been reported.
+        metrics: names of the numbers in infos.
     """
 
     repeats: bool
     renews: bool
     losers: frozenset[Any]
+    metrics: tuple[str, ...]
 
 
 def bring_in(
@@ -107,6 +109,7 @@ def bring_in(
         max_actors=max_actors or game.max_actors,
         horizon=horizon or declared,
         capacity=capacity_of(horizon, declared),
+        metrics=found.metrics,
     )
     make_found = functools.partial(_make_found, make_game, found)
     return HostEnv(name, layout, make_found, num_workers, step_timeout)
@@ -125,6 +128,7 @@ def call(function: Callable[[], Any], step_timeout: float | None, what: str) -> 
 def _make_found(make_game: Callable[[], SlotGame], found: Found) -> SlotGame:
     game = make_game()
     game.repeats, game.renews, game.losers = found.repeats, found.renews, set(found.losers)
+    game.metrics = found.metrics
     return game
 
 
@@ -140,11 +144,11 @@ def _try(make_game: Callable[[], SlotGame], game: SlotGame) -> Found:
                     records.append(list(_episode(game, seed, STEPS - played, until, strict=True)))
         episodes = list(zip(SEEDS, records, strict=False))
         # In another order, so that every object has another past.
-        losers = frozenset(game.losers)
+        losers, metrics = frozenset(game.losers), tuple(sorted(game.met))
         if _repeat(make_game, reversed(episodes), losers):
-            return Found(repeats=True, renews=False, losers=losers)
+            return Found(True, False, losers, metrics)
         repeats = _repeat(make_game, episodes[:1], losers)
-        return Found(repeats, renews=repeats, losers=losers)
+        return Found(repeats, repeats, losers, metrics)
 
 
 def _repeat(
