@@ -138,6 +138,14 @@ class MultiAgentEnv(Generic[State, Params]):
         """Return the maximum length of an episode in steps, or None without a bound."""
         return None
 
+    def phase_length(self, params: Params) -> int | jax.Array | None:
+        """Return over how many steps a run spreads the phases of its first episodes.
+
+        Optional: the horizon, unless something nearer to the length of episodes is known. None to
+        begin them all together.
+        """
+        return self.horizon(params)
+
     def render(
         self, state: State, params: Params | None = None, last_action: Any = None
     ) -> str | None:

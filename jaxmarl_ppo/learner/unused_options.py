@@ -29,8 +29,8 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     _check_agent_ids(config, env.agents, mapping, specs)
     _check_unimix(config, env.action_layout(env_params), mapping, specs)
     _check_times(config, specs)
-    # None staggers wherever there is a horizon; only an explicit True can be without effect.
-    if config.stagger_starts and env.horizon(env_params) is None:
+    # None staggers wherever a length is known; only an explicit True can be without effect.
+    if config.stagger_starts and env.phase_length(env_params) is None:
         raise ValueError(
             f"stagger_starts=True has no effect on environment {env.name!r}, which has no horizon; "
             "drop it"

@@ -146,6 +146,10 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         """Return the wrapped environment's own horizon."""
         return self.env.horizon(params)
 
+    def phase_length(self, params: Any) -> int | jax.Array | None:
+        """Return the wrapped environment's own length of phases."""
+        return self.env.phase_length(params)
+
     def observation_space(self, agent: str, params: Any) -> Box:
         """Return the space of the members' observations, and for each whether it lives and acts."""
         members = self._members[self.agent_index(agent)]

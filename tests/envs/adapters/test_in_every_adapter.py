@@ -4,6 +4,7 @@ import random
 import re
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -20,7 +21,7 @@ from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.adapters.incoming.slot_game import LostRewardWarning
 from jaxmarl_envs.adapters.incoming.trial import ObservationOutsideSpaceWarning
 from jaxmarl_envs.check import EnvContractError
-from jaxmarl_ppo import TrainConfig, Trainer
+from jaxmarl_ppo import TrainConfig, Trainer, make_learner
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.runs.log import read_entries
 
@@ -307,3 +308,27 @@ def test_a_number_that_appears_late_is_told(monkeypatch):
     Late.named = True
     with pytest.warns(UserWarning, match="info 'found' of agent 'a' first appears at step 1 .* is"):
         list(play(env, 20))
+
+
+# ---- Phases --------------------------------------------------------------------------------------
+
+
+class Forty(Plan):
+    length = 40
+
+
+@pytest.mark.parametrize("told", [{}, {"horizon": 40}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_first_episodes_begin_at_different_phases_whatever_is_told(kind, told):
+    env = bring_in(kind, Forty, **told)
+    length = 80 if kind == "aec" and not told else 40
+    assert env.phase_length(()) == length
+    config = TrainConfig(total_env_steps=10**6, num_envs=8, num_steps=40, mapping="shared")
+    learner = make_learner(env, (), config)
+    times = jax.jit(learner.init)(jax.random.key(0)).per_env.rollout.env_state.time
+    assert times.tolist() == [length // 8 * i for i in range(8)]
+
+
+def test_without_any_end_in_sight_episodes_begin_together():
+    env = bring_in("rllib", Long)
+    assert env.phase_length(()) is None

@@ -44,6 +44,7 @@ class Layout(NamedTuple):
     horizon: int | None  # the most steps of an episode, where that is known
     capacity: int  # steps of an episode that its state remembers
     metrics: tuple[str, ...] = ()  # names of the environment's own numbers
+    phase_length: int | None = None  # steps that an episode lasts, as far as is known
 
 
 @struct.dataclass
@@ -124,6 +125,10 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def horizon(self, params: tuple[()]) -> int | None:
         """Return the maximum length of an episode in steps, where known."""
         return self.layout.horizon
+
+    def phase_length(self, params: tuple[()]) -> int | None:
+        """Return how many steps an episode lasts, where known."""
+        return self.layout.phase_length
 
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
         """Return the agent's own observation space."""

@@ -11,8 +11,8 @@ from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, AgentSpaces
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
 
-# Infos that are no metrics.
-_NO_METRICS = {MASK, "TimeLimit.truncated"}
+# Infos that are no metrics, and names of numbers that every log has.
+_NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
 # Metrics that came too late to be reported, of which this process has warned.
 _late: set[str] = set()
 
@@ -43,6 +43,7 @@ class SlotGame:
         losers: agents whose lost rewards have been reported.
         metrics: names of the metrics that are reported; None while the game is tried out.
         met: names of those that have been met.
+        lengths: steps of the episodes that came to their end while the game is tried out.
     """
 
     repeats, renews = True, False
@@ -70,6 +71,7 @@ class SlotGame:
         self.strays: set[Any] = set()
         self.losers: set[Any] = set()
         self.met: set[str] = set()
+        self.lengths: list[int] = []
 
     @property
     def own_name(self) -> str:
@@ -136,6 +138,8 @@ class SlotGame:
             outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
         frame = self._frame()
+        if self.metrics is None and not self._alive.any():
+            self.lengths.append(self._time)
         if self._final is None:
             return frame, outcome, frame
         features, legal = self._final

@@ -40,12 +40,14 @@ class Found(NamedTuple):
         renews: whether they do so only on an object that has not been reset before.
         losers: agents whose lost rewards have been reported.
         metrics: names of the numbers in infos.
+        length: steps of the longest episode that came to its end; None if none did.
     """
 
     repeats: bool
     renews: bool
     losers: frozenset[Any]
     metrics: tuple[str, ...]
+    length: int | None
 
 
 def bring_in(
@@ -110,6 +112,7 @@ def bring_in(
         horizon=horizon or declared,
         capacity=capacity_of(horizon, declared),
         metrics=found.metrics,
+        phase_length=horizon or found.length or declared,
     )
     make_found = functools.partial(_make_found, make_game, found)
     return HostEnv(name, layout, make_found, num_workers, step_timeout)
@@ -145,10 +148,11 @@ def _try(make_game: Callable[[], SlotGame], game: SlotGame) -> Found:
         episodes = list(zip(SEEDS, records, strict=False))
         # In another order, so that every object has another past.
         losers, metrics = frozenset(game.losers), tuple(sorted(game.met))
+        length = max(game.lengths, default=None)
         if _repeat(make_game, reversed(episodes), losers):
-            return Found(True, False, losers, metrics)
+            return Found(True, False, losers, metrics, length)
         repeats = _repeat(make_game, episodes[:1], losers)
-        return Found(repeats, repeats, losers, metrics)
+        return Found(repeats, repeats, losers, metrics, length)
 
 
 def _repeat(
