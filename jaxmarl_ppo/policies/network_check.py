@@ -35,17 +35,17 @@ def make_network(
             bfloat16 though it must.
     """
     module = named_network(network)
-    planes = len(interface.input_shape) > 1
-    if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
+    rank = len(interface.input_shape)
+    if isinstance(module, ActorCritic) and rank != (3 if module.conv_channels else 1):
         wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
+        flatten = f"make the environment with flatten=True and use network {listed(FLAT)}"
+        advice = {
+            1: f"use network {listed(FLAT)}, or an environment in planes",
+            3: f"use network 'cnn', or {flatten}",
+        }
         raise ValueError(
             f"network {type(module).__name__} needs {wanted}, but the environment's features have "
-            f"shape {interface.input_shape}; "
-            + (
-                "use network 'cnn'"
-                if planes
-                else f"use network {listed(FLAT)}, or an environment in planes"
-            )
+            f"shape {interface.input_shape}; {advice.get(rank, flatten)}"
         )
     # A custom module may set its own sizes, and need not have these fields.
     fields = {field.name for field in dataclasses.fields(module)}

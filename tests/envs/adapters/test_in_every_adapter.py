@@ -21,7 +21,7 @@ from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.adapters.incoming.slot_game import LostRewardWarning
 from jaxmarl_envs.adapters.incoming.trial import ObservationOutsideSpaceWarning
 from jaxmarl_envs.check import EnvContractError
-from jaxmarl_ppo import TrainConfig, Trainer, make_learner
+from jaxmarl_ppo import PolicySpec, TrainConfig, Trainer, make_learner
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.runs.log import read_entries
 
@@ -132,6 +132,49 @@ def test_a_symbol_of_no_space_is_told_with_agent_and_value(kind, name):
     words = f"agent 'a(gent)?' observes {shown}: .*observation space .*"
     with pytest.raises(ValueError, match=words):
         list(play(bring_in(kind, Straying), 20))
+
+
+REFUSED = {
+    "text": (spaces.Text(5), "has a Text, which cannot be observed"),
+    "one of": (spaces.OneOf([spaces.Discrete(2), spaces.Discrete(3)]), "has a OneOf, which"),
+    "inside": (spaces.Dict({"x": spaces.Tuple([spaces.Text(2)])}), "has a Text, which"),
+    "nothing": (spaces.Box(0.0, 1.0, (3, 0)), r"Box\(\[\], .* is empty; .* a constant"),
+    "no parts": (spaces.Tuple([]), r"Tuple\(\) is empty"),
+}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_array_of_numbers_is_refused_by_name(kind, name):
+    own, words = REFUSED[name]
+    each = spaces.Dict({"a": own, "b": own}) if kind == "rllib" else own
+    plan = type("Odd", (Plan,), {"space": each})
+    with pytest.raises(ValueError, match=f"agent 'a(gent)?': the observation space .*{words}"):
+        bring_in(kind, plan)
+
+
+@pytest.mark.parametrize("shape", [(27, 5), (2, 2, 2, 2), (5, 5, 3)])
+def test_advice_on_observations_of_several_axes_works(shape):
+    class Axes(Plan):
+        space = spaces.Box(0.0, 1.0, shape)
+
+        def see(self, agent, time):
+            return np.ones(shape, np.float32)
+
+    def learner(env, network):
+        spec = PolicySpec(network=network)
+        return make_learner(env, (), TrainConfig(num_envs=2, num_steps=4, default_policy=spec))
+
+    env = bring_in("rllib", Axes)
+    with pytest.raises(ValueError, match="make the environment with flatten=True") as refused:
+        learner(env, "mlp")
+    assert ("use network 'cnn', or" in str(refused.value)) == (len(shape) == 3)
+    if len(shape) == 3:
+        learner(env, "cnn")
+    else:
+        with pytest.raises(ValueError, match=r"needs planes .* make the environment with flatten="):
+            learner(env, "cnn")
+    learner(bring_in("rllib", Axes, flatten=True), "mlp")
 
 
 # ---- What agents earn ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """One agent of an environment in plain Python: its observations and actions as arrays, and back."""
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions, read_actions
 from jaxmarl_envs.adapters.incoming.gymnasium_masks import Legal, legal_options
 from jaxmarl_envs.spaces import Box, Space
-from jaxmarl_envs.user_code import is_ours
 
 MASK = "action_mask"
 # What the rest of a dictionary with a mask is called by PettingZoo, and by RLlib.
@@ -73,15 +73,15 @@ class AgentSpaces:
         return _range_check(self.own_observation)
 
     def _flat(self, space: Any, seen: Any) -> np.ndarray:
+        flat = None
         try:
-            if self._in_range is not None and not self._in_range(seen):
-                raise self._wrong(seen, f"outside its observation space {space}")
-            flat = np.asarray(_spaces().flatten(space, seen), np.float32)
+            if self._in_range is None or self._in_range(seen):
+                flat = np.asarray(_spaces().flatten(space, seen), np.float32)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-            if is_ours(error):
-                raise
             reason = f"{type(error).__name__}: {error}"
             raise self._wrong(seen, f"its observation space is {space} ({reason})") from error
+        if flat is None:
+            raise self._wrong(seen, f"outside its observation space {space}")
         if flat.shape != self.observation.shape:
             raise self._wrong(seen, f"but its observation space is {space}")
         return flat
@@ -189,6 +189,18 @@ def as_gymnasium(agent: Hashable, space: Any) -> Any:
 
 
 def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
+    for part in _leaves(space):
+        if isinstance(part, _spaces().Text | _spaces().OneOf):
+            raise ValueError(
+                f"agent {agent!r}: the observation space {space} has a {type(part).__name__}, "
+                "which cannot be observed; give a Box, Discrete, MultiDiscrete, MultiBinary, or a "
+                "Tuple or Dict of these"
+            )
+    if not sum(1 if part.shape is None else math.prod(part.shape) for part in _leaves(space)):
+        raise ValueError(
+            f"agent {agent!r}: the observation space {space} is empty; let an agent that observes "
+            "nothing observe a constant, such as Box(0, 1, (1,))"
+        )
     if not _is_box(space):
         given, space = space, _spaces().flatten_space(space)
         if not _is_box(space):
@@ -233,6 +245,15 @@ def _without_mask(parts: Mapping[str, Any]) -> Any:
 def _shown(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _leaves(space: Any) -> list[Any]:
+    """List the parts of a space that have none themselves."""
+    if not isinstance(space, _spaces().Tuple | _spaces().Dict):
+        return [space]
+    parts = space.spaces
+    parts = parts.values() if isinstance(parts, Mapping) else parts
+    return [leaf for part in parts for leaf in _leaves(part)]
 
 
 def _range_check(space: Any) -> Callable[[Any], bool] | None:
