@@ -245,7 +245,9 @@ class MultiAgentEnv(Generic[State, Params]):
 
     def action_spaces(self, params: Params) -> Mapping[str, Space]:
         """Return every agent's action space by name."""
-        return {agent: self.action_space(agent, params) for agent in self.agents}
+        # Asked also while functions are traced; a space may read an array of JAX's even then.
+        with jax.ensure_compile_time_eval():
+            return {agent: self.action_space(agent, params) for agent in self.agents}
 
     def action_layout(self, params: Params) -> ActionLayout:
         """Return how the actions and masks of all slots are laid out in arrays."""

@@ -209,7 +209,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         return self.env.render(state.inner, params, own)
 
     def _own_space(self, member: int, params: Any) -> Any:
-        return self.env.action_space(self.env.agents[member], params)
+        return self.env.action_spaces(params)[self.env.agents[member]]
 
     def _combines(self, params: Any) -> bool:
         """Return whether an action is a combination of what the members choose."""
@@ -247,7 +247,8 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         members = self._members[slot]
         parts = []
         for i in members:
-            shape = self.env.observation_space(self.env.agents[i], params).shape
+            with jax.ensure_compile_time_eval():
+                shape = self.env.observation_space(self.env.agents[i], params).shape
             parts.append(seen.features[(i, *map(slice, shape))].ravel())
         if self.agents[slot] in self.groups:
             flags = jnp.stack([x[i] for i in members for x in (seen.alive, seen.agent_mask)])
