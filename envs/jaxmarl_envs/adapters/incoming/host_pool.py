@@ -89,6 +89,8 @@ class HostPool:
     ) -> None:
         self.name, self.num_workers, self.step_timeout = name, num_workers, step_timeout
         self._make_game, self._agents = make_game, tuple(agents)
+        if num_workers:
+            import_extra("cloudpickle", "gymnasium")  # here, before anything is compiled
         self._lock = threading.Lock()
         self._standings: dict[int, list[_Standing]] = {}  # by place, the latest first
         self._here: Games | None = None
