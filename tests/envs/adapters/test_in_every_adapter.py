@@ -12,14 +12,15 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
 
 from jaxmarl_envs import check_env, make
-from jaxmarl_envs.adapters.incoming import slot_game
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
 from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
-from jaxmarl_envs.adapters.incoming.slot_game import LostRewardWarning
-from jaxmarl_envs.adapters.incoming.trial import ObservationOutsideSpaceWarning
+from jaxmarl_envs.adapters.incoming.slot_game import (
+    LostRewardWarning,
+    ObservationOutsideSpaceWarning,
+)
 from jaxmarl_envs.check import EnvContractError
 from jaxmarl_ppo import PolicySpec, TrainConfig, Trainer, make_learner
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
@@ -272,6 +273,22 @@ def test_numbers_outside_their_space_are_told_and_no_environment_for_check_env(k
 
 
 @EVERY_KIND
+def test_numbers_that_leave_their_space_later_are_told_once(kind):
+    class Later(Plan):
+        space = spaces.Box(-100.0, 100.0, (1,), np.float32)
+        far = 0.0
+
+        def see(self, agent, time):
+            return np.array([self.far], np.float32)
+
+    env = bring_in(kind, Later)
+    Later.far = -200.0
+    with pytest.warns(ObservationOutsideSpaceWarning, match="observes -200 at step . .* of seed 3"):
+        list(play(env, 5))
+    list(play(env, 5))  # and once only
+
+
+@EVERY_KIND
 def test_what_cannot_be_played_is_rejected_before_anything_is_compiled(kind):
     class Lists(Plan):
         def pay(self, agent, time):
@@ -338,9 +355,7 @@ def test_metrics_of_infos_reach_log_callbacks_and_evaluation(tmp_path):
             assert part["b"]["goal"] == 0.0
 
 
-def test_a_number_that_appears_late_is_told(monkeypatch):
-    monkeypatch.setattr(slot_game, "_late", set())
-
+def test_a_number_that_appears_late_is_told():
     class Late(Plan):
         named = False
 

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,22 @@ from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
 
 # Infos that are no metrics, and names of numbers that every log has.
 _NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
-# Metrics that came too late to be reported, of which this process has warned.
-_late: set[str] = set()
+
+
+class ObservationOutsideSpaceWarning(UserWarning):
+    """An agent observes numbers outside the bounds of its space."""
 
 
 class LostRewardWarning(UserWarning):
     """An agent is paid at a step at which it does not live, and the reward is dropped."""
+
+
+class Told(NamedTuple):
+    """Holds what has been reported, and is not again."""
+
+    strays: set[Any]  # agents that observe numbers outside their spaces
+    losers: set[Any]  # agents whose rewards are lost
+    metrics: set[str]  # names of numbers in infos
 
 
 class SlotGame:
@@ -39,10 +49,8 @@ class SlotGame:
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
         renews: whether they do so only in a game that has not been reset before.
-        strays: agents whose observations outside their spaces have been reported.
-        losers: agents whose lost rewards have been reported.
         metrics: names of the metrics that are reported; None while the game is tried out.
-        met: names of those that have been met.
+        told: what has been reported.
         lengths: steps of the episodes that came to their end while the game is tried out.
     """
 
@@ -68,9 +76,8 @@ class SlotGame:
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
         self._seed = self._time = 0
-        self.strays: set[Any] = set()
-        self.losers: set[Any] = set()
-        self.met: set[str] = set()
+        self.told = Told(set(), set(), set())
+        self._low, self._high = self._bounds()
         self.lengths: list[int] = []
 
     @property
@@ -147,8 +154,8 @@ class SlotGame:
 
     def _warn_of_loss(self, agent: Any, reward: float) -> None:
         """Warn of a reward that nobody can be credited with, once per agent."""
-        if agent not in self.losers:
-            self.losers.add(agent)
+        if agent not in self.told.losers:
+            self.told.losers.add(agent)
             warnings.warn(
                 f"agent {agent!r} is paid {reward} at step {self._time} of the episode of seed "
                 f"{self._seed}, at which it does not live: its life has ended or not begun. The "
@@ -165,8 +172,8 @@ class SlotGame:
         for name, value in _numbers(info):
             if name in (self.metrics or ()):
                 outcome.metrics[slot, self._columns[name]] = value
-            elif name not in self.met:
-                self.met.add(name)
+            elif name not in self.told.metrics:
+                self.told.metrics.add(name)
                 if self.metrics is not None:
                     self._warn_of_late(name, self.names[slot])
 
@@ -175,16 +182,14 @@ class SlotGame:
         return {name: column for column, name in enumerate(self.metrics or ())}
 
     def _warn_of_late(self, name: str, agent: Any) -> None:
-        if name not in _late:
-            _late.add(name)
-            warnings.warn(
-                f"the info {name!r} of agent {agent!r} first appears at step {self._time} of the "
-                f"episode of seed {self._seed}, and is not reported: metrics are those that appear "
-                "while the environment is tried out; return it at every step, as 0 where there is "
-                "nothing to report",
-                UserWarning,
-                stacklevel=2,
-            )
+        warnings.warn(
+            f"the info {name!r} of agent {agent!r} first appears at step {self._time} of the "
+            f"episode of seed {self._seed}, and is not reported: metrics are those that appear "
+            "while the environment is tried out; return it at every step, as 0 where there is "
+            "nothing to report",
+            UserWarning,
+            stacklevel=2,
+        )
 
     def _begin_step(self) -> None:
         self._time, self._final = self._time + 1, None
@@ -196,7 +201,33 @@ class SlotGame:
         """Play a step: fill the outcome in, and show what everyone sees then."""
         raise NotImplementedError
 
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and highest features, `[A, ...]`, infinite where a row is padded."""
+        low, high = np.full_like(self._features, -np.inf), np.full_like(self._features, np.inf)
+        for slot, box in enumerate(spaces.observation for spaces in self.spaces):
+            place = (slot, *map(slice, box.shape))
+            low[place], high[place] = box.low, box.high
+        return low, high
+
+    def _warn_of_strays(self) -> None:
+        """Warn of the first number of each agent that is beyond the bounds of its space."""
+        outside = (self._features < self._low) | (self._features > self._high)
+        for slot in np.flatnonzero(self._acting & outside.any(axis=tuple(range(1, outside.ndim)))):
+            agent = self.names[slot]
+            if agent not in self.told.strays:
+                self.told.strays.add(agent)
+                warnings.warn(
+                    f"agent {agent!r} observes {self._features[slot][outside[slot]][0]:g} at step "
+                    f"{self._time} of the episode of seed {self._seed}, outside its observation "
+                    f"space {self.spaces[slot].own_observation}; give the space its true bounds. "
+                    "Training goes on with the number as it is, check-env does not",
+                    ObservationOutsideSpaceWarning,
+                    stacklevel=2,
+                )
+
     def _frame(self) -> Frame:
+        if len(self.told.strays) < len(self.names):
+            self._warn_of_strays()
         return Frame(self._features, self._legal, self._alive, self._acting)
 
     def _keep_final(self) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 
 from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout, capacity_of
 from jaxmarl_envs.adapters.incoming.host_patience import try_out
-from jaxmarl_envs.adapters.incoming.host_worker import Frame, UnrepeatableEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Told
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
 # For how long an environment is tried out: episodes, steps of them all, and seconds.
@@ -28,26 +28,22 @@ EPISODES, STEPS, SECONDS = 6, 1_000, 3.0
 SEEDS = tuple(range(2_000_000_001, 2_000_000_001 + EPISODES))
 
 
-class ObservationOutsideSpaceWarning(UserWarning):
-    """An agent observes numbers outside the bounds of its space."""
-
-
 class Found(NamedTuple):
     """What trying an environment out has shown.
 
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
         renews: whether they do so only on an object that has not been reset before.
-        losers: agents whose lost rewards have been reported.
         metrics: names of the numbers in infos.
         length: steps of the longest episode that came to its end; None if none did.
+        told: what has been reported, and is not again.
     """
 
     repeats: bool
     renews: bool
-    losers: frozenset[Any]
     metrics: tuple[str, ...]
     length: int | None
+    told: Told
 
 
 def bring_in(
@@ -130,8 +126,9 @@ def call(function: Callable[[], Any], step_timeout: float | None, what: str) -> 
 
 def _make_found(make_game: Callable[[], SlotGame], found: Found) -> SlotGame:
     game = make_game()
-    game.repeats, game.renews, game.losers = found.repeats, found.renews, set(found.losers)
-    game.metrics = found.metrics
+    game.repeats, game.renews = found.repeats, found.renews
+    # One object for all games of a process.
+    game.metrics, game.told = found.metrics, found.told
     return game
 
 
@@ -144,34 +141,32 @@ def _try(make_game: Callable[[], SlotGame], game: SlotGame) -> Found:
             for seed in SEEDS:
                 played = sum(map(len, records))
                 if played < STEPS and time.monotonic() < until:
-                    records.append(list(_episode(game, seed, STEPS - played, until, strict=True)))
+                    records.append(list(_episode(game, seed, STEPS - played, until)))
         episodes = list(zip(SEEDS, records, strict=False))
+        told = game.told
+        metrics, length = tuple(sorted(told.metrics)), max(game.lengths, default=None)
         # In another order, so that every object has another past.
-        losers, metrics = frozenset(game.losers), tuple(sorted(game.met))
-        length = max(game.lengths, default=None)
-        if _repeat(make_game, reversed(episodes), losers):
-            return Found(True, False, losers, metrics, length)
-        repeats = _repeat(make_game, episodes[:1], losers)
-        return Found(repeats, repeats, losers, metrics, length)
+        if _repeat(make_game, reversed(episodes), told):
+            return Found(True, False, metrics, length, told)
+        repeats = _repeat(make_game, episodes[:1], told)
+        return Found(repeats, repeats, metrics, length, told)
 
 
 def _repeat(
     make_game: Callable[[], SlotGame],
     episodes: Iterable[tuple[int, Sequence[bytes]]],
-    losers: frozenset[Any],
+    told: Told,
 ) -> bool:
     """Play episodes again on a new object, and return whether the same comes of them."""
     with contextlib.closing(make_game()) as game:
-        game.losers = set(losers)
+        game.told = told
         return all(
             list(_episode(game, seed, len(record) - 1, math.inf)) == record
             for seed, record in episodes
         )
 
 
-def _episode(
-    game: SlotGame, seed: int, num_steps: int, until: float, strict: bool = False
-) -> Iterable[bytes]:
+def _episode(game: SlotGame, seed: int, num_steps: int, until: float) -> Iterable[bytes]:
     """Play an episode with random legal actions and yield a digest of each step.
 
     Args:
@@ -179,14 +174,11 @@ def _episode(
         seed: of the episode and of the actions.
         num_steps: at most.
         until: when to stop.
-        strict: whether to look for observations out of their spaces.
     """
     layout, rng = game.layout, np.random.default_rng(seed)
     frame = game.reset(seed)
     yield _digest(frame)
-    for index in range(num_steps):
-        if strict:
-            _warn_of_strays(game, frame, index)
+    for _ in range(num_steps):
         if not frame.alive.any() or time.monotonic() > until:
             return
         noise = rng.random(frame.action_mask.shape)
@@ -199,21 +191,3 @@ def _digest(arrays: Iterable[np.ndarray]) -> bytes:
     for array in arrays:
         digest.update(array.tobytes())
     return digest.digest()
-
-
-def _warn_of_strays(game: SlotGame, frame: Frame, index: int) -> None:
-    """Warn of the first number of each agent that is beyond the bounds of its space."""
-    for slot in np.flatnonzero(frame.agent_mask):
-        agent, spaces = game.names[slot], game.spaces[slot]
-        box = spaces.observation
-        row = frame.features[(slot, *map(slice, box.shape))]
-        outside = (row < box.low) | (row > box.high)
-        if outside.any() and agent not in game.strays:
-            game.strays.add(agent)
-            warnings.warn(
-                f"agent {agent!r} observes {row[outside][0]:g} at step {index} of an episode, "
-                f"outside its observation space {spaces.own_observation}; give the space its true "
-                "bounds. Training goes on with the number as it is, check-env does not",
-                ObservationOutsideSpaceWarning,
-                stacklevel=2,
-            )
