@@ -78,6 +78,7 @@ class SlotGame:
         self._seed = self._time = 0
         self.told = Told(set(), set(), set())
         self._low, self._high = self._bounds()
+        self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
         self.lengths: list[int] = []
 
     @property
@@ -138,9 +139,10 @@ class SlotGame:
         before = self._lived = self._alive
         self._begin_step()
         self._advance(action, outcome)
-        for slot in np.flatnonzero((outcome.reward != 0) & ~before):
-            self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
-            outcome.reward[slot] = 0
+        if outcome.reward[~before].any():
+            for slot in np.flatnonzero(~before & (outcome.reward != 0)):
+                self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
+            outcome.reward[~before] = 0
         if self.horizon is not None and self._time >= self.horizon:
             outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
@@ -212,6 +214,8 @@ class SlotGame:
     def _warn_of_strays(self) -> None:
         """Warn of the first number of each agent that is beyond the bounds of its space."""
         outside = (self._features < self._low) | (self._features > self._high)
+        if not outside.any():
+            return
         for slot in np.flatnonzero(self._acting & outside.any(axis=tuple(range(1, outside.ndim)))):
             agent = self.names[slot]
             if agent not in self.told.strays:
@@ -226,7 +230,7 @@ class SlotGame:
                 )
 
     def _frame(self) -> Frame:
-        if len(self.told.strays) < len(self.names):
+        if self._is_bounded and len(self.told.strays) < len(self.names):
             self._warn_of_strays()
         return Frame(self._features, self._legal, self._alive, self._acting)
 
