@@ -355,6 +355,23 @@ def test_metrics_of_infos_reach_log_callbacks_and_evaluation(tmp_path):
             assert part["b"]["goal"] == 0.0
 
 
+def test_a_run_is_resumed_whatever_numbers_an_environment_reports(tmp_path):
+    class Changing(Plan):
+        names = ("x", "both")
+
+        def tell(self, agent, time):
+            return dict.fromkeys(self.names, 1.0)
+
+    config = TrainConfig(total_env_steps=80, num_envs=2, num_steps=20)
+    Trainer(bring_in("rllib", Changing), (), config, tmp_path / "run", progress=False).train()
+    Changing.names = ("both", "y")
+    env = bring_in("rllib", Changing)
+    more = Trainer.resume(tmp_path / "run", env=env, total_env_steps=160, progress=False)
+    last = more.train().history[-1]["agents"]["a"]
+    assert (last["both"], last["y"]) == (5.0, 5.0)
+    assert "x" not in last
+
+
 def test_a_number_that_appears_late_is_told():
     class Late(Plan):
         named = False
