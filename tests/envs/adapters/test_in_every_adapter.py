@@ -22,7 +22,7 @@ from jaxmarl_envs.adapters.incoming.slot_game import (
     ObservationOutsideSpaceWarning,
 )
 from jaxmarl_envs.check import EnvContractError
-from jaxmarl_ppo import PolicySpec, TrainConfig, Trainer, make_learner
+from jaxmarl_ppo import LSTM, PolicySpec, PPOConfig, TrainConfig, Trainer, make_learner
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 from jaxmarl_ppo.runs.log import read_entries
 
@@ -407,3 +407,44 @@ def test_first_episodes_begin_at_different_phases_whatever_is_told(kind, told):
 def test_without_any_end_in_sight_episodes_begin_together():
     env = bring_in("rllib", Long)
     assert env.phase_length(()) is None
+
+
+class Recall:
+    """The first of 40 steps shows one of four symbols; half a point is paid for each repetition."""
+
+    possible_agents = ("a",)
+
+    def __init__(self, config=None):
+        self.observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+        self.action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        self.time, self.symbol = 0, int(np.random.default_rng(seed).integers(4))
+        bits = [self.symbol % 2 * 2 - 1, self.symbol // 2 * 2 - 1, 1]
+        return {"a": np.array(bits, np.float32)}, {}
+
+    def step(self, actions):
+        self.time += 1
+        paid = 0.5 * (actions["a"] == self.symbol)
+        seen = {"a": np.zeros(3, np.float32)}
+        return seen, {"a": paid}, {"__all__": self.time == 40}, {"__all__": False}, {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_an_lstm_learns_where_no_horizon_is_said(seed, tmp_path):
+    env = from_rllib_env(Recall, num_workers=0)
+    spec = PolicySpec(network=LSTM(hidden_sizes=(32,), lstm_size=32))
+    ppo = PPOConfig(
+        learning_rate=5e-3, entropy_coef=0.005, num_minibatches=4, num_epochs=8, gamma=0.5
+    )
+    config = TrainConfig(
+        seed=seed,
+        total_env_steps=30_080,
+        num_envs=8,
+        num_steps=40,
+        default_policy=spec,
+        default_ppo=ppo,
+    )
+    history = Trainer(env, (), config, tmp_path / "run", progress=False).train().history
+    assert np.mean([entry["all"]["return_mean"] for entry in history[-5:]]) >= 17.0
