@@ -13,6 +13,8 @@ from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
 
 # Infos that are no metrics, and names of numbers that every log has.
 _NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
+# Of how many agents lost rewards are reported: ids may be counted on for ever.
+_MOST_LOSERS = 10
 
 
 class ObservationOutsideSpaceWarning(UserWarning):
@@ -155,8 +157,8 @@ class SlotGame:
         return frame._replace(features=features, action_mask=legal), outcome, frame
 
     def _warn_of_loss(self, agent: Any, reward: float) -> None:
-        """Warn of a reward that nobody can be credited with, once per agent."""
-        if agent not in self.told.losers:
+        """Warn of a reward that nobody can be credited with, once per agent, of a few agents."""
+        if agent not in self.told.losers and len(self.told.losers) < _MOST_LOSERS:
             self.told.losers.add(agent)
             warnings.warn(
                 f"agent {agent!r} is paid {reward} at step {self._time} of the episode of seed "
@@ -172,7 +174,7 @@ class SlotGame:
         if not info or not isinstance(info, Mapping) or not self._lived[slot]:
             return
         for name, value in _numbers(info):
-            if name in (self.metrics or ()):
+            if name in self._columns:
                 outcome.metrics[slot, self._columns[name]] = value
             elif name not in self.told.metrics:
                 self.told.metrics.add(name)
