@@ -117,8 +117,9 @@ def from_gymnasium(
         make_fn: makes one environment, the same each time; it may be a lambda.
         horizon: the step at which an episode that goes on is truncated, and a vector begins anew.
             None for the limit that the environment's `spec` or a `TimeLimit` around it declares,
-            else none; a vector goes on for ever. Without either, a state remembers 1,000 steps: a
-            longer episode plays to its end, but begins anew where a run is resumed in it.
+            else none: a vector goes on for ever, so give one to evaluate on it. Without either, a
+            state remembers 1,000 steps: a longer episode plays to its end, but begins anew where a
+            run is resumed in it.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
             choice over their combinations, at most 10,000, where they depend on each other. None
