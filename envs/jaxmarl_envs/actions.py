@@ -8,6 +8,7 @@ has most of them, `W` width of a mask.
 """
 
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple, is_known
 
 _NOTHING = np.zeros(0, np.float32)
 
@@ -37,23 +38,21 @@ class Factors(NamedTuple):
     """The factors of one agent's action space."""
 
     counts: tuple[int, ...]  # options of each choice
-    low: np.ndarray  # [numbers] float32
-    high: np.ndarray  # [numbers] float32
+    low: Any  # [numbers] float32; an array of JAX's where it depends on parameters being traced
+    high: Any  # [numbers] float32
 
 
 def factors_of(space: Space) -> Factors:
     """List the factors of an action space in order."""
     if isinstance(space, Tuple):
-        parts = [factors_of(part) for part in space.spaces]
-        return Factors(
-            tuple(count for part in parts for count in part.counts),
-            *(np.concatenate([getattr(part, end) for part in parts]) for end in ("low", "high")),
-        )
+        counts, *ends = zip(*map(factors_of, space.spaces), strict=True)
+        ends = (_xp(*parts).concatenate(parts) for parts in ends)
+        return Factors(tuple(count for own in counts for count in own), *ends)
     if isinstance(space, Discrete):
         return Factors((space.n,), _NOTHING, _NOTHING)
     if isinstance(space, MultiDiscrete):
         return Factors(tuple(space.nvec), _NOTHING, _NOTHING)
-    ends = (np.broadcast_to(end, space.shape).ravel() for end in (space.low, space.high))
+    ends = (_xp(end).broadcast_to(end, space.shape).ravel() for end in (space.low, space.high))
     return Factors((), *(end.astype(np.float32) for end in ends))
 
 
@@ -111,11 +110,13 @@ class ActionLayout:
         return tuple(np.cumsum([0, *self.counts]).tolist())
 
     @functools.cached_property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(self) -> tuple[Any, Any]:
         """Return the lowest and highest numbers, `[A, N]` float32; 0 where an agent has none."""
-        low, high = np.zeros((2, len(self.factors), self.num_numbers), np.float32)
-        for row, own in enumerate(self.factors):
-            low[row, : own.low.size], high[row, : own.low.size] = own.low, own.high
+        ends = [own.low for own in self.factors], [own.high for own in self.factors]
+        low, high = (
+            _xp(*rows).stack([_xp(*rows).pad(x, (0, self.num_numbers - x.size)) for x in rows])
+            for rows in ends
+        )
         return low, high
 
     @functools.cached_property
@@ -251,8 +252,12 @@ class ActionLayout:
         for slot, (agent, space) in enumerate(self.spaces.items()):
             if agent in own:
                 chosen, vector = take_apart(space, own[agent])
-                choices[slot, : len(chosen)], numbers[slot, : len(vector)] = chosen, vector
+                choices[slot, : chosen.size], numbers[slot, : vector.size] = chosen, vector
         return self.join(choices, numbers)
+
+
+def _xp(*values: Any) -> Any:
+    return np if is_known(*values) else jnp
 
 
 def widest_counts(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
@@ -262,26 +267,40 @@ def widest_counts(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
     return tuple(max(own[i] for own in counts if i < len(own)) for i in range(most))
 
 
-def take_apart(space: Space, action: Any) -> tuple[list[int], list[float]]:
-    """Take an action of a space apart into its choices and its numbers.
+def take_apart(
+    space: Space, action: Any, batch_shape: tuple[int, ...] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Take actions apart into choices `[..., C]` int32 and numbers `[..., N]` float32.
+
+    Args:
+        space: the agent's own.
+        action: an element of it, in arrays with leading axes `batch_shape`; of a `Tuple` a sequence
+            of one for each part.
+        batch_shape: `...`.
 
     Raises:
         ValueError: If it is not of the space.
     """
     if isinstance(space, Tuple):
         if not isinstance(action, Sequence) or len(action) != len(space.spaces):
-            raise ValueError(f"action {action!r} is not of {space}")
-        parts = [take_apart(*pair) for pair in zip(space.spaces, action, strict=True)]
-        return [x for part in parts for x in part[0]], [x for part in parts for x in part[1]]
+            raise _not_of(space, action)
+        pairs = zip(space.spaces, action, strict=True)
+        choices, numbers = zip(*(take_apart(*pair, batch_shape) for pair in pairs), strict=True)
+        return np.concatenate(choices, axis=-1), np.concatenate(numbers, axis=-1)
     array = np.asarray(action)
-    if array.shape != space.shape:
-        raise ValueError(f"action {action!r} is not of {space}")
+    if array.shape != (*batch_shape, *space.shape):
+        raise _not_of(space, action)
+    flat = array.reshape(*batch_shape, math.prod(space.shape))
     if isinstance(space, Box):
-        return [], array.ravel().astype(np.float32).tolist()
+        return np.zeros((*batch_shape, 0), np.int32), flat.astype(np.float32)
     most = space.n if isinstance(space, Discrete) else np.array(space.nvec)
-    if array.dtype.kind not in "iub" or ((array < 0) | (array >= most)).any():
-        raise ValueError(f"action {action!r} is not of {space}")
-    return array.ravel().astype(int).tolist(), []
+    if array.dtype.kind not in "iub" or ((flat < 0) | (flat >= most)).any():
+        raise _not_of(space, action)
+    return flat.astype(np.int32), np.zeros((*batch_shape, 0), np.float32)
+
+
+def _not_of(space: Space, action: Any) -> ValueError:
+    return ValueError(f"action {action!r} is not of {space}")
 
 
 def _build(

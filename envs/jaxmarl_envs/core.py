@@ -138,6 +138,14 @@ class MultiAgentEnv(Generic[State, Params]):
         """Return the maximum length of an episode in steps, or None without a bound."""
         return None
 
+    def phase_length(self, params: Params) -> int | jax.Array | None:
+        """Return over how many steps a run spreads the phases of its first episodes.
+
+        Optional: the horizon, unless something nearer to the length of episodes is known. None to
+        begin them all together.
+        """
+        return self.horizon(params)
+
     def render(
         self, state: State, params: Params | None = None, last_action: Any = None
     ) -> str | None:
@@ -237,7 +245,9 @@ class MultiAgentEnv(Generic[State, Params]):
 
     def action_spaces(self, params: Params) -> Mapping[str, Space]:
         """Return every agent's action space by name."""
-        return {agent: self.action_space(agent, params) for agent in self.agents}
+        # Asked also while functions are traced; a space may read an array of JAX's even then.
+        with jax.ensure_compile_time_eval():
+            return {agent: self.action_space(agent, params) for agent in self.agents}
 
     def action_layout(self, params: Params) -> ActionLayout:
         """Return how the actions and masks of all slots are laid out in arrays."""

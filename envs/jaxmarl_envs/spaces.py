@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 # The most combinations of several choices that can be learned as one.
 MAX_CHOICES = 10_000
@@ -71,7 +73,8 @@ class Box:
     dtype: type = field(default=jnp.float32, init=False)
 
     def __post_init__(self) -> None:
-        if not np.all(np.asarray(self.low) <= np.asarray(self.high)):
+        # Bounds that depend on parameters are not known while a function of these is traced.
+        if is_known(self.low, self.high) and not np.all(np.asarray(self.low) <= self.high):
             raise ValueError(f"Box(low={self.low}, high={self.high}): low must not exceed high")
 
     @property
@@ -108,6 +111,11 @@ class Tuple:
         """Return whether `x` lies in the space."""
         pairs = zip(self.spaces, x, strict=True)
         return jnp.all(jnp.stack([space.contains(part) for space, part in pairs]))
+
+
+def is_known(*values: Any) -> bool:
+    """Return whether values are known now, not only when a function that is traced runs."""
+    return not any(isinstance(x, Tracer) for x in values)
 
 
 Space = Discrete | MultiDiscrete | Box | Tuple

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import ClassVar
 
+from jaxmarl_envs.adapters import MissingExtraError
 from jaxmarl_envs.core import MultiAgentEnv
 
 # Packages whose lines do not explain errors of an environment.
@@ -80,10 +81,11 @@ def telling_of(what: str) -> Iterator[None]:
     Raises:
         UserCodeError: If the body raised something.
         HostEnvironmentError: As raised there, with its full message.
+        MissingExtraError: As raised there.
     """
     try:
         yield
-    except HostEnvironmentError:
+    except (HostEnvironmentError, MissingExtraError):
         raise
     except (Exception, SystemExit) as error:
         raise UserCodeError(f"{what} raises {describe_error(error)}") from error

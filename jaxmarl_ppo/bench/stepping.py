@@ -92,7 +92,7 @@ def play_steps(
 
 
 def draw_legal(key: jax.Array, action_mask: jax.Array) -> jax.Array:
-    """Draw uniformly among the legal actions of `action_mask [..., N]`.
+    """Draw uniformly among the legal actions of `action_mask [..., W]`.
 
     One random number per row, since a draw for every action would cost more than a small game.
     """

@@ -143,9 +143,10 @@ def _in_a_sentence(error: Exception) -> str | None:
     None for errors that are ours, not the user's.
     """
     if "jaxmarl_envs" in sys.modules:  # else no environment raised it
+        from jaxmarl_envs.adapters import MissingExtraError
         from jaxmarl_envs.user_code import HostEnvironmentError, describe_traced
 
-        if isinstance(error, HostEnvironmentError):
+        if isinstance(error, HostEnvironmentError | MissingExtraError):
             return str(error)
         traced = describe_traced(error)
         if traced is not None:

@@ -93,8 +93,8 @@ class TrainConfig:
             name to schedule, such as `{"shaped_reward": Linear(1, 0)}`; of one within others
             `outer.inner`. A rollout has the values of its beginning. Evaluations play with the
             parameters that the environment was given. See docs/policies.md.
-        stagger_starts: begin the first episodes at different phases; None for where the
-            environment has a horizon, which this needs.
+        stagger_starts: begin the first episodes at different phases; None for where the length of
+            an episode is known: by its horizon, or as the environment was tried out.
         micro_batch_rows: rows whose gradient is computed at once; None chooses by backend.
         matmul_precision: in what networks multiply matrices, playing and learning: "float32",
             "tf32" (on GPUs), or "bfloat16", in which the operands are rounded and products summed

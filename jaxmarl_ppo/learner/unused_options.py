@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv
 from jaxmarl_ppo.config.mapping import MappingFunction, Matchups
 from jaxmarl_ppo.config.policies import PolicySpec, Snapshots
 from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
-from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
+from jaxmarl_ppo.networks.actor_critic import ActorCritic
+from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_names
+from jaxmarl_ppo.policies.network_check import named_network
 from jaxmarl_ppo.policies.plan import AnySpec, policy_specs, slots_of
 from jaxmarl_ppo.types import PyTree
 
@@ -24,9 +27,10 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
     _check_tables(config, env.agents)
     _check_defaults(config, mapping, specs)
     _check_agent_ids(config, env.agents, mapping, specs)
+    _check_unimix(config, env.action_layout(env_params), mapping, specs)
     _check_times(config, specs)
-    # None staggers wherever there is a horizon; only an explicit True can be without effect.
-    if config.stagger_starts and env.horizon(env_params) is None:
+    # None staggers wherever a length is known; only an explicit True can be without effect.
+    if config.stagger_starts and env.phase_length(env_params) is None:
         raise ValueError(
             f"stagger_starts=True has no effect on environment {env.name!r}, which has no horizon; "
             "drop it"
@@ -36,7 +40,7 @@ def check_effects(env: MultiAgentEnv, env_params: PyTree, config: TrainConfig) -
 def _check_tables(config: TrainConfig, agents: tuple[str, ...]) -> None:
     """Reject entries of a mapping that apply to no agent."""
     for table in _tables(config.mapping):
-        taken = {match_name(table, agent) for agent in agents}
+        taken = set(match_names(table, agents).values())
         for pattern in table:
             if pattern not in taken:
                 raise ValueError(
@@ -57,7 +61,7 @@ def _tables(mapping: Any) -> Iterator[Mapping[str, Any]]:
 
 def _check_defaults(config: TrainConfig, mapping: PolicyMapping, specs: dict[str, AnySpec]) -> None:
     """Reject defaults that every policy overrides."""
-    has_own = all(match_name(config.policies, name) for name in mapping.names)
+    has_own = all(match_names(config.policies, mapping.names).values())
     # A default that equals the built-in one may not have been given explicitly.
     if has_own and config.default_policy != PolicySpec():
         raise ValueError(
@@ -77,9 +81,7 @@ def _check_agent_ids(
     specs: dict[str, AnySpec],
 ) -> None:
     """Reject `append_agent_id` where every policy that has it plays a single agent."""
-    # None stands for policies that no entry matches; they follow `default_policy`.
-    for key in (*config.policies, None):
-        names = [name for name in mapping.names if match_name(config.policies, name) == key]
+    for key, names in _followers(config, mapping).items():
         slots = {
             name: slots_of(name, mapping, specs)
             for name in names
@@ -92,6 +94,38 @@ def _check_agent_ids(
             raise ValueError(
                 f"append_agent_id of {where} has no effect: {', '.join(players)}; drop it"
             )
+
+
+def _check_unimix(
+    config: TrainConfig,
+    layout: ActionLayout,
+    mapping: PolicyMapping,
+    specs: dict[str, AnySpec],
+) -> None:
+    """Reject `unimix` where no policy that has it has a choice."""
+    for key, names in _followers(config, mapping).items():
+        shares = {name: share for name in names if (share := _unimix(specs[name]))}
+        slots = {slot for name in shares for slot in slots_of(name, mapping, specs)}
+        if shares and not any(layout.factors[slot].counts for slot in slots):
+            where = "default_policy" if key is None else f"policies[{key!r}]"
+            raise ValueError(
+                f"unimix={max(shares.values())} of {where} has no effect on continuous actions, "
+                f"and {', '.join(shares)} has no others; drop it, or make the actions discrete"
+            )
+
+
+def _followers(config: TrainConfig, mapping: PolicyMapping) -> dict[str | None, list[str]]:
+    """List the policies of every entry of `policies`; of None those of `default_policy`."""
+    keys = match_names(config.policies, mapping.names)
+    return {
+        entry: [name for name, key in keys.items() if key == entry]
+        for entry in (*config.policies, None)
+    }
+
+
+def _unimix(spec: AnySpec) -> float:
+    module = named_network(spec.network) if isinstance(spec, PolicySpec) else None
+    return module.unimix if isinstance(module, ActorCritic) else 0.0
 
 
 def _check_times(config: TrainConfig, specs: dict[str, AnySpec]) -> None:

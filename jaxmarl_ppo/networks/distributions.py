@@ -54,7 +54,7 @@ class ActionDistribution(Protocol):
 class MaskedCategorical:
     """A categorical distribution over `num_actions`, in which masked actions have probability 0.
 
-    Actions are `[...]` int; outputs and mask are `[..., N]`.
+    Actions are `[...]` int; outputs and mask are `[..., W]`.
     """
 
     num_actions: int
@@ -103,15 +103,15 @@ class MaskedCategorical:
         return jnp.where(found > legal, found, legal)
 
     def _over_actions(self, operation: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
-        """Reduce `x [..., N]` over actions, one after the other."""
+        """Reduce `x [..., W]` over actions, one after the other."""
         return functools.reduce(operation, [x[..., i] for i in range(self.num_actions)])
 
     def _total(self, x: jax.Array) -> jax.Array:
-        """Sum `x [..., N]` up over actions."""
+        """Sum `x [..., W]` up over actions."""
         return self._over_actions(jnp.add, x) if self._in_turn else x.sum(-1)
 
     def _log_probs(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Compute the log-probability of every action, `[..., N]`."""
+        """Compute the log-probability of every action, `[..., W]`."""
         logits = self._logits(outputs, mask)
         if not self._in_turn:
             return jax.nn.log_softmax(logits)
@@ -120,7 +120,7 @@ class MaskedCategorical:
         return logits - jnp.log(self._total(jnp.exp(logits)))[..., None]
 
     def cumulative(self, outputs: jax.Array, mask: jax.Array) -> jax.Array:
-        """Sum the probabilities of all actions up to each, `[..., N]`, up to a common factor."""
+        """Sum the probabilities of all actions up to each, `[..., W]`, up to a common factor."""
         logits = self._logits(outputs, mask)
         # Minus the greatest logit, so that no exponential overflows.
         return jnp.cumsum(jnp.exp(logits - logits.max(-1, keepdims=True)), axis=-1)

@@ -83,27 +83,34 @@ def match_agents(table: Mapping[str, Any], agents: tuple[str, ...]) -> list[Any]
         ValueError: For an entry that no agent matches, or an agent that no entry matches.
     """
     for pattern in table:
-        if not fnmatch.filter(agents, pattern):
+        if pattern not in agents and not fnmatch.filter(agents, pattern):
             raise ValueError(
                 f"the policy mapping names the unknown agent {pattern!r}; "
                 f"the agents are {', '.join(agents)}"
             )
-    keys = [match_name(table, agent) for agent in agents]
-    missing = [agent for agent, key in zip(agents, keys, strict=True) if key is None]
+    keys = match_names(table, agents)
+    missing = [agent for agent, key in keys.items() if key is None]
     if missing:
         named = sorted({name for choice in table.values() for name in weights_of(choice)})
         raise ValueError(
             f"the policy mapping gives no policy to {', '.join(missing)}; name one of: "
             f"{', '.join(named) or 'any policy'}"
         )
-    return [table[key] for key in keys if key is not None]
+    return [table[key] for key in keys.values() if key is not None]
 
 
-def match_name(table: Mapping[str, Any], name: str) -> str | None:
-    """Find the key of `table` that is `name`, else the first pattern that it matches, else None."""
-    if name in table:
-        return name
-    return next((key for key in table if fnmatch.fnmatchcase(name, key)), None)
+def match_names(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:
+    """Find every name's key in `table`: itself, else the first pattern that it matches, else None.
+
+    A key that is one of the names is no pattern, such as `car[0]`.
+    """
+    patterns = [key for key in table if key not in names]
+
+    def match(name: str) -> str | None:
+        fitting = (key for key in patterns if fnmatch.fnmatchcase(name, key))
+        return name if name in table else next(fitting, None)
+
+    return {name: match(name) for name in names}
 
 
 def _from_word(word: str, agents: tuple[str, ...]) -> Table | Ensemble:

@@ -30,28 +30,22 @@ def make_network(
     """Return the named or given module, with the required number of distribution inputs.
 
     Raises:
-        ValueError: For a share of uniform play without choices, features of another kind than the
-            module takes, a central critic that shares layers with the actor, or a custom module
-            that does not round its products to bfloat16 though it must.
+        ValueError: For features of another kind than the module takes, a central critic that
+            shares layers with the actor, or a custom module that does not round its products to
+            bfloat16 though it must.
     """
     module = named_network(network)
-    unimix = module.unimix if isinstance(module, ActorCritic) else 0.0
-    if unimix and not interface.counts:
-        raise ValueError(
-            f"unimix={unimix} has no effect on continuous actions; drop it, or make the actions "
-            "discrete"
-        )
-    planes = len(interface.input_shape) > 1
-    if isinstance(module, ActorCritic) and planes != bool(module.conv_channels):
+    rank = len(interface.input_shape)
+    if isinstance(module, ActorCritic) and rank != (3 if module.conv_channels else 1):
         wanted = "planes [rows, cols, channels]" if module.conv_channels else "flat features"
+        flatten = f"make the environment with flatten=True and use network {listed(FLAT)}"
+        advice = {
+            1: f"use network {listed(FLAT)}, or an environment in planes",
+            3: f"use network 'cnn', or {flatten}",
+        }
         raise ValueError(
             f"network {type(module).__name__} needs {wanted}, but the environment's features have "
-            f"shape {interface.input_shape}; "
-            + (
-                "use network 'cnn'"
-                if planes
-                else f"use network {listed(FLAT)}, or an environment in planes"
-            )
+            f"shape {interface.input_shape}; {advice.get(rank, flatten)}"
         )
     # A custom module may set its own sizes, and need not have these fields.
     fields = {field.name for field in dataclasses.fields(module)}
@@ -60,6 +54,8 @@ def make_network(
         told["num_outputs"] = interface.distribution.num_outputs
     if isinstance(module, ActorCritic):
         told["counts"] = interface.counts
+        if not interface.counts:
+            told["unimix"] = 0.0  # which `check_effects` rejects where no policy has choices
         told["num_log_stds"] = interface.numbers.num_log_stds if interface.numbers else 0
     if "matmul_precision" in fields:
         told["matmul_precision"] = matmul_precision

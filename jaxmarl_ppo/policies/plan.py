@@ -15,7 +15,7 @@ from jaxmarl_ppo.config.ppo import PPOConfig
 from jaxmarl_ppo.config.train import TrainConfig
 from jaxmarl_ppo.networks.numbers import DEFAULT_NUMBERS
 from jaxmarl_ppo.policies.agent_interface import AgentInterface, make_agent_interface
-from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_name
+from jaxmarl_ppo.policies.mapping import PolicyMapping, make_mapping, match_names
 from jaxmarl_ppo.policies.network_check import check_network, make_network, named_network
 from jaxmarl_ppo.policies.players import Players
 from jaxmarl_ppo.policies.policy_group import PolicyGroup
@@ -260,7 +260,7 @@ def policy_specs(config: TrainConfig, mapping: PolicyMapping) -> dict[str, AnySp
         ValueError: For an entry of `policies` that no policy matches, or snapshots of nothing
             trainable.
     """
-    keys = {name: match_name(config.policies, name) for name in mapping.names}
+    keys = match_names(config.policies, mapping.names)
     for key in config.policies:
         if key not in keys.values():
             raise ValueError(

@@ -47,17 +47,19 @@ def init_rollout_state(
 def stagger_episodes(
     env: MultiAgentEnv, env_params: PyTree, state: RolloutState, key: jax.Array
 ) -> tuple[RolloutState, jax.Array]:
-    """Play `horizon * e / E` steps of uniformly random legal actions in environment `e`.
+    """Play `L * e / E` steps of uniformly random legal actions in environment `e` of `E`.
+
+    `L` is the environment's `phase_length`, by default its horizon.
 
     Returns:
         The state, and `[E, A]` bool: False where the present life began during this play and is not
-        counted in statistics. Environments without a horizon are unchanged.
+        counted in statistics. Environments whose length is not known are unchanged.
     """
     num_envs = state.is_first.shape[0]
-    horizon = env.horizon(env_params)
-    if horizon is None:
+    length = env.phase_length(env_params)
+    if length is None:
         return state, jnp.ones_like(state.is_first)
-    offset = spread_phases(horizon, num_envs)
+    offset = spread_phases(length, num_envs)
     num_steps = offset.max()
     random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
 
@@ -79,8 +81,8 @@ def stagger_episodes(
     return state.replace(obs=obs, env_state=env_state), counted
 
 
-def spread_phases(horizon: int | jax.Array, num_envs: int) -> jax.Array:
-    """Spread `num_envs` phases evenly over a horizon: `horizon * e // num_envs`, `[E]` int.
+def spread_phases(length: int | jax.Array, num_envs: int) -> jax.Array:
+    """Spread `num_envs` phases evenly over `length` steps: `length * e // num_envs`, `[E]` int.
 
     The product may exceed 32 bits: the quotient is multiplied at once, the remainder by the bits of
     `e`, with a long division.
@@ -88,7 +90,7 @@ def spread_phases(horizon: int | jax.Array, num_envs: int) -> jax.Array:
     index = jnp.arange(num_envs)
     quotient = remainder = jnp.zeros_like(index)
     for bit in reversed(range(num_envs.bit_length())):
-        remainder = 2 * remainder + (horizon % num_envs) * (index >> bit & 1)
+        remainder = 2 * remainder + (length % num_envs) * (index >> bit & 1)
         quotient = 2 * quotient + remainder // num_envs
         remainder %= num_envs
-    return index * (horizon // num_envs) + quotient
+    return index * (length // num_envs) + quotient

@@ -21,6 +21,9 @@ _FORMER_NAMES = {
     re.compile("metrics/fault/tick"): "metrics/fault/step",
 }
 
+# Paths of sums of the environment's own metrics.
+_METRICS = re.compile("(metrics|state/per_env/running)/(.*/)?metrics/.+")
+
 
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
     """Copy the leaves of a tree to the host, named by their paths in it; keys as their words.
@@ -52,6 +55,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], expected: PyTree, where: Path)
     # Checkpoints of format 1 lack arrays without elements.
     empty = {k: np.zeros(x.shape, x.dtype) for k, x in wanted.items() if not x.size}
     arrays = {**empty, **{_present_name(name): array for name, array in arrays.items()}}
+    arrays = _with_own_metrics(arrays, wanted)
     for name in sorted(wanted.keys() | arrays.keys()):
         found = _describe(arrays.get(name))
         words = jax.eval_shape(_words, wanted[name]) if name in wanted else None
@@ -73,6 +77,26 @@ def _present_name(name: str) -> str:
         if match := former.fullmatch(name):
             name = match.expand(present)
     return name
+
+
+def _with_own_metrics(
+    arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Begin sums of metrics at 0 that the environment did not have, and drop those it had.
+
+    Which numbers an environment reports may change; no training depends on them.
+    """
+    new = {
+        name: np.zeros(leaf.shape, leaf.dtype)
+        for name, leaf in wanted.items()
+        if name not in arrays and _METRICS.fullmatch(name)
+    }
+    kept = {
+        name: array
+        for name, array in arrays.items()
+        if name in wanted or not _METRICS.fullmatch(name)
+    }
+    return {**kept, **new}
 
 
 def _reason(name: str, where: Path) -> str:

@@ -21,6 +21,7 @@ from jaxmarl_ppo.training.progress import (
     PlainProgress,
     Progress,
     count_text,
+    entropy_of,
     evaluation_text,
     interval_text,
     intervals,
@@ -261,10 +262,12 @@ def agent_table(
 
 def policy_table(policies: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     """Tabulate the update statistics of every policy."""
-    rows = {
-        name: {title: number_text(policy, key, ".3g") for title, key in _POLICY_COLUMNS}
-        for name, policy in list(policies.items())[:MAX_ROWS]
-    }
+    rows = {}
+    for name, policy in list(policies.items())[:MAX_ROWS]:
+        numbers = dict(policy)
+        if (entropy := entropy_of(policy)) is not None:
+            numbers["entropy"] = entropy
+        rows[name] = {title: number_text(numbers, key, ".3g") for title, key in _POLICY_COLUMNS}
     return _table("policy", rows, len(policies), _SPARE_POLICY_COLUMNS)
 
 

@@ -155,13 +155,19 @@ class PlainProgress(Progress):
             f"left {time_text(self.seconds_left):>5}",
             _return_text(entry, self._agents, self._policies),
         ]
-        entropies = [p["entropy"] for p in entry["policies"].values() if "entropy" in p]
+        found = [entropy_of(policy) for policy in entry["policies"].values()]
+        entropies = [f"{x:.3f}" for x in found if x is not None]
         if entropies:
-            parts.append("entropy " + " ".join(f"{x:.3f}" for x in entropies[:3]))
+            parts.append("entropy " + " ".join(entropies[:3]))
         return "  ".join(parts)
 
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def entropy_of(policy: Mapping[str, Any]) -> float | None:
+    """Return a policy's entropy, before clipping where its numbers are clipped; None without."""
+    return policy.get("entropy", policy.get("entropy_before_clipping"))
 
 
 def intervals(entry: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

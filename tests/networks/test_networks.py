@@ -343,7 +343,7 @@ def test_a_share_of_uniform_play_is_left_to_every_action():
 
 
 def test_uniform_play_of_continuous_actions_is_refused():
-    with pytest.raises(ValueError, match=r"unimix=0\.1 has no effect on continuous actions"):
+    with pytest.raises(ValueError, match=r"unimix=0\.1 of default_policy has no effect on contin"):
         learner_for(MLP(unimix=0.1), env=Reach())
 
 

@@ -59,6 +59,16 @@ def test_patterns_stand_for_several_agents_and_a_name_goes_before_a_pattern():
     assert whole(make_mapping(special, CARS)) == ["any", "mine", "any"]
 
 
+def test_an_agent_whose_name_reads_like_a_pattern_is_called_by_its_name():
+    agents = ("car[0]", "car[1]", "car0", "what?")
+    each = {agent: f"p{i}" for i, agent in enumerate(agents)}
+    assert whole(make_mapping(each, agents)) == ["p0", "p1", "p2", "p3"]
+    # A name is no pattern for another agent; a pattern that is no name may match both.
+    with pytest.raises(ValueError, match="gives no policy to car0"):
+        make_mapping({"car[0]": "p", "car[1]": "p", "what?": "p"}, agents)
+    assert whole(make_mapping({"car[0]": "p", "*": "q"}, agents)) == ["p", "q", "q", "q"]
+
+
 def test_an_ensemble_draws_each_agents_member_independently():
     mapping = make_mapping("ensemble:3", AGENTS)
     assert mapping.names == tuple(f"{agent}_{k}" for agent in AGENTS for k in range(3))

@@ -4,10 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hybrid_env_deploy import SPACES as SPACES_OF
 from hybrid_env_deploy import Hybrid
 
+from jaxmarl_envs.adapters.outgoing.gymnasium import to_gymnasium
+from jaxmarl_envs.check import quick_check
 from jaxmarl_envs.core import MultiAgentEnv, Observation
-from jaxmarl_envs.spaces import Box
+from jaxmarl_envs.spaces import Box, Discrete
+from jaxmarl_envs.wrappers import Joined
 from jaxmarl_ppo import LSTM, MLP, PolicySpec, PPOConfig, TrainConfig, make_learner, summarise
 
 WHOLE = PPOConfig(num_epochs=1, num_minibatches=1, entropy_coef=0.01, learning_rate=1e-3)
@@ -63,6 +67,41 @@ def test_the_update_recomputes_what_the_rollout_drew(name):
             assert ("entropy_before_clipping" in own) == (name == "clipped")
     groups = {group.interface.counts for group in learner.players.policy_groups}
     assert groups == ({(4,), (), (3,), (2, 3)} if mapping == "per_agent" else {(4, 3)})
+
+
+def test_a_default_share_of_uniform_play_is_of_the_policies_that_have_choices():
+    learner = learner_of(Hybrid(), SPECS["mlp"], PPOConfig(), mapping="per_agent")
+    modules = [group.network.module for group in learner.players.policy_groups]
+    assert [(m.counts, m.unimix) for m in modules if not m.counts] == [((), 0.0)]
+    assert [m.unimix for m in modules if m.counts] == [0.1] * 3
+    own = {"mapping": "per_agent", "policies": {"mover": SPECS["mlp"]}}
+    with pytest.raises(ValueError, match=r"unimix=0.1 of policies\['mover'\] has no effect"):
+        learner_of(Hybrid(), PolicySpec(), **own)
+
+
+class Tabled(Hybrid):
+    """Its spaces read a table that is an array of JAX's."""
+
+    def __init__(self):
+        self.table = jnp.array([4, 1])
+
+    def observation_space(self, agent, params):
+        return Box(-1.0, float(self.table[1]), (6,))
+
+    def action_space(self, agent, params):
+        return Discrete(int(self.table[0])) if agent == "picker" else SPACES_OF[agent]
+
+
+def test_spaces_may_read_arrays_while_functions_are_traced():
+    learner = learner_of(Tabled(), SPECS["mlp"])
+    (policies,) = summaries(learner, 1)
+    assert all(own["return_min"] > -100 for own in policies.values())
+    joined = Joined(Tabled(), {"two": ("picker", "pair"), "rest": ("mover", "both")})
+    for env in (Tabled(), joined):
+        quick_check(env)
+    view = to_gymnasium(joined, agent="two")
+    view.reset(seed=0)
+    view.step(view.action_space.sample())
 
 
 def test_gradients_of_the_loss_are_finite_however_sure_a_policy_is():

@@ -61,6 +61,19 @@ def test_live_progress_shows_tables():
         assert word in text, word
 
 
+def test_entropy_before_clipping_is_shown_as_entropy():
+    policies = {"shared": {"entropy_before_clipping": 0.75}}
+    shown = console()
+    shown.print(display.policy_table(policies))
+    assert "0.75" in shown.file.getvalue()
+    out = console()
+    plain = progress.PlainProgress(out, 1000, ("x", "o"), ("shared",))
+    with plain:
+        plain.advance(1000, 100.0)
+        plain.show_entry({**ENTRY, "policies": policies})
+    assert "entropy 0.750" in out.file.getvalue()
+
+
 LONG = {
     "agents": {
         f"agent_{k}": {"episodes": 12_345, "return_mean": 0.5, "return_min": -1.0,

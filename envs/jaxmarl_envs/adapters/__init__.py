@@ -9,6 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 
+class MissingExtraError(ImportError):
+    """A library that an extra installs is not installed; the message says how to install it."""
+
+
 def how_to_install(extra: str) -> str:
     """Write the command that installs an extra of this package, which no package index has."""
     return f"pip install './envs[{extra}]' in a clone of the repository"
@@ -23,7 +27,7 @@ def import_extra(module: str, extra: str, advice: Callable[[str], str] = how_to_
         advice: writes the command that installs an extra.
 
     Raises:
-        ImportError: If the module is not installed; the message ends with the advice.
+        MissingExtraError: If the module is not installed; the message ends with the advice.
     """
     try:
         return importlib.import_module(module)
@@ -31,4 +35,5 @@ def import_extra(module: str, extra: str, advice: Callable[[str], str] = how_to_
         # Something else that an installed library misses is that library's own message.
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
-        raise ImportError(f"{module.split('.')[0]!r} is not installed: {advice(extra)}") from error
+        library = module.split(".")[0]
+        raise MissingExtraError(f"{library!r} is not installed: {advice(extra)}") from error

@@ -110,6 +110,10 @@ class Grouped(MultiAgentEnv[GroupedState, Any]):
         """Return the wrapped environment's own horizon."""
         return self.env.horizon(params)
 
+    def phase_length(self, params: Any) -> int | jax.Array | None:
+        """Return the wrapped environment's own length of phases."""
+        return self.env.phase_length(params)
+
     def observation_space(self, agent: str, params: Any) -> Box:
         """Return the agent's observation space in the wrapped environment."""
         return self.env.observation_space(agent, params)

@@ -146,6 +146,10 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         """Return the wrapped environment's own horizon."""
         return self.env.horizon(params)
 
+    def phase_length(self, params: Any) -> int | jax.Array | None:
+        """Return the wrapped environment's own length of phases."""
+        return self.env.phase_length(params)
+
     def observation_space(self, agent: str, params: Any) -> Box:
         """Return the space of the members' observations, and for each whether it lives and acts."""
         members = self._members[self.agent_index(agent)]
@@ -205,7 +209,7 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         return self.env.render(state.inner, params, own)
 
     def _own_space(self, member: int, params: Any) -> Any:
-        return self.env.action_space(self.env.agents[member], params)
+        return self.env.action_spaces(params)[self.env.agents[member]]
 
     def _combines(self, params: Any) -> bool:
         """Return whether an action is a combination of what the members choose."""
@@ -243,7 +247,8 @@ class Joined(MultiAgentEnv[JoinedState, Any]):
         members = self._members[slot]
         parts = []
         for i in members:
-            shape = self.env.observation_space(self.env.agents[i], params).shape
+            with jax.ensure_compile_time_eval():
+                shape = self.env.observation_space(self.env.agents[i], params).shape
             parts.append(seen.features[(i, *map(slice, shape))].ravel())
         if self.agents[slot] in self.groups:
             flags = jnp.stack([x[i] for i in members for x in (seen.alive, seen.agent_mask)])

@@ -11,16 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
+from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple, is_known
 
 
 def flat(spaces: Sequence[Any]) -> Box:
     """Put Boxes side by side, flattened."""
 
-    def side_by_side(ends: Sequence[Any]) -> np.ndarray:
+    def side_by_side(ends: Sequence[Any]) -> Any:
+        xp = np if is_known(*ends) else jnp
         pairs = zip(ends, spaces, strict=True)
-        rows = [np.broadcast_to(end, space.shape).ravel() for end, space in pairs]
-        return np.concatenate(rows).astype(np.float32)
+        rows = [xp.broadcast_to(end, space.shape).ravel() for end, space in pairs]
+        return xp.concatenate(rows).astype(np.float32)
 
     low = side_by_side([space.low for space in spaces])
     return Box(low, side_by_side([space.high for space in spaces]), low.shape)

@@ -143,31 +143,31 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_a_mask_of_each_choice_in_every_form(name):
     space, mask = FORMS[name]
-    counts = read_actions(space).counts
+    actions = read_actions(space)
     for joint in (None, False):
-        legal = legal_options(space, counts, mask, joint)
+        legal = legal_options(space, actions, mask, joint)
         assert [own.tolist() for own in legal] == TWO_AND_THREE
-    (legal,) = legal_options(space, counts, mask, joint=True)
+    (legal,) = legal_options(space, actions, mask, joint=True)
     assert legal.tolist() == PAIRS
 
 
 def test_parts_without_a_mask_are_all_legal():
     space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.MultiBinary(2)})
-    assert legal_options(space, (2, 2, 2), {}, None) == [None] * 3
-    legal = legal_options(space, (2, 2, 2), {"b": ([0, 1], [1, 1])}, None)
+    assert legal_options(space, read_actions(space), {}, None) == [None] * 3
+    legal = legal_options(space, read_actions(space), {"b": ([0, 1], [1, 1])}, None)
     assert legal[0] is None
     assert [own.tolist() for own in legal[1:]] == [[False, True], [True, True]]
 
 
 def test_a_tuple_without_any_mask_is_all_legal():
     space = spaces.Tuple([spaces.Discrete(2), spaces.Box(0.0, 1.0, (1,))])
-    assert legal_options(space, (2,), (None, None), None) == [None]
+    assert legal_options(space, read_actions(space), (None, None), None) == [None]
 
 
 def test_gymnasiums_own_mask_of_bits():
     # 0 and 1 are what a bit must be, 2 is either.
     space = spaces.MultiBinary(3)
-    legal = legal_options(space, (2, 2, 2), np.array([0, 1, 2], np.int8), None)
+    legal = legal_options(space, read_actions(space), np.array([0, 1, 2], np.int8), None)
     assert [own.tolist() for own in legal] == [[True, False], [False, True], [True, True]]
     space.seed(0)
     drawn = np.array([space.sample(mask=np.array([0, 1, 2], np.int8)) for _ in range(20)])
@@ -187,23 +187,23 @@ AMBIGUOUS = {
 @pytest.mark.parametrize("name", AMBIGUOUS)
 def test_a_mask_that_can_be_read_in_two_ways_is_declared(name):
     space, mask = AMBIGUOUS[name]
-    counts = read_actions(space).counts
+    actions = read_actions(space)
     with pytest.raises(ValueError, match="give joint=False if it is for each choice, or joint=T"):
-        legal_options(space, counts, mask, None)
-    (combinations,) = legal_options(space, counts, mask, joint=True)
+        legal_options(space, actions, mask, None)
+    (combinations,) = legal_options(space, actions, mask, joint=True)
     assert combinations.tolist() == [bool(x) for x in np.ravel(mask)]
-    each = legal_options(space, counts, mask, joint=False)
+    each = legal_options(space, actions, mask, joint=False)
     assert np.concatenate(each).tolist() == [bool(x) for x in np.ravel(mask)]
 
 
 def test_a_mask_of_combinations_needs_them_learned_as_one():
     space, mask = spaces.MultiDiscrete([2, 3]), np.array(PAIRS)
     for form in (mask, mask.reshape(2, 3)):
-        (legal,) = legal_options(space, (2, 3), form, joint=True)
+        (legal,) = legal_options(space, read_actions(space), form, joint=True)
         assert legal.tolist() == PAIRS
         for joint in (None, False):
             with pytest.raises(ValueError, match=r"is of all 6 combinations .* give joint=True"):
-                legal_options(space, (2, 3), form, joint)
+                legal_options(space, read_actions(space), form, joint)
 
 
 @pytest.mark.parametrize(

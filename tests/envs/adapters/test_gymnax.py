@@ -17,6 +17,9 @@ from probe_envs import quick_jit
 import jaxmarl_envs
 from jaxmarl_envs import Box, Discrete, check_env
 from jaxmarl_envs.adapters.incoming.gymnax import Lifted, make_multi_agent
+from jaxmarl_envs.adapters.outgoing.gymnasium import to_gymnasium
+from jaxmarl_envs.adapters.outgoing.one_agent import random_script
+from jaxmarl_envs.check import quick_check
 
 TIME_LIMIT = 40
 
@@ -211,6 +214,38 @@ def test_the_episode_is_over_when_the_last_game_ends(played):
     assert obs.alive.all()
     assert (np.abs(obs.features) <= 0.05).all()
     np.testing.assert_array_equal(state.games.time, [0, 0, 0])
+
+
+def test_bounds_that_depend_on_parameters_hold_in_every_view():
+    env, params = make_multi_agent("Pendulum-v1", num_agents=2)
+    weak = params.replace(max_torque=0.5)
+    view = to_gymnasium(env, weak, agent="agent_0", others="random")
+    view.reset(seed=0)
+    assert view.action_space.high.tolist() == [0.5]
+    view.step(np.array([0.25], np.float32))
+    joined, _ = jaxmarl_envs.make(
+        "joined",
+        env="gymnax",
+        groups={"pair": env.agents},
+        env_kwargs={"env_id": "Pendulum-v1", "num_agents": 2},
+    )
+    quick_check(joined, weak)
+    drawn = compiled_script(joined)(weak)
+    assert 0.3 < np.abs(drawn).max() <= 0.5
+    assert 1.0 < np.abs(compiled_script(joined)(params)).max() <= 2.0
+
+
+def compiled_script(env):
+    """Random actions of 50 environments, whose parameters are traced."""
+
+    @jax.jit
+    def draw(params):
+        obs, state = env.reset_env(jax.random.key(0), params)
+        script = random_script(env)
+        keys = jax.random.split(jax.random.key(1), 50)
+        return jax.vmap(lambda key: script(state, obs, params, key))(keys)
+
+    return draw
 
 
 def test_the_time_limit_is_a_leaf_that_needs_no_second_compilation(played):

@@ -51,7 +51,7 @@ def vector(mode):
 
 def walk(env, seed, num_steps):
     """Frames before, what came, and random legal actions, step by step."""
-    game = env.pool._make_game()
+    game = env.pool.make_game()
     rng = np.random.default_rng(0)
     frame = copy.deepcopy(game.reset(seed))
     for _ in range(num_steps):

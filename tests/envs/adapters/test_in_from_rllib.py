@@ -13,7 +13,8 @@ from probe_envs import quick_jit, tiny_learner
 from rllib_envs import Breaking, Duel, Former, Gamblers, Restless, Shuttles, Spawning, flat
 
 from jaxmarl_envs import check_env, make
-from jaxmarl_envs.adapters.incoming.rllib import UnrepeatableEnvironmentWarning, from_rllib_env
+from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.user_code import HostEnvironmentError, UserCodeError
 from jaxmarl_ppo import TrainConfig, Trainer
 from jaxmarl_ppo.policies.population_file import POLICIES_FILE
@@ -31,7 +32,7 @@ class Walk:
     """One game, step by step."""
 
     def __init__(self, env, seed=0):
-        self.game = env.pool._make_game()
+        self.game = env.pool.make_game()
         self.frame = copy.deepcopy(self.game.reset(seed))
 
     def step(self, action):

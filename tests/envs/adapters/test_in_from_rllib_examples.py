@@ -8,7 +8,8 @@ import pytest
 from probe_envs import tiny_learner
 
 from jaxmarl_envs import check_env, make
-from jaxmarl_envs.adapters.incoming.rllib import UnrepeatableEnvironmentWarning, from_rllib_env
+from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_ppo import PPOConfig, TrainConfig, Trainer
 from jaxmarl_ppo.evaluation import evaluate_policies
 

@@ -15,7 +15,7 @@ from hosting_oracle import decisions, own_mask, play
 from hybrid_envs import CHOICES_ONLY, SPACES, Hybrid, chooser
 
 from jaxmarl_envs import spaces
-from jaxmarl_envs.adapters.outgoing.forms import take_apart
+from jaxmarl_envs.actions import take_apart
 from jaxmarl_envs.adapters.outgoing.gymnasium import to_gymnasium, to_gymnasium_vector
 from jaxmarl_envs.adapters.outgoing.one_agent import random_script
 
@@ -300,13 +300,13 @@ def test_a_vector_is_gymnasium_s_own_vector_of_single_views(agent):
 def test_actions_of_a_vector_are_checked():
     ours = to_gymnasium_vector(made(), agent="both", num_envs=2)
     ours.reset(seed=SEED)
-    with pytest.raises(ValueError, match="3 actions for num_envs=2"):
+    with pytest.raises(ValueError, match=r"not of the space .*, num_envs=2 of them"):
         ours.step(([0, 1, 2], np.zeros((3, 2))))
     with pytest.raises(ValueError, match="not of the space Tuple"):
         ours.step(([0, 1], np.zeros((3, 2))))
     with pytest.raises(ValueError, match="not of the space Tuple"):
         ours.step([0, 1, 2])
-    with pytest.raises(ValueError, match=r"not of the space Discrete\(3\)"):
+    with pytest.raises(ValueError, match="not of the space Tuple"):
         ours.step(([0, 3], np.zeros((2, 2))))
     single = to_gymnasium(made(), agent="pair")
     single.reset(seed=SEED)
@@ -379,5 +379,5 @@ def test_rllib_is_told_what_decisions_earn_and_masks_of_all_choices_in_one_row()
 
 @pytest.mark.parametrize("action", [np.nan, 1.5, -1, 3, "1"])
 def test_what_is_no_option_is_refused(action):
-    with pytest.raises(ValueError, match="are not of the space"):
-        take_apart(spaces.Discrete(3), np.array([action]))
+    with pytest.raises(ValueError, match="is not of"):
+        take_apart(spaces.Discrete(3), np.array([action]), (1,))

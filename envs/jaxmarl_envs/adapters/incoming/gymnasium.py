@@ -7,17 +7,18 @@
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
-from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, first_game, flag, number
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
+from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 
 AGENT = "agent"
@@ -108,13 +109,17 @@ def from_gymnasium(
     is followed by the next one as the vector's autoreset mode has it: at the same step or, with
     nobody alive in between, on the next one. Action masks are taken from `info["action_mask"]`.
 
-    Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
-    for the same actions: an episode is sometimes played again, up to where it was.
+    Episodes begin with `env.reset(seed=...)`. Runs are repeated exactly, and resumed in the middle
+    of an episode, where the environment does the same for the same seed and the same actions. It is
+    tried out with random actions first: what cannot be played is rejected.
 
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
         horizon: the step at which an episode that goes on is truncated, and a vector begins anew.
-            None for 1,000.
+            None for the limit that the environment's `spec` or a `TimeLimit` around it declares,
+            else none: a vector goes on for ever, so give one to evaluate on it. Without either, a
+            state remembers 1,000 steps: a longer episode plays to its end, but begins anew where a
+            run is resumed in it.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
             choice over their combinations, at most 10,000, where they depend on each other. None
@@ -126,6 +131,10 @@ def from_gymnasium(
             limit.
         name: what to call it; None for its id, or the name of its class.
 
+    Warns:
+        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+
     Raises:
         ValueError: If it is not a function, it returns no Gymnasium environment, or spaces cannot
             be written as arrays.
@@ -134,30 +143,32 @@ def from_gymnasium(
     check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
-    max_steps = MAX_STEPS if horizon is None else horizon
-    make_game = functools.partial(_make_game, make_fn, max_steps, flatten, joint)
-    game = first_game(make_game, step_timeout, name)
-    layout = Layout(
-        agents=game.names,
-        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
-        action_spaces=tuple(spaces.action for spaces in game.spaces),
-        max_actors=len(game.names),
+    make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint)
+    return bring_in(
+        make_game,
         horizon=horizon,
-        max_steps=max_steps,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=name,
     )
-    spec = getattr(game.env, "spec", None)
-    own_name = type(game.env).__name__ if spec is None else str(spec.id)
-    return HostEnv(name or own_name, layout, make_game, num_workers, step_timeout)
 
 
-class SingleGame(SlotGame):
+class _GymnasiumGame(SlotGame):
+    @property
+    def own_name(self) -> str:
+        """Return the id of the environment, or the name of its class."""
+        spec = getattr(self.env, "spec", None)
+        return super().own_name if spec is None else str(spec.id)
+
+
+class SingleGame(_GymnasiumGame):
     """An `Env`: its one agent acts at every step."""
 
     def __init__(
-        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
     ) -> None:
         own = {AGENT: (env.observation_space, env.action_space)}
-        super().__init__(env, (AGENT,), read_spaces(own, flatten, joint), max_steps)
+        super().__init__(env, (AGENT,), read_spaces(own, flatten, joint), horizon)
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)
@@ -166,6 +177,7 @@ class SingleGame(SlotGame):
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         seen, reward, terminated, truncated, info = self.env.step(self._own(action, 0))
         outcome.reward[0] = number(AGENT, reward)
+        self._note(0, info, outcome)
         outcome.terminated[0] = terminated = flag(AGENT, "terminated", terminated)
         outcome.truncated[0] = truncated = flag(AGENT, "truncated", truncated)
         self._look(seen, info, lives=not (terminated or truncated))
@@ -175,23 +187,28 @@ class SingleGame(SlotGame):
         self._show(0, seen, info, acts=lives)
 
 
-class VectorGame(SlotGame):
+class VectorGame(_GymnasiumGame):
     """A `VectorEnv`: an agent for each of its environments."""
 
     def __init__(
-        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
     ) -> None:
         library = import_extra("gymnasium.vector", "gymnasium")
         names = tuple(f"env_{i}" for i in range(env.num_envs))
         spaces = env.single_observation_space, env.single_action_space
         own = read_spaces(dict.fromkeys(names, spaces), flatten, joint)
-        super().__init__(env, names, own, max_steps)
+        super().__init__(env, names, own, horizon)
         modes = library.AutoresetMode
         self._mode = modes(env.metadata.get("autoreset_mode", modes.NEXT_STEP))
         self._resets_later = self._mode == modes.NEXT_STEP
         self._resets_by_itself = self._mode != modes.DISABLED
         self._iterate, self._concatenate = library.utils.iterate, library.utils.concatenate
         self._sent = library.utils.create_empty_array(env.single_action_space, env.num_envs)
+
+    @property
+    def declared_horizon(self) -> int | None:
+        """Return None: a limit is of the lives in a vector."""
+        return None
 
     def _begin(self, seed: int) -> None:
         seen, info = self.env.reset(seed=seed)
@@ -204,6 +221,8 @@ class VectorGame(SlotGame):
         actions = self._concatenate(self.env.single_action_space, own, self._sent)
         seen, reward, terminated, truncated, info = self.env.step(actions)
         rows = self._rows(seen)
+        for slot in range(len(self.names)):
+            self._note(slot, _info_of(slot, info), outcome)
         outcome.reward[:] = reward
         outcome.terminated[:] = np.asarray(terminated, bool) & before
         outcome.truncated[:] = np.asarray(truncated, bool) & before
@@ -238,15 +257,30 @@ class VectorGame(SlotGame):
             self._show(slot, row, own, acts=bool(self._acting[slot]))
 
 
+def _info_of(slot: int, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Take one environment's infos out of those of a vector: its last ones, if it was reset."""
+    own = {}
+    for key, values in info.items():
+        there = info.get(f"_{key}")
+        if there is None or not there[slot] or key.startswith("_"):
+            continue
+        if key == "final_info" or isinstance(values, Mapping):
+            found = _info_of(slot, values)
+            own.update(found if key == "final_info" else {key: found})
+        elif key != "final_obs":
+            own.setdefault(key, values[slot])
+    return own
+
+
 def _make_game(
-    make_fn: Callable[[], Any], max_steps: int, flatten: bool, joint: bool | None
+    make_fn: Callable[[], Any], horizon: int | None, flatten: bool, joint: bool | None
 ) -> SlotGame:
     library = import_extra("gymnasium", "gymnasium")
     env = make_fn()
     if isinstance(env, import_extra("gymnasium.vector", "gymnasium").VectorEnv):
-        return VectorGame(env, max_steps, flatten, joint)
+        return VectorGame(env, horizon, flatten, joint)
     if isinstance(env, library.Env):
-        return SingleGame(env, max_steps, flatten, joint)
+        return SingleGame(env, horizon, flatten, joint)
     raise ValueError(
         f"expected a function that makes an Env or VectorEnv of Gymnasium, but it made {env!r}"
     )

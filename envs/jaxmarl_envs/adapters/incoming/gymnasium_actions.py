@@ -1,8 +1,8 @@
 """One agent's actions in plain Python: Gymnasium's spaces as choices and numbers, and back."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ REFUSED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Actions:
     """Encoding of an agent's own actions as choices and numbers, in the order of its space.
 
@@ -27,6 +27,7 @@ class Actions:
         build: makes what the environment takes of choices `[C]` int and numbers `[N]` float.
         joint: whether all choices are learned as one, over their combinations, which are counted in
             the order of `numpy.ndindex`.
+        parts: of a Tuple or a Dict, each of its spaces.
     """
 
     counts: tuple[int, ...]
@@ -34,6 +35,7 @@ class Actions:
     high: np.ndarray
     build: Callable[[np.ndarray, np.ndarray], Any]
     joint: bool = False
+    parts: tuple["Actions", ...] = ()
 
     @property
     def learned_counts(self) -> tuple[int, ...]:
@@ -77,7 +79,7 @@ def read_actions(space: Any, joint: bool = False) -> Actions:
             f"{size:,} combinations are more than the {MAX_CHOICES:,} that can be learned as one "
             "choice; drop joint=True"
         )
-    return Actions(actions.counts, actions.low, actions.high, actions.build, joint=True)
+    return dataclasses.replace(actions, joint=True)
 
 
 def _read(space: Any) -> Actions:
@@ -145,4 +147,5 @@ def _join(parts: Sequence[Actions], combine: Callable[[Any], Any]) -> Actions:
         low=np.concatenate([part.low for part in parts]),
         high=np.concatenate([part.high for part in parts]),
         build=build,
+        parts=tuple(parts),
     )

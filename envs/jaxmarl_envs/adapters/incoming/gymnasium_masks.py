@@ -19,16 +19,17 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
+from jaxmarl_envs.adapters.incoming.gymnasium_actions import Actions
 
 Legal = list[np.ndarray | None]  # of each choice, its legal options `[options]`; None for all
 
 
-def legal_options(space: Any, counts: Sequence[int], mask: Any, joint: bool | None) -> Legal:
+def legal_options(space: Any, actions: Actions, mask: Any, joint: bool | None) -> Legal:
     """Read which options of each choice are legal, `[options]` bool each; None for all.
 
     Args:
         space: Gymnasium's.
-        counts: options of each of its choices.
+        actions: as `read_actions` reads it.
         mask: in one of the forms at the top of this file.
         joint: whether choices are learned as one, over their combinations; None where the user has
             not said whether a mask that can be read in two ways is of combinations.
@@ -40,8 +41,9 @@ def legal_options(space: Any, counts: Sequence[int], mask: Any, joint: bool | No
         ValueError: For anything else, or a mask that can be read in two ways; the message continues
             the sentence "agent 'a' has the action_mask ...".
     """
+    counts = actions.counts
     if len(counts) < 2:
-        return _of_choices(space, counts, mask)
+        return _of_choices(space, actions, mask)
     of_combinations = _are_combinations(counts, mask)
     of_choices = not of_combinations or _is_also_of_choices(space, counts, mask)
     if of_combinations and of_choices and joint is None:
@@ -57,7 +59,7 @@ def legal_options(space: Any, counts: Sequence[int], mask: Any, joint: bool | No
                 "that combinations are learned as one choice"
             )
         return [_flags(np.ravel(mask))]
-    legal = _of_choices(space, counts, mask)
+    legal = _of_choices(space, actions, mask)
     if not joint:
         return legal
     every = [np.ones(n, bool) if own is None else own for n, own in zip(counts, legal, strict=True)]
@@ -82,8 +84,9 @@ def _is_also_of_choices(space: Any, counts: Sequence[int], mask: Any) -> bool:
     )
 
 
-def _of_choices(space: Any, counts: Sequence[int], mask: Any) -> Legal:
+def _of_choices(space: Any, actions: Actions, mask: Any) -> Legal:
     """Read a mask that is one for each choice."""
+    counts = actions.counts
     if mask is None:
         return [None] * len(counts)
     if not counts:
@@ -93,7 +96,7 @@ def _of_choices(space: Any, counts: Sequence[int], mask: Any) -> Legal:
         return list(np.split(_flags(np.asarray(mask)), np.cumsum(counts)[:-1]))
     spaces = import_extra("gymnasium.spaces", "gymnasium")
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        return _of_parts(space, mask)
+        return _of_parts(space, actions, mask)
     if _is_binary(space) and _shape(mask) == space.shape:
         bits = np.ravel(mask)
         if not np.isin(bits, (0, 1, 2)).all():
@@ -105,26 +108,19 @@ def _of_choices(space: Any, counts: Sequence[int], mask: Any) -> Legal:
     raise ValueError(f"does not have {_wanted(counts)}")
 
 
-def _of_parts(space: Any, mask: Any) -> Legal:
+def _of_parts(space: Any, actions: Actions, mask: Any) -> Legal:
     """Read a mask with one entry for each part of a Tuple or a Dict."""
     parts = space.spaces
     if isinstance(parts, Mapping):
         if not isinstance(mask, Mapping) or not mask.keys() <= parts.keys():
             raise ValueError(f"is not a dictionary with keys among {', '.join(map(repr, parts))}")
-        pairs = [(part, mask.get(key)) for key, part in parts.items()]
+        parts, masks = parts.values(), [mask.get(key) for key in parts]
     else:
         if not isinstance(mask, Sequence | np.ndarray) or len(mask) != len(parts):
             raise ValueError(f"does not have one entry for each of the {len(parts)} parts")
-        pairs = list(zip(parts, mask, strict=True))
-    return [own for part, one in pairs for own in _of_choices(part, _counts(part), one)]
-
-
-def _counts(space: Any) -> tuple[int, ...]:
-    """Count the options of each choice of a space."""
-    # Imported here, since that module needs nothing of this one.
-    from jaxmarl_envs.adapters.incoming.gymnasium_actions import read_actions
-
-    return read_actions(space).counts
+        masks = mask
+    each = map(_of_choices, parts, actions.parts, masks)
+    return [own for legal in each for own in legal]
 
 
 def _flags(entries: np.ndarray) -> np.ndarray:

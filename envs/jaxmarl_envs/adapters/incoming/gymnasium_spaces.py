@@ -1,7 +1,8 @@
 """One agent of an environment in plain Python: its observations and actions as arrays, and back."""
 
 import functools
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,12 +68,20 @@ class AgentSpaces:
         values = np.asarray(seen, np.float32).reshape(self.observation.shape)
         return values / np.float32(255) if self._is_image else values
 
+    @functools.cached_property
+    def _in_range(self) -> Callable[[Any], bool] | None:
+        return _range_check(self.own_observation)
+
     def _flat(self, space: Any, seen: Any) -> np.ndarray:
+        flat = None
         try:
-            flat = np.asarray(_spaces().flatten(space, seen), np.float32)
+            if self._in_range is None or self._in_range(seen):
+                flat = np.asarray(_spaces().flatten(space, seen), np.float32)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise self._wrong(seen, f"its observation space is {space} ({reason})") from error
+        if flat is None:
+            raise self._wrong(seen, f"outside its observation space {space}")
         if flat.shape != self.observation.shape:
             raise self._wrong(seen, f"but its observation space is {space}")
         return flat
@@ -97,7 +106,7 @@ class AgentSpaces:
         if mask is None or not self._actions.counts:
             return None
         try:
-            return legal_options(self.own_action, self._actions.counts, mask, self.joint)
+            return legal_options(self.own_action, self._actions, mask, self.joint)
         except ValueError as error:
             raise ValueError(
                 f"agent {self.agent!r} has the {MASK} {_shown(mask)}, which {error}; its action "
@@ -180,6 +189,18 @@ def as_gymnasium(agent: Hashable, space: Any) -> Any:
 
 
 def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
+    for part in _leaves(space):
+        if isinstance(part, _spaces().Text | _spaces().OneOf):
+            raise ValueError(
+                f"agent {agent!r}: the observation space {space} has a {type(part).__name__}, "
+                "which cannot be observed; give a Box, Discrete, MultiDiscrete, MultiBinary, or a "
+                "Tuple or Dict of these"
+            )
+    if not sum(1 if part.shape is None else math.prod(part.shape) for part in _leaves(space)):
+        raise ValueError(
+            f"agent {agent!r}: the observation space {space} is empty; let an agent that observes "
+            "nothing observe a constant, such as Box(0, 1, (1,))"
+        )
     if not _is_box(space):
         given, space = space, _spaces().flatten_space(space)
         if not _is_box(space):
@@ -224,6 +245,35 @@ def _without_mask(parts: Mapping[str, Any]) -> Any:
 def _shown(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _leaves(space: Any) -> list[Any]:
+    """List the parts of a space that have none themselves."""
+    if not isinstance(space, _spaces().Tuple | _spaces().Dict):
+        return [space]
+    parts = space.spaces
+    parts = parts.values() if isinstance(parts, Mapping) else parts
+    return [leaf for part in parts for leaf in _leaves(part)]
+
+
+def _range_check(space: Any) -> Callable[[Any], bool] | None:
+    """Make a function that returns whether all symbols of an observation are of its space.
+
+    What is no symbol is not looked at. None for a space without symbols: Gymnasium flattens a
+    symbol of no space to that of another one.
+    """
+    spaces = _spaces()
+    if isinstance(space, spaces.Discrete):
+        low, high = int(space.start), int(space.start + space.n)
+        return lambda seen: bool(low <= seen < high)
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        low = getattr(space, "start", 0)
+        high = low + getattr(space, "nvec", 2)
+        return lambda seen: bool(((low <= np.asarray(seen)) & (np.asarray(seen) < high)).all())
+    parts = getattr(space, "spaces", ())
+    items = parts.items() if isinstance(parts, Mapping) else enumerate(parts)
+    checks = [(key, check) for key, part in items if (check := _range_check(part)) is not None]
+    return (lambda seen: all(check(seen[key]) for key, check in checks)) if checks else None
 
 
 def _is_box(space: Any) -> bool:

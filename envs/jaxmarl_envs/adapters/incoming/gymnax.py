@@ -21,7 +21,7 @@ from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.compiled import NEVER, strongly_typed, unknown_id
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.registry import make
-from jaxmarl_envs.spaces import Box, Discrete, Space
+from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
 
 # Names of our own: a gymnax environment and what is seen of it.
 _PARTLY_OBSERVED = {"StatelessCartPole": ("CartPole-v1", (0, 2))}
@@ -163,7 +163,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         if _is_discrete(space):
             return Discrete(space.n)
         low, high = _flat_bounds(self.name, space)
-        if not (np.isfinite(low) & np.isfinite(high)).all():
+        if is_known(low, high) and not (np.isfinite(low) & np.isfinite(high)).all():
             raise ValueError(f"{self.name!r}: the action space {space} must have finite bounds")
         if not jnp.issubdtype(space.dtype, jnp.floating):
             raise ValueError(f"{self.name!r}: the action space {space} must hold floats")
@@ -260,14 +260,16 @@ def _is_discrete(space: Any) -> bool:
     return hasattr(space, "n")
 
 
-def _flat_bounds(name: str, space: Any) -> tuple[np.ndarray, np.ndarray]:
+def _flat_bounds(name: str, space: Any) -> tuple[Any, Any]:
     """Return the lowest and highest elements of a gymnax space as vectors, `[D]` each."""
     if _is_discrete(space):
         return np.zeros(space.n), np.ones(space.n)
     if not hasattr(space, "low") or not hasattr(space, "high"):
         raise ValueError(f"{name!r}: the space {space} must be a Discrete or a Box")
+    # Bounds may depend on the parameters, as those of Pendulum do on the greatest torque.
+    xp = np if is_known(space.low, space.high) else jnp
     low, high = (
-        np.broadcast_to(np.asarray(bound, np.float32), space.shape).ravel()
+        xp.broadcast_to(xp.asarray(bound, np.float32), space.shape).ravel()
         for bound in (space.low, space.high)
     )
     return low, high

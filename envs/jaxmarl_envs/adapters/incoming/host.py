@@ -4,6 +4,8 @@ A compiled program calls back for every step. The state of such an environment i
 episode and all that was played in it, so that its functions are pure like those of any other: they
 can be repeated, vmapped, differ in batch size from call to call, and a saved state goes on where it
 was. That asks of the environment that the same seed and the same actions lead to the same episode.
+Of an episode longer than its state remembers, nothing but the game itself knows how it stands: it
+goes on, but where another process takes it up, such as a resumed run, it begins anew.
 """
 
 import os
@@ -23,7 +25,9 @@ from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.user_code import HostEnvironmentError
 
-MAX_STEPS = 1000  # of an episode where no horizon is named
+# How many steps of an episode its state remembers, so that it can be played again: where no horizon
+# is known, and at most where it is the environment's own.
+REMEMBERED, MOST_REMEMBERED = 1_000, 10_000
 
 
 class SlowEnvironmentWarning(UserWarning):
@@ -38,7 +42,9 @@ class Layout(NamedTuple):
     action_spaces: tuple[Space, ...]  # one per agent
     max_actors: int
     horizon: int | None  # the most steps of an episode, where that is known
-    max_steps: int  # capacity of a state; at most this many may be played
+    capacity: int  # steps of an episode that its state remembers
+    metrics: tuple[str, ...] = ()  # names of the environment's own numbers
+    phase_length: int | None = None  # steps that an episode lasts, as far as is known
 
 
 @struct.dataclass
@@ -48,7 +54,7 @@ class HostState:
     seed: jax.Array  # () uint32: what it was reset with
     time: jax.Array  # () int32: steps done
     agent_mask: jax.Array  # [A] bool: the agents that must act now
-    past: jax.Array  # [max_steps, A, ...]: actions as `ActionLayout.pack` has them, then zeros
+    past: jax.Array  # [capacity, A, ...]: actions as `ActionLayout.pack` has them, then zeros
 
 
 class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
@@ -120,6 +126,10 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         """Return the maximum length of an episode in steps, where known."""
         return self.layout.horizon
 
+    def phase_length(self, params: tuple[()]) -> int | None:
+        """Return how many steps an episode lasts, where known."""
+        return self.layout.phase_length
+
     def observation_space(self, agent: str, params: tuple[()]) -> Box:
         """Return the agent's own observation space."""
         return self.layout.observation_spaces[self.agent_index(agent)]
@@ -144,8 +154,8 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             (*self._frame(), *self._outcome(), *self._frame()),
             *(state.seed, state.time, state.past, played),
         )
-        final, obs = Observation(*found[:4]), Observation(*found[7:])
-        info = {"final_observation": final}
+        final, obs = Observation(*found[:4]), Observation(*found[8:])
+        info = {"final_observation": final, **self._metrics(found[7])}
         return obs, self._stepped(state, played, obs), *found[4:7], info
 
     def step(
@@ -158,14 +168,15 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
             (*self._frame(), *self._outcome(), *self._frame()),
             *(state.seed, state.time, state.past, played, seed),
         )
-        final, obs = Observation(*found[:4]), Observation(*found[7:])
+        final, obs = Observation(*found[:4]), Observation(*found[8:])
         over = ~final.alive.any()
         state = jax.tree.map(
             lambda begun, stepped: jnp.where(over, begun, stepped),
             self._begun(seed, obs),
             self._stepped(state, played, obs),
         )
-        return obs, state, *found[4:7], {"final_observation": final, "episode_over": over}
+        info = {"final_observation": final, "episode_over": over, **self._metrics(found[7])}
+        return obs, state, *found[4:7], info
 
     def step_batch(
         self, keys: jax.Array, state: HostState, action: Any, params: tuple[()]
@@ -174,7 +185,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         return jax.vmap(self.step, in_axes=(0, 0, 0, None))(keys, state, action, params)
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
-        past = self._actions.pack(self._actions.zeros(self.layout.max_steps))
+        past = self._actions.pack(self._actions.zeros(self.layout.capacity))
         return HostState(seed, jnp.zeros((), jnp.int32), obs.agent_mask, past)
 
     def _played(self, state: HostState, action: Any) -> jax.Array:
@@ -186,8 +197,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
     def _stepped(self, state: HostState, played: jax.Array, obs: Observation) -> HostState:
         return HostState(
             state.seed,
-            # An episode that is over stands still.
-            time=jnp.minimum(state.time + 1, self.layout.max_steps),
+            time=state.time + 1,
             agent_mask=obs.agent_mask,
             past=state.past.at[state.time].set(played, mode="drop"),
         )
@@ -203,8 +213,17 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         )
 
     def _outcome(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        num_agents, num_metrics = self.num_agents, len(self.layout.metrics)
         dtypes = (jnp.float32, jnp.bool_, jnp.bool_)
-        return tuple(jax.ShapeDtypeStruct((self.num_agents,), dtype) for dtype in dtypes)
+        return (
+            *(jax.ShapeDtypeStruct((num_agents,), dtype) for dtype in dtypes),
+            jax.ShapeDtypeStruct((num_agents, num_metrics), jnp.float32),
+        )
+
+    def _metrics(self, values: jax.Array) -> dict[str, Any]:
+        """Name metrics `[A, metrics]`, as `info` has them."""
+        names = self.layout.metrics
+        return {"metrics": {name: values[:, i] for i, name in enumerate(names)}} if names else {}
 
     def _call(
         self,
@@ -220,6 +239,11 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     def _step_games(self, *args: jax.Array) -> tuple[np.ndarray, ...]:
         return _batched(self.pool.step, *args)
+
+
+def capacity_of(horizon: int | None, declared: int | None) -> int:
+    """Return how many steps a state remembers: all of an episode, where that is known."""
+    return horizon or min(declared or REMEMBERED, MOST_REMEMBERED)
 
 
 def check_horizon(horizon: object) -> None:

@@ -7,6 +7,7 @@ seed and the past is replayed.
 
 import logging
 import threading
+import warnings
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
@@ -35,6 +36,10 @@ from jaxmarl_envs.user_code import HostEnvironmentError
 KEPT = 2
 
 
+class ForgottenEpisodeWarning(UserWarning):
+    """An episode is too long to be played again, and begins anew."""
+
+
 def _is_no_host_error(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], HostEnvironmentError)
 
@@ -50,9 +55,7 @@ class _Standing:
     number: int
     seed: int
     time: int
-    past: np.ndarray | None = (
-        None  # [max_steps, A] or [max_steps, A, N], of which `time` rows count
-    )
+    past: np.ndarray | None = None  # [capacity, A, ...], packed, of which `time` rows count
     acting: np.ndarray | None = None  # [A] bool, the agents that must act
 
     def is_at(self, seed: int, time: int, past: np.ndarray) -> bool:
@@ -85,7 +88,9 @@ class HostPool:
         step_timeout: float | None = STEP_TIMEOUT_S,
     ) -> None:
         self.name, self.num_workers, self.step_timeout = name, num_workers, step_timeout
-        self._make_game, self._agents = make_game, tuple(agents)
+        self.make_game, self._agents = make_game, tuple(agents)
+        if num_workers:
+            import_extra("cloudpickle", "gymnasium")  # here, before anything is compiled
         self._lock = threading.Lock()
         self._standings: dict[int, list[_Standing]] = {}  # by place, the latest first
         self._here: Games | None = None
@@ -135,8 +140,9 @@ class HostPool:
         Args:
             seeds: `[E]` int, what the episodes began with.
             times: `[E]` int, steps done.
-            past: `[E, max_steps, A]` or `[E, max_steps, A, N]`, what was played in them.
-            actions: `[E, A]` or `[E, A, N]`.
+            past: `[E, capacity, A, ...]`, what was played in them, as `ActionLayout.pack` has it;
+                of longer episodes the first steps.
+            actions: `[E, A, ...]`, likewise.
             reset_seeds: `[E]` int, to begin the next episodes with where these are over.
 
         Returns:
@@ -149,7 +155,7 @@ class HostPool:
                 standing = self._find(place, seed, time, past[place])
                 if standing is None:
                     standing = self._take(place, seed, time)
-                    replays[place] = (seed, past[place, :time])
+                    replays[place] = (seed, self._to_replay(time, past[place]))
                 if standing.past is None:
                     standing.past = past[place].copy()
                 numbers.append(standing.number)
@@ -158,6 +164,19 @@ class HostPool:
             self._advance(actions, ~np.any(answer[2], axis=-1), fresh)
             self._note_actors(answer)
             return answer
+
+    def _to_replay(self, time: int, past: np.ndarray) -> np.ndarray:
+        """Return the actions of an episode up to now; none where not all are remembered."""
+        if time <= len(past):
+            return past[:time]
+        warnings.warn(
+            f"environment {self.name!r}: an episode of {time:,} steps begins anew, since only "
+            f"{len(past):,} of its steps are remembered; give horizon=, the most steps of an "
+            "episode, to play such episodes again",
+            ForgottenEpisodeWarning,
+            stacklevel=2,
+        )
+        return past[:0]
 
     def _find(self, place: int, seed: int, time: int, past: np.ndarray) -> _Standing | None:
         """Find a place's game that stands at this step of this episode, and make it the latest."""
@@ -183,7 +202,7 @@ class HostPool:
             assert standing.past is not None
             if standing.time < len(standing.past):
                 standing.past[standing.time] = action
-                standing.time += 1
+            standing.time += 1
             if fresh is not None and over[place]:
                 standing.seed, standing.time = fresh[place], 0
 
@@ -206,7 +225,7 @@ class HostPool:
     def _play_here(self, thread: HostThread, request: Request) -> Answer:
         if self._hangs is not None:
             raise GivenUp(self._hangs)
-        games = self._here = self._here or Games(self._make_game, self._mark_here)
+        games = self._here = self._here or Games(self.make_game, self._mark_here)
         self._mark_here[0] = NOT_BEGUN
         vigil = self._vigil(request, {0: self._mark_here})
         try:
@@ -226,7 +245,7 @@ class HostPool:
         for index in asked:
             if index not in self._workers:
                 cloudpickle = import_extra("cloudpickle", "gymnasium")
-                self._workers[index] = WorkerProcess(cloudpickle.dumps(self._make_game))
+                self._workers[index] = WorkerProcess(cloudpickle.dumps(self.make_game))
         vigil = self._vigil(request, {index: self._workers[index].marks for index in asked})
         index = 0
         try:

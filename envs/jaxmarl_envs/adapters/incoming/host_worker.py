@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -32,6 +33,10 @@ _LEFT_TO_MASTER = (signal.SIGINT, signal.SIGTERM, *(
 ))  # fmt: skip
 
 
+class UnrepeatableEnvironmentWarning(UserWarning):
+    """An environment does not do the same for the same seed and the same actions."""
+
+
 class Frame(NamedTuple):
     """Observation of all slots: an `Observation` as NumPy arrays."""
 
@@ -47,6 +52,7 @@ class GameStep(NamedTuple):
     reward: np.ndarray  # [A] float32
     terminated: np.ndarray  # [A] bool
     truncated: np.ndarray  # [A] bool
+    metrics: np.ndarray  # [A, metrics] float32: the environment's own numbers
 
 
 class Game(Protocol):
@@ -54,16 +60,18 @@ class Game(Protocol):
 
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
+        renews: whether they do so only in a game that has not been reset before.
     """
 
     repeats: bool
+    renews: bool
 
     def reset(self, seed: int) -> Frame:
         """Begin an episode with a seed and return what all slots see."""
         ...
 
     def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
-        """Advance one step; `action` is `[A]` int or `[A, N]` float.
+        """Advance one step; `action` is `[A, ...]`, as `ActionLayout.pack` has it.
 
         Returns:
             What all slots see, with the rows of agents whose lives ended still their own; what the
@@ -71,13 +79,17 @@ class Game(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Release what the environment holds."""
+        ...
+
 
 class Request(NamedTuple):
     """Request to `n` games: to begin an episode, to replay actions, or to step."""
 
     numbers: list[int]  # n: which games
-    replays: dict[int, tuple[int, np.ndarray]]  # by place: seed and [t, A] or [t, A, N] actions
-    actions: np.ndarray | None  # [n, A] or [n, A, N]; None to begin an episode and no more
+    replays: dict[int, tuple[int, np.ndarray]]  # by place: seed and actions [t, A, ...]
+    actions: np.ndarray | None  # [n, A, ...], packed; None to begin an episode and no more
     reset_seeds: list[int] | None  # n: reset with these where an episode ends
 
 
@@ -125,14 +137,19 @@ def read_mark(mark: int) -> tuple[int, int]:
 class _Running:
     """A game, and where it stands."""
 
+    make_game: Callable[[], Game]
     game: Game
     marks: MutableSequence[int] | memoryview
+    is_new: bool = True
     seed: int = 0
     time: int = 0
     place: int = 0
 
     def reset(self, seed: int) -> Frame:
-        self.seed, self.time = seed, 0
+        if self.game.renews and not self.is_new:
+            self.game.close()
+            self.game = self.make_game()
+        self.seed, self.time, self.is_new = seed, 0, False
         self.marks[0] = mark_of(self.place, 0)
         return self.game.reset(seed)
 
@@ -140,6 +157,32 @@ class _Running:
         self.time += 1
         self.marks[0] = mark_of(self.place, self.time)
         return self.game.step(action)
+
+    def replay(self, seed: int, past: np.ndarray, is_over: bool) -> Frame:
+        """Play an episode again, up to where it was; where that cannot be, begin it anew.
+
+        Args:
+            seed: of the episode.
+            past: actions, `[t, A, ...]`.
+            is_over: whether it may be over by now.
+
+        Warns:
+            UnrepeatableEnvironmentWarning: it ends before it gets there.
+        """
+        frame = self.reset(seed)
+        # Where this would give another episode, one is reset in the middle.
+        for action in past if self.game.repeats else ():
+            frame = self.step(action)[2]
+            if not (is_over or frame.alive.any()):
+                warnings.warn(
+                    f"the episode of seed {seed}, played again, ended at step {self.time} of "
+                    f"{len(past)} and begins anew: the environment does not do the same for the "
+                    "same seed and actions",
+                    UnrepeatableEnvironmentWarning,
+                    stacklevel=2,
+                )
+                return self.reset(seed)
+        return frame
 
     def describe(self, error: Exception) -> str:
         call = f"step {self.time}" if self.time else "reset"
@@ -201,7 +244,8 @@ class Games:
         try:
             if number not in self._games:
                 self._marks[0] = mark_of(place, -1)
-                self._games[number] = _Running(self._make_game(), self._marks)
+                game = self._make_game()
+                self._games[number] = _Running(self._make_game, game, self._marks)
             self._games[number].place = place
             self._advance(self._games[number], request, place, rows)
         except Exception as error:
@@ -213,11 +257,8 @@ class Games:
     def _advance(self, game: _Running, request: Request, place: int, rows: _Rows) -> None:
         begun = None
         if place in request.replays:
-            seed, past = request.replays[place]
-            begun = game.reset(seed)
-            # Where this would give another episode, one is reset in the middle.
-            for action in past if game.game.repeats else ():
-                game.step(action)
+            # Episodes that are over are reset at once where there are seeds for that.
+            begun = game.replay(*request.replays[place], is_over=request.reset_seeds is None)
         if request.actions is None:
             if begun is None:
                 raise ValueError("a game without actions needs a seed to begin with")

@@ -14,14 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout, check_horizon
-from jaxmarl_envs.adapters.incoming.host_patience import (
-    STEP_TIMEOUT_S,
-    check_step_timeout,
-    try_out,
-)
+from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.spaces import Box, Discrete
 
 TENSORS = ("observation", "information_state")
@@ -87,8 +84,8 @@ def from_openspiel(
         tensor: what players observe, "observation" or "information_state", which also has what they
             could remember. None for the information state of a game that hides something, if it has
             one, and else the observation.
-        horizon: the step at which an episode that goes on is truncated; None for the longest that
-            the game names, which may be thousands of steps, all of which are kept.
+        horizon: the step at which an episode that goes on is truncated; None for no limit but
+            the game's own, which may be thousands of steps.
         flatten: show boards as vectors, as a network without convolutions needs them. A tensor of
             three axes is a board; OpenSpiel has its planes first, they become the last axis.
         num_workers: processes to step in; None for one per CPU core, 0 to step in this process.
@@ -107,19 +104,14 @@ def from_openspiel(
             f"make_fn={make_fn!r}: give a function that makes a game, such as "
             "lambda: pyspiel.load_game('kuhn_poker')"
         )
-    make_game = functools.partial(_make_game, make_fn, tensor, horizon, flatten)
-    what = "the game" if name is None else f"game {name!r}"
-    game = try_out(make_game, step_timeout, f"making {what}")
-    layout = Layout(
-        agents=game.names,
-        observation_spaces=tuple(seat.observation for seat in game.seats),
-        action_spaces=tuple(seat.action for seat in game.seats),
-        max_actors=len(game.names) if game.is_simultaneous else 1,
-        horizon=game.max_steps,
-        max_steps=game.max_steps,
+    return bring_in(
+        functools.partial(_make_game, make_fn, tensor, horizon, flatten),
+        horizon=horizon,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=name,
+        env_class=OpenSpiel,
     )
-    own_name = str(game.env.get_type().short_name)
-    return OpenSpiel(name or own_name, layout, make_game, num_workers, step_timeout, game)
 
 
 class Decisions(NamedTuple):
@@ -132,29 +124,18 @@ class Decisions(NamedTuple):
 
 
 class OpenSpiel(HostEnv):
-    """A game of OpenSpiel, with the game itself at hand.
+    """A game of OpenSpiel, with the game itself at hand."""
 
-    Args:
-        name: as in `HostEnv`.
-        layout: as in `HostEnv`.
-        make_game: as in `HostEnv`.
-        num_workers: as in `HostEnv`.
-        step_timeout: as in `HostEnv`.
-        slots: one game.
-    """
+    @functools.cached_property
+    def _slots(self) -> "OpenSpielGame":
+        game = self.pool.make_game()
+        assert isinstance(game, OpenSpielGame)
+        return game
 
-    def __init__(
-        self,
-        name: str,
-        layout: Layout,
-        make_game: Callable[[], "OpenSpielGame"],
-        num_workers: int | None,
-        step_timeout: float | None,
-        slots: "OpenSpielGame",
-    ) -> None:
-        super().__init__(name, layout, make_game, num_workers, step_timeout)
-        self.game = slots.env  # pyspiel.Game
-        self._seats = slots.seats
+    @property
+    def game(self) -> Any:
+        """Return the game, a `pyspiel.Game`."""
+        return self._slots.env
 
     @functools.cached_property
     def decisions(self) -> Decisions | None:
@@ -172,7 +153,7 @@ class OpenSpiel(HostEnv):
                 actions = [action for action, _ in state.chance_outcomes()]
             else:
                 actions, player = state.legal_actions(), state.current_player()
-                key, seat = state.information_state_string(player), self._seats[player]
+                key, seat = state.information_state_string(player), self._slots.seats[player]
                 if key not in found:
                     found[key] = (player, seat.features(state), *seat.legal(state, None))
             ahead += map(state.child, actions)
@@ -197,6 +178,11 @@ class Seat:
     own_shape: tuple[int, ...]
     observation: Box
     action: Discrete
+
+    @property
+    def own_observation(self) -> str:
+        """Describe the tensor."""
+        return f"{self.tensor} of shape {self.own_shape}"
 
     def features(self, seen: Any) -> np.ndarray:
         """Write the tensor of the state `seen` as float32 of the shape of `self.observation`.
@@ -242,7 +228,7 @@ class OpenSpielGame(SlotGame):
                 f"{kind.short_name!r} is a mean-field game: players that stand for populations "
                 "cannot be trained; valid are sequential and simultaneous games"
             )
-        self.is_simultaneous = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
+        self._is_simultaneous = kind.dynamics == spiel.GameType.Dynamics.SIMULTANEOUS
         self._draws_itself = kind.chance_mode == spiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
         if self._draws_itself and _RNG_SEED not in kind.parameter_specification:
             raise ValueError(
@@ -251,13 +237,24 @@ class OpenSpielGame(SlotGame):
             )
         players = range(game.num_players())
         self.seats = tuple(map(_seat(game, tensor, flatten), players))
-        longest = game.max_game_length()
         super().__init__(
-            game,
-            [f"player_{player}" for player in players],
-            self.seats,
-            longest if horizon is None else min(horizon, longest),
+            game, [f"player_{player}" for player in players], self.seats, horizon=horizon
         )
+
+    @property
+    def own_name(self) -> str:
+        """Return OpenSpiel's short name."""
+        return str(self.env.get_type().short_name)
+
+    @property
+    def max_actors(self) -> int:
+        """Count who can act at one step: one in a sequential game."""
+        return len(self.names) if self._is_simultaneous else 1
+
+    @property
+    def declared_horizon(self) -> int:
+        """Return the length of the longest game."""
+        return int(self.env.max_game_length())
 
     def _begin(self, seed: int) -> None:
         self._chance = np.random.default_rng(seed)

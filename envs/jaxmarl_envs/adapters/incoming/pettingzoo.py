@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
+from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
-from jaxmarl_envs.adapters.incoming.slot_game import first_game
+from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 
 # By the name of the API: the function of a module that makes such an environment.
@@ -94,14 +94,16 @@ def from_pettingzoo(
     masks are taken from `observation["action_mask"]` or `info["action_mask"]`. See
     `gymnasium_spaces.AgentSpaces` for what becomes of observations and actions.
 
-    Episodes begin with `env.reset(seed=...)`, and from there on the environment must do the same
-    for the same actions: an episode is sometimes played again, up to where it was.
+    Episodes begin with `env.reset(seed=...)`. Runs are repeated exactly, and resumed in the middle
+    of an episode, where the environment does the same for the same seed and the same actions. It is
+    tried out with random actions first: what cannot be played is rejected.
 
     Args:
         make_fn: makes one environment, the same each time; it may be a lambda.
-        horizon: the step at which an episode that goes on is truncated for everybody. If it is what
-            episodes last anyway, the first ones can begin at different phases. None for 1,000, and
-            all begin together.
+        horizon: the step at which an episode that goes on is truncated for everybody. None for the
+            limit that the environment's `spec` or a `TimeLimit` around it declares, else none.
+            Without either, a state remembers 1,000 steps: a longer episode plays to its end, but
+            begins anew where a run is resumed in it.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
             choice over their combinations, at most 10,000, where they depend on each other. None
@@ -112,6 +114,10 @@ def from_pettingzoo(
             longer is ended with its worker process, and what was learnt is saved. None for no
             limit.
         name: what to call it; None for what it calls itself.
+
+    Warns:
+        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
 
     Raises:
         ValueError: If it is not a function, the environment is neither parallel nor AEC or has no
@@ -124,23 +130,18 @@ def from_pettingzoo(
             f"make_fn={make_fn!r}: give a function that makes an environment, such as "
             "lambda: simple_spread_v3.parallel_env()"
         )
-    max_steps = MAX_STEPS if horizon is None else horizon
-    make_game = functools.partial(_make_game, make_fn, max_steps, flatten, joint)
-    game = first_game(make_game, step_timeout, name)
-    layout = Layout(
-        agents=tuple(map(str, game.names)),
-        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
-        action_spaces=tuple(spaces.action for spaces in game.spaces),
-        max_actors=1 if isinstance(game, AECGame) else len(game.names),
+    make_game = functools.partial(_make_game, make_fn, horizon, flatten, joint)
+    return bring_in(
+        make_game,
         horizon=horizon,
-        max_steps=max_steps,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=name,
     )
-    name = str(game.env) if name is None else name
-    return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
 def _make_game(
-    make_fn: Callable[[], Any], max_steps: int, flatten: bool, joint: bool | None
+    make_fn: Callable[[], Any], horizon: int | None, flatten: bool, joint: bool | None
 ) -> PettingZooGame:
     module = import_extra("pettingzoo", "pettingzoo")
     env = make_fn()
@@ -149,7 +150,7 @@ def _make_game(
         if isinstance(env, kind):
             if not getattr(env, "possible_agents", None):
                 raise ValueError(f"{env} has no possible_agents, and so no fixed number of agents")
-            return game(env, max_steps, flatten, joint)
+            return game(env, horizon, flatten, joint)
     raise ValueError(
         f"expected a function that makes a PettingZoo ParallelEnv or AECEnv, but it made {env!r}"
     )

@@ -15,18 +15,23 @@ class PettingZooGame(SlotGame):
 
     Args:
         env: the environment.
-        max_steps: the step at which all who still live are truncated.
+        horizon: the step at which all who still live are truncated; None for no such limit.
         flatten: write all observations as vectors.
         joint: as in `read_spaces`.
     """
 
     def __init__(
-        self, env: Any, max_steps: int, flatten: bool = False, joint: bool | None = None
+        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
     ) -> None:
         agents = tuple(env.possible_agents)
         own = {a: (env.observation_space(a), env.action_space(a)) for a in agents}
-        super().__init__(env, agents, read_spaces(own, flatten, joint), max_steps)
+        super().__init__(env, agents, read_spaces(own, flatten, joint), horizon)
         self._slots = {agent: slot for slot, agent in enumerate(agents)}
+
+    @property
+    def own_name(self) -> str:
+        """Return what the environment is called."""
+        return str(self.env)
 
     def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
         before = self._alive
@@ -85,6 +90,8 @@ class ParallelGame(PettingZooGame):
             flagged = self._slots_of([a for a, value in flags.items() if flag(a, name, value)])
             edges[:] = flagged & self._alive
             ended |= flagged
+        for agent, info in infos.items():
+            self._note(self._slot(agent), info, outcome)
         self._alive = self._slots_of(self.env.agents) & ~ended
         self._show_all(observations, infos)
 
@@ -101,15 +108,24 @@ class AECGame(PettingZooGame):
     A step is one action and after it the removal of those whose end has come, for which PettingZoo
     wants a `None` each. A life ends as its agent is removed, so an agent that is flagged earlier
     still earns what comes until then. What it sees last is what it observes before its removal.
+    Metrics are read where `env.last()` has them: as the agent is selected after an action of its
+    own, or removed.
     """
+
+    @property
+    def max_actors(self) -> int:
+        """Return 1: agents take turns."""
+        return 1
 
     def _begin(self, seed: int) -> None:
         self.env.reset(seed=seed)
+        self._acted: set[Any] = set()
         self._look()
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
         env = self.env
         slot = self._slot(env.agent_selection)
+        self._acted.add(env.agent_selection)
         env.step(self._own(action, slot))
         for agent, reward in env.rewards.items():
             outcome.reward[self._slot(agent)] = number(agent, reward)
@@ -118,7 +134,13 @@ class AECGame(PettingZooGame):
         gone = self._alive & ~self._slots_of(env.agents)
         for slot in np.flatnonzero(gone & ~outcome.terminated & ~outcome.truncated):
             self._note_end(self.names[slot], outcome)
+        if env.agents:
+            self._note_info(env.agent_selection, outcome)
         self._look()
+
+    def _note_info(self, agent: Any, outcome: GameStep) -> None:
+        if agent in self._acted:
+            self._note(self._slot(agent), self.env.infos.get(agent), outcome)
 
     def _is_over(self, agent: Any) -> bool:
         terminated, truncated = self.env.terminations[agent], self.env.truncations[agent]
@@ -131,6 +153,7 @@ class AECGame(PettingZooGame):
 
     def _remove(self, agent: Any, outcome: GameStep) -> None:
         self._note_end(agent, outcome)
+        self._note_info(agent, outcome)
         slot = self._slot(agent)
         self._show(slot, self.env.observe(agent), self.env.infos.get(agent), acts=False)
         self.env.step(None)

@@ -242,7 +242,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         alive = jnp.broadcast_to(~(state.terminated | state.truncated), players.shape)  # [A]
         agent_mask = alive & (players == state.current_player)  # [A]
         # All is allowed where nothing is played.
-        action_mask = state.legal_action_mask | ~agent_mask[:, None]  # [A, N]
+        action_mask = state.legal_action_mask | ~agent_mask[:, None]  # [A, W]
         return Observation(features, action_mask, alive, agent_mask)
 
     def observation_space(self, agent: str, params: PgxParams) -> Box:

@@ -10,25 +10,17 @@ import contextlib
 import copy
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxmarl_envs import user_envs
-from jaxmarl_envs.adapters.incoming.host import MAX_STEPS, HostEnv, Layout, check_horizon
-from jaxmarl_envs.adapters.incoming.host_patience import (
-    STEP_TIMEOUT_S,
-    check_step_timeout,
-    try_out,
-)
+from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
+from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
-from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
+from jaxmarl_envs.adapters.incoming.trial import bring_in, call
+from jaxmarl_envs.user_code import without_input
 from jaxmarl_envs.user_env_names import HOW_TO_NAME, full_name, is_own
-
-
-class UnrepeatableEnvironmentWarning(UserWarning):
-    """An environment does not do the same for the same seed and the same actions."""
 
 
 class EnvContext(dict[str, Any]):
@@ -120,9 +112,10 @@ def from_rllib_env(
             are `agent_0, ...`, or `car_0, ...`. None where all ids are known.
         max_actors: the most who act at one step, which makes training faster where turns are taken;
             None for all.
-        horizon: the step at which an episode that goes on is truncated for everybody. If it is what
-            episodes last anyway, the first ones can begin at different phases. None for 1,000, and
-            all begin together.
+        horizon: the step at which an episode that goes on is truncated for everybody. None for the
+            limit that the environment's `spec` or a `TimeLimit` around it declares, else none.
+            Without either, a state remembers 1,000 steps: a longer episode plays to its end, but
+            begins anew where a run is resumed in it.
         flatten: show boards and images as vectors, as a network without convolutions needs them.
         joint: learn several choices of one agent (MultiDiscrete, MultiBinary, Tuple, Dict) as one
             choice over their combinations, at most 10,000, where they depend on each other. None
@@ -135,7 +128,8 @@ def from_rllib_env(
         name: what to call it; None for the name of its class.
 
     Warns:
-        UnrepeatableEnvironmentWarning: the first episode comes out otherwise the second time.
+        UnrepeatableEnvironmentWarning: an episode comes out otherwise the second time.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
 
     Raises:
         ValueError: If it is not a function, it returns no such environment, ids or spaces cannot be
@@ -151,9 +145,9 @@ def from_rllib_env(
     _check_counts(max_agents, max_actors)
     # Whoever steps in this process may look into the environment by a debugger.
     with contextlib.nullcontext() if num_workers == 0 else without_input():
-        env = _call(make_fn, step_timeout, "making it")
+        env = call(make_fn, step_timeout, "making it")
         name = type(env).__name__ if name is None else name
-        roster = _call(
+        roster = call(
             functools.partial(find_roster, make_fn, max_agents, flatten, joint),
             step_timeout,
             f"environment {name!r}, tried out with random actions,",
@@ -161,25 +155,14 @@ def from_rllib_env(
     num_agents = len(roster.names)
     if max_actors is not None and max_actors > num_agents:
         raise ValueError(f"max_actors={max_actors}: there are {num_agents} agents")
-    if not roster.repeats:
-        warnings.warn(
-            f"environment {name!r} does not do the same for the same seed and actions: runs cannot "
-            "be repeated exactly, and a resumed one begins its episodes anew; draw all chance from "
-            "a generator that reset(seed=...) seeds",
-            UnrepeatableEnvironmentWarning,
-            stacklevel=2,
-        )
-    max_steps = MAX_STEPS if horizon is None else horizon
-    layout = Layout(
-        agents=roster.names,
-        observation_spaces=tuple(spaces.observation for spaces in roster.spaces),
-        action_spaces=tuple(spaces.action for spaces in roster.spaces),
-        max_actors=num_agents if max_actors is None else max_actors,
+    return bring_in(
+        functools.partial(_make_game, make_fn, roster, horizon),
         horizon=horizon,
-        max_steps=max_steps,
+        num_workers=num_workers,
+        step_timeout=step_timeout,
+        name=name,
+        max_actors=max_actors,
     )
-    make_game = functools.partial(_make_game, make_fn, roster, max_steps)
-    return HostEnv(name, layout, make_game, num_workers, step_timeout)
 
 
 def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
@@ -196,18 +179,8 @@ def _make(found: Callable[..., Any], env_config: dict[str, Any]) -> Any:
     return found(EnvContext(copy.deepcopy(env_config)))
 
 
-def _make_game(make_fn: Callable[[], Any], roster: Roster, max_steps: int) -> MultiAgentGame:
-    return MultiAgentGame(make_fn(), roster, max_steps)
-
-
-def _call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:
-    """Call the user's code, and report exceptions in one sentence."""
-    try:
-        return try_out(function, step_timeout, what)
-    except Exception as error:
-        if is_ours(error):
-            raise
-        raise UserCodeError(f"{what} raises {describe_error(error)}") from error
+def _make_game(make_fn: Callable[[], Any], roster: Roster, horizon: int | None) -> MultiAgentGame:
+    return MultiAgentGame(make_fn(), roster, horizon)
 
 
 def _check_counts(max_agents: object, max_actors: object) -> None:

@@ -26,7 +26,6 @@ class Roster:
         kinds: for ids that are not known, by what they begin with, the slots that they may take.
         lists_agents: whether the environment's `agents` says who lives.
         draws_from_random: whether it draws from Python's global generator.
-        repeats: whether the same seed and the same actions lead to the same episode.
     """
 
     names: tuple[str, ...]
@@ -35,7 +34,6 @@ class Roster:
     kinds: Mapping[str, tuple[int, ...]]
     lists_agents: bool
     draws_from_random: bool
-    repeats: bool
 
 
 class RawEnv:
@@ -109,12 +107,11 @@ class MultiAgentGame(SlotGame):
     Args:
         env: the environment.
         roster: who can be in it.
-        max_steps: the step at which all who still live are truncated.
+        horizon: the step at which all who still live are truncated; None for no such limit.
     """
 
-    def __init__(self, env: Any, roster: Roster, max_steps: int) -> None:
-        super().__init__(env, roster.names, roster.spaces, max_steps)
-        self.repeats = roster.repeats
+    def __init__(self, env: Any, roster: Roster, horizon: int | None) -> None:
+        super().__init__(env, roster.names, roster.spaces, horizon)
         self._roster = roster
         self._raw = RawEnv(env, OwnRandomness(roster.draws_from_random))
         self._slots: dict[Hashable, int] = {}  # of everyone who lives
@@ -139,8 +136,15 @@ class MultiAgentGame(SlotGame):
         seen, rewards, terminateds, truncateds, infos = self._raw.step(actions)
         for agent, reward in rewards.items():
             slot = self._slots.get(agent)
-            if slot is not None and reward is not None:
+            if reward is None:
+                continue
+            if slot is not None:
                 outcome.reward[slot] += number(agent, reward)
+            elif (lost := number(agent, reward)) != 0:
+                self._warn_of_loss(agent, lost)
+        for agent, info in infos.items():
+            if agent in self._slots:
+                self._note(self._slots[agent], info, outcome)
         ended = self._note_ends(terminateds, truncateds, outcome)
         for agent, slot in ended.items():
             if agent in seen:
@@ -204,7 +208,7 @@ class MultiAgentGame(SlotGame):
         self._slots[agent] = slot
         self._met.add(agent)
         self._features[slot] = 0
-        self._legal[slot] = self._layout.exists[slot]
+        self._legal[slot] = self.layout.exists[slot]
 
     def _free_slot(self, agent: Hashable, freed: tuple[int, ...]) -> int:
         known = self._roster.slots

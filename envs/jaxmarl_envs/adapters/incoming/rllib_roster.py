@@ -1,6 +1,5 @@
 """Finding the possible agents of an RLlib environment, from its attributes and by trial."""
 
-import copy
 import dataclasses
 import random
 import time
@@ -19,8 +18,6 @@ from jaxmarl_envs.adapters.incoming.rllib_game import ALL, RawEnv, Roster, kind_
 
 # For how long an environment is tried out: episodes, steps of them all, and seconds.
 EPISODES, STEPS, SECONDS = 6, 2000, 3.0
-# Steps that are played twice, to see whether the same comes of them.
-REPEATED_STEPS = 40
 
 
 def find_roster(
@@ -51,9 +48,8 @@ def find_roster(
                 "expected an environment with the methods reset and step, as RLlib's MultiAgentEnv "
                 f"has them, but {env!r} has no {method}"
             )
-    first, again = _Trial(env, joint), _Trial(env, joint)
+    first = _Trial(env, joint)
     first.play(EPISODES)
-    again.play(1)  # of the same environment, which may remember what it should not
     possible = _ids(getattr(env, "possible_agents", None))
     if max_agents is None:
         ids = _declared(env, first.spaces) or first.settled_ids()
@@ -75,13 +71,7 @@ def find_roster(
         kinds=kinds,
         lists_agents=bool(possible) and _ids(getattr(env, "agents", None)) is not None,
         draws_from_random=first.draws_from_random,
-        repeats=_are_same(first.record, again.record),
     )
-
-
-def _values(found: Any) -> Any:
-    """Drop agent ids, which may be names that are counted on for ever."""
-    return [list(part.values()) for part in found]
 
 
 def spaces_of(env: Any, agent: Hashable) -> tuple[Any, Any]:
@@ -115,14 +105,12 @@ class _Trial:
 
     Attributes:
         spaces: by agent id, its observation space and its action space.
-        record: everything that came in the first steps.
         draws_from_random: whether Python's global generator was used.
     """
 
     def __init__(self, env: Any, joint: bool | None) -> None:
         self._joint = joint
         self.spaces: dict[Hashable, tuple[Any, Any]] = {}
-        self.record: list[Any] = []
         self.draws_from_random = False
         self._env = env
         self._raw = RawEnv(env, OwnRandomness(python=False))
@@ -139,7 +127,6 @@ class _Trial:
                 random.seed(episode)
                 fresh = random.getstate()
                 seen, infos = self._raw.reset(episode)
-                self._note((seen,))
                 self._episodes.append(set())
                 living = self._meet(seen, set())
                 over = False
@@ -147,7 +134,6 @@ class _Trial:
                     actions = {a: self._draw(a, row, infos.get(a)) for a, row in seen.items()}
                     *found, infos = self._raw.step(actions)
                     steps += 1
-                    self._note(found)
                     seen, ends = found[0], {**_true(found[2]), **_true(found[3])}
                     living = self._meet(seen, living) - ends.keys()
                     over = ALL in ends or not living
@@ -196,10 +182,6 @@ class _Trial:
     def _draw(self, agent: Hashable, seen: Any, info: Any) -> Any:
         return self._read[agent].draw(self._rng, seen, info)
 
-    def _note(self, found: Any) -> None:
-        if len(self.record) < REPEATED_STEPS:
-            self.record.append(copy.deepcopy(_values(found)))
-
 
 def _true(flags: Mapping[Any, Any]) -> dict[Any, bool]:
     return {agent: True for agent, flag in flags.items() if flag}
@@ -247,17 +229,3 @@ def _places(
         kinds[kind] = tuple(range(len(names), len(names) + count))
         names += [stem] if kind and count == 1 else [f"{stem}_{i}" for i in range(count)]
     return tuple(names), kinds
-
-
-def _are_same(first: Any, second: Any) -> bool:
-    """Compare what came of two trials, as far as the shorter one goes."""
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        return first.keys() == second.keys() and all(
-            _are_same(x, second[key]) for key, x in first.items()
-        )
-    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
-        return all(_are_same(x, y) for x, y in zip(first, second, strict=False))
-    try:
-        return bool(np.array_equal(np.asarray(first), np.asarray(second), equal_nan=False))
-    except (TypeError, ValueError):
-        return False

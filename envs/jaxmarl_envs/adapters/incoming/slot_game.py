@@ -1,16 +1,37 @@
 """Games over a fixed axis of slots: what environments in plain Python have in common here."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+import functools
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from jaxmarl_envs.actions import ActionLayout
-from jaxmarl_envs.adapters.incoming.host_patience import try_out
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK
 from jaxmarl_envs.adapters.incoming.host_worker import Frame, GameStep
 from jaxmarl_envs.spaces import Box, Space
 
-G = TypeVar("G", bound="SlotGame")
+# Infos that are no metrics, and names of numbers that every log has.
+_NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
+# Of how many agents lost rewards are reported: ids may be counted on for ever.
+_MOST_LOSERS = 10
+
+
+class ObservationOutsideSpaceWarning(UserWarning):
+    """An agent observes numbers outside the bounds of its space."""
+
+
+class LostRewardWarning(UserWarning):
+    """An agent is paid at a step at which it does not live, and the reward is dropped."""
+
+
+class Told(NamedTuple):
+    """Holds what has been reported, and is not again."""
+
+    strays: set[Any]  # agents that observe numbers outside their spaces
+    losers: set[Any]  # agents whose rewards are lost
+    metrics: set[str]  # names of numbers in infos
 
 
 class Spaces(Protocol):
@@ -24,6 +45,11 @@ class Spaces(Protocol):
     @property
     def action(self) -> Space:
         """The space of its actions."""
+        ...
+
+    @property
+    def own_observation(self) -> Any:
+        """The space of what it observes, as the environment has it."""
         ...
 
     def features(self, seen: Any) -> np.ndarray:
@@ -44,44 +70,86 @@ class SlotGame:
 
     The row of a slot in which nobody lives is what was seen there last, or zeros. All actions are
     legal in the row of an agent that waits and has no legal action. An agent's rewards count while
-    it lives.
+    it lives, up to the step at which its life ends; others are dropped with a warning.
+
+    Numbers in an agent's infos, also those under "metrics" there, are metrics of the step.
 
     Args:
         env: the environment.
         names: of the slots.
         spaces: of the agents in them, in their order.
-        max_steps: the step at which all who still live are truncated.
+        horizon: the step at which all who still live are truncated; None for no such limit.
 
     Attributes:
         repeats: whether the same seed and the same actions lead to the same episode.
+        renews: whether they do so only in a game that has not been reset before.
+        metrics: names of the metrics that are reported; None while the game is tried out.
+        told: what has been reported.
+        lengths: steps of the episodes that came to their end while the game is tried out.
     """
 
-    repeats = True
+    repeats, renews = True, False
+    metrics: tuple[str, ...] | None = None
 
     def __init__(
-        self, env: Any, names: Sequence[Any], spaces: Sequence[Spaces], max_steps: int
+        self, env: Any, names: Sequence[Any], spaces: Sequence[Spaces], horizon: int | None
     ) -> None:
-        self.env, self.max_steps = env, max_steps
+        self.env, self.horizon = env, horizon
         self.names, self.spaces = tuple(names), tuple(spaces)
         widest = np.max([s.observation.shape for s in self.spaces], axis=0)
-        self._layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
+        self.layout = ActionLayout(dict(enumerate(s.action for s in self.spaces)))
         self._features = np.zeros((len(self.names), *widest), np.float32)
-        self._legal = np.zeros(self._layout.exists.shape, bool)
+        self._legal = np.zeros(self.layout.exists.shape, bool)
         self._own_rows = [
             self._features[(slot, *map(slice, space.observation.shape))]
             for slot, space in enumerate(self.spaces)
         ]
         self._alive = np.zeros(len(self.names), bool)
         self._acting = np.zeros(len(self.names), bool)
+        self._lived = self._alive  # before the present step
         # Final observations of lives whose slots already hold another agent.
         self._final: tuple[np.ndarray, np.ndarray] | None = None
-        self._time = 0
+        self._seed = self._time = 0
+        self.told = Told(set(), set(), set())
+        self._low, self._high = self._bounds()
+        self._is_bounded = bool(np.isfinite([self._low, self._high]).any())
+        self.lengths: list[int] = []
+
+    @property
+    def own_name(self) -> str:
+        """Return what the environment is called where the user does not say."""
+        return type(self.env).__name__
+
+    @property
+    def max_actors(self) -> int:
+        """Count who can act at one step."""
+        return len(self.names)
+
+    @property
+    def declared_horizon(self) -> int | None:
+        """Find the limit of an episode's steps that the environment, or a wrapper of it, declares.
+
+        That is `max_episode_steps` of its `spec`, and `_max_episode_steps` of Gymnasium's
+        `TimeLimit`.
+        """
+        env, limits = self.env, []
+        while env is not None and len(limits) < 200:
+            limits.append(vars(env).get("_max_episode_steps") if hasattr(env, "__dict__") else None)
+            limits.append(getattr(getattr(env, "spec", None), "max_episode_steps", None))
+            env = getattr(env, "env", None)
+        return min((n for n in limits if isinstance(n, int) and n > 0), default=None)
+
+    def close(self) -> None:
+        """Close the environment."""
+        close = getattr(self.env, "close", None)
+        if callable(close):
+            close()
 
     def reset(self, seed: int) -> Frame:
         """Begin an episode with a seed and return what all slots see."""
-        self._time, self._final = 0, None
+        self._seed, self._time, self._final = seed, 0, None
         self._features[:] = 0
-        self._legal[:] = self._layout.exists
+        self._legal[:] = self.layout.exists
         self._begin(seed)
         return self._frame()
 
@@ -96,22 +164,68 @@ class SlotGame:
             own; what the step brought; and what all slots see in which others live by now.
         """
         num_agents = len(self.names)
-        outcome = GameStep(np.zeros(num_agents, np.float32), *np.zeros((2, num_agents), bool))
+        metrics = np.zeros((num_agents, len(self.metrics or ())), np.float32)
+        terminated, truncated = np.zeros((2, num_agents), bool)
+        outcome = GameStep(np.zeros(num_agents, np.float32), terminated, truncated, metrics)
         if not self._alive.any():
             frame = self._frame()
             return frame, outcome, frame
-        before = self._alive
+        before = self._lived = self._alive
         self._begin_step()
         self._advance(action, outcome)
-        outcome.reward[~before] = 0
-        if self._time >= self.max_steps:
+        if outcome.reward[~before].any():
+            for slot in np.flatnonzero(~before & (outcome.reward != 0)):
+                self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
+            outcome.reward[~before] = 0
+        if self.horizon is not None and self._time >= self.horizon:
             outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
         frame = self._frame()
+        if self.metrics is None and not self._alive.any():
+            self.lengths.append(self._time)
         if self._final is None:
             return frame, outcome, frame
         features, legal = self._final
         return frame._replace(features=features, action_mask=legal), outcome, frame
+
+    def _warn_of_loss(self, agent: Any, reward: float) -> None:
+        """Warn of a reward that nobody can be credited with, once per agent, of a few agents."""
+        if agent not in self.told.losers and len(self.told.losers) < _MOST_LOSERS:
+            self.told.losers.add(agent)
+            warnings.warn(
+                f"agent {agent!r} is paid {reward} at step {self._time} of the episode of seed "
+                f"{self._seed}, at which it does not live: its life has ended or not begun. The "
+                "reward is dropped, and so are later ones; pay an agent at the latest at the step "
+                "that ends its life, or end its life later",
+                LostRewardWarning,
+                stacklevel=2,
+            )
+
+    def _note(self, slot: int, info: Any, outcome: GameStep) -> None:
+        """Fill in the metrics of an agent that lived before the step."""
+        if not info or not isinstance(info, Mapping) or not self._lived[slot]:
+            return
+        for name, value in _numbers(info):
+            if name in self._columns:
+                outcome.metrics[slot, self._columns[name]] = value
+            elif name not in self.told.metrics:
+                self.told.metrics.add(name)
+                if self.metrics is not None:
+                    self._warn_of_late(name, self.names[slot])
+
+    @functools.cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.metrics or ())}
+
+    def _warn_of_late(self, name: str, agent: Any) -> None:
+        warnings.warn(
+            f"the info {name!r} of agent {agent!r} first appears at step {self._time} of the "
+            f"episode of seed {self._seed}, and is not reported: metrics are those that appear "
+            "while the environment is tried out; return it at every step, as 0 where there is "
+            "nothing to report",
+            UserWarning,
+            stacklevel=2,
+        )
 
     def _begin_step(self) -> None:
         self._time, self._final = self._time + 1, None
@@ -123,7 +237,35 @@ class SlotGame:
         """Play a step: fill the outcome in, and show what everyone sees then."""
         raise NotImplementedError
 
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and highest features, `[A, ...]`, infinite where a row is padded."""
+        low, high = np.full_like(self._features, -np.inf), np.full_like(self._features, np.inf)
+        for slot, box in enumerate(spaces.observation for spaces in self.spaces):
+            place = (slot, *map(slice, box.shape))
+            low[place], high[place] = box.low, box.high
+        return low, high
+
+    def _warn_of_strays(self) -> None:
+        """Warn of the first number of each agent that is beyond the bounds of its space."""
+        outside = (self._features < self._low) | (self._features > self._high)
+        if not outside.any():
+            return
+        for slot in np.flatnonzero(self._acting & outside.any(axis=tuple(range(1, outside.ndim)))):
+            agent = self.names[slot]
+            if agent not in self.told.strays:
+                self.told.strays.add(agent)
+                warnings.warn(
+                    f"agent {agent!r} observes {self._features[slot][outside[slot]][0]:g} at step "
+                    f"{self._time} of the episode of seed {self._seed}, outside its observation "
+                    f"space {self.spaces[slot].own_observation}; give the space its true bounds. "
+                    "Training goes on with the number as it is, check-env does not",
+                    ObservationOutsideSpaceWarning,
+                    stacklevel=2,
+                )
+
     def _frame(self) -> Frame:
+        if self._is_bounded and len(self.told.strays) < len(self.names):
+            self._warn_of_strays()
         return Frame(self._features, self._legal, self._alive, self._acting)
 
     def _keep_final(self) -> None:
@@ -135,16 +277,27 @@ class SlotGame:
         spaces = self.spaces[slot]
         self._own_rows[slot][...] = spaces.features(seen)
         legal = spaces.legal(seen, info)
-        self._legal[slot] = self._layout.exists[slot]
-        for start, options in zip(self._layout.starts, legal or (), strict=False):
+        self._legal[slot] = self.layout.exists[slot]
+        for start, options in zip(self.layout.starts, legal or (), strict=False):
             if options is not None and (acts or options.any()):
                 self._legal[slot, start : start + options.size] = options
 
     def _own(self, action: np.ndarray, slot: int) -> Any:
         """Return one slot's action as the environment takes it."""
-        choices, numbers = self._layout.unpack(action[slot])
-        own = self._layout.factors[slot]
+        choices, numbers = self.layout.unpack(action[slot])
+        own = self.layout.factors[slot]
         return self.spaces[slot].own(choices[: len(own.counts)], numbers[: own.low.size])
+
+
+def _numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
+    """List the numbers in an agent's infos by name, also those under "metrics"."""
+    own = info.get("metrics")
+    for name, value in (*info.items(), *(own.items() if isinstance(own, Mapping) else ())):
+        if not isinstance(name, str) or name in _NO_METRICS:
+            continue
+        is_scalar = getattr(value, "ndim", None) == 0 and np.asarray(value).dtype.kind in "biuf"
+        if is_scalar or isinstance(value, int | float):
+            yield name, float(value)
 
 
 def number(agent: Any, value: Any) -> float:
@@ -173,19 +326,3 @@ def flag(agent: Any, name: str, value: Any) -> bool:
     if array.dtype.kind not in "biuf" or array.size != 1 or array.reshape(()) not in (0, 1):
         raise ValueError(f"agent {agent!r} is {name}={value!r}, expected True or False")
     return bool(array.reshape(()))
-
-
-def first_game(make_game: Callable[[], G], step_timeout: float | None, name: str | None) -> G:
-    """Make a game to read its spaces, and close its environment.
-
-    Raises:
-        GivenUp: If it takes too long.
-    """
-
-    def make_and_close() -> G:
-        game = make_game()
-        game.env.close()
-        return game
-
-    what = "the environment" if name is None else f"environment {name!r}"
-    return try_out(make_and_close, step_timeout, f"making {what}")

@@ -1,15 +1,14 @@
 """Spaces, actions and masks in the forms that gymnasium has for them."""
 
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxmarl_envs.actions import ActionLayout
+from jaxmarl_envs.actions import ActionLayout, factors_of
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
+from jaxmarl_envs.spaces import Discrete, MultiDiscrete, Space, Tuple
 
 
 def to_gymnasium_space(space: Space) -> Any:
@@ -30,61 +29,12 @@ def to_gymnasium_space(space: Space) -> Any:
 # ---- Actions -------------------------------------------------------------------------------------
 
 
-def take_apart(space: Space, actions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Take actions apart into choices `[E, choices]` int32 and numbers `[E, numbers]` float32.
-
-    Args:
-        space: the agent's own.
-        actions: `E` elements of it, an array `[E, ...]`, or of a `Tuple` a sequence of such.
-
-    Raises:
-        ValueError: If they are not of the space.
-    """
-    if isinstance(space, Tuple):
-        parts = [take_apart(*pair) for pair in _pairs(space, actions)]
-        if len({len(choices) for choices, _ in parts}) > 1:
-            raise _not_of(space, actions)
-        choices, numbers = zip(*parts, strict=True)
-        return np.concatenate(choices, axis=1), np.concatenate(numbers, axis=1)
-    array = np.asarray(actions)
-    if array.ndim == 0 or array.shape[1:] != space.shape:
-        raise _not_of(space, actions)
-    flat = array.reshape(len(array), math.prod(space.shape))
-    if isinstance(space, Box):
-        return np.zeros((len(flat), 0), np.int32), flat.astype(np.float32)
-    most = space.n if isinstance(space, Discrete) else np.array(space.nvec)
-    if array.dtype.kind not in "iub" or ((flat < 0) | (flat >= most)).any():
-        raise _not_of(space, actions)
-    return flat.astype(np.int32), np.zeros((len(flat), 0), np.float32)
-
-
-def batch_of_one(space: Space, action: Any) -> Any:
-    """Give an action the axis of a batch.
-
-    Raises:
-        ValueError: If it is not a sequence of as many parts as a `Tuple` has.
-    """
-    if isinstance(space, Tuple):
-        return tuple(batch_of_one(*pair) for pair in _pairs(space, action))
-    return np.asarray(action)[None]
-
-
-def _pairs(space: Tuple, action: Any) -> list[tuple[Space, Any]]:
-    if not isinstance(action, Sequence) or len(action) != len(space.spaces):
-        raise _not_of(space, action)
-    return list(zip(space.spaces, action, strict=True))
-
-
-def _not_of(space: Space, actions: Any) -> ValueError:
-    return ValueError(f"actions {actions} are not of the space {to_gymnasium_space(space)}")
-
-
 def in_layout(layout: ActionLayout, choices: np.ndarray, numbers: np.ndarray) -> Any:
-    """Widen what `take_apart` found of one slot `[E, ...]` to actions of the layout."""
+    """Widen what `take_apart` found of one slot, `[..., C]` and `[..., N]`, to actions of it."""
     wide = (len(layout.counts), layout.num_numbers)
     return layout.join(
         *(
-            np.pad(x, ((0, 0), (0, width - x.shape[1])))
+            np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, width - x.shape[-1])])
             for x, width in zip((choices, numbers), wide, strict=True)
         )
     )
@@ -123,12 +73,12 @@ def sampling_mask_space(space: Space) -> Any:
     def box(count: int) -> Any:
         return _spaces().Box(0, 1, (count,), np.int8)
 
-    return _walk(space, iter(_counts(space)), box, _spaces().Tuple, NoMask)
+    return _walk(space, iter(factors_of(space).counts), box, _spaces().Tuple, NoMask)
 
 
 def flat_mask_space(space: Space) -> Any:
     """Return gymnasium's space of the legal options of all choices, one after the other."""
-    return _spaces().Box(0, 1, (sum(_counts(space)),), np.float32)
+    return _spaces().Box(0, 1, (sum(factors_of(space).counts),), np.float32)
 
 
 def with_masks(
@@ -143,19 +93,12 @@ def with_masks(
     """
     return [
         _spaces().Dict(
-            {key: seen, "action_mask": mask_space(chosen)} if _counts(chosen) else {key: seen}
+            {key: seen, "action_mask": mask_space(chosen)}
+            if factors_of(chosen).counts
+            else {key: seen}
         )
         for seen, chosen in zip(feature_spaces, action_spaces, strict=True)
     ]
-
-
-def _counts(space: Space) -> list[int]:
-    """List the options of each choice."""
-    if isinstance(space, Tuple):
-        return [count for part in space.spaces for count in _counts(part)]
-    if isinstance(space, Box):
-        return []
-    return [space.n] if isinstance(space, Discrete) else list(space.nvec)
 
 
 def _walk(

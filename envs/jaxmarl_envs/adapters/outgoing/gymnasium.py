@@ -12,13 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmarl_envs.actions import take_apart
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.outgoing.forms import (
-    batch_of_one,
     in_layout,
     legal_options,
     sampling_mask,
-    take_apart,
     to_gymnasium_space,
 )
 from jaxmarl_envs.adapters.outgoing.one_agent import (
@@ -128,6 +127,20 @@ class _Common:
         """Read the legal options of each choice, `[E, options]` bool, from `rows [E, ...]`."""
         return legal_options(self._layout, self._slot, rows[:, self._num_features :] > 0)
 
+    def _sent(self, actions: Any, *batch_shape: int) -> Any:
+        """Read actions of the agent, with leading axes `batch_shape`, in the form of the layout.
+
+        Raises:
+            ValueError: If they are not of its space, or not as many.
+        """
+        try:
+            return in_layout(self._layout, *take_apart(self._chosen_from, actions, batch_shape))
+        except ValueError:
+            many = f", num_envs={batch_shape[0]} of them" if batch_shape else ""
+            raise ValueError(
+                f"actions {actions} are not of the space {self._spaces[1]}{many}"
+            ) from None
+
     def _expect_asked(self, rows: np.ndarray) -> None:
         if not (rows[:, [ACTS, TERMINATED, TRUNCATED]] > 0).any(axis=1).all():
             raise ValueError(
@@ -169,9 +182,7 @@ class Single(_Common, gymnasium.Env):
         """Go on to the agent's next decision or to the end of its life."""
         if self._view is None or (self._row[0, TERMINATED:] > 0).any():
             raise ValueError(f"{self._env.name!r}: no episode is running: call reset first")
-        sent = take_apart(self._chosen_from, batch_of_one(self._chosen_from, action))
-        sent = jax.tree.map(lambda x: x[0], in_layout(self._layout, *sent))
-        self._view, row = self._step(self._view, sent, self._params)
+        self._view, row = self._step(self._view, self._sent(action), self._params)
         observation, info = self._show(row)
         reward, terminated, truncated = self._row[0, REWARD:]
         return observation, float(reward), bool(terminated), bool(truncated), info
@@ -239,10 +250,7 @@ class Vector(_Common, vector.VectorEnv):
         """Go on everywhere to the agent's next decision or to the end of its life."""
         if self._views is None:
             raise ValueError(f"{self._env.name!r}: no episode is running: call reset first")
-        choices, numbers = take_apart(self._chosen_from, actions)
-        if len(choices) != self.num_envs:
-            raise ValueError(f"{len(choices)} actions for num_envs={self.num_envs}")
-        sent = in_layout(self._layout, choices, numbers)
+        sent = self._sent(actions, self.num_envs)
         self._views, rows, last = self._step(self._views, sent, self._params)
         rows = np.asarray(rows)
         self._expect_asked(rows)

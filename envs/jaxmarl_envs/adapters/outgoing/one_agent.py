@@ -30,7 +30,7 @@ class View:
     time_step: jax.Array  # [] int32
     state: Any
     obs: Observation
-    seen: jax.Array  # [F + N] float: features and mask, those of a life that has just ended
+    seen: jax.Array  # [F + W] float: features and mask, those of a life that has just ended
     outcome: jax.Array  # [4] float: see `ACTS` and so on
 
     def shows(self, *columns: int) -> jax.Array:
@@ -116,7 +116,7 @@ class OneAgentGame:
         return replace(view, seen=self._seen(view.obs))
 
     def _seen(self, obs: Observation) -> jax.Array:
-        """Join the slot's features and mask, `[F + N]` float32."""
+        """Join the slot's features and mask, `[F + W]` float32."""
         features = obs.features[self.slot].reshape(-1)
         return jnp.concatenate([features, obs.action_mask[self.slot]], dtype=jnp.float32)
 

@@ -11,7 +11,7 @@ from flax import struct
 
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 
-# A step is fetched as one table `[A, F + N + 5]`: features, flat, and action mask, then these.
+# A step is fetched as one table `[A, F + W + 5]`: features, flat, and action mask, then these.
 ALIVE, ACTS, REWARD, TERMINATED, TRUNCATED = range(-5, 0)
 MOST_STEPS_WITHOUT_AN_AGENT = 10_000
 
@@ -24,8 +24,8 @@ class RunningEpisode:
     time_step: jax.Array  # [] int32: steps done
     state: Any
     central: jax.Array | None  # [G] what a centralised critic may see
-    table: jax.Array  # [A, F + N + 5] float: what agents see, and the last step brought
-    final: jax.Array  # [A, F + N] float, in which an ended agent's row is its own
+    table: jax.Array  # [A, F + W + 5] float: what agents see, and the last step brought
+    final: jax.Array  # [A, F + W] float, in which an ended agent's row is its own
 
 
 class Programs(NamedTuple):
@@ -90,7 +90,7 @@ def first_alone(is_first: jax.Array, action: Any) -> Any:
 
 
 def _seen(obs: Observation) -> jax.Array:
-    """Join features and masks, `[A, F + N]` float32."""
+    """Join features and masks, `[A, F + W]` float32."""
     features = obs.features.reshape(len(obs.alive), -1)
     return jnp.concatenate([features, obs.action_mask], axis=1, dtype=jnp.float32)
 

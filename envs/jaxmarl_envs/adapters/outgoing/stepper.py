@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxmarl_envs.actions import take_apart
 from jaxmarl_envs.adapters.outgoing.forms import (
-    batch_of_one,
     legal_options,
-    take_apart,
     to_gymnasium_space,
 )
 from jaxmarl_envs.adapters.outgoing.programs import (
@@ -152,7 +151,7 @@ class Hosted:
         return Passed(rewards, ended)
 
     def _see(self, running: RunningEpisode) -> np.ndarray:
-        """Fetch the table `[A, F + N + 5]` of what the last step, or the reset, brought."""
+        """Fetch the table `[A, F + W + 5]` of what the last step, or the reset, brought."""
         self._table = table = np.asarray(running.table)
         self.acts, self._alive = table[:, ACTS] > 0, table[:, ALIVE] > 0
         return table
@@ -177,14 +176,13 @@ class Hosted:
             if agent not in self.slots:
                 raise ValueError(f"unknown agent {agent!r}: alive are {', '.join(self.slots)}")
             slot = self.slots[agent]
-            space = self.spaces[slot]
             try:
-                chosen, vector = take_apart(space, batch_of_one(space, action))
+                chosen, vector = take_apart(self.spaces[slot], action)
             except ValueError:
                 raise ValueError(
                     f"action {action} of {agent!r} is not in its space {self.action_spaces[slot]}"
                 ) from None
-            choices[slot, : chosen.size], numbers[slot, : vector.size] = chosen[0], vector[0]
+            choices[slot, : chosen.size], numbers[slot, : vector.size] = chosen, vector
         for agent, slot in self.slots.items():
             if self.acts[slot] and agent not in actions:
                 raise ValueError(f"{agent!r} must act, and {', '.join(actions) or 'nobody'} did")

@@ -1,0 +1,197 @@
+"""Environments in plain Python, tried out with random actions before anything is compiled.
+
+Whatever cannot be played is rejected here, by its own error. Episodes are played twice, on separate
+objects, to see whether they repeat.
+"""
+
+import contextlib
+import functools
+import hashlib
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from jaxmarl_envs.adapters.incoming.host import HostEnv, Layout, capacity_of
+from jaxmarl_envs.adapters.incoming.host_patience import try_out
+from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.own_randomness import generators_kept
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, Told
+from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
+
+E = TypeVar("E", bound=HostEnv)
+
+# For how long an environment is tried out: episodes, steps of them all, and seconds.
+EPISODES, STEPS, SECONDS = 6, 1_000, 3.0
+# The seeds of these episodes, which training hardly ever draws.
+SEEDS = tuple(range(2_000_000_001, 2_000_000_001 + EPISODES))
+
+
+class Found(NamedTuple):
+    """What trying an environment out has shown.
+
+    Attributes:
+        repeats: whether the same seed and the same actions lead to the same episode.
+        renews: whether they do so only on an object that has not been reset before.
+        metrics: names of the numbers in infos.
+        length: steps of the longest episode that came to its end; None if none did.
+        told: what has been reported, and is not again.
+    """
+
+    repeats: bool
+    renews: bool
+    metrics: tuple[str, ...]
+    length: int | None
+    told: Told
+
+
+def bring_in(
+    make_game: Callable[[], SlotGame],
+    *,
+    horizon: int | None,
+    num_workers: int | None,
+    step_timeout: float | None,
+    name: str | None = None,
+    max_actors: int | None = None,
+    env_class: type[E] = HostEnv,
+) -> E:
+    """Try games out and make an environment of them.
+
+    Args:
+        make_game: makes one game.
+        horizon: as the user gives it; None for the environment's own.
+        num_workers: as in `HostEnv`.
+        step_timeout: as in `HostEnv`.
+        name: what to call it; None for what it calls itself.
+        max_actors: the most who act at one step; None for the game's own.
+        env_class: of the environment.
+
+    Warns:
+        UnrepeatableEnvironmentWarning: episodes do not repeat.
+        ObservationOutsideSpaceWarning: an agent observes numbers outside its space.
+
+    Raises:
+        ValueError: If it cannot be made or played.
+        GivenUp: If that takes too long.
+    """
+    game = try_out(
+        make_game,
+        step_timeout,
+        f"making environment {name!r}" if name else "making the environment",
+    )
+    name = name or game.own_name
+    # Whoever steps in this process may look into the environment by a debugger.
+    with contextlib.nullcontext() if num_workers == 0 else without_input():
+        what = f"environment {name!r}, tried out with random actions,"
+        found = call(functools.partial(_try, make_game, game), step_timeout, what)
+    if not found.repeats:
+        warnings.warn(
+            f"environment {name!r} does not do the same for the same seed and actions: runs cannot "
+            "be repeated exactly, and a resumed one begins its episodes anew; draw all chance from "
+            "a generator that reset(seed=...) seeds",
+            UnrepeatableEnvironmentWarning,
+            stacklevel=3,
+        )
+    elif found.renews:
+        warnings.warn(
+            f"environment {name!r} does not do the same for the same seed and actions after it has "
+            "been reset before: a new one is made for every episode, which takes time; let "
+            "reset(seed=...) set everything back",
+            UnrepeatableEnvironmentWarning,
+            stacklevel=3,
+        )
+    declared = game.declared_horizon
+    layout = Layout(
+        agents=tuple(map(str, game.names)),
+        observation_spaces=tuple(spaces.observation for spaces in game.spaces),
+        action_spaces=tuple(spaces.action for spaces in game.spaces),
+        max_actors=max_actors or game.max_actors,
+        horizon=horizon or declared,
+        capacity=capacity_of(horizon, declared),
+        metrics=found.metrics,
+        phase_length=horizon or found.length or declared,
+    )
+    make_found = functools.partial(_make_found, make_game, found)
+    return env_class(name, layout, make_found, num_workers, step_timeout)
+
+
+def call(function: Callable[[], Any], step_timeout: float | None, what: str) -> Any:
+    """Call the user's code, and report exceptions in one sentence."""
+    try:
+        return try_out(function, step_timeout, what)
+    except Exception as error:
+        if is_ours(error):
+            raise
+        raise UserCodeError(f"{what} raises {describe_error(error)}") from error
+
+
+def _make_found(make_game: Callable[[], SlotGame], found: Found) -> SlotGame:
+    game = make_game()
+    game.repeats, game.renews = found.repeats, found.renews
+    # One object for all games of a process.
+    game.metrics, game.told = found.metrics, found.told
+    return game
+
+
+def _try(make_game: Callable[[], SlotGame], game: SlotGame) -> Found:
+    """Play a game, whose object is new, and then the same episodes on other objects."""
+    with generators_kept():
+        until = time.monotonic() + SECONDS
+        records: list[list[bytes]] = []
+        with contextlib.closing(game):
+            for seed in SEEDS:
+                played = sum(map(len, records))
+                if played < STEPS and time.monotonic() < until:
+                    records.append(list(_episode(game, seed, STEPS - played, until)))
+        episodes = list(zip(SEEDS, records, strict=False))
+        told = game.told
+        metrics, length = tuple(sorted(told.metrics)), max(game.lengths, default=None)
+        # In another order, so that every object has another past.
+        if _repeat(make_game, reversed(episodes), told):
+            return Found(True, False, metrics, length, told)
+        repeats = _repeat(make_game, episodes[:1], told)
+        return Found(repeats, repeats, metrics, length, told)
+
+
+def _repeat(
+    make_game: Callable[[], SlotGame],
+    episodes: Iterable[tuple[int, Sequence[bytes]]],
+    told: Told,
+) -> bool:
+    """Play episodes again on a new object, and return whether the same comes of them."""
+    with contextlib.closing(make_game()) as game:
+        game.told = told
+        return all(
+            list(_episode(game, seed, len(record) - 1, math.inf)) == record
+            for seed, record in episodes
+        )
+
+
+def _episode(game: SlotGame, seed: int, num_steps: int, until: float) -> Iterable[bytes]:
+    """Play an episode with random legal actions and yield a digest of each step.
+
+    Args:
+        game: of which it is one.
+        seed: of the episode and of the actions.
+        num_steps: at most.
+        until: when to stop.
+    """
+    layout, rng = game.layout, np.random.default_rng(seed)
+    frame = game.reset(seed)
+    yield _digest(frame)
+    for _ in range(num_steps):
+        if not frame.alive.any() or time.monotonic() > until:
+            return
+        noise = rng.random(frame.action_mask.shape)
+        final, outcome, frame = game.step(layout.pack(layout.pick(noise, frame.action_mask)))
+        yield _digest((*final, *outcome, *frame))
+
+
+def _digest(arrays: Iterable[np.ndarray]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.digest()

@@ -1,0 +1,450 @@
+"""What holds of environments in plain Python of every kind."""
+
+import random
+import re
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
+
+from jaxmarl_envs import check_env, make
+from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
+from jaxmarl_envs.adapters.incoming.host_pool import ForgottenEpisodeWarning
+from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
+from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
+from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
+from jaxmarl_envs.adapters.incoming.slot_game import (
+    LostRewardWarning,
+    ObservationOutsideSpaceWarning,
+)
+from jaxmarl_envs.check import EnvContractError
+from jaxmarl_ppo import LSTM, PolicySpec, PPOConfig, TrainConfig, Trainer, make_learner
+from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
+from jaxmarl_ppo.runs.log import read_entries
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning"
+)
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+def play(env, num_steps, seed=3):
+    """`(outcome, alive)` of every step of one game, by itself, to the end of its episode."""
+    game = env.pool.make_game()
+    frame = game.reset(seed)
+    for _ in range(num_steps):
+        action = env._actions.pack(env._actions.pick(np.zeros(frame.action_mask.shape), True))
+        _, outcome, frame = game.step(np.asarray(action))
+        yield type(outcome)(*(x.copy() for x in outcome)), frame.alive.copy()
+        if not frame.alive.any():
+            return
+
+
+# ---- How long an episode lasts -------------------------------------------------------------------
+
+
+class Long(Plan):
+    length = 1_200
+
+    def pay(self, agent, time):
+        return 5.0 if time == self.length else 0.0
+
+
+@EVERY_KIND
+def test_an_episode_without_a_horizon_plays_to_its_own_end(kind):
+    env = bring_in(kind, Long)
+    assert env.horizon(()) is None
+    steps = list(play(env, 5_000))
+    assert len(steps) == Long.length * (2 if kind == "aec" else 1)
+    assert sum(outcome.reward[0] for outcome, _ in steps) == 5.0
+    assert not any(outcome.truncated.any() for outcome, _ in steps)
+    assert sum(outcome.terminated[0] for outcome, _ in steps) == 1
+
+
+def test_a_longer_episode_than_is_remembered_goes_on_and_begins_anew_where_it_cannot():
+    env = bring_in("rllib", Long)
+    pool, capacity = env.pool, env.layout.capacity
+    assert capacity == 1_000
+    seeds, past = np.array([4]), np.zeros((1, capacity, 2), np.int32)
+    pool.reset(seeds)
+    nothing = np.zeros((1, 2), np.int32)
+    for time in range(1_100):
+        answer = pool.step(seeds, np.array([time]), past, nothing)
+    assert answer[0][0, 0, 0] == 1_100
+    pool.close()
+    with pytest.warns(ForgottenEpisodeWarning, match=r"1,100 steps begins anew.* 1,000 of its"):
+        answer = pool.step(seeds, np.array([1_100]), past, nothing)
+    assert answer[0][0, 0, 0] == 1
+
+
+def test_a_limit_that_an_environment_declares_is_its_horizon():
+    limited = gymnasium.wrappers.TimeLimit
+    env = from_gymnasium(lambda: limited(Single(Long()), 70), num_workers=0)
+    assert env.horizon(()) == env.layout.capacity == 70
+    assert [bool(outcome.truncated[0]) for outcome, _ in play(env, 100)].index(True) == 69
+    assert make("gymnasium", env_id="CartPole-v1", num_workers=0)[0].horizon(()) == 500
+    for bring, kind in ((from_pettingzoo, Parallel), (from_rllib_env, Multi)):
+
+        def declaring(kind=kind):
+            env = kind(Long())
+            env.spec = gymnasium.envs.registration.EnvSpec("Long-v0", max_episode_steps=5_000)
+            return env
+
+        env = bring(declaring, num_workers=0)
+        assert env.horizon(()) == env.layout.capacity == 5_000
+        # What the user says takes precedence.
+        assert bring(declaring, num_workers=0, horizon=20).horizon(()) == 20
+
+
+# ---- What agents observe -------------------------------------------------------------------------
+
+SYMBOLS = {
+    "below": (spaces.Discrete(4), -1),
+    "beyond": (spaces.Discrete(4), 4),
+    "before the start": (spaces.Discrete(3, start=2), 1),
+    "several": (spaces.MultiDiscrete([3, 3]), np.array([0, -1])),
+    "of the next choice": (spaces.MultiDiscrete([3, 3]), np.array([3, 0])),
+    "bits": (spaces.MultiBinary(2), np.array([0, 2], np.int8)),
+    "inside": (
+        spaces.Dict({"x": spaces.Tuple([spaces.Discrete(2), spaces.Box(0.0, 1.0, (1,))])}),
+        {"x": (-1, np.zeros(1, np.float32))},
+    ),
+}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_a_symbol_of_no_space_is_told_with_agent_and_value(kind, name):
+    own, value = SYMBOLS[name]
+    own.seed(0)
+    legal = own.sample()
+
+    class Straying(Plan):
+        space = own
+
+        def see(self, agent, time):
+            return value if time == 3 and agent == "a" else legal
+
+    shown = re.escape(" ".join(repr(value).split()))
+    words = f"agent 'a(gent)?' observes {shown}: .*observation space .*"
+    with pytest.raises(ValueError, match=words):
+        list(play(bring_in(kind, Straying), 20))
+
+
+REFUSED = {
+    "text": (spaces.Text(5), "has a Text, which cannot be observed"),
+    "one of": (spaces.OneOf([spaces.Discrete(2), spaces.Discrete(3)]), "has a OneOf, which"),
+    "inside": (spaces.Dict({"x": spaces.Tuple([spaces.Text(2)])}), "has a Text, which"),
+    "nothing": (spaces.Box(0.0, 1.0, (3, 0)), r"Box\(\[\], .* is empty; .* a constant"),
+    "no parts": (spaces.Tuple([]), r"Tuple\(\) is empty"),
+}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_array_of_numbers_is_refused_by_name(kind, name):
+    own, words = REFUSED[name]
+    each = spaces.Dict({"a": own, "b": own}) if kind == "rllib" else own
+    plan = type("Odd", (Plan,), {"space": each})
+    with pytest.raises(ValueError, match=f"agent 'a(gent)?': the observation space .*{words}"):
+        bring_in(kind, plan)
+
+
+@pytest.mark.parametrize("shape", [(27, 5), (2, 2, 2, 2), (5, 5, 3)])
+def test_advice_on_observations_of_several_axes_works(shape):
+    class Axes(Plan):
+        space = spaces.Box(0.0, 1.0, shape)
+
+        def see(self, agent, time):
+            return np.ones(shape, np.float32)
+
+    def learner(env, network):
+        spec = PolicySpec(network=network)
+        return make_learner(env, (), TrainConfig(num_envs=2, num_steps=4, default_policy=spec))
+
+    env = bring_in("rllib", Axes)
+    with pytest.raises(ValueError, match="make the environment with flatten=True") as refused:
+        learner(env, "mlp")
+    assert ("use network 'cnn', or" in str(refused.value)) == (len(shape) == 3)
+    if len(shape) == 3:
+        learner(env, "cnn")
+    else:
+        with pytest.raises(ValueError, match=r"needs planes .* make the environment with flatten="):
+            learner(env, "cnn")
+    learner(bring_in("rllib", Axes, flatten=True), "mlp")
+
+
+# ---- What agents earn ----------------------------------------------------------------------------
+
+
+# PettingZoo's conversion to AEC has no rewards of who is gone.
+@pytest.mark.parametrize("kind", ["parallel", "rllib"])
+def test_a_reward_after_the_end_of_a_life_is_told_with_agent_and_step(kind):
+    class Late(Plan):
+        def ends(self, agent):
+            return 2 if agent == "b" else 5
+
+        def pay(self, agent, time):
+            return {"a": 1.0, "b": 0.5 if time in (2, 4) else 0.0}[agent]
+
+    with pytest.warns(
+        LostRewardWarning, match=r"agent 'b' is paid 0.5 at step 4 .* of seed 2"
+    ) as told:
+        env = bring_in(kind, Late)
+    assert [w.category for w in told].count(LostRewardWarning) == 1
+    steps = list(play(env, 20))
+    rewards = np.array([outcome.reward for outcome, _ in steps])
+    assert rewards[:, 0].tolist() == [1.0] * 5
+    assert rewards[:, 1].tolist() == [0.0, 0.5, 0.0, 0.0, 0.0]
+
+
+# ---- Trying out ----------------------------------------------------------------------------------
+
+
+@EVERY_KIND
+def test_what_draws_where_nobody_can_seed_is_told(kind):
+    class Restless(Plan):
+        def see(self, agent, time):
+            return np.array([random.SystemRandom().random()], np.float32)
+
+    with pytest.warns(
+        UnrepeatableEnvironmentWarning, match="does not do the same for the same seed"
+    ):
+        env = bring_in(kind, Restless)
+    assert not env.pool.make_game().repeats
+
+
+@EVERY_KIND
+def test_what_repeats_on_a_new_object_alone_gets_one_for_every_episode(kind):
+    class Counting(Plan):
+        count = 0
+
+        def begin(self, seed):
+            self.count += 1
+
+        def see(self, agent, time):
+            return np.array([self.count], np.float32)
+
+    with pytest.warns(UnrepeatableEnvironmentWarning, match="a new one is made for every episode"):
+        env = bring_in(kind, Counting)
+    seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
+    for _ in range(3):
+        assert env.pool.reset(seeds)[0][0, 0].tolist() == [1.0]
+    answer = env.pool.step(seeds, np.array([0]), past, past[:, 0], seeds)
+    assert answer[0][0, 0].tolist() == [1.0]
+
+
+@EVERY_KIND
+def test_a_replay_that_ends_early_is_told_and_begins_anew(kind):
+    class Shrinking(Plan):
+        pass
+
+    env = bring_in(kind, Shrinking)
+    seeds, past = np.array([4]), np.zeros((1, env.layout.capacity, env.num_agents), np.int32)
+    env.pool.reset(seeds)
+    for time in range(4):
+        env.pool.step(seeds, np.array([time]), past, past[:, 0], seeds)
+    env.pool.close()
+    Shrinking.length = 1
+    with pytest.warns(
+        UnrepeatableEnvironmentWarning, match=r"ended at step \d of 4 and begins anew"
+    ):
+        env.pool.step(seeds, np.array([4]), past, past[:, 0], seeds)
+
+
+@EVERY_KIND
+def test_numbers_outside_their_space_are_told_and_no_environment_for_check_env(kind):
+    class Far(Plan):
+        space = spaces.Box(-100.0, 100.0, (2,), np.float32)
+
+        def see(self, agent, time):
+            return np.array([0.0, 1e30 if time == 2 and agent == "a" else 0.0], np.float32)
+
+    words = r"agent 'a(gent)?' observes 1e\+30 at step . .* outside its observation space Box\(-1"
+    with pytest.warns(ObservationOutsideSpaceWarning, match=words) as told:
+        env = bring_in(kind, Far)
+    assert [w.category for w in told].count(ObservationOutsideSpaceWarning) == 1
+    with pytest.raises(EnvContractError, match=r"e\+30, expected a value within the bounds"):
+        check_env(env, num_steps=4, num_envs=2)
+
+
+@EVERY_KIND
+def test_numbers_that_leave_their_space_later_are_told_once(kind):
+    class Later(Plan):
+        space = spaces.Box(-100.0, 100.0, (1,), np.float32)
+        far = 0.0
+
+        def see(self, agent, time):
+            return np.array([self.far], np.float32)
+
+    env = bring_in(kind, Later)
+    Later.far = -200.0
+    with pytest.warns(ObservationOutsideSpaceWarning, match="observes -200 at step . .* of seed 3"):
+        list(play(env, 5))
+    list(play(env, 5))  # and once only
+
+
+@EVERY_KIND
+def test_what_cannot_be_played_is_rejected_before_anything_is_compiled(kind):
+    class Lists(Plan):
+        def pay(self, agent, time):
+            return [1.0, 2.0]
+
+    with pytest.raises(ValueError, match=r"has the reward \[1.0, 2.0\], expected one number"):
+        bring_in(kind, Lists)
+
+    class Failing(Plan):
+        def act(self, actions):
+            raise KeyError("no such lane")
+
+    with pytest.raises(ValueError, match=r"tried out with random actions, raises KeyError: 'no "):
+        bring_in(kind, Failing)
+
+
+# ---- Infos ---------------------------------------------------------------------------------------
+
+
+class Informing(Plan):
+    def tell(self, agent, time):
+        own = {
+            "speed": 2.0 * time,
+            "text": "x",
+            "row": np.zeros(3),
+            "action_mask": np.ones(2, bool),
+        }
+        goal = {"goal": np.bool_(time == 3 and agent == "a"), "lead": np.float64(0.5)}
+        return {**own, "metrics": goal}
+
+
+@EVERY_KIND
+def test_numbers_in_infos_are_metrics_of_their_agent(kind):
+    env = bring_in(kind, Informing)
+    assert env.layout.metrics == ("goal", "lead", "speed")
+    sums = sum(outcome.metrics for outcome, _ in play(env, 20))
+    assert sums.tolist() == [[1.0, 2.5, 30.0], [0.0, 2.5, 30.0]][: env.num_agents]
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_numbers_in_the_infos_of_a_vector_are_metrics_of_each_life(mode):
+    def make():
+        return SyncVectorEnv([lambda: Single(Informing())] * 2, autoreset_mode=mode)
+
+    env = from_gymnasium(make, num_workers=0)
+    steps = [outcome for outcome, _ in zip((o for o, _ in play(env, 5)), range(5), strict=False)]
+    sums = sum(outcome.metrics for outcome in steps)
+    assert sums.tolist() == [[1.0, 2.5, 30.0]] * 2
+
+
+def test_metrics_of_infos_reach_log_callbacks_and_evaluation(tmp_path):
+    env = bring_in("rllib", Informing)
+    config = TrainConfig(total_env_steps=160, num_envs=2, num_steps=20, mapping="per_agent")
+    entries = []
+    trainer = Trainer(env, (), config, tmp_path / "run", progress=False, callbacks=[entries.append])
+    result = trainer.train()
+    report = evaluate_policies(trainer.learner, result.population, 4)
+    assert report["agents"]["a"]["speed"] == 30.0
+    for last in (entries[-1], read_entries(tmp_path / "run" / "metrics.jsonl")[-1]):
+        for part in (last["agents"], last["policies"]):
+            assert {name: part["a"][name] for name in env.layout.metrics} == {
+                "goal": 1.0, "lead": 2.5, "speed": 30.0
+            }  # fmt: skip
+            assert part["b"]["goal"] == 0.0
+
+
+def test_a_run_is_resumed_whatever_numbers_an_environment_reports(tmp_path):
+    class Changing(Plan):
+        names = ("x", "both")
+
+        def tell(self, agent, time):
+            return dict.fromkeys(self.names, 1.0)
+
+    config = TrainConfig(total_env_steps=80, num_envs=2, num_steps=20)
+    Trainer(bring_in("rllib", Changing), (), config, tmp_path / "run", progress=False).train()
+    Changing.names = ("both", "y")
+    env = bring_in("rllib", Changing)
+    more = Trainer.resume(tmp_path / "run", env=env, total_env_steps=160, progress=False)
+    last = more.train().history[-1]["agents"]["a"]
+    assert (last["both"], last["y"]) == (5.0, 5.0)
+    assert "x" not in last
+
+
+def test_a_number_that_appears_late_is_told():
+    class Late(Plan):
+        named = False
+
+        def tell(self, agent, time):
+            return {"found": 1} if self.named else {}
+
+    env = bring_in("rllib", Late)
+    Late.named = True
+    with pytest.warns(UserWarning, match="info 'found' of agent 'a' first appears at step 1 .* is"):
+        list(play(env, 20))
+
+
+# ---- Phases --------------------------------------------------------------------------------------
+
+
+class Forty(Plan):
+    length = 40
+
+
+@pytest.mark.parametrize("told", [{}, {"horizon": 40}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_first_episodes_begin_at_different_phases_whatever_is_told(kind, told):
+    env = bring_in(kind, Forty, **told)
+    length = 80 if kind == "aec" and not told else 40
+    assert env.phase_length(()) == length
+    config = TrainConfig(total_env_steps=10**6, num_envs=8, num_steps=40, mapping="shared")
+    learner = make_learner(env, (), config)
+    times = jax.jit(learner.init)(jax.random.key(0)).per_env.rollout.env_state.time
+    assert times.tolist() == [length // 8 * i for i in range(8)]
+
+
+def test_without_any_end_in_sight_episodes_begin_together():
+    env = bring_in("rllib", Long)
+    assert env.phase_length(()) is None
+
+
+class Recall:
+    """The first of 40 steps shows one of four symbols; half a point is paid for each repetition."""
+
+    possible_agents = ("a",)
+
+    def __init__(self, config=None):
+        self.observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+        self.action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        self.time, self.symbol = 0, int(np.random.default_rng(seed).integers(4))
+        bits = [self.symbol % 2 * 2 - 1, self.symbol // 2 * 2 - 1, 1]
+        return {"a": np.array(bits, np.float32)}, {}
+
+    def step(self, actions):
+        self.time += 1
+        paid = 0.5 * (actions["a"] == self.symbol)
+        seen = {"a": np.zeros(3, np.float32)}
+        return seen, {"a": paid}, {"__all__": self.time == 40}, {"__all__": False}, {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_an_lstm_learns_where_no_horizon_is_said(seed, tmp_path):
+    env = from_rllib_env(Recall, num_workers=0)
+    spec = PolicySpec(network=LSTM(hidden_sizes=(32,), lstm_size=32))
+    ppo = PPOConfig(
+        learning_rate=5e-3, entropy_coef=0.005, num_minibatches=4, num_epochs=8, gamma=0.5
+    )
+    config = TrainConfig(
+        seed=seed,
+        total_env_steps=30_080,
+        num_envs=8,
+        num_steps=40,
+        default_policy=spec,
+        default_ppo=ppo,
+    )
+    history = Trainer(env, (), config, tmp_path / "run", progress=False).train().history
+    assert np.mean([entry["all"]["return_mean"] for entry in history[-5:]]) >= 17.0
