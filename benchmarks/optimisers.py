@@ -35,7 +35,7 @@ CASES = {
     "crypto/3M": ("crypto", 3),
     "tic_tac_toe/1M": ("tic_tac_toe", 1),
     "tic_tac_toe/16M": ("tic_tac_toe", 16),
-    "shuttle_grid/1M": ("shuttle_grid", 1),
+    "shuttle_grid/0.5M": ("shuttle_grid", 0.5),
 }
 # By preset: what each result is.
 RESULTS = {
@@ -115,22 +115,20 @@ def make_table(runs: Sequence[Mapping[str, Any]]) -> str:
     ]
     for name, metrics in RESULTS.items():
         for acting, metric in metrics.items():
-            for case in (case for case, (of, _) in CASES.items() if of == name):
+            for case, (of, millions) in CASES.items():
+                own = [run for run in runs if run["case"] == case]
+                if of != name or not own:
+                    continue
                 cells = [
                     ", ".join(
-                        _shown(run["results"][acting])
-                        for run in runs
-                        if (run["case"], run["optimiser"]) == (case, optimiser)
+                        f"{run['results'][acting]:.3g}"
+                        for run in own
+                        if run["optimiser"] == optimiser
                     )
                     for optimiser in OPTIMISERS
                 ]
-                steps = f"{CASES[case][1]:g} M"
-                lines.append(f"| `{name}`: {metric} | {steps} | {' | '.join(cells)} |")
+                lines.append(f"| `{name}`: {metric} | {millions:g} M | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _shown(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.3f}"
 
 
 def main() -> None:
