@@ -9,9 +9,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import continuous_actions  # noqa: E402
+import optimisers  # noqa: E402
 
 
-@pytest.mark.parametrize("script", [continuous_actions])
+@pytest.mark.parametrize("script", [continuous_actions, optimisers])
 def test_the_document_shows_what_is_recorded(script):
     runs = json.loads(script.RECORD.read_text())["runs"]
     assert script.make_table(runs) in (ROOT / "docs" / "learning.md").read_text()
