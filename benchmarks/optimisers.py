@@ -138,6 +138,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--optimisers", nargs="+", choices=OPTIMISERS, default=OPTIMISERS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--table", action="store_true", help="print what is recorded")
     args = parser.parse_args()
@@ -149,7 +150,7 @@ def main() -> None:
         return
     for case in args.cases or CASES:
         for seed in args.seeds:
-            for optimiser in OPTIMISERS:
+            for optimiser in args.optimisers:
                 run = train_and_evaluate(case, optimiser, seed)
                 print(json.dumps(run), flush=True)
                 record(run)
