@@ -82,7 +82,7 @@ class Learner:
         counted = jnp.ones(rollout_state.is_first.shape, bool)
         if self.stagger_starts:
             rollout_state, counted = stagger_episodes(
-                self.env, env_params, rollout_state, key_stagger
+                self.env, env_params, self.players.layout, rollout_state, key_stagger
             )
         begun = [
             t.init(population.policy_groups[t.index], rollout_state) for t in self.group_learners

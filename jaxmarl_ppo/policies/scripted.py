@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.threefry import unrolled
 from jaxmarl_ppo.config.policies import RANDOM, Scripted, ScriptFn
@@ -33,7 +34,15 @@ def make_script(spec: Scripted, env: MultiAgentEnv, env_params: PyTree) -> Scrip
 
 def make_random_script(env: MultiAgentEnv, env_params: PyTree) -> ScriptFn:
     """Make a scripted policy that draws uniformly among legal options, and within bounds."""
-    layout = env.action_layout(env_params)
+    return make_random_script_of(env.action_layout(env_params))
+
+
+def make_random_script_of(layout: ActionLayout) -> ScriptFn:
+    """Make `make_random_script`'s policy for actions of this layout.
+
+    Bounds may depend on an environment's parameters, so the layout is made outside of functions
+    that trace them.
+    """
 
     def draw(state: Any, obs: Observation, params: Any, key: jax.Array) -> Any:
         del state, params

@@ -7,12 +7,13 @@ would see one phase of the episode at a time.
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.core import MultiAgentEnv, Observation
 from jaxmarl_envs.threefry import fold_in, split
 from jaxmarl_ppo.config.mapping import Draw
 from jaxmarl_ppo.ops.trees import where_rows
 from jaxmarl_ppo.policies.players import Players
-from jaxmarl_ppo.policies.scripted import make_random_script
+from jaxmarl_ppo.policies.scripted import make_random_script_of
 from jaxmarl_ppo.types import League, PyTree, RolloutState
 
 
@@ -45,7 +46,11 @@ def init_rollout_state(
 
 
 def stagger_episodes(
-    env: MultiAgentEnv, env_params: PyTree, state: RolloutState, key: jax.Array
+    env: MultiAgentEnv,
+    env_params: PyTree,
+    layout: ActionLayout,
+    state: RolloutState,
+    key: jax.Array,
 ) -> tuple[RolloutState, jax.Array]:
     """Play `L * e / E` steps of uniformly random legal actions in environment `e` of `E`.
 
@@ -61,7 +66,7 @@ def stagger_episodes(
         return state, jnp.ones_like(state.is_first)
     offset = spread_phases(length, num_envs)
     num_steps = offset.max()
-    random = jax.vmap(make_random_script(env, env_params), in_axes=(0, 0, None, 0))
+    random = jax.vmap(make_random_script_of(layout), in_axes=(0, 0, None, 0))
 
     def step(index: jax.Array, carry: tuple[Observation, PyTree]) -> tuple[Observation, PyTree]:
         obs, env_state = carry

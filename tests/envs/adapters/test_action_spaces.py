@@ -11,6 +11,7 @@ from jaxmarl_envs.adapters.incoming.pettingzoo import from_pettingzoo
 from jaxmarl_envs.adapters.incoming.rllib import from_rllib_env
 from jaxmarl_envs.user_code import HostEnvironmentError, host_errors
 from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, make_learner, summarise
+from jaxmarl_ppo.evaluation.episodes import play_episodes
 
 SPACES = {
     "chooses": spaces.Discrete(4, start=1),
@@ -221,6 +222,33 @@ def test_masks_are_never_violated_and_what_came_is_in_the_space():
     (own,) = summarise(learner, jax.device_get(metrics))["policies"].values()
     assert own["episodes"] > 0
     assert own["kl"] == pytest.approx(0.0, abs=1e-9)
+    env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("door", ["gymnasium", *DOORS])
+def test_masks_are_not_violated_in_100_000_steps(door, greedy):
+    # The classes raise on an illegal action, and one outside its space.
+    if door == "gymnasium":
+        env = from_gymnasium(lambda: Single(SPACES["many"]), num_workers=0, horizon=50)
+    else:
+        env = DOORS[door]()
+    config = TrainConfig(
+        num_envs=64, num_steps=LENGTH * 2, total_env_steps=10**6,
+        default_policy=PolicySpec(network=MLP(hidden_sizes=(8,))),
+        default_ppo=PPOConfig(learning_rate=0.03, entropy_coef=0.0),
+    )  # fmt: skip
+    learner = make_learner(env, (), config)
+    state = jax.jit(learner.init)(jax.random.key(0))
+    state, _ = jax.jit(learner.train_steps)(state, np.int32(20))
+    num_acting = len(env.agents) * LENGTH
+    episodes = -(-100_000 // num_acting)
+    play = {"episodes": episodes, "key": jax.random.key(1), "greedy": greedy}
+    totals = play_episodes(learner, state.population, **play)
+    assert totals.finished.all()
+    assert totals.lengths.sum() == episodes * num_acting
     env.close()
 
 

@@ -20,6 +20,7 @@ from jaxmarl_envs.adapters.incoming.gymnax import Lifted, make_multi_agent
 from jaxmarl_envs.adapters.outgoing.gymnasium import to_gymnasium
 from jaxmarl_envs.adapters.outgoing.one_agent import random_script
 from jaxmarl_envs.check import quick_check
+from jaxmarl_ppo import MLP, PolicySpec, PPOConfig, TrainConfig, Trainer
 
 TIME_LIMIT = 40
 
@@ -322,6 +323,21 @@ def test_bounds_follow_the_parameters():
     space = env.action_space("agent_0", params.replace(max_torque=0.5))
     assert isinstance(space, Box)
     assert (space.low, space.high, space.shape) == (-0.5, 0.5, (1,))
+
+
+def test_seeds_train_side_by_side_where_bounds_are_parameters(tmp_path):
+    env, params = make_multi_agent("Pendulum-v1", 1)
+    config = TrainConfig(
+        total_env_steps=32,
+        num_envs=2,
+        num_steps=8,
+        num_seeds=2,
+        num_devices=1,
+        default_policy=PolicySpec(network=MLP(hidden_sizes=(4,))),
+        default_ppo=PPOConfig(num_minibatches=2),
+    )
+    result = Trainer(env, params, config, tmp_path / "run", progress=False).train()
+    assert [one.env_steps for one in result.members] == [32, 32]
 
 
 def test_a_time_limit_that_is_no_integer_is_rounded_up():
