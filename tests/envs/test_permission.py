@@ -170,6 +170,7 @@ def test_a_scope_within_another_permits_no_more_than_both(tracer):
         ("gymnasium", {"env_id": "CartPole-v1", "num_workers": 0}),
         ("gymnasium", {"env_id": "CartPole", "num_workers": 0}),
         ("pettingzoo", {"env_id": "mpe2.simple_spread_v3", "num_workers": 0}),
+        ("gymnasium", {"env_id": "rware:rware-tiny-2ag-v2", "num_workers": 0}),
         ("openspiel", {"env_id": "tic_tac_toe", "num_workers": 0}),
         ("pgx", {"env_id": "tic_tac_toe"}),
         ("gymnax", {"env_id": "CartPole-v1"}),
