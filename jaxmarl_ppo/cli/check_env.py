@@ -1,5 +1,6 @@
 """`jaxmarl-ppo check-env`: does an environment keep the contract?"""
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from jaxmarl_envs.user_env_names import is_own
 from jaxmarl_ppo.cli import session
 from jaxmarl_ppo.cli.envs import describe_actions
 from jaxmarl_ppo.config.presets import preset
+from jaxmarl_ppo.config.text import read_value
 
 CHECKED = """\
 checked
@@ -68,8 +70,17 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
     )
     session.show(f"environment {env.name!r} keeps the contract")
     session.show(format_report(env, params, report, options.num_envs))
-    session.show(f"next: jaxmarl-ppo train {shlex.quote(options.env)}")
+    pairs = [f"{key}={_typed(value)}" for key, value in kwargs.items()]
+    command = [options.env, *(["--env-kwargs", *pairs] if pairs else [])]
+    session.show(f"next: jaxmarl-ppo train {shlex.join(command)}")
     return 0
+
+
+def _typed(value: Any) -> str:
+    """Write a value as it can be typed, such as `true`, `[1, 2]` and, of a string, `3m` or `"3"`."""
+    if value is None:
+        return "None"
+    return value if isinstance(value, str) and read_value(value) == value else json.dumps(value)
 
 
 def format_report(env: MultiAgentEnv, params: Any, report: EnvReport, num_envs: int) -> str:

@@ -6,12 +6,14 @@ import io
 import json
 import shutil
 import sys
+from typing import Any
 
 import pytest
 
 from jaxmarl_envs import make, registry
+from jaxmarl_ppo.cli import check_env, new_env
 from jaxmarl_ppo.cli import main as cli
-from jaxmarl_ppo.cli import new_env
+from jaxmarl_ppo.config.text import read_text
 from jaxmarl_ppo.evaluation import evaluate_run
 from jaxmarl_ppo.runs.run_folder import load_run
 from jaxmarl_ppo.training import trainer
@@ -184,6 +186,21 @@ def test_a_sound_environment_is_reported(capsys, folder):
     assert "checked" in lines
     assert lines[-1] == f"next: jaxmarl-ppo train {env}"
     assert "not seen" not in output
+
+
+def test_the_next_command_makes_the_same_environment(capsys):
+    given = "--env-kwargs num_wheels=2 num_options=3 joint=true"
+    options = ["combination_lock", "--num-steps", "1", *given.split()]
+    status, output, errors = run(capsys, "check-env", *options)
+    assert status == 0, errors
+    assert output.splitlines()[-1] == f"next: jaxmarl-ppo train combination_lock {given}"
+
+
+@pytest.mark.parametrize(
+    "value", ["3m", "3", "true", None, True, 1.5, [1, "a"], {"a": [True, "5"]}]
+)
+def test_values_are_written_as_they_are_read(value):
+    assert read_text(check_env._typed(value), Any) == value
 
 
 def test_what_was_not_seen_is_said(capsys):

@@ -227,10 +227,9 @@ def test_masks_are_never_violated_and_what_came_is_in_the_space():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("door", ["gymnasium", *DOORS])
-def test_masks_are_not_violated_in_100_000_steps(door, greedy):
-    # The classes raise on an illegal action, and one outside its space.
+def test_masks_are_not_violated_in_100_000_steps(door):
+    # The classes raise on an illegal action, and one outside its space. 35,000 for each of three.
     if door == "gymnasium":
         env = from_gymnasium(lambda: Single(SPACES["many"]), num_workers=0, horizon=50)
     else:
@@ -244,9 +243,9 @@ def test_masks_are_not_violated_in_100_000_steps(door, greedy):
     state = jax.jit(learner.init)(jax.random.key(0))
     state, _ = jax.jit(learner.train_steps)(state, np.int32(20))
     num_acting = len(env.agents) * LENGTH
-    episodes = -(-100_000 // num_acting)
-    play = {"episodes": episodes, "key": jax.random.key(1), "greedy": greedy}
-    totals = play_episodes(learner, state.population, **play)
+    episodes = -(-35_000 // num_acting)
+    key = jax.random.key(1)
+    totals = play_episodes(learner, state.population, episodes=episodes, key=key)
     assert totals.finished.all()
     assert totals.lengths.sum() == episodes * num_acting
     env.close()
