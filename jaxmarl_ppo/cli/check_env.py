@@ -77,7 +77,7 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
 
 
 def _typed(value: Any) -> str:
-    """Write a value as it can be typed, such as `true`, `[1, 2]` and, of a string, `3m` or `"3"`."""
+    """Write a value as it can be typed: `true`, `[1, 2]`; of a string, `3m` or `"3"`."""
     if value is None:
         return "None"
     return value if isinstance(value, str) and read_value(value) == value else json.dumps(value)
