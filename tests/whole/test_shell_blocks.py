@@ -36,6 +36,9 @@ def reached(*args, **kwargs):
 
 
 @pytest.mark.filterwarnings("ignore::jaxmarl_envs.adapters.incoming.host.SlowEnvironmentWarning")
+@pytest.mark.filterwarnings(
+    "ignore::jaxmarl_envs.adapters.incoming.host_worker.UnrepeatableEnvironmentWarning"
+)
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
 def test_every_command_that_is_shown_would_begin(path, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("JAXMARL_PPO_TRACEBACK", "1")
