@@ -226,6 +226,32 @@ def test_why_there_is_no_exploitability_is_told(name, note):
     assert note in _why_not(env)
 
 
+def last_rewards(env, params, actions):
+    """What the last of some actions pays, whoever takes them."""
+    obs, state = env.reset_env(jax.random.key(0), params)
+    for action in actions:
+        assert (obs.action_mask[:, action] | ~obs.agent_mask).all()
+        moves = np.full(env.num_agents, action, np.int32)
+        obs, state, reward, *_ = env.step_env(jax.random.key(0), state, moves, params)
+    return np.abs(reward).tolist()
+
+
+def test_pgx_numbers_the_actions_of_the_same_games_otherwise():
+    pytest.importorskip("pgx")
+    there, here = (make("pgx", env_id="kuhn_poker"), made("kuhn_poker")[:2])
+    # A bet that is called is for 2, and two passes are for 1.
+    assert last_rewards(*there, [0, 0]) == last_rewards(*here, [1, 1]) == [2, 2]
+    assert last_rewards(*there, [1, 1]) == last_rewards(*here, [0, 0]) == [1, 1]
+    # Nobody can fold before a raise: the third of pgx's actions, the first of OpenSpiel's.
+    for (env, params), fold in (
+        (make("pgx", env_id="leduc_holdem"), 2),
+        (made("leduc_poker")[:2], 0),
+    ):
+        obs, _ = env.reset_env(jax.random.key(0), params)
+        (legal,) = np.asarray(obs.action_mask)[np.asarray(obs.agent_mask)]
+        assert np.flatnonzero(~legal).tolist() == [fold]
+
+
 # Games that load without parameters and cannot come in: four mean-field games, and nine that do not
 # write what players observe as numbers.
 REFUSED = {
