@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import jaxmarl_envs
-from jaxmarl_ppo import Linear, Trainer, preset
+from jaxmarl_ppo import Linear, PPOConfig, TrainConfig, Trainer, preset
 from jaxmarl_ppo.evaluation.evaluate import evaluate_policies
 
 pytestmark = pytest.mark.slow
@@ -78,3 +78,25 @@ def test_kuhn_poker_comes_near_an_equilibrium(tmp_path):
     # Uniform play has .458; seeds 0, 1 and 2 came to .02 to .04.
     assert report["exploitability"]["stochastic"] < 0.08
     assert report["value"] == pytest.approx(-1 / 18, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "mapping", "steps"),
+    [("combination_lock", "shared", 1_000_000), ("convoy", "per_agent", 2_000_000)],
+)
+def test_products_of_choices_and_numbers_come_to_their_optimum(name, mapping, steps):
+    """Six choices of six options; agents that choose, steer, and do both. The optimum is 1."""
+    env, params = jaxmarl_envs.make(name)
+    config = TrainConfig(
+        num_envs=256,
+        num_steps=16,
+        total_env_steps=steps,
+        mapping=mapping,
+        default_ppo=PPOConfig(learning_rate=Linear(2e-3, 1e-4), entropy_coef=0.01),
+    )
+    trainer = Trainer(env, params, config, progress=False)
+    population = trainer.train().population
+    for greedy, least in ((False, 0.98), (True, 0.995)):
+        report = evaluate_policies(trainer.learner, population, episodes=2048, greedy=greedy)
+        returns = [agent["return_mean"] for agent in report["agents"].values()]
+        assert min(returns) >= least
