@@ -10,7 +10,7 @@ from jaxmarl_ppo.networks.distributions import MaskedCategorical
 from jaxmarl_ppo.networks.factored import FactoredDistribution
 from jaxmarl_ppo.networks.numbers import ClippedGaussian
 
-COUNTS = (3, 3, 2, 4, 4, 4)  # runs of equal choices, and one alone
+COUNTS = (3, 3, 2, 17, 17, 4)  # runs of equal choices, of few options and of many, and others alone
 NUMBERS = 2
 BOTH = FactoredDistribution(COUNTS, ClippedGaussian(NUMBERS))
 LOGITS = sum(COUNTS)
