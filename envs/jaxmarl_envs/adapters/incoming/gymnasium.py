@@ -9,23 +9,27 @@
 import contextlib
 import functools
 import importlib
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.gymnasium_spaces import MASK, read_spaces
+from jaxmarl_envs.adapters.incoming.gymnasium_games import (
+    AGENT,
+    SingleGame,
+    TeamGame,
+    VectorGame,
+    is_single,
+)
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
 from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
-from jaxmarl_envs.adapters.incoming.host_worker import GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
 from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 
-AGENT = "agent"
 # Packages of environments that a file may name, see `permission`.
 _PACKAGES = ("gymnasium.envs", "ale_py", "minigrid", "lbforaging", "rware")
 AT_TIME_LIMIT = ("truncates", "terminates")
@@ -173,192 +177,6 @@ def from_gymnasium(
     )
 
 
-class _GymnasiumGame(SlotGame):
-    # What an end at the limit is, where the user says so.
-    at_time_limit: str | None = None
-
-    @functools.cached_property
-    def _limit(self) -> float:
-        return self.horizon or self.declared_horizon or math.inf
-
-    def _set_flags(self, outcome: GameStep, terminated: Any, truncated: Any) -> None:
-        """Fill in who is terminated and who is truncated, `[A]` bool."""
-        if self.at_time_limit and self._time >= self._limit:
-            ended = terminated | truncated
-            truncated = ended & (self.at_time_limit == "truncates")
-            terminated = ended & ~truncated
-        outcome.terminated[:], outcome.truncated[:] = terminated, truncated
-
-    @property
-    def own_name(self) -> str:
-        """Return the id of the environment, or the name of its class."""
-        spec = getattr(self.env, "spec", None)
-        return super().own_name if spec is None else str(spec.id)
-
-
-class SingleGame(_GymnasiumGame):
-    """An `Env`: its one agent acts at every step."""
-
-    def __init__(
-        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
-    ) -> None:
-        own = {AGENT: (env.observation_space, env.action_space)}
-        super().__init__(env, (AGENT,), read_spaces(own, flatten, joint), horizon)
-
-    def _begin(self, seed: int) -> None:
-        seen, info = self.env.reset(seed=seed)
-        self._look(seen, info, lives=True)
-
-    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        seen, reward, terminated, truncated, info = self.env.step(self._own(action, 0))
-        outcome.reward[0] = number(AGENT, reward)
-        self._note(0, info, outcome)
-        terminated = np.array([flag(AGENT, "terminated", terminated)])
-        truncated = np.array([flag(AGENT, "truncated", truncated)])
-        self._set_flags(outcome, terminated, truncated)
-        self._look(seen, info, lives=not (terminated | truncated).item())
-
-    def _look(self, seen: Any, info: Any, lives: bool) -> None:
-        self._alive = self._acting = np.array([lives])
-        self._show(0, seen, info, acts=lives)
-
-
-class TeamGame(_GymnasiumGame):
-    """An `Env` of several agents: all who live act at every step."""
-
-    def __init__(
-        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
-    ) -> None:
-        pairs = zip(env.observation_space.spaces, env.action_space.spaces, strict=True)
-        own = {f"agent_{index}": pair for index, pair in enumerate(pairs)}
-        super().__init__(env, tuple(own), read_spaces(own, flatten, joint), horizon)
-
-    def _begin(self, seed: int) -> None:
-        seen, info = self.env.reset(seed=seed)
-        self._alive = np.ones(len(self.names), bool)
-        self._look(seen, info)
-
-    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        own = tuple(self._own(action, slot) for slot in range(len(self.names)))
-        seen, rewards, terminated, truncated, info = self.env.step(own)
-        pairs = zip(self.names, self._each("rewards", rewards), strict=True)
-        outcome.reward[:] = [number(agent, reward) for agent, reward in pairs]
-        for slot in range(len(self.names)):
-            self._note(slot, info, outcome)
-        terminated = self._flags("terminated", terminated)
-        truncated = self._flags("truncated", truncated)
-        self._set_flags(outcome, terminated & self._alive, truncated & self._alive)
-        self._alive = self._alive & ~(outcome.terminated | outcome.truncated)
-        self._look(seen, info)
-
-    def _each(self, what: str, values: Any) -> Sequence[Any]:
-        """Check that there is one value per agent."""
-        if _is_single(values) or len(values) != len(self.names):
-            raise ValueError(
-                f"the environment has {len(self.names)} agents and returns the {what} {values!r}: "
-                "expected one for each"
-            )
-        return values
-
-    def _flags(self, name: str, values: Any) -> np.ndarray:
-        """Read everybody's flag, or one per agent, `[A]` bool."""
-        own = [values] * len(self.names) if _is_single(values) else self._each(name, values)
-        pairs = zip(self.names, own, strict=True)
-        return np.array([flag(agent, name, value) for agent, value in pairs])
-
-    def _look(self, seen: Any, info: Any) -> None:
-        self._acting = self._alive
-        masks = info.get(MASK) if isinstance(info, Mapping) else None
-        for slot, row in enumerate(self._each("observations", seen)):
-            own = None if masks is None else {MASK: masks[slot]}
-            self._show(slot, row, own, acts=bool(self._acting[slot]))
-
-
-class VectorGame(_GymnasiumGame):
-    """A `VectorEnv`: an agent for each of its environments."""
-
-    def __init__(
-        self, env: Any, horizon: int | None, flatten: bool = False, joint: bool | None = None
-    ) -> None:
-        library = import_extra("gymnasium.vector", "gymnasium")
-        names = tuple(f"env_{i}" for i in range(env.num_envs))
-        spaces = env.single_observation_space, env.single_action_space
-        own = read_spaces(dict.fromkeys(names, spaces), flatten, joint)
-        super().__init__(env, names, own, horizon)
-        modes = library.AutoresetMode
-        self._mode = modes(env.metadata.get("autoreset_mode", modes.NEXT_STEP))
-        self._resets_later = self._mode == modes.NEXT_STEP
-        self._resets_by_itself = self._mode != modes.DISABLED
-        self._iterate, self._concatenate = library.utils.iterate, library.utils.concatenate
-        self._sent = library.utils.create_empty_array(env.single_action_space, env.num_envs)
-
-    @property
-    def declared_horizon(self) -> int | None:
-        """Return None: a limit is of the lives in a vector."""
-        return None
-
-    def _begin(self, seed: int) -> None:
-        seen, info = self.env.reset(seed=seed)
-        self._alive = np.ones(len(self.names), bool)
-        self._look(self._rows(seen), info)
-
-    def _advance(self, action: np.ndarray, outcome: GameStep) -> None:
-        before = self._alive
-        own = [self._own(action, slot) for slot in range(len(self.names))]
-        actions = self._concatenate(self.env.single_action_space, own, self._sent)
-        seen, reward, terminated, truncated, info = self.env.step(actions)
-        rows = self._rows(seen)
-        for slot in range(len(self.names)):
-            self._note(slot, _info_of(slot, info), outcome)
-        outcome.reward[:] = reward
-        outcome.terminated[:] = np.asarray(terminated, bool) & before
-        outcome.truncated[:] = np.asarray(truncated, bool) & before
-        ended = outcome.terminated | outcome.truncated
-        if self._resets_later or not ended.any():
-            # Whoever was not there has been reset by this step.
-            self._alive = ~ended
-            self._look(rows, info)
-            return
-        last = info["final_obs"] if self._resets_by_itself else rows
-        for slot in range(len(self.names)):
-            self._show(slot, last[slot] if ended[slot] else rows[slot], None, acts=True)
-        self._keep_final()
-        if not self._resets_by_itself:
-            seen, begun = self.env.reset(options={"reset_mask": ended})
-            rows = self._rows(seen)
-            if MASK in info and MASK in begun:  # it covers only those that were reset
-                info = {MASK: np.where(ended[:, None], begun[MASK], info[MASK])}
-        self._alive = np.ones(len(self.names), bool)
-        self._look(rows, info)
-
-    def _rows(self, seen: Any) -> list[Any]:
-        """Split a batch of observations into copies: the batch may be overwritten."""
-        return [np.copy(row) if isinstance(row, np.ndarray) else row
-                for row in self._iterate(self.env.observation_space, seen)]  # fmt: skip
-
-    def _look(self, rows: list[Any], info: Any) -> None:
-        self._acting = self._alive
-        masks = info.get(MASK)
-        for slot, row in enumerate(rows):
-            own = None if masks is None else {MASK: masks[slot]}
-            self._show(slot, row, own, acts=bool(self._acting[slot]))
-
-
-def _info_of(slot: int, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Take one environment's infos out of those of a vector: its last ones, if it was reset."""
-    own = {}
-    for key, values in info.items():
-        there = info.get(f"_{key}")
-        if there is None or not there[slot] or key.startswith("_"):
-            continue
-        if key == "final_info" or isinstance(values, Mapping):
-            found = _info_of(slot, values)
-            own.update(found if key == "final_info" else {key: found})
-        elif key != "final_obs":
-            own.setdefault(key, values[slot])
-    return own
-
-
 @dataclass
 class _GameMaker:
     """Makes games of one kind, which is found as the first is made."""
@@ -404,12 +222,7 @@ def _has_team(env: Any, make_fn: Callable[[], Any]) -> bool:
         (whole,) = read_spaces({AGENT: spaces})
         action = whole.draw(np.random.default_rng(0), seen, info)
         reward = other.step(action)[1]
-    return not _is_single(reward) and len(reward) in sizes
-
-
-def _is_single(value: Any) -> bool:
-    """Return whether a value is one, rather than one for each agent."""
-    return value.ndim == 0 if hasattr(value, "ndim") else not isinstance(value, Sequence)
+    return not is_single(reward) and len(reward) in sizes
 
 
 def _is_tuple(space: Any) -> bool:
