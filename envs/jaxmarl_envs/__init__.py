@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jaxmarl_envs.check.full import check_env
     from jaxmarl_envs.check.quick import quick_check
     from jaxmarl_envs.core import MultiAgentEnv, Observation
+    from jaxmarl_envs.lockstep.compare import check_against_original
     from jaxmarl_envs.permission import ask_permission
     from jaxmarl_envs.registry import all_names, installed_names, make, names, register
     from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Tuple
@@ -36,6 +37,7 @@ _MODULES = {
     "Tuple": "spaces",
     "all_names": "registry",
     "ask_permission": "permission",
+    "check_against_original": "lockstep.compare",
     "check_env": "check.full",
     "from_gymnax": "adapters.incoming.gymnax",
     "from_jaxmarl": "adapters.incoming.jaxmarl",
@@ -60,6 +62,7 @@ __all__ = [
     "__version__",
     "all_names",
     "ask_permission",
+    "check_against_original",
     "check_env",
     "from_gymnax",
     "from_jaxmarl",

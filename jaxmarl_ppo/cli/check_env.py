@@ -9,6 +9,7 @@ from typing import Any
 import jaxmarl_envs
 from jaxmarl_envs.check import EnvReport
 from jaxmarl_envs.core import MultiAgentEnv
+from jaxmarl_envs.lockstep import LockstepReport
 from jaxmarl_envs.spaces import Box, Discrete
 from jaxmarl_envs.user_env_names import is_own
 from jaxmarl_ppo.cli import session
@@ -36,6 +37,8 @@ class CheckEnvOptions:
             there is no horizon.
         num_envs: number of seeds, played in parallel.
         seed: of everything random.
+        against_original: also step what comes from another library beside that library's own
+            environment, and compare every number; `num_envs` episodes of at most `num_steps` steps.
     """
 
     env: session.Env = None
@@ -43,6 +46,7 @@ class CheckEnvOptions:
     num_steps: int | None = None
     num_envs: int = 4
     seed: int = 0
+    against_original: bool = False
 
 
 def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
@@ -61,19 +65,36 @@ def main(args: Sequence[str], prog: str = "jaxmarl-ppo check-env") -> int:
 
     from jaxmarl_ppo.config.checks import check_seed
 
+    key = jax.random.key(check_seed("seed", options.seed))
+    if options.against_original:
+        from jaxmarl_envs.lockstep import original_of
+
+        original_of(env, params)  # what has none is told at once
     report = jaxmarl_envs.check_env(
-        env,
-        params,
-        num_steps=options.num_steps,
-        num_envs=options.num_envs,
-        key=jax.random.key(check_seed("seed", options.seed)),
+        env, params, num_steps=options.num_steps, num_envs=options.num_envs, key=key
     )
     session.show(f"environment {env.name!r} keeps the contract")
     session.show(format_report(env, params, report, options.num_envs))
+    if options.against_original:
+        compared = jaxmarl_envs.check_against_original(
+            env, params, num_episodes=options.num_envs, num_steps=options.num_steps, key=key
+        )
+        session.show(format_comparison(compared))
     pairs = [f"{key}={_typed(value)}" for key, value in kwargs.items()]
     command = [options.env, *(["--env-kwargs", *pairs] if pairs else [])]
     session.show(f"next: jaxmarl-ppo train {shlex.join(command)}")
     return 0
+
+
+def format_comparison(report: LockstepReport) -> str:
+    """Write what an environment has been compared with its original in."""
+    return (
+        f"the same as its original, step by step\n"
+        f"  {report.num_steps:,} steps, {report.num_decisions:,} decisions, "
+        f"{report.num_numbers:,} numbers compared: observations, masks, rewards and ends\n"
+        f"  {report.num_episodes:,} episodes ended; {report.num_terminated:,} lives terminated, "
+        f"{report.num_truncated:,} truncated, {report.num_early:,} of them before their episode"
+    )
 
 
 def _typed(value: Any) -> str:

@@ -310,6 +310,21 @@ def test_other_observations_are_flattened():
     assert obs.action_mask[0].tolist() == seen["action_mask"].astype(bool).tolist()
 
 
+def test_images_within_other_spaces_are_scaled_as_by_themselves():
+    image = spaces.Box(0, 255, (2, 2), np.uint8)
+    bytes_of_no_image = spaces.Box(0, 255, (3,), np.uint8)
+    parts = {"camera": spaces.Tuple((image, spaces.Discrete(2))), "codes": bytes_of_no_image}
+    raw = Spaces([spaces.Dict(parts), image])
+    env = here(lambda: raw)
+    obs, _ = env.reset_env(jax.random.key(0), ())
+    picture, symbol = raw.seen["a"]["camera"]
+    expected = [*np.float32(picture.ravel()) / np.float32(255), *np.eye(2)[symbol]]
+    np.testing.assert_array_equal(obs.features[0], [*expected, *raw.seen["a"]["codes"]])
+    space = env.observation_space("a", ())
+    assert space.high.tolist() == [1.0] * 6 + [255.0] * 3
+    assert env.observation_space("b", ()).high.tolist() == [1.0] * 4
+
+
 @pytest.mark.parametrize(
     ("action", "message"),
     [

@@ -227,7 +227,7 @@ def test_hanabi_terminates_and_one_player_acts_at_a_step(played):
 
 
 def test_hanabi_of_a_version_without_seats_asks_who_is_marked():
-    rules = make("jaxmarl", env_id="hanabi", num_agents=3)[0]._rules
+    rules = make("jaxmarl", env_id="hanabi", num_agents=3)[0].rules
     state = types.SimpleNamespace(cur_player_idx=jnp.array([0, 0, 1]))
     np.testing.assert_array_equal(rules.acting(state), [False, False, True])
     state.seat_order = jnp.array([1, 2, 0])  # the last seat is player 0's

@@ -22,10 +22,10 @@ OBSERVATION = {"observation", "observations"}
 class AgentSpaces:
     """Encoding of an agent's own observations and actions as arrays.
 
-    * An observation is a Box as it is; bytes of an image (uint8 from 0 to 255, at least two axes)
-      become numbers from 0 to 1; anything else that Gymnasium can flatten becomes a vector. The
-      `action_mask` in a dictionary is not part of it. Where agents differ in the number of axes,
-      all see vectors.
+    * An observation is a Box as it is; anything else that Gymnasium can flatten becomes a vector.
+      Bytes of an image (uint8 from 0 to 255, at least two axes) become numbers from 0 to 1, also
+      within a Dict or Tuple. The `action_mask` in a dictionary is not part of it. Where agents
+      differ in the number of axes, all see vectors.
     * An action is a product of choices, counted from 0, and numbers between finite bounds, in the
       order of its space: Discrete, MultiDiscrete, MultiBinary, Box, and Tuple and Dict of these.
       Each choice has its own distribution; with `joint` all choices of an agent are one, over their
@@ -45,8 +45,8 @@ class AgentSpaces:
         return _is_box(self.own_observation)
 
     @functools.cached_property
-    def _is_image(self) -> bool:
-        return _is_image(self.own_observation)
+    def _scale(self) -> np.ndarray | None:
+        return _scale(self.own_observation)
 
     def features(self, seen: Any) -> np.ndarray:
         """Write an observation as float32 of the shape of `self.observation`.
@@ -65,8 +65,10 @@ class AgentSpaces:
             raise self._wrong(
                 seen, f"an array of shape {np.shape(seen)}, but its observation space is {space}"
             )
-        values = np.asarray(seen, np.float32).reshape(self.observation.shape)
-        return values / np.float32(255) if self._is_image else values
+        values = np.asarray(seen, np.float32)
+        if self._scale is not None:
+            values = values.ravel() / self._scale
+        return values.reshape(self.observation.shape)
 
     @functools.cached_property
     def _in_range(self) -> Callable[[Any], bool] | None:
@@ -84,7 +86,7 @@ class AgentSpaces:
             raise self._wrong(seen, f"outside its observation space {space}")
         if flat.shape != self.observation.shape:
             raise self._wrong(seen, f"but its observation space is {space}")
-        return flat
+        return flat if self._scale is None else flat / self._scale
 
     def _wrong(self, seen: Any, why: str) -> ValueError:
         return ValueError(f"agent {self.agent!r} observes {_shown(seen)}: {why}")
@@ -201,16 +203,17 @@ def _observation_box(agent: Hashable, space: Any, flat: bool) -> Box:
             f"agent {agent!r}: the observation space {space} is empty; let an agent that observes "
             "nothing observe a constant, such as Box(0, 1, (1,))"
         )
+    given = space
     if not _is_box(space):
-        given, space = space, _spaces().flatten_space(space)
+        space = _spaces().flatten_space(space)
         if not _is_box(space):
             raise ValueError(f"agent {agent!r}: the observation space {given} has no fixed size")
     shape = (int(np.prod(space.shape)),) if flat or not space.shape else space.shape
-    if _is_image(space):
-        return Box(0.0, 1.0, shape)
+    scale = _scale(given)
     with np.errstate(over="ignore"):  # the greatest number of a float64 is infinite here
-        low, high = (x.astype(np.float32).reshape(shape) for x in (space.low, space.high))
-    return Box(low, high, shape)
+        low, high = (x.astype(np.float32).ravel() for x in (space.low, space.high))
+    low, high = (x if scale is None else x / scale for x in (low, high))
+    return Box(low.reshape(shape), high.reshape(shape), shape)
 
 
 def _read_actions(agent: Hashable, space: Any, joint: bool) -> Actions:
@@ -284,6 +287,15 @@ def _is_image(space: Any) -> bool:
     if not _is_box(space) or space.dtype != np.uint8 or len(space.shape) < 2:
         return False
     return bool((space.low == 0).all() and (space.high == 255).all())
+
+
+def _scale(space: Any) -> np.ndarray | None:
+    """Return by what the flattened numbers of a space are divided, `[D]`; None for nothing."""
+    leaves = _leaves(space)
+    if not any(map(_is_image, leaves)):
+        return None
+    scales = [np.full(_spaces().flatdim(x), 255 if _is_image(x) else 1) for x in leaves]
+    return np.concatenate(scales).astype(np.float32)
 
 
 @functools.cache

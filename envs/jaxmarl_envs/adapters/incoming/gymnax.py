@@ -133,7 +133,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         space = self.game.observation_space(self._default_params)
         width = _flat_bounds(name, space)[0].size
         self._num_symbols = space.n if _is_discrete(space) else None
-        self._seen = slice(None) if observed is None else _indices(observed, width)
+        self.seen = slice(None) if observed is None else _indices(observed, width)
         self._action_width = self.action_layout(self._default_params).width
         self._action_shape = self.game.action_space(self._default_params).shape
 
@@ -153,7 +153,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         """Return the bounds that gymnax names, flattened, `[D]`."""
         self.agent_index(agent)
         low, high = _flat_bounds(self.name, self.game.observation_space(params))
-        low, high = low[self._seen], high[self._seen]
+        low, high = low[self.seen], high[self.seen]
         return Box(low, high, low.shape)
 
     def action_space(self, agent: str, params: Any) -> Space:
@@ -223,7 +223,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         """Flatten one agent's observation, `[D]` float32."""
         if self._num_symbols is not None:
             seen = jax.nn.one_hot(seen, self._num_symbols)
-        return jnp.ravel(seen).astype(jnp.float32)[self._seen]
+        return jnp.ravel(seen).astype(jnp.float32)[self.seen]
 
     def _observe(self, state: LiftedState) -> Observation:
         action_mask = jnp.ones((self.num_agents, self._action_width), bool)

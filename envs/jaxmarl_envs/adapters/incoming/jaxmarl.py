@@ -119,8 +119,8 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         check_planes(planes)
         self.game, self.name, self._planes = game, name, planes
         self.agents = tuple(a if isinstance(a, str) else f"agent_{a}" for a in self.game.agents)
-        self._rules = rules_of(self.game, arguments)
-        has_shaped_reward = self._rules.has_shaped_reward
+        self.rules = rules_of(self.game, arguments)
+        has_shaped_reward = self.rules.has_shaped_reward
         if shaped_reward and not has_shaped_reward:
             raise ValueError(
                 f"shaped_reward={shaped_reward!r} has no effect: {name!r} gives no shaped rewards"
@@ -136,14 +136,14 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         key = jax.random.key(0)
         seen, state = jax.eval_shape(self.game.reset, key)
         zeros = [jnp.zeros(space.shape, space.dtype) for space in self._spaces]
-        after = jax.eval_shape(self.game.step_env, key, state, self._rules.actions(zeros))[1]
+        after = jax.eval_shape(self.game.step_env, key, state, self.rules.actions(zeros))[1]
         shapes = [x.shape for x in jax.eval_shape(self._features, seen)]
         return shapes, jax.tree.map(lambda x: x.dtype, after)
 
     @property
     def max_actors(self) -> int:
         """Count who can act at one step: one in Hanabi, all elsewhere."""
-        return self._rules.max_actors or self.num_agents
+        return self.rules.max_actors or self.num_agents
 
     @property
     def default_params(self) -> JaxMARLParams:
@@ -152,7 +152,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
 
     def horizon(self, params: JaxMARLParams) -> int | None:
         """Return JaxMARL's time limit in steps, if any."""
-        return self._rules.horizon()
+        return self.rules.horizon()
 
     def observation_space(self, agent: str, params: JaxMARLParams) -> Box:
         """Return a space with the shape of the agent's actual observation."""
@@ -177,18 +177,18 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         """Step JaxMARL's game with this very key; for actions see `ActionLayout`."""
         chosen = self._chosen(state, action)
         seen, game, earned, done, info = self.game.step_env(
-            key, state.game, self._rules.actions(chosen)
+            key, state.game, self.rules.actions(chosen)
         )
         game = self._settle(game)
         ends = done["__all__"] & ~state.over
-        time_is_up = self._rules.time_is_up(state.game, chosen, game)
-        earned = jnp.stack([jnp.float32(r) for r in self._rules.rewards(earned)])
+        time_is_up = self.rules.time_is_up(state.game, chosen, game)
+        earned = jnp.stack([jnp.float32(r) for r in self.rules.rewards(earned)])
         reward = earned
         if params.shaped_reward is not None:
             shaped = info["shaped_reward"]
             shaped = jnp.stack([jnp.float32(shaped[agent]) for agent in self.game.agents])
             reward = earned + params.shaped_reward * shaped
-        metrics = self._rules.metrics(state.game, game, earned)
+        metrics = self.rules.metrics(state.game, game, earned)
         # A game that is over continues in JaxMARL.
         reward, metrics = jax.tree.map(lambda x: jnp.where(state.over, 0.0, x), (reward, metrics))
         terminated, truncated = (
@@ -203,16 +203,16 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     ) -> str | None:
         """Draw particles, battles and kitchens; JaxMARL's own pictures are of matplotlib."""
         del params, last_action
-        return self._rules.render(state.game)
+        return self.rules.render(state.game)
 
     def _chosen(self, state: JaxMARLState, action: Any) -> list[jax.Array]:
         """Return each agent's action in its own space, `[]`, `[C]` int or `[N]` float.
 
         The idle one, or zeros, where it does not act.
         """
-        acts = self._rules.acting(state.game)  # [A]
+        acts = self.rules.acting(state.game)  # [A]
         if self._layout.is_choice:
-            return list(jnp.where(acts, action, self._rules.idle_action).astype(jnp.int32))
+            return list(jnp.where(acts, action, self.rules.idle_action).astype(jnp.int32))
         choices, numbers = (
             jnp.where(acts[:, None], part, 0) for part in self._layout.split(action)
         )
@@ -220,7 +220,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         chosen = []
         for slot, (space, own) in enumerate(zip(self._spaces, self._layout.factors, strict=True)):
             if isinstance(space, Discrete):
-                chosen.append(jnp.where(acts[slot], choices[slot, 0], self._rules.idle_action))
+                chosen.append(jnp.where(acts[slot], choices[slot, 0], self.rules.idle_action))
             elif isinstance(space, MultiDiscrete):
                 chosen.append(choices[slot, : len(own.counts)])
             else:
@@ -233,7 +233,7 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
 
     def _observe(self, seen: Any, state: JaxMARLState) -> Observation:
         alive = jnp.full(self.num_agents, ~state.over)
-        legal = self._rules.legal_actions(state.game)
+        legal = self.rules.legal_actions(state.game)
         mask = jnp.asarray(self._layout.exists)
         if legal is not None:
             mask = jnp.stack([_padded(row.astype(bool), mask.shape[1:]) for row in legal])
@@ -241,13 +241,13 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
             features=jnp.stack([_padded(x, self._shape) for x in self._features(seen)]),
             action_mask=mask,
             alive=alive,
-            agent_mask=alive & self._rules.acting(state.game),
-            state=self._rules.world_state(state.game),
+            agent_mask=alive & self.rules.acting(state.game),
+            state=self.rules.world_state(state.game),
         )
 
     def _features(self, seen: Any) -> list[jax.Array]:
         """Write what each agent sees as an array, unpadded."""
-        rows = [jax.tree.leaves(x) for x in self._rules.observations(seen)]
+        rows = [jax.tree.leaves(x) for x in self.rules.observations(seen)]
         if not self._planes:
             return [
                 jnp.concatenate([jnp.ravel(x) for x in row]).astype(jnp.float32) for row in rows

@@ -113,7 +113,7 @@ class Jumanji(MultiAgentEnv[JumanjiState, tuple[()]]):
         self._is_team = isinstance(self._view, Team)
         slots = range(self._view.num_agents)
         self.agents = tuple(f"agent_{i}" for i in slots) if self._is_team else ("agent",)
-        self._at_time_limit = at_time_limit
+        self.at_time_limit = at_time_limit
         self._untimed = _without_time_limit(game, name) if at_time_limit == "truncates" else None
         seen = jax.eval_shape(game.reset, jax.random.key(0))[1].observation
         mask = getattr(seen, "action_mask", None)
@@ -190,7 +190,7 @@ class Jumanji(MultiAgentEnv[JumanjiState, tuple[()]]):
 
         `goes_on` is `[A]` bool: whose discount is not 0.
         """
-        if self._at_time_limit == "terminates":
+        if self.at_time_limit == "terminates":
             return jnp.zeros_like(goes_on)
         if self._untimed is None:
             return goes_on

@@ -112,7 +112,7 @@ class MultiAgentGame(SlotGame):
 
     def __init__(self, env: Any, roster: Roster, horizon: int | None) -> None:
         super().__init__(env, roster.names, roster.spaces, horizon)
-        self._roster = roster
+        self.roster = roster
         self._raw = RawEnv(env, OwnRandomness(roster.draws_from_random))
         self._slots: dict[Hashable, int] = {}  # of everyone who lives
         self._met: set[Hashable] = set()  # everyone who lives or lived in this episode
@@ -120,7 +120,7 @@ class MultiAgentGame(SlotGame):
     def _begin(self, seed: int) -> None:
         seen, infos = self._raw.reset(seed)
         self._slots, self._met = {}, set()
-        listed = self._listed() if self._roster.lists_agents else self._roster.slots or ()
+        listed = self._listed() if self.roster.lists_agents else self.roster.slots or ()
         for agent in (*seen, *listed):
             self._enter(agent, freed=())
         if not self._slots:
@@ -196,7 +196,7 @@ class MultiAgentGame(SlotGame):
                 self._enter(agent, freed=tuple(ended.values()))
 
     def _listed(self) -> tuple[Any, ...]:
-        return tuple(self.env.agents) if self._roster.lists_agents else ()
+        return tuple(self.env.agents) if self.roster.lists_agents else ()
 
     def _enter(self, agent: Hashable, freed: tuple[int, ...]) -> None:
         """Assign a slot to an agent, preferably none that became free at this step (`freed`)."""
@@ -211,7 +211,7 @@ class MultiAgentGame(SlotGame):
         self._legal[slot] = self.layout.exists[slot]
 
     def _free_slot(self, agent: Hashable, freed: tuple[int, ...]) -> int:
-        known = self._roster.slots
+        known = self.roster.slots
         if known is not None:
             if agent not in known:
                 raise ValueError(
@@ -219,13 +219,13 @@ class MultiAgentGame(SlotGame):
                     "name all in possible_agents, or give max_agents=, the most who live at once"
                 )
             return known[agent]
-        kind = kind_of(agent, self._roster.kinds)
+        kind = kind_of(agent, self.roster.kinds)
         if kind is None:
             raise ValueError(
                 f"agent {agent!r} appears, whose id begins with none of the kinds of max_agents: "
-                f"{', '.join(self._roster.kinds)}"
+                f"{', '.join(self.roster.kinds)}"
             )
-        taken, slots = set(self._slots.values()), self._roster.kinds[kind]
+        taken, slots = set(self._slots.values()), self.roster.kinds[kind]
         free = [slot for slot in slots if slot not in taken]
         if not free:
             there = [a for a, slot in self._slots.items() if slot in slots]

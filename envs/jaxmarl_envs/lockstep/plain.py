@@ -1,0 +1,259 @@
+"""Originals in plain Python, stepped as the documents of Gymnasium, PettingZoo and RLlib say.
+
+Every episode has an object of its own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_envs.adapters.incoming.gymnasium_spaces import as_gymnasium
+from jaxmarl_envs.adapters.incoming.own_randomness import OwnRandomness
+from jaxmarl_envs.adapters.incoming.rllib_game import RawEnv
+from jaxmarl_envs.lockstep.spaces import action_of, legal_of, numbers_of
+from jaxmarl_envs.lockstep.told import Chosen, Original, Told
+
+
+class PlainOriginal(Original):
+    """What all of them have in common.
+
+    Args:
+        make_game: makes a game of the adapter, of which the environment within is taken.
+    """
+
+    def __init__(self, make_game: Callable[[], Any]) -> None:
+        self._make_game = make_game
+        self.horizon = make_game().horizon
+
+    def reset(self, key: Any, seed: int | None) -> Told:
+        """Begin an episode on a new object."""
+        game = self._make_game()
+        self.game, self.env = game, game.env
+        self._joint = any(spaces.joint for spaces in game.spaces)
+        self.time = 0
+        self.spaces = {
+            str(agent): tuple(as_gymnasium(agent, space) for space in pair)
+            for agent, pair in self._own_spaces()
+        }
+        self.earned = dict.fromkeys(self.spaces, 0.0)
+        return self._begin(seed)
+
+    def step(self, key: Any, chosen: Mapping[str, Chosen]) -> Told:
+        """Advance one step."""
+        self.time += 1
+        return self._advance(chosen)
+
+    def _own_spaces(self) -> Iterable[tuple[Any, tuple[Any, Any]]]:
+        """Yield agents with their observation and action spaces."""
+        raise NotImplementedError
+
+    def _begin(self, seed: int | None) -> Told:
+        raise NotImplementedError
+
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+        raise NotImplementedError
+
+    def _action(self, agent: Any, chosen: Mapping[str, Chosen]) -> Any:
+        return action_of(self.spaces[str(agent)][1], chosen.get(str(agent)), self._joint)
+
+    def _told(
+        self,
+        seen: Mapping[Any, Any],
+        infos: Mapping[Any, Any],
+        acts: Iterable[Any],
+        ended: Mapping[Any, str],
+        is_over: bool,
+        earned: Iterable[Any] | None = None,
+    ) -> Told:
+        acts = {str(agent) for agent in acts}
+        legal = {}
+        for agent in acts:
+            sources = (mapping.get(agent) for mapping in (_named(seen), _named(infos)))
+            rows = (legal_of(self.spaces[agent][1], source) for source in sources)
+            row = next((row for row in rows if row is not None), None)
+            if row is not None and not self._joint:
+                legal[agent] = row
+        shown = {a: numbers_of(self.spaces[a][0], row) for a, row in _named(seen).items()}
+        paid = self.earned if earned is None else {str(a): self.earned[str(a)] for a in earned}
+        return Told(shown, acts, legal, dict(paid), _named(ended), is_over)
+
+
+def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(agent): value for agent, value in values.items()}
+
+
+class SingleOriginal(PlainOriginal):
+    """An `Env` of one agent."""
+
+    def _own_spaces(self) -> Iterable[tuple[Any, tuple[Any, Any]]]:
+        return [("agent", (self.env.observation_space, self.env.action_space))]
+
+    def _begin(self, seed: int | None) -> Told:
+        self.living = dict.fromkeys(self.spaces)
+        seen, info = self.env.reset(seed=seed)
+        return self._see(seen, info, {})
+
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+        actions = [self._action(agent, chosen) for agent in self.spaces]
+        seen, rewards, terminated, truncated, info = self.env.step(self._joined(actions))
+        ended = {}
+        parts = map(self._each, (rewards, terminated, truncated))
+        for agent, *told in zip(self.spaces, *parts, strict=True):
+            reward, is_terminated, is_truncated = (np.asarray(x).item() for x in told)
+            self.earned[agent] += float(np.float32(reward))
+            if agent in self.living and (is_terminated or is_truncated):
+                ended[agent] = self._kind(is_terminated)
+                del self.living[agent]
+        return self._see(seen, info, ended)
+
+    def _kind(self, terminated: bool) -> str:
+        limit = self.game.horizon or self.game.declared_horizon
+        if self.game.at_time_limit and self.time >= limit:
+            return "ended"  # the user says which
+        return "terminated" if terminated else "truncated"
+
+    def _see(self, seen: Any, info: Any, ended: Mapping[str, str]) -> Told:
+        return self._told({"agent": seen}, {"agent": info}, self.living, ended, not self.living)
+
+    def _joined(self, actions: list[Any]) -> Any:
+        return actions[0]
+
+    def _each(self, value: Any) -> list[Any]:
+        return [value]
+
+
+class TeamOriginal(SingleOriginal):
+    """An `Env` of several agents: Tuples, and a list of rewards."""
+
+    def _own_spaces(self) -> Iterable[tuple[Any, tuple[Any, Any]]]:
+        pairs = zip(self.env.observation_space, self.env.action_space, strict=True)
+        return [(f"agent_{index}", pair) for index, pair in enumerate(pairs)]
+
+    def _see(self, seen: Any, info: Any, ended: Mapping[str, str]) -> Told:
+        masks = info.get("action_mask") if isinstance(info, Mapping) else None
+        infos = zip(self.spaces, masks, strict=True) if masks is not None else ()
+        infos = {agent: {"action_mask": mask} for agent, mask in infos}
+        rows = dict(zip(self.spaces, seen, strict=True))
+        return self._told(rows, infos, self.living, ended, not self.living)
+
+    def _joined(self, actions: list[Any]) -> Any:
+        return tuple(actions)
+
+    def _each(self, value: Any) -> list[Any]:
+        return list(value) if np.ndim(value) else [value] * len(self.spaces)
+
+
+class ParallelOriginal(PlainOriginal):
+    """A `ParallelEnv` of PettingZoo."""
+
+    def _own_spaces(self) -> Iterable[tuple[Any, tuple[Any, Any]]]:
+        env = self.env
+        return [(a, (env.observation_space(a), env.action_space(a))) for a in env.possible_agents]
+
+    def _begin(self, seed: int | None) -> Told:
+        seen, infos = self.env.reset(seed=seed)
+        self.ended: dict[Any, str] = {}
+        self.acting = [agent for agent in self.env.agents if agent in seen]
+        return self._told(seen, infos, self.acting, {}, is_over=False)
+
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+        actions = {agent: self._action(agent, chosen) for agent in self.acting}
+        seen, rewards, terminated, truncated, infos = self.env.step(actions)
+        for agent, reward in rewards.items():
+            self.earned[str(agent)] += float(np.asarray(reward, np.float32).item())
+        ended = {agent: "truncated" for agent, flag in truncated.items() if flag}
+        ended |= {agent: "terminated" for agent, flag in terminated.items() if flag}
+        ended = {agent: kind for agent, kind in ended.items() if agent not in self.ended}
+        self.ended |= ended
+        living = [agent for agent in self.env.agents if agent not in self.ended]
+        self.acting = [agent for agent in living if agent in seen]
+        return self._told(seen, infos, self.acting, ended, is_over=not living)
+
+
+class TurnBasedOriginal(ParallelOriginal):
+    """An `AECEnv` of PettingZoo: whoever is selected asks `last()` and acts."""
+
+    def _begin(self, seed: int | None) -> Told:
+        self.env.reset(seed=seed)
+        return self._until_an_action()
+
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+        self.env.step(self._action(self.env.agent_selection, chosen))
+        return self._until_an_action()
+
+    def _until_an_action(self) -> Told:
+        """Let those leave whose lives have ended, and tell of whoever acts next."""
+        env, shown, ended = self.env, {}, {}
+        while env.agents:
+            agent = env.agent_selection
+            seen, reward, terminated, truncated, info = env.last()
+            shown[agent] = seen
+            self.earned[str(agent)] += float(reward)
+            if not terminated and not truncated:
+                return self._told(shown, {agent: info}, [agent], ended, False, earned=shown)
+            ended[agent] = "terminated" if terminated else "truncated"
+            env.step(None)
+        return self._told(shown, {}, (), ended, True, earned=shown)
+
+
+class RLlibOriginal(PlainOriginal):
+    """A `MultiAgentEnv` of RLlib whose agents are known beforehand."""
+
+    def _own_spaces(self) -> Iterable[tuple[Any, tuple[Any, Any]]]:
+        roster = self.game.roster
+        if roster.slots is None:
+            raise ValueError(
+                f"environment {self.game.own_name!r} has agents whose ids are not known "
+                "beforehand, so what they observe cannot be told by name"
+            )
+        return [
+            (agent, (self._space("observation", agent), self._space("action", agent)))
+            for agent in roster.slots
+        ]
+
+    def _space(self, kind: str, agent: Any) -> Any:
+        """Find an agent's space, in whichever way a class says it."""
+        by_agent = getattr(self.env, f"{kind}_spaces", None)
+        if by_agent and agent in by_agent:
+            return by_agent[agent]
+        get = getattr(self.env, f"get_{kind}_space", None)
+        if callable(get):
+            return get(agent)
+        space = getattr(self.env, f"{kind}_space")
+        return space[agent] if agent in (getattr(space, "spaces", None) or ()) else space
+
+    def _begin(self, seed: int | None) -> Told:
+        self._raw = RawEnv(self.env, OwnRandomness(self.game.roster.draws_from_random))
+        seen, infos = self._raw.reset(seed or 0)
+        self.gone: set[Any] = set()
+        self.living = set(self._listed() if self.game.roster.lists_agents else self._ids)
+        return self._see(seen, infos, {})
+
+    @property
+    def _ids(self) -> Iterable[Any]:
+        return self.game.roster.slots
+
+    def _listed(self) -> Iterable[Any]:
+        return self.env.agents if self.game.roster.lists_agents else ()
+
+    def _advance(self, chosen: Mapping[str, Chosen]) -> Told:
+        actions = {agent: self._action(agent, chosen) for agent in self.acting}
+        seen, rewards, terminated, truncated, infos = self._raw.step(actions)
+        for agent, reward in rewards.items():
+            if reward is not None:
+                self.earned[str(agent)] += float(np.asarray(reward, np.float32).item())
+        both = (truncated, "truncated"), (terminated, "terminated")
+        ended = {a: kind for flags, kind in both if flags.get("__all__") for a in self.living}
+        ended |= {a: kind for flags, kind in both for a in self.living if flags.get(a)}
+        self.living -= set(ended)
+        self.gone |= set(ended)
+        is_over = any(flags.get("__all__") for flags, _ in both)
+        return self._see({} if is_over else seen, infos, ended)
+
+    def _see(
+        self, seen: Mapping[Any, Any], infos: Mapping[Any, Any], ended: Mapping[Any, str]
+    ) -> Told:
+        self.living |= {*seen, *self._listed()} - self.gone
+        self.acting = [agent for agent in seen if agent in self.living]
+        return self._told(seen, infos, self.acting, ended, is_over=not self.living)
