@@ -66,7 +66,7 @@ COMPILED = {
         ("switch_riddle", {"num_agents": 4}, TERMINATED),
         ("MPE_simple_spread_v3", {}, LIMITED),
         ("MPE_simple_world_comm_v3", {"max_steps": 5}, LIMITED),
-        ("HeuristicEnemySMAX", {"scenario": "3m", "max_steps": 20}, BOTH),
+        ("HeuristicEnemySMAX", {"scenario": "3m", "max_steps": 14}, BOTH),
         ("overcooked", {"layout": "coord_ring", "max_steps": 30, "shaped_reward": 1}, LIMITED),
         ("hanabi", {"num_agents": 3, "shuffle_player_order": True}, TERMINATED),
         ("storm_2p", {"num_inner_steps": 20}, LIMITED),

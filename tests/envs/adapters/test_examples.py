@@ -13,6 +13,8 @@ from jaxmarl_envs.lockstep import original_of
 from jaxmarl_ppo import load_run
 from jaxmarl_ppo.cli import main as cli
 from jaxmarl_ppo.config.text import read_value
+from jaxmarl_ppo.runs.files import METRICS_FILE
+from jaxmarl_ppo.runs.log import read_entries
 
 pytestmark = [
     pytest.mark.slow,
@@ -66,7 +68,8 @@ def test_an_example_trains_from_the_command_line(example, tmp_path):
     with pytest.raises(SystemExit) as stopped:
         cli.main([*args, *sizes.split()])
     assert not stopped.value.code
-    assert load_run(tmp_path / "run").env_steps == 16
+    assert read_entries(tmp_path / "run" / METRICS_FILE)[-1]["env_steps"] == 16
+    assert load_run(tmp_path / "run").env.num_agents > 0
 
 
 def returns_of_adapter(env, params, horizon):
