@@ -490,7 +490,7 @@ def test_what_resets_itself_is_refused():
         ({"env_id": "RubiksCube-v0", "time_limit": 0}, "cannot be built.*must be positive"),
         (
             {"env_id": "Snake-v1", "at_time_limit": "cuts"},
-            "at_time_limit='cuts': valid values: None, 'truncates', 'terminates'",
+            "at_time_limit='cuts': valid choices are truncates, terminates",
         ),
     ],
 )

@@ -306,7 +306,7 @@ def test_a_time_limit_that_is_known_can_be_read_as_a_termination(own):
         _, _, terminated, truncated = play(env, stay)
         assert (len(terminated), terminated[-1].all(), truncated.any()) == (6, True, False)
     # A goal at the last step remains a termination where the game tells it from the time limit.
-    walk = from_gymnax(own.Walk(), at_time_limit="truncates")
+    walk = from_gymnax(own.Walk(), horizon=6, at_time_limit="truncates")
     _, _, terminated, truncated = play(walk, lambda obs, t: np.array([t >= 3]))
     assert (len(terminated), terminated[-1].all(), truncated.any()) == (6, True, False)
     # An earlier horizon counts beside the limit of the parameters.
