@@ -315,6 +315,15 @@ def test_a_time_limit_that_is_known_can_be_read_as_a_termination(own):
     assert play(walk, stay)[3][-1].all()
 
 
+def test_ids_take_a_horizon_and_a_reading_of_the_time_limit_too():
+    for name, env_id in (("jaxmarl", "switch_riddle"), ("gymnax", "CartPole-v1")):
+        env, params = make(name, env_id=env_id, horizon=2, at_time_limit="terminates")
+        assert env.horizon(params) == 2
+        assert env.made_as[1] == {"env_id": env_id, "horizon": 2, "at_time_limit": "terminates"}
+        _, _, terminated, truncated = play(env, lambda obs, t: np.zeros(len(obs.alive), np.int32))
+        assert (len(terminated), terminated[-1].all(), truncated.any()) == (2, True, False)
+
+
 def test_a_reading_of_a_limit_that_nobody_knows_is_refused(own):
     for reading in ("truncates", "terminates"):
         with pytest.raises(ValueError, match=f"at_time_limit='{reading}' has no effect.*'Pair'"):

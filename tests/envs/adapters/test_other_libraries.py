@@ -415,6 +415,11 @@ def test_players_of_openspiel_move_again_after_a_box_or_a_rejected_move():
     # Edges of a box of two by two: its top, left and bottom, then its right closes it.
     assert openspiel_plays("dots_and_boxes", [0, 6, 2, 7, 11])[0] == [0, 1, 0, 1, 1]
     assert openspiel_plays("phantom_ttt", [4, 4, 0])[0] == [0, 1, 1]
+    state, movers = openspiel_plays("amazons", [])[1], []
+    for _ in range(6):  # a queen, where to, and an arrow
+        movers.append(state.current_player())
+        state.apply_action(state.legal_actions()[0])
+    assert movers == [0, 0, 0, 1, 1, 1]
 
 
 def test_who_waits_in_openspiel_has_no_legal_action_and_nobody_has_one_at_the_end():
