@@ -88,7 +88,7 @@ COMPILED = {
     "pgx": (
         ("tic_tac_toe", {}, TERMINATED),
         ("kuhn_poker", {}, TERMINATED),
-        ("connect_four", {"max_steps": 8, "planes": True}, BOTH),
+        ("connect_four", {"horizon": 9, "planes": True}, BOTH),
         ("leduc_holdem", {}, TERMINATED),
     ),
 }

@@ -1,6 +1,7 @@
 """`check_against_original`: an adapter and what it brings in, step by step on the same actions."""
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -87,8 +88,8 @@ def check_against_original(
     params = env.default_params if params is None else params
     original = original_of(env, params) if original is None else original
     if num_steps is None:
-        horizon = env.horizon(params)
-        num_steps = min(_STEPS_WITHOUT_HORIZON if horizon is None else int(horizon), _MOST_STEPS)
+        limit = env.horizon(params)
+        num_steps = min(_STEPS_WITHOUT_HORIZON if limit is None else int(limit), _MOST_STEPS)
     keys = jax.random.split(jax.random.key(0) if key is None else key, num_episodes)
     pair = _Pair(env, params, original)
     with generators_kept() if env.steps_on_host else contextlib.nullcontext():
@@ -102,6 +103,8 @@ class _Pair:
     def __init__(self, env: MultiAgentEnv, params: Any, original: Original) -> None:
         self.env, self.params, self.original = env, params, original
         self.layout = env.action_layout(params)
+        limit = env.horizon(params)
+        self.limit = math.inf if limit is None else int(limit)
         self.sizes = [env.observation_space(agent, params).size for agent in env.agents]
         self.reset, self.step = jax.jit(env.reset_env), jax.jit(env.step_env)
 
@@ -128,6 +131,8 @@ class _Pair:
             ends = np.array(ends)
             if time == self.original.horizon and not told.is_over:
                 told = self._cut(before, told)
+            if self.original.at_time_limit and time >= self.limit:
+                told = told._replace(ended=dict.fromkeys(told.ended, "ended"))
             self._expect_paid(told)
             self._expect_ended(ends, told)
             self._expect_observed(obs, info.get("final_observation", obs), told)

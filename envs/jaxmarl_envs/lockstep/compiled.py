@@ -21,6 +21,7 @@ class GymnaxOriginal(Original):
 
     def __init__(self, env: Any, params: Any) -> None:
         self.game, self.params, self.agents, self._observed = env.game, params, env.agents, env.seen
+        self.horizon, self.at_time_limit = env.given_horizon, env.at_time_limit
         self._space = self.game.action_space(params)
         self._reset, self._step = jax.jit(self.game.reset_env), jax.jit(self.game.step_env)
 
@@ -91,6 +92,7 @@ class JaxMARLOriginal(Original):
 
     def __init__(self, env: Any, params: Any) -> None:
         self.game, self.names, self._rules = env.game, env.agents, env.rules
+        self.horizon, self.at_time_limit = env.given_horizon, env.at_time_limit
         self._shaped = params.shaped_reward
         self._reset, self._step = jax.jit(self.game.reset), jax.jit(self.game.step_env)
         self._tells_the_dead = type(self._rules).acting is not GameRules.acting and not isinstance(
@@ -181,7 +183,8 @@ class PgxOriginal(Original):
     """
 
     def __init__(self, env: Any, params: Any) -> None:
-        self.game, self.agents, self.horizon = env.game, env.agents, env.max_steps
+        self.game, self.agents = env.game, env.agents
+        self.horizon, self.at_time_limit = env.given_horizon, env.at_time_limit
         self._init, self._step = jax.jit(self.game.init), jax.jit(self.game.step)
 
     def reset(self, key: Any, seed: int | None) -> Told:

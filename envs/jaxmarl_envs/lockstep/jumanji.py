@@ -20,7 +20,7 @@ class JumanjiOriginal(Original):
 
     def __init__(self, env: Any, params: Any) -> None:
         self.game, self.agents = env.game, env.agents
-        self._kind = "ended" if env.at_time_limit else None
+        self.at_time_limit = env.at_time_limit
         self._reset, self._step = jax.jit(self.game.reset), jax.jit(self.game.step)
 
     def reset(self, key: Any, seed: int | None) -> Told:
@@ -48,9 +48,7 @@ class JumanjiOriginal(Original):
         self._earned += np.broadcast_to(timestep.reward, len(self.agents))
         discounts = np.broadcast_to(timestep.discount, len(self.agents))
         goes_on = dict(zip(self.agents, discounts > 0, strict=True))
-        kinds = {
-            a: self._kind or ("truncated" if on else "terminated") for a, on in goes_on.items()
-        }
+        kinds = {a: "truncated" if on else "terminated" for a, on in goes_on.items()}
         acts = [agent for agent, on in goes_on.items() if on and not over]
         seen, mask = timestep.observation, getattr(timestep.observation, "action_mask", None)
         rows = [] if mask is None else np.asarray(mask, bool).reshape(len(self.agents), -1)

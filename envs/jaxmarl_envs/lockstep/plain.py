@@ -24,7 +24,8 @@ class PlainOriginal(Original):
 
     def __init__(self, make_game: Callable[[], Any]) -> None:
         self._make_game = make_game
-        self.horizon = make_game().horizon
+        game = make_game()
+        self.horizon, self.at_time_limit = game.horizon, getattr(game, "at_time_limit", None)
 
     def reset(self, key: Any, seed: int | None) -> Told:
         """Begin an episode on a new object."""
@@ -103,15 +104,9 @@ class SingleOriginal(PlainOriginal):
             reward, is_terminated, is_truncated = (np.asarray(x).item() for x in told)
             self.earned[agent] += float(np.float32(reward))
             if agent in self.living and (is_terminated or is_truncated):
-                ended[agent] = self._kind(is_terminated)
+                ended[agent] = "terminated" if is_terminated else "truncated"
                 del self.living[agent]
         return self._see(seen, info, ended)
-
-    def _kind(self, terminated: bool) -> str:
-        limit = self.game.horizon or self.game.declared_horizon
-        if self.game.at_time_limit and self.time >= limit:
-            return "ended"  # the user says which
-        return "terminated" if terminated else "truncated"
 
     def _see(self, seen: Any, info: Any, ended: Mapping[str, str]) -> Told:
         return self._told({"agent": seen}, {"agent": info}, self.living, ended, not self.living)

@@ -37,9 +37,12 @@ class Original:
     Attributes:
         horizon: the step at which the adapter was asked to truncate an episode of which the
             original knows no end; None where it was not.
+        at_time_limit: what the adapter was asked to make of an end at the time limit; where it was,
+            ends there are compared, but not whether they terminate or truncate.
     """
 
     horizon: int | None = None
+    at_time_limit: str | None = None
 
     def reset(self, key: Any, seed: int | None) -> Told:
         """Begin an episode, with the key of `reset_env`, or a seed where it is stepped in Python.

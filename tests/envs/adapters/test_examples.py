@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 ROOT = Path(__file__).resolve().parents[3]
-LIBRARIES = "gymnasium gymnax jaxmarl jumanji openspiel pettingzoo pgx".split()
+LIBRARIES = ["gymnasium", "gymnax", "jaxmarl", "jumanji", "openspiel", "pettingzoo", "pgx"]
 # What a library's own module is called, and what makes episodes short enough to play many of them.
 MODULES = {"openspiel": "pyspiel"}
 SHORT = {"jumanji": {"time_limit": 20}, "gymnasium": {"max_steps": 30}}

@@ -1,5 +1,7 @@
 """Gymnasium's environments of several agents: Tuples of what they see and do, a list of rewards."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -115,6 +117,15 @@ def test_an_end_at_the_limit_is_what_the_user_says(reading, truncated):
     played = list(frames(env, 0, np.random.default_rng(0)))
     assert len(played) == 3
     outcome = played[-1][2]
+    assert outcome.truncated.tolist() == [truncated] * 2
+    assert outcome.terminated.tolist() == [not truncated] * 2
+
+
+@pytest.mark.parametrize(("reading", "truncated"), [("terminates", False), (None, True)])
+def test_an_episode_that_is_cut_at_the_horizon_ends_as_the_user_says(reading, truncated):
+    make_fn = functools.partial(Walkers, limit=5, one_flag=True)
+    env = from_gymnasium(make_fn, horizon=2, at_time_limit=reading, num_workers=0)
+    outcome = list(frames(env, 0, np.random.default_rng(0)))[-1][2]
     assert outcome.truncated.tolist() == [truncated] * 2
     assert outcome.terminated.tolist() == [not truncated] * 2
 

@@ -363,6 +363,9 @@ def test_an_agent_of_connector_that_is_done_waits_and_terminates(played, at_time
     np.testing.assert_array_equal(episode.terminated[-1], [True, False, False])
     np.testing.assert_array_equal(episode.truncated[-1], [False, True, True])
     assert not (episode.terminated | episode.truncated)[:-1].any()
+    masks = np.stack([obs.action_mask for obs in episode.observations[:-1]])
+    only_nothing = np.arange(5) == 0
+    assert (masks[~episode.acts[:-1]] == only_nothing).all()
     np.testing.assert_array_equal(episode.reward[-1, 1:], np.float32([-0.03] * 2))
 
 
@@ -487,7 +490,7 @@ def test_what_resets_itself_is_refused():
         ({"env_id": "RubiksCube-v0", "time_limit": 0}, "cannot be built.*must be positive"),
         (
             {"env_id": "Snake-v1", "at_time_limit": "cuts"},
-            "at_time_limit='cuts': valid values: None, 'truncates', 'terminates'",
+            "at_time_limit='cuts': valid choices are truncates, terminates",
         ),
     ],
 )

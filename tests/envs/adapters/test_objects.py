@@ -255,8 +255,86 @@ def test_an_object_of_jaxmarl_is_what_its_id_makes():
     found, expected = (play(e, lambda obs, t: np.full(3, t % 2, np.int32)) for e in (env, by_id))
     same(found, expected)
     assert found[3][-1].all()
-    coins = from_jaxmarl(jaxmarl.make("coin_game"))
-    assert coins.horizon(coins.default_params) is None  # it does not keep how it was built
+    coins = from_jaxmarl(jaxmarl.make("coin_game", num_inner_steps=3, num_outer_steps=2))
+    assert coins.horizon(coins.default_params) == 6
+    storm = from_jaxmarl(jaxmarl.make("storm_2p", num_inner_steps=9))
+    assert storm.horizon(storm.default_params) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "last", "truncated"),
+    [
+        ({}, 3, False),
+        ({"horizon": 3}, 3, False),
+        ({"horizon": 3, "at_time_limit": "truncates"}, 3, True),
+        ({"horizon": 9, "at_time_limit": "truncates"}, 3, False),
+        ({"horizon": 2}, 2, True),
+        ({"horizon": 2, "at_time_limit": "terminates"}, 2, False),
+    ],
+)
+def test_the_end_of_an_unknown_class_is_what_the_user_says(own, options, last, truncated):
+    class Bare(own.Walk):
+        """Ends at step 3, and nobody knows why."""
+
+        default_params = None
+        is_terminal = None
+
+        def step_env(self, key, state, action, params):
+            state = own.State(state.place, state.timestep + 1)
+            seen = jnp.zeros(2) + state.timestep
+            return seen, state, jnp.float32(1), state.timestep >= 3, {}
+
+    for env in (from_jaxmarl(Pair(), **options), from_gymnax(Bare(), (), 2, **options)):
+        params = env.default_params
+        assert env.horizon(params) == options.get("horizon")
+        seen, _, *edges = play(env, lambda obs, t: np.zeros(2, np.int32))
+        assert len(seen) == last + 1
+        assert not np.any([edge[:-1] for edge in edges])
+        assert [edge[-1].tolist() for edge in edges] == [[not truncated] * 2, [truncated] * 2]
+        check_env(env, params, num_steps=8, num_envs=2)
+
+
+def test_a_time_limit_that_is_known_can_be_read_as_a_termination(own):
+    import jaxmarl
+
+    def stay(obs, t):
+        return np.zeros(len(obs.alive), np.int32)
+
+    walk = from_gymnax(own.Walk(), at_time_limit="terminates")
+    riddle = from_jaxmarl(jaxmarl.make("switch_riddle"), at_time_limit="terminates")
+    for env in (walk, riddle):
+        _, _, terminated, truncated = play(env, stay)
+        assert (len(terminated), terminated[-1].all(), truncated.any()) == (6, True, False)
+    # A goal at the last step remains a termination where the game tells it from the time limit.
+    walk = from_gymnax(own.Walk(), horizon=6, at_time_limit="truncates")
+    _, _, terminated, truncated = play(walk, lambda obs, t: np.array([t >= 3]))
+    assert (len(terminated), terminated[-1].all(), truncated.any()) == (6, True, False)
+    # An earlier horizon counts beside the limit of the parameters.
+    walk = from_gymnax(own.Walk(), horizon=4)
+    assert walk.horizon(own.Params()) == walk.horizon(own.Params(max_timesteps=jnp.int32(9))) == 4
+    assert play(walk, stay)[3][-1].all()
+
+
+def test_ids_take_a_horizon_and_a_reading_of_the_time_limit_too():
+    for name, env_id in (("jaxmarl", "switch_riddle"), ("gymnax", "CartPole-v1")):
+        env, params = make(name, env_id=env_id, horizon=2, at_time_limit="terminates")
+        assert env.horizon(params) == 2
+        assert env.made_as[1] == {"env_id": env_id, "horizon": 2, "at_time_limit": "terminates"}
+        _, _, terminated, truncated = play(env, lambda obs, t: np.zeros(len(obs.alive), np.int32))
+        assert (len(terminated), terminated[-1].all(), truncated.any()) == (2, True, False)
+
+
+def test_a_reading_of_a_limit_that_nobody_knows_is_refused(own):
+    for reading in ("truncates", "terminates"):
+        with pytest.raises(ValueError, match=f"at_time_limit='{reading}' has no effect.*'Pair'"):
+            from_jaxmarl(Pair(), at_time_limit=reading)
+        with pytest.raises(ValueError, match=f"at_time_limit='{reading}' has no effect.*'walk'"):
+            from_gymnax(own.Walk(), (), at_time_limit=reading)
+    for wrong in ({"horizon": 0}, {"at_time_limit": "ends"}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))}=.*(at least 1|valid choices)"):
+            from_jaxmarl(Pair(), **wrong)
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))}=.*(at least 1|valid choices)"):
+            from_gymnax(own.Walk(), **wrong)
 
 
 def test_what_resets_itself_is_refused():
@@ -280,7 +358,7 @@ def test_an_object_of_pgx_is_what_its_id_makes():
     found, expected = (play(e, choose) for e in (env, by_id))
     same(found, expected)
     assert found[2][-1].all()
-    limited = from_pgx(pgx.make("tic_tac_toe"), planes=True, max_steps=2)
+    limited = from_pgx(pgx.make("tic_tac_toe"), planes=True, horizon=2)
     seen, _, terminated, truncated = play(limited, choose)
     assert (seen[0].features.shape, len(truncated)) == ((2, 3, 3, 2), 2)
     assert truncated[-1].all()

@@ -280,20 +280,35 @@ def test_the_longest_hand_of_leduc_has_eight_moves(made):
 # ---- Time limits ---------------------------------------------------------------------------------
 
 
-def test_max_steps_truncates_a_game_that_is_not_over(made):
-    steps = play_columns(made, [0, 1, 0, 1], max_steps=3)
+def test_a_horizon_truncates_a_game_that_is_not_over(made):
+    steps = play_columns(made, [0, 1, 0, 1], horizon=3)
     assert [time_step["truncated"] for time_step in steps] == [[t == 2] * 2 for t in range(4)]
     assert [time_step["alive"] for time_step in steps] == [[t < 2] * 2 for t in range(4)]
     assert not any(any(time_step["terminated"]) for time_step in steps)
     assert not any(map(outcomes, steps))
-    env, params, *_ = made("connect_four", max_steps=3)
+    env, params, *_ = made("connect_four", horizon=3)
     assert env.horizon(params) == 3
 
 
 def test_an_end_on_the_last_step_is_an_end(made):
-    last = play_columns(made, [0, 1, 0, 1, 0, 1, 0], max_steps=7)[-1]
+    last = play_columns(made, [0, 1, 0, 1, 0, 1, 0], horizon=7)[-1]
     assert (last["terminated"], last["truncated"]) == ([True, True], [False, False])
     assert last["metrics"]["win"] == [1, 0]
+
+
+def test_an_end_at_the_horizon_is_what_the_user_says(made):
+    # Nobody has won: with a horizon of 3 the game would go on.
+    cut = play_columns(made, [0, 1, 0], horizon=3, at_time_limit="terminates")[-1]
+    assert (cut["terminated"], cut["truncated"]) == ([True, True], [False, False])
+    assert (cut["alive"], outcomes(cut)) == ([False, False], [])
+    # A win at the very horizon is one of its outcomes all the same.
+    won = play_columns(made, [0, 1, 0, 1, 0, 1, 0], horizon=7, at_time_limit="truncates")[-1]
+    assert (won["terminated"], won["truncated"]) == ([False, False], [True, True])
+    assert (won["alive"], won["metrics"]["win"]) == ([False, False], [1, 0])
+    with pytest.raises(ValueError, match=r"at_time_limit='truncates' has no effect.*'2048'"):
+        Pgx("2048", at_time_limit="truncates")
+    with pytest.raises(ValueError, match="at_time_limit='ends': valid choices are truncates, ter"):
+        Pgx("2048", at_time_limit="ends")
 
 
 def test_horizons_are_the_limits_that_pgx_plays_by():
@@ -306,12 +321,12 @@ def test_horizons_are_the_limits_that_pgx_plays_by():
 
     assert horizon("animal_shogi") == animal_shogi.MAX_TERMINATION_STEPS
     assert horizon("minatar-freeway") == int(freeway.time_limit) + 1
-    assert horizon("minatar-freeway", max_steps=2500) == 2500
+    assert horizon("minatar-freeway", horizon=2500) == 2500
     assert horizon("go_9x9") == 2 * 81
     assert horizon("go_9x9", max_terminal_steps=30) == 30
-    assert horizon("kuhn_poker", max_steps=1000) == 3
+    assert horizon("kuhn_poker", horizon=1000) == 3
     assert horizon("2048") is None
-    assert horizon("2048", max_steps=1000) == 1000
+    assert horizon("2048", horizon=1000) == 1000
 
 
 # ---- Spaces and options --------------------------------------------------------------------------
@@ -357,7 +372,7 @@ def test_options_reach_the_game():
 
 
 def test_a_run_can_build_it_again():
-    env, _ = jaxmarl_envs.make("pgx", env_id="go_9x9", planes=True, max_steps=50, komi=5.5)
+    env, _ = jaxmarl_envs.make("pgx", env_id="go_9x9", planes=True, horizon=50, komi=5.5)
     name, kwargs = json.loads(json.dumps(env.made_as))
     again, params = jaxmarl_envs.make(name, **kwargs)
     assert (again.name, again.planes, again.horizon(params)) == ("go_9x9", True, 50)
@@ -396,10 +411,10 @@ def test_unknown_options_name_the_valid_ones():
         Pgx("connect_four", size=8)
 
 
-@pytest.mark.parametrize("max_steps", [0, -1, 2.0, True])
-def test_max_steps_must_be_positive(max_steps):
-    with pytest.raises(ValueError, match=rf"max_steps={max_steps!r}: .* at least 1"):
-        Pgx("kuhn_poker", max_steps=max_steps)
+@pytest.mark.parametrize("horizon", [0, -1, 2.0, True])
+def test_a_horizon_must_be_positive(horizon):
+    with pytest.raises(ValueError, match=rf"horizon={horizon!r}: .* at least 1"):
+        Pgx("kuhn_poker", horizon=horizon)
 
 
 def test_only_planes_can_be_had_as_planes():

@@ -24,15 +24,15 @@ from jaxmarl_envs.adapters.incoming.gymnasium_games import (
     is_single,
 )
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
-from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
+from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.slot_game import SlotGame
+from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit, check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 
 # Packages of environments that a file may name, see `permission`.
 _PACKAGES = ("gymnasium.envs", "ale_py", "minigrid", "lbforaging", "rware")
-AT_TIME_LIMIT = ("truncates", "terminates")
 
 
 def gymnasium(
@@ -164,10 +164,7 @@ def from_gymnasium(
     check_step_timeout(step_timeout)
     if not callable(make_fn):
         raise ValueError(f"make_fn={make_fn!r}: give a function that makes an environment")
-    if at_time_limit not in (None, *AT_TIME_LIMIT):
-        raise ValueError(
-            f"at_time_limit={at_time_limit!r}: valid choices are {', '.join(AT_TIME_LIMIT)}"
-        )
+    check_at_time_limit(at_time_limit)
     return bring_in(
         _GameMaker(make_fn, horizon, flatten, joint, at_time_limit),
         horizon=horizon,

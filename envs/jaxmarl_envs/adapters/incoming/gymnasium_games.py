@@ -18,9 +18,6 @@ AGENT = "agent"
 class GymnasiumGame(SlotGame):
     """A game of Gymnasium's, whatever its agents."""
 
-    # What an end at the limit is, where the user says so.
-    at_time_limit: str | None = None
-
     @functools.cached_property
     def _limit(self) -> float:
         return self.horizon or self.declared_horizon or math.inf

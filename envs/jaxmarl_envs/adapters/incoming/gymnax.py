@@ -19,6 +19,13 @@ from flax import struct
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.compiled import NEVER, strongly_typed, unknown_id
+from jaxmarl_envs.adapters.incoming.time_limit import (
+    check_at_time_limit,
+    check_has_limit,
+    check_horizon,
+    earliest,
+    read_ends,
+)
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.registry import make
 from jaxmarl_envs.spaces import Box, Discrete, Space, is_known
@@ -38,7 +45,12 @@ def make_multi_agent(env_id: str, num_agents: int = 1, **options: Any) -> tuple[
 
 
 def from_gymnax(
-    game: Any, params: Any = None, num_agents: int = 1, observed: Sequence[int] | None = None
+    game: Any,
+    params: Any = None,
+    num_agents: int = 1,
+    observed: Sequence[int] | None = None,
+    horizon: int | None = None,
+    at_time_limit: str | None = None,
 ) -> "Lifted":
     """Bring in an environment of gymnax's interface that is given as an object.
 
@@ -53,6 +65,8 @@ def from_gymnax(
         params: the default parameters; None for the `default_params` of the game.
         num_agents: as in `Lifted`.
         observed: as in `Lifted`.
+        horizon: as in `Lifted`.
+        at_time_limit: as in `Lifted`.
 
     Raises:
         ValueError: for the reasons of `Lifted`.
@@ -60,6 +74,7 @@ def from_gymnax(
     env = Lifted.__new__(Lifted)
     params = game.default_params if params is None else params
     env._lift(getattr(game, "name", type(game).__name__), game, params, num_agents, observed)
+    env._limit(horizon, at_time_limit)
     return env
 
 
@@ -70,6 +85,7 @@ class LiftedState:
     games: Any  # gymnax's own state, [A, ...] in every leaf
     features: jax.Array  # [A, D] float: what each agent sees
     alive: jax.Array  # [A] bool: whose game is in progress
+    time: jax.Array | None = None  # [] int: steps played, where they are counted
 
 
 class Lifted(MultiAgentEnv[LiftedState, Any]):
@@ -83,20 +99,25 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     vector. A few environments of gymnax 1.0 leave the bounds of their own observation space.
 
     The parameters are gymnax's own, shared by all agents. The horizon is their
-    `max_steps_in_episode`, or None where they have no such field.
+    `max_steps_in_episode`, or None where they have no such field, unless `horizon` is earlier.
 
     Args:
         env_id: a gymnax id such as "CartPole-v1", also one that you registered with gymnax, or
             "StatelessCartPole": CartPole-v1 without its two velocities, which takes memory.
         num_agents: the agents are `agent_0`, `agent_1`, and so on.
         observed: indices of the flattened observation that the agents see; None for all of them.
+        horizon: the step at which games that go on are truncated; None for no limit but that of the
+            parameters.
+        at_time_limit: what an end at the time limit is, "truncates" or "terminates"; None for what
+            gymnax reports. Where nothing tells an end by time from others, "truncates" counts every
+            end at the horizon as one.
         **options: keyword arguments of the gymnax environment, such as `num_urchins=3` for
             "Swimmer-misc".
 
     Raises:
-        ValueError: an unknown id or option, fewer than one agent, indices that do not exist, or
-            spaces other than Discrete and Box (an action Box must hold floats within finite
-            bounds).
+        ValueError: an unknown id or option, fewer than one agent, indices that do not exist,
+            `at_time_limit` without a known limit, or spaces other than Discrete and Box (an action
+            Box must hold floats within finite bounds).
     """
 
     def __init__(
@@ -104,6 +125,8 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         env_id: str,
         num_agents: int = 1,
         observed: Sequence[int] | None = None,
+        horizon: int | None = None,
+        at_time_limit: str | None = None,
         **options: Any,
     ) -> None:
         gymnax_id = env_id
@@ -116,6 +139,17 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
                 )
             observed = indices
         self._lift(env_id, *_make_gymnax(gymnax_id, options), num_agents, observed)
+        self._limit(horizon, at_time_limit)
+
+    def _limit(self, horizon: int | None, at_time_limit: str | None) -> None:
+        check_horizon(horizon)
+        check_at_time_limit(at_time_limit)
+        limits = _limits(self._default_params)
+        check_has_limit(self.name, at_time_limit, horizon is not None or bool(limits))
+        self.given_horizon, self.at_time_limit = horizon, at_time_limit
+        told = hasattr(self.game, "is_truncated") or (limits and hasattr(self.game, "is_terminal"))
+        self._is_told = bool(told)
+        self._counts = horizon is not None or (at_time_limit == "truncates" and not told)
 
     def _lift(
         self,
@@ -144,10 +178,11 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
 
     def horizon(self, params: Any) -> int | jax.Array | None:
         """Return the time limit of every game in steps, if any."""
-        limit = next((getattr(params, name) for name in _LIMITS if hasattr(params, name)), None)
+        limit = next(iter(_limits(params).values()), None)
         if limit is None or isinstance(limit, int):
-            return limit
-        return jnp.ceil(limit).astype(jnp.int32)
+            return earliest(limit, self.given_horizon)
+        limit = jnp.ceil(limit).astype(jnp.int32)
+        return limit if self.given_horizon is None else jnp.minimum(limit, self.given_horizon)
 
     def observation_space(self, agent: str, params: Any) -> Box:
         """Return the bounds that gymnax names, flattened, `[D]`."""
@@ -175,7 +210,8 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         seen, games = jax.vmap(self.game.reset_env, in_axes=(0, None))(keys, params)
         games = strongly_typed(games)
         alive = jnp.ones(self.num_agents, bool)
-        state = LiftedState(games, jax.vmap(self._features)(seen), alive)
+        time = jnp.int32(0) if self._counts else None
+        state = LiftedState(games, jax.vmap(self._features)(seen), alive, time)
         return self._observe(state), state
 
     def step_env(
@@ -183,8 +219,21 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
     ) -> StepResult[LiftedState]:
         """Advance the games in progress; `action` is `[A]` int or `[A, N]` float."""
         keys = jax.random.split(key, self.num_agents)
+        time = None if state.time is None else state.time + 1
         step = jax.vmap(self._step_game, in_axes=(0, 0, 0, None))
-        state, reward, terminated, truncated = step(keys, state, action, params)
+        before = LiftedState(state.games, state.features, state.alive)
+        after, reward, terminated, truncated = step(keys, before, action, params)
+        terminated, truncated = read_ends(
+            terminated,
+            truncated,
+            goes_on=after.alive,
+            time=time,
+            horizon=self.horizon(params),
+            at_time_limit=self.at_time_limit,
+            told=self._is_told,
+        )
+        alive = after.alive & ~terminated & ~truncated
+        state = LiftedState(after.games, after.features, alive, time)
         return self._observe(state), state, reward, terminated, truncated, {}
 
     def _step_game(
@@ -211,7 +260,7 @@ class Lifted(MultiAgentEnv[LiftedState, Any]):
         ended = jnp.asarray(ended, bool)
         if hasattr(self.game, "is_truncated"):
             return ended, self.game.is_truncated(game, params) & ~ended
-        limits = {name: NEVER for name in _LIMITS if hasattr(params, name)}
+        limits = dict.fromkeys(_limits(params), NEVER)
         if not limits or not hasattr(self.game, "is_terminal"):
             return ended, jnp.zeros_like(ended)
         untimed = dataclasses.replace(params, **limits)
@@ -254,6 +303,11 @@ def _indices(observed: Sequence[int], width: int) -> np.ndarray:
             f"observed={observed!r}: give different indices from 0 to {width - 1}, at least one"
         )
     return np.asarray(observed)
+
+
+def _limits(params: Any) -> dict[str, Any]:
+    """Return the time limits among parameters, by their names."""
+    return {name: getattr(params, name) for name in _LIMITS if hasattr(params, name)}
 
 
 def _is_discrete(space: Any) -> bool:

@@ -246,16 +246,6 @@ def capacity_of(horizon: int | None, declared: int | None) -> int:
     return horizon or min(declared or REMEMBERED, MOST_REMEMBERED)
 
 
-def check_horizon(horizon: object) -> None:
-    """Check that an argument is a number of steps.
-
-    Raises:
-        ValueError: If it is not.
-    """
-    if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
-        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
-
-
 def _batched(function: Callable[..., Any], *args: jax.Array) -> tuple[np.ndarray, ...]:
     """Call a function with one leading axis in place of all those of its seeds, `args[0]`."""
     axes = args[0].shape

@@ -17,21 +17,37 @@ from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters.incoming.compiled import check_planes
 from jaxmarl_envs.adapters.incoming.jaxmarl_build import build
 from jaxmarl_envs.adapters.incoming.jaxmarl_rules import rules_of
+from jaxmarl_envs.adapters.incoming.time_limit import (
+    check_at_time_limit,
+    check_has_limit,
+    check_horizon,
+    earliest,
+    read_ends,
+)
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 
-def from_jaxmarl(game: Any, planes: bool = False, shaped_reward: float | bool = 0.0) -> "JaxMARL":
+def from_jaxmarl(
+    game: Any,
+    planes: bool = False,
+    shaped_reward: float | bool = 0.0,
+    horizon: int | None = None,
+    at_time_limit: str | None = None,
+) -> "JaxMARL":
     """Bring in an environment of JaxMARL's interface that is given as an object.
 
     Rules are those of its class, or of the nearest of its bases that JaxMARL has. Of other classes
-    every end is a termination, everyone acts until then, and masks are those of
+    every end is a termination unless `horizon` and `at_time_limit="truncates"` say that the last
+    step is one of a time limit, everyone acts until then, and masks are those of
     `get_avail_actions`, if they implement it.
 
     Args:
         game: stepped by `reset` and `step_env`, so that it does not reset itself.
         planes: as in `JaxMARL`.
         shaped_reward: as in `JaxMARL`.
+        horizon: as in `JaxMARL`.
+        at_time_limit: as in `JaxMARL`.
 
     Raises:
         ValueError: one that resets itself within `step_env` (`MABraxEnv` without
@@ -43,7 +59,8 @@ def from_jaxmarl(game: Any, planes: bool = False, shaped_reward: float | bool = 
             "auto_reset=False"
         )
     env = JaxMARL.__new__(JaxMARL)
-    env._wrap(game, {}, getattr(game, "name", type(game).__name__), planes, shaped_reward)
+    env._wrap(game, getattr(game, "name", type(game).__name__), planes, shaped_reward)
+    env._limit(horizon, at_time_limit)
     return env
 
 
@@ -56,10 +73,11 @@ class JaxMARLParams:
 
 @struct.dataclass
 class JaxMARLState:
-    """JaxMARL's own state, and whether the episode is over."""
+    """JaxMARL's own state, whether the episode is over, and the step, if that is counted."""
 
     game: Any
     over: jax.Array  # [] bool
+    time: jax.Array | None = None  # [] int
 
 
 class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
@@ -71,7 +89,8 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     * **Ends.** JaxMARL has one `done`. Where its state tells that only the time was up, all agents
       are truncated, otherwise terminated. Particles, Overcooked, STORM and the coin game end by
       time alone; SMAX, the switch riddle, JaxNav and MABrax have both kinds of end; Hanabi ends by
-      its own rules. An end of any other environment counts as a termination.
+      its own rules. An end of any other environment counts as a termination. See `horizon` and
+      `at_time_limit`.
     * **Lives.** All agents live until the episode is over. A unit of SMAX that is shot, or a robot
       of JaxNav that has crashed, is done in JaxMARL's eyes but still earns with its team: it waits,
       alive, with `agent_mask` False, and what it earns belongs to its last decision.
@@ -90,13 +109,19 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         planes: keep observations of planes as `[A, rows, cols, planes]` instead of flat.
         shaped_reward: coefficient at which JaxMARL's shaped rewards (Overcooked) are added; True
             for 1. It becomes a parameter, constant over a run unless you change it.
+        horizon: the step at which an episode that goes on is truncated, also where JaxMARL's own
+            time limit is later or unknown; None for no limit but JaxMARL's.
+        at_time_limit: what an end at the time limit is, "truncates" or "terminates"; None for what
+            is said under Ends. In classes that JaxMARL does not have, "truncates" counts every end
+            at `horizon` as one by time.
         **options: keyword arguments of the JaxMARL environment. A `scenario` of SMAX and a `layout`
             of Overcooked are named by strings, arrays may be lists.
 
     Raises:
         ImportError: JaxMARL, or what this environment of it needs, is not installed.
         ValueError: an unknown id or option, or a value that JaxMARL refuses; planes of what is not
-            planes, shaped rewards where there are none, or action spaces of other kinds.
+            planes, shaped rewards where there are none, `at_time_limit` without a known limit, or
+            action spaces of other kinds.
     """
 
     def __init__(
@@ -104,22 +129,25 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         env_id: str,
         planes: bool = False,
         shaped_reward: float | bool = 0.0,
+        horizon: int | None = None,
+        at_time_limit: str | None = None,
         **options: Any,
     ) -> None:
-        self._wrap(*build(env_id, options), env_id, planes, shaped_reward)
+        self._wrap(build(env_id, options), env_id, planes, shaped_reward)
+        self._limit(horizon, at_time_limit)
 
-    def _wrap(
-        self,
-        game: Any,
-        arguments: dict[str, Any],
-        name: str,
-        planes: bool,
-        shaped_reward: float | bool,
-    ) -> None:
+    def _limit(self, horizon: int | None, at_time_limit: str | None) -> None:
+        check_horizon(horizon)
+        check_at_time_limit(at_time_limit)
+        self._horizon = earliest(horizon, self.rules.horizon())
+        check_has_limit(self.name, at_time_limit, self._horizon is not None)
+        self.given_horizon, self.at_time_limit = horizon, at_time_limit
+
+    def _wrap(self, game: Any, name: str, planes: bool, shaped_reward: float | bool) -> None:
         check_planes(planes)
         self.game, self.name, self._planes = game, name, planes
         self.agents = tuple(a if isinstance(a, str) else f"agent_{a}" for a in self.game.agents)
-        self.rules = rules_of(self.game, arguments)
+        self.rules = rules_of(self.game)
         has_shaped_reward = self.rules.has_shaped_reward
         if shaped_reward and not has_shaped_reward:
             raise ValueError(
@@ -151,8 +179,8 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         return JaxMARLParams(self._shaped_reward)
 
     def horizon(self, params: JaxMARLParams) -> int | None:
-        """Return JaxMARL's time limit in steps, if any."""
-        return self.rules.horizon()
+        """Return JaxMARL's time limit in steps, or an earlier one that was given, if any."""
+        return self._horizon
 
     def observation_space(self, agent: str, params: JaxMARLParams) -> Box:
         """Return a space with the shape of the agent's actual observation."""
@@ -168,7 +196,8 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
     def reset_env(self, key: jax.Array, params: JaxMARLParams) -> tuple[Observation, JaxMARLState]:
         """Reset JaxMARL's game with this very key."""
         seen, game = self.game.reset(key)
-        state = JaxMARLState(self._settle(game), jnp.bool_(False))
+        time = None if self.given_horizon is None else jnp.int32(0)
+        state = JaxMARLState(self._settle(game), jnp.bool_(False), time)
         return self._observe(seen, state), state
 
     def step_env(
@@ -180,8 +209,18 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
             key, state.game, self.rules.actions(chosen)
         )
         game = self._settle(game)
-        ends = done["__all__"] & ~state.over
+        ended = done["__all__"] & ~state.over
         time_is_up = self.rules.time_is_up(state.game, chosen, game)
+        time = None if state.time is None else state.time + 1
+        terminated, truncated = read_ends(
+            terminated=ended & ~time_is_up,
+            truncated=ended & time_is_up,
+            goes_on=~ended & ~state.over,
+            time=time,
+            horizon=self._horizon,
+            at_time_limit=self.at_time_limit,
+            told=self.rules.tells_time,
+        )
         earned = jnp.stack([jnp.float32(r) for r in self.rules.rewards(earned)])
         reward = earned
         if params.shaped_reward is not None:
@@ -191,10 +230,8 @@ class JaxMARL(MultiAgentEnv[JaxMARLState, JaxMARLParams]):
         metrics = self.rules.metrics(state.game, game, earned)
         # A game that is over continues in JaxMARL.
         reward, metrics = jax.tree.map(lambda x: jnp.where(state.over, 0.0, x), (reward, metrics))
-        terminated, truncated = (
-            jnp.full(self.num_agents, end) for end in (ends & ~time_is_up, ends & time_is_up)
-        )
-        state = JaxMARLState(game, state.over | ends)
+        state = JaxMARLState(game, state.over | terminated | truncated, time)
+        terminated, truncated = (jnp.full(self.num_agents, x) for x in (terminated, truncated))
         obs = self._observe(seen, state)
         return obs, state, reward, terminated, truncated, {"metrics": metrics}
 

@@ -20,8 +20,8 @@ _PARTICLE_OPTIONS = (
 )
 
 
-def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Build a JaxMARL environment, and list its constructor's arguments, defaults included.
+def build(env_id: str, options: dict[str, Any]) -> Any:
+    """Build a JaxMARL environment.
 
     Raises:
         ImportError: If JaxMARL, or a package that this environment of it needs, is not installed.
@@ -46,12 +46,11 @@ def build(env_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     _ask_permission(options)
     given = {name: _value(env_id, name, value, takes[name]) for name, value in options.items()}
     try:
-        game = _construct(jaxmarl, env_id, {**given, **fixed})
+        return _construct(jaxmarl, env_id, {**given, **fixed})
     except (AssertionError, TypeError, ValueError, KeyError, NotImplementedError) as error:
         raise ValueError(
             f"JaxMARL environment {env_id!r} cannot be built with the options {options}: {error}"
         ) from error
-    return game, {**takes, **given}
 
 
 def _ask_permission(options: Any) -> None:

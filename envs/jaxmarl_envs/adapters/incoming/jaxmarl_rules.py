@@ -21,15 +21,15 @@ class GameRules:
 
     Args:
         game: a JaxMARL environment.
-        arguments: what its constructor was given, defaults included; empty if that is unknown.
     """
 
     max_actors: int | None = None  # None: as many as there are agents
     idle_action: int = 0  # what is played for an agent that does not act
     has_shaped_reward: bool = False
+    tells_time: bool = True  # whether `time_is_up` is more than a guess
 
-    def __init__(self, game: Any, arguments: dict[str, Any]) -> None:
-        self.game, self.arguments = game, arguments
+    def __init__(self, game: Any) -> None:
+        self.game = game
 
     def horizon(self) -> int | None:
         """Return the maximum length of an episode in steps, or None without a bound."""
@@ -227,11 +227,9 @@ class SwitchRiddle(GameRules):
 class InnerAndOuter(TimeLimited):
     """Several short games, one after the other, are one episode."""
 
-    def horizon(self) -> int | None:
+    def horizon(self) -> int:
         """Count the steps of all the short games."""
-        if not self.arguments:
-            return None
-        return self.arguments["num_inner_steps"] * self.arguments["num_outer_steps"]
+        return self.game.num_inner_steps * self.game.num_outer_steps
 
 
 class Storm(InnerAndOuter):
@@ -316,6 +314,8 @@ class MABrax(GameRules):
 class OtherRules(GameRules):
     """A class that JaxMARL does not have."""
 
+    tells_time = False
+
     def legal_actions(self, state: Any) -> list[jax.Array] | None:
         """Ask `get_avail_actions`, which JaxMARL's base class has but does not implement."""
         owners = (c for c in type(self.game).__mro__ if "get_avail_actions" in vars(c))
@@ -343,8 +343,8 @@ _RULES: dict[str, type[GameRules]] = {
 }
 
 
-def rules_of(game: Any, arguments: dict[str, Any]) -> GameRules:
+def rules_of(game: Any) -> GameRules:
     """Choose the rules of a JaxMARL environment, by its class or the nearest of its bases."""
     names = [cls.__name__ for cls in type(game).__mro__]
     found = next((_RULES[name] for name in names if name in _RULES), OtherRules)
-    return found(game, arguments)
+    return found(game)

@@ -19,13 +19,13 @@ from jaxmarl_envs.actions import ActionLayout
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.compiled import NEVER, check_planes, strongly_typed, unknown_id
 from jaxmarl_envs.adapters.incoming.jumanji_views import Team, view_of
+from jaxmarl_envs.adapters.incoming.time_limit import check_at_time_limit
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.permission import ask_permission
 from jaxmarl_envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 # Packages of environments that a file may name, see `permission`.
 _PACKAGES = ("jumanji",)
-_READINGS = (None, "truncates", "terminates")
 
 
 def jumanji(
@@ -103,10 +103,7 @@ class Jumanji(MultiAgentEnv[JumanjiState, tuple[()]]):
 
     def __init__(self, game: Any, name: str, planes: bool, at_time_limit: str | None) -> None:
         check_planes(planes)
-        if at_time_limit not in _READINGS:
-            raise ValueError(
-                f"at_time_limit={at_time_limit!r}: valid values: {', '.join(map(repr, _READINGS))}"
-            )
+        check_at_time_limit(at_time_limit)
         _check_does_not_reset(game)
         self.name, self.game, self._planes = name, game, planes
         self._view = view_of(game)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmarl_envs.adapters import import_extra
-from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
+from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.pettingzoo_games import AECGame, ParallelGame, PettingZooGame
+from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in
 from jaxmarl_envs.permission import ask_permission
 

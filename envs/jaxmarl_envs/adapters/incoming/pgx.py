@@ -19,6 +19,13 @@ from flax import struct
 
 from jaxmarl_envs.adapters import import_extra
 from jaxmarl_envs.adapters.incoming.compiled import check_planes, strongly_typed, unknown_id
+from jaxmarl_envs.adapters.incoming.time_limit import (
+    check_at_time_limit,
+    check_has_limit,
+    check_horizon,
+    earliest,
+    read_ends,
+)
 from jaxmarl_envs.core import MultiAgentEnv, Observation, StepResult
 from jaxmarl_envs.drawing.stones import cell_name, draw_stones, stone_sign, winning_line
 from jaxmarl_envs.spaces import Box, Discrete
@@ -43,14 +50,17 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {"go_9x9": {"size": 9}, "go_19x19": {"si
 _BRIDGE, _BRIDGE_TABLE = "bridge_bidding", "dds_results_table_path"
 
 
-def from_pgx(game: Any, planes: bool = False, max_steps: int | None = None) -> "Pgx":
+def from_pgx(
+    game: Any, planes: bool = False, horizon: int | None = None, at_time_limit: str | None = None
+) -> "Pgx":
     """Bring in a game of pgx's interface that is given as an object.
 
     Args:
         game: a `pgx.Env`, such as one of pgx's own classes or one of yours; not with pgx's
             `auto_reset` around its step.
         planes: as in `Pgx`.
-        max_steps: as in `Pgx`.
+        horizon: as in `Pgx`.
+        at_time_limit: as in `Pgx`.
 
     Raises:
         ValueError: for the reasons of `Pgx`.
@@ -58,7 +68,8 @@ def from_pgx(game: Any, planes: bool = False, max_steps: int | None = None) -> "
     env = Pgx.__new__(Pgx)
     # What is known by ids holds for pgx's own classes alone.
     is_own = type(game).__module__.split(".")[0] == "pgx"
-    env._wrap(game, game.id if is_own else "", planes, max_steps)
+    env._wrap(game, game.id if is_own else "", planes)
+    env._limit(horizon, at_time_limit)
     return env
 
 
@@ -86,39 +97,51 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
     gardner_chess, shogi and animal_shogi; in go the score counts) and terminate, though what a
     player sees of shogi and go does not tell how near the limit is. So does the clock of
     minatar-freeway, which nobody sees either and which ends every episode at step 2,501:
-    `max_steps=2500` makes a truncation of it.
+    `at_time_limit="truncates"` makes a truncation of it.
 
     Args:
         env_id: one of `pgx.available_envs()`, or "bridge_bidding", which needs the option
             `dds_results_table_path`.
         planes: features `[A, rows, cols, planes]` as pgx gives them, instead of the same numbers
             flat, `[A, D]`.
-        max_steps: steps after which a game that is not over is truncated; None for no limit. The
-            MinAtar games other than freeway may go on for ever.
+        horizon: the step at which a game that is not over is truncated; None for no limit but the
+            game's own. The MinAtar games other than freeway may go on for ever.
+        at_time_limit: what an end at the horizon is, for whatever reason: "truncates" or
+            "terminates". None for what is said above.
         **options: arguments of the game's class, such as `komi=6.5` for "go_9x9" or
             `sticky_action_prob=0.0` for a MinAtar game.
 
     Raises:
         ImportError: pgx is not installed.
-        ValueError: an unknown id or option, an argument out of its range, or `planes` of a game
-            whose observation is not planes.
+        ValueError: an unknown id or option, an argument out of its range, `at_time_limit` without a
+            known limit, or `planes` of a game whose observation is not planes.
     """
 
     def __init__(
-        self, env_id: str, planes: bool = False, max_steps: int | None = None, **options: Any
+        self,
+        env_id: str,
+        planes: bool = False,
+        horizon: int | None = None,
+        at_time_limit: str | None = None,
+        **options: Any,
     ) -> None:
-        self._wrap(_make_game(env_id, options), env_id, planes, max_steps)
+        self._wrap(_make_game(env_id, options), env_id, planes)
+        self._limit(horizon, at_time_limit)
 
-    def _wrap(self, game: Any, env_id: str, planes: bool, max_steps: int | None) -> None:
+    def _limit(self, horizon: int | None, at_time_limit: str | None) -> None:
+        check_horizon(horizon)
+        check_at_time_limit(at_time_limit)
+        self._horizon = earliest(horizon, _horizon(self.env_id, self.game))
+        check_has_limit(self.name, at_time_limit, self._horizon is not None)
+        self.given_horizon, self.at_time_limit = horizon, at_time_limit
+
+    def _wrap(self, game: Any, env_id: str, planes: bool) -> None:
         check_planes(planes)
-        if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
-            raise ValueError(f"max_steps={max_steps!r}: give an integer of at least 1, or None")
         self.env_id = env_id
         self.stones_in_a_row = {"connect_four": 4, "tic_tac_toe": 3}.get(env_id)
         self.game, self.name = game, game.id
         self.agents = tuple(f"player_{i}" for i in range(self.game.num_players))
         self.planes = planes
-        self.max_steps = max_steps
         state = jax.eval_shape(self.game.init, jax.random.key(0))
         self._num_actions = state.legal_action_mask.shape[0]
         views = jax.tree.leaves(state.observation)  # of the player to move
@@ -130,8 +153,6 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
             )
         size = sum(math.prod(view.shape) for view in views)
         self._feature_shape = views[0].shape if planes else (size,)
-        limits = (_horizon(env_id, self.game), max_steps)
-        self._horizon = min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def max_actors(self) -> int:
@@ -157,18 +178,26 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         """
         was_over = state.terminated | state.truncated
         state = self._without_view(self.game.step(state, action[state.current_player], key))
-        if self.max_steps is not None:
-            late = ~state.terminated & (state._step_count >= self.max_steps)
-            state = state.replace(truncated=state.truncated | late)
-        terminated = jnp.broadcast_to(state.terminated & ~was_over, (self.num_agents,))
-        truncated = jnp.broadcast_to(state.truncated & ~was_over, (self.num_agents,))
+        ended = state.terminated & ~was_over  # by the rules
+        terminated, truncated = read_ends(
+            ended,
+            state.truncated & ~was_over,
+            ~(state.terminated | state.truncated),
+            time=state._step_count,
+            horizon=self._horizon,
+            at_time_limit=self.at_time_limit,
+            told=False,
+        )
+        state = state.replace(truncated=state.truncated | (~ended & (terminated | truncated)))
         reward = state.rewards.astype(jnp.float32)  # [A]
+        terminated, truncated, ended = (
+            jnp.broadcast_to(x, (self.num_agents,)) for x in (terminated, truncated, ended)
+        )
         info = {}
         if self.num_agents > 1:
             outcomes = {"win": reward > 0, "draw": reward == 0, "loss": reward < 0}
             info["metrics"] = {
-                name: (terminated & outcome).astype(jnp.float32)
-                for name, outcome in outcomes.items()
+                name: (ended & outcome).astype(jnp.float32) for name, outcome in outcomes.items()
             }
         return self.observe(state), state, reward, terminated, truncated, info
 
@@ -257,7 +286,7 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         return Discrete(self._num_actions)
 
     def horizon(self, params: PgxParams) -> int | None:
-        """Return the maximum number of moves by the rules or `max_steps`; None without either."""
+        """Return the maximum number of moves by the rules or as given; None without either."""
         return self._horizon
 
     def _view(self, state: Any, player: jax.Array) -> jax.Array:

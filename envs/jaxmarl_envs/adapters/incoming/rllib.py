@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxmarl_envs import user_envs
-from jaxmarl_envs.adapters.incoming.host import HostEnv, check_horizon
+from jaxmarl_envs.adapters.incoming.host import HostEnv
 from jaxmarl_envs.adapters.incoming.host_patience import STEP_TIMEOUT_S, check_step_timeout
 from jaxmarl_envs.adapters.incoming.rllib_game import MultiAgentGame, Roster
 from jaxmarl_envs.adapters.incoming.rllib_roster import find_roster
+from jaxmarl_envs.adapters.incoming.time_limit import check_horizon
 from jaxmarl_envs.adapters.incoming.trial import bring_in, call
 from jaxmarl_envs.user_code import without_input
 from jaxmarl_envs.user_env_names import HOW_TO_NAME, full_name, is_own

@@ -81,6 +81,7 @@ class SlotGame:
         horizon: the step at which all who still live are truncated; None for no such limit.
 
     Attributes:
+        at_time_limit: "terminates" if an end at the horizon is a termination.
         repeats: whether the same seed and the same actions lead to the same episode.
         renews: whether they do so only in a game that has not been reset before.
         metrics: names of the metrics that are reported; None while the game is tried out.
@@ -88,6 +89,7 @@ class SlotGame:
         lengths: steps of the episodes that came to their end while the game is tried out.
     """
 
+    at_time_limit: str | None = None
     repeats, renews = True, False
     metrics: tuple[str, ...] | None = None
 
@@ -178,7 +180,9 @@ class SlotGame:
                 self._warn_of_loss(self.names[slot], float(outcome.reward[slot]))
             outcome.reward[~before] = 0
         if self.horizon is not None and self._time >= self.horizon:
-            outcome.truncated[before & ~(outcome.terminated | outcome.truncated)] = True
+            terminates = self.at_time_limit == "terminates"
+            edges = outcome.terminated if terminates else outcome.truncated
+            edges[before & ~(outcome.terminated | outcome.truncated)] = True
             self._alive, self._acting = np.zeros((2, num_agents), bool)
         frame = self._frame()
         if self.metrics is None and not self._alive.any():

@@ -1,0 +1,81 @@
+"""Limits on the length of episodes, and whether an end at one truncates or terminates."""
+
+import jax
+import jax.numpy as jnp
+
+AT_TIME_LIMIT = ("truncates", "terminates")
+
+
+def check_horizon(horizon: object) -> None:
+    """Check that an argument is a number of steps, or None.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    is_count = isinstance(horizon, int) and not isinstance(horizon, bool) and horizon >= 1
+    if horizon is not None and not is_count:
+        raise ValueError(f"horizon={horizon!r}: give a whole number of at least 1, or None")
+
+
+def check_at_time_limit(at_time_limit: object) -> None:
+    """Check that an argument is one of `AT_TIME_LIMIT`, or None.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if at_time_limit is not None and at_time_limit not in AT_TIME_LIMIT:
+        raise ValueError(
+            f"at_time_limit={at_time_limit!r}: valid choices are {', '.join(AT_TIME_LIMIT)}"
+        )
+
+
+def check_has_limit(name: str, at_time_limit: str | None, has_limit: bool) -> None:
+    """Check that there is a time limit for `at_time_limit` to apply to.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    if at_time_limit is not None and not has_limit:
+        raise ValueError(
+            f"at_time_limit={at_time_limit!r} has no effect: no limit of {name!r} is known; give "
+            "it as horizon"
+        )
+
+
+def earliest(*limits: int | None) -> int | None:
+    """Return the smallest of some limits, or None if all are None."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def read_ends(
+    terminated: jax.Array,
+    truncated: jax.Array,
+    goes_on: jax.Array,
+    *,
+    time: jax.Array | None,
+    horizon: int | jax.Array | None,
+    at_time_limit: str | None,
+    told: bool,
+) -> tuple[jax.Array, jax.Array]:
+    """Truncate what goes on at the horizon, and read ends at the time limit as the user wants.
+
+    Args:
+        terminated: which games the library ends by their own rules at this step, bool of any shape.
+        truncated: which games it ends by a time limit, like all of the same shape.
+        goes_on: which games it does not end.
+        time: the number of this step, `[]` int; None where steps are not counted.
+        horizon: the step that is the last, if any.
+        at_time_limit: what an end at the time limit is; None for what it is by itself.
+        told: whether `truncated` already has every end by time, so that an end by the game's own
+            rules at the very horizon remains one.
+
+    Returns:
+        `terminated` and `truncated`.
+    """
+    late = jnp.bool_(False) if time is None or horizon is None else time >= horizon
+    truncated = truncated | (goes_on & late)
+    if at_time_limit == "terminates":
+        return terminated | truncated, jnp.zeros_like(truncated)
+    if at_time_limit == "truncates" and not told:
+        return terminated & ~late, truncated | (terminated & late)
+    return terminated, truncated
