@@ -61,12 +61,14 @@ COMPILED = {
         ("Pendulum-v1", {"num_agents": 2}, LIMITED),
         ("FrozenLake-misc", {"num_agents": 4}, BOTH),
         ("StatelessCartPole", {}, BOTH),
+        ("Swimmer-misc", {"num_agents": 2, "num_urchins": 1}, LIMITED),
     ),
     "jaxmarl": (
         ("switch_riddle", {"num_agents": 4}, TERMINATED),
         ("MPE_simple_spread_v3", {}, LIMITED),
         ("MPE_simple_world_comm_v3", {"max_steps": 5}, LIMITED),
         ("HeuristicEnemySMAX", {"scenario": "3m", "max_steps": 14}, BOTH),
+        ("SMAX", {"scenario": "5m_vs_6m", "max_steps": 20}, LIMITED),
         ("overcooked", {"layout": "coord_ring", "max_steps": 30, "shaped_reward": 1}, LIMITED),
         ("hanabi", {"num_agents": 3, "shuffle_player_order": True}, TERMINATED),
         ("storm_2p", {"num_inner_steps": 20}, LIMITED),
@@ -88,7 +90,7 @@ COMPILED = {
     "pgx": (
         ("tic_tac_toe", {}, TERMINATED),
         ("kuhn_poker", {}, TERMINATED),
-        ("connect_four", {"horizon": 9, "planes": True}, BOTH),
+        ("connect_four", {"horizon": 16, "planes": True}, BOTH),
         ("leduc_holdem", {}, TERMINATED),
     ),
 }

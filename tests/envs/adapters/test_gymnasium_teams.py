@@ -183,42 +183,6 @@ def test_what_does_not_fit_is_told(make_fn, options, message):
     assert message in str(caught.value)
 
 
-# Level-Based Foraging with food that one can load alone, that needs all, and with short sight; two
-# warehouses. Foraging that was reset before may go another way, so each episode has a new object.
-PUBLISHED = (
-    ("lbforaging:Foraging-5x5-2p-2f-v3", {}),
-    ("lbforaging:Foraging-8x8-3p-2f-coop-v3", {"max_episode_steps": 9}),
-    ("lbforaging:Foraging-2s-8x8-2p-2f-v3", {}),
-    ("rware:rware-tiny-2ag-v2", {"max_steps": 60}),
-    ("rware:rware-small-4ag-easy-v2", {"max_steps": 40}),
-)
-
-
-@pytest.mark.filterwarnings("ignore:.*does not do the same for the same seed")
-@pytest.mark.parametrize(("env_id", "options"), PUBLISHED)
-def test_published_teams_are_the_raw_ones(env_id, options):
-    pytest.importorskip(env_id.partition(":")[0])
-    env, _ = make("gymnasium", env_id=env_id, num_workers=0, **options)
-    earned = 0.0
-    for seed in range(6):
-        raw = gymnasium.make(env_id, disable_env_checker=True, **options)
-        seen, _ = raw.reset(seed=seed)
-        terminated = truncated = False
-        for before, action, outcome, _ in frames(env, seed, np.random.default_rng(seed)):
-            assert not terminated
-            assert not truncated
-            np.testing.assert_array_equal(before[0], np.stack(seen))
-            own = tuple(int(choice) for choice in np.asarray(action))
-            seen, rewards, terminated, truncated, _ = raw.step(own)
-            np.testing.assert_allclose(outcome.reward, rewards, rtol=1e-6)
-            assert outcome.terminated.tolist() == [bool(terminated)] * env.num_agents
-            assert outcome.truncated.tolist() == [bool(truncated)] * env.num_agents
-            earned += outcome.reward.sum()
-        assert terminated or truncated
-    if env_id == "lbforaging:Foraging-5x5-2p-2f-v3":
-        assert earned > 0
-
-
 @pytest.mark.filterwarnings("ignore:.*does not do the same for the same seed")
 def test_limits_of_published_teams_terminate_unless_the_user_says_otherwise():
     pytest.importorskip("lbforaging")

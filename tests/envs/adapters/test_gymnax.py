@@ -115,43 +115,7 @@ def register():
         registration.registered_envs.remove(env_id)
 
 
-def as_features(game, params, seen):
-    """One agent's features, by hand."""
-    if hasattr(game.observation_space(params), "n"):
-        return np.eye(game.observation_space(params).n)[int(seen)]
-    return np.asarray(seen).reshape(-1)
-
-
 # ---- Each agent's game is gymnax's own -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("env_id", GAMES)
-def test_each_game_is_gymnax_s_own_until_its_end(played, env_id):
-    import gymnax
-
-    episode = played(env_id)
-    options = {k: v for k, v in GAMES[env_id][0].items() if k != "num_agents"}
-    game, _ = gymnax.make(env_id, **options)
-    params, num_agents = episode.params, episode.env.num_agents
-    reset, step, late = (quick_jit(f) for f in (game.reset_env, game.step_env, game.is_truncated))
-    close = {"rtol": 1e-5, "atol": 1e-6}
-    for agent in range(num_agents):
-        seen, state = reset(jax.random.split(episode.reset_key, num_agents)[agent], params)
-        first = episode.features[0, agent]
-        np.testing.assert_allclose(first, as_features(game, params, seen), **close)
-        for t in range(episode.length[agent]):
-            key = jax.random.split(episode.keys[t], num_agents)[agent]
-            action = episode.actions[t][agent]
-            seen, state, reward, terminated, _ = step(key, state, action, params)
-            truncated = late(state, params) and not terminated
-            features = episode.features[t + 1, agent]
-            np.testing.assert_allclose(features, as_features(game, params, seen), **close)
-            np.testing.assert_allclose(episode.reward[t, agent], reward, **close)
-            assert episode.terminated[t, agent] == terminated
-            assert episode.truncated[t, agent] == truncated
-            assert episode.alive[t + 1, agent] == (not terminated and not truncated)
-        assert terminated or truncated
-    assert episode.features.dtype == episode.reward.dtype == np.float32
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "FrozenLake-misc"])

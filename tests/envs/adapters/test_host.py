@@ -14,7 +14,6 @@ import host_envs
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pettingzoo
 import pytest
 from gymnasium import spaces
 from host_envs import Camera, Dozing, Endless, Leavers, Rounds
@@ -120,50 +119,6 @@ def expect_seen(env, obs, e, seen):
         assert np.count_nonzero(obs.features[e][env.agents.index(agent)]) == np.count_nonzero(
             values
         )
-
-
-@pytest.mark.parametrize("env_id", [TIC_TAC_TOE, "classic/rps_v2", "classic/connect_four_v3"])
-def test_a_turn_based_environment_is_the_raw_one_as_agent_iter_tells_it(env_id):
-    num_steps = 70
-    env, _ = make("pettingzoo", env_id=env_id, api="aec", num_workers=0)
-    assert env.max_actors == 1
-    play = Play(env, num_envs=2, num_steps=num_steps)
-    for e in range(2):
-        time_step = 0
-        while time_step < num_steps:
-            time_step = expect_episode(pettingzoo.make("aec", env_id), play, e, time_step)
-
-
-def expect_episode(raw, play, e, time_step):
-    """Compare from `time_step` on, where an episode begins, and return where the next one does."""
-    env, returns, paid = play.env, {}, dict.fromkeys(play.env.agents, 0.0)
-    raw.reset(seed=int(play.states[time_step].seed[e]))
-    for agent in raw.agent_iter():
-        seen, reward, terminated, truncated, _ = raw.last()
-        returns[agent] = returns.get(agent, 0.0) + reward
-        slot = env.agents.index(agent)
-        if terminated or truncated:
-            _, _, edge_terminated, edge_truncated, info = play.after[time_step - 1]
-            assert (edge_terminated[e, slot], edge_truncated[e, slot]) == (terminated, truncated)
-            final = info["final_observation"].features[e]
-            board = seen["observation"] if isinstance(seen, dict) else np.eye(4)[seen]
-            np.testing.assert_array_equal(own(env, final, agent), board)
-            raw.step(None)
-            continue
-        if time_step == len(play.before):
-            return time_step  # the record ends within an episode
-        before = play.before[time_step]
-        np.testing.assert_array_equal(np.flatnonzero(before.agent_mask[e]), [slot])
-        if isinstance(seen, dict):
-            np.testing.assert_array_equal(before.action_mask[e, slot], seen["action_mask"])
-            np.testing.assert_array_equal(own(env, before.features[e], agent), seen["observation"])
-        raw.step(int(play.actions[time_step][e, slot]))
-        for other, amount in zip(env.agents, play.after[time_step][1][e], strict=True):
-            paid[other] += amount
-        time_step += 1
-    assert play.after[time_step - 1][-1]["episode_over"][e]
-    assert paid == pytest.approx(returns)
-    return time_step
 
 
 # ---- Lives, by hand ------------------------------------------------------------------------------

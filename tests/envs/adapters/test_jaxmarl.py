@@ -42,22 +42,6 @@ def some_rare(names):
     return [pytest.param(n, marks=pytest.mark.rare) if n in RARE else n for n in names]
 
 
-def built_by_jaxmarl(env_id):
-    """JaxMARL's own environment, without the adapter."""
-    import jaxmarl
-    from jaxmarl.environments.overcooked import overcooked_layouts
-    from jaxmarl.environments.smax import map_name_to_scenario
-
-    options = dict(GAMES[env_id][0])
-    if "scenario" in options:
-        options["scenario"] = map_name_to_scenario(options["scenario"])
-    if "layout" in options:
-        options["layout"] = overcooked_layouts[options["layout"]]
-        with pytest.warns(DeprecationWarning, match="OvercookedV2"):
-            return jaxmarl.make(env_id, **options)
-    return jaxmarl.make(env_id, **options)
-
-
 class Played:
     """An episode through the adapter; what it showed and gave, step by step."""
 
@@ -136,64 +120,6 @@ def played():
         return episodes[env_id]
 
     return play
-
-
-def same_row(found, own):
-    """A row of the adapter against what JaxMARL has of one agent: equal, and zeros beyond."""
-    own = np.asarray(own, np.float32).ravel()
-    np.testing.assert_allclose(found[: own.size], own, rtol=1e-5, atol=1e-6)
-    assert not found[own.size :].any()
-
-
-def seen_by(seen, agent, env_id):
-    """What JaxMARL shows an agent, flat."""
-    if env_id == "storm_2p":
-        own = seen[agent]
-        return np.concatenate([own["inventory"], np.ravel(own["observation"])])
-    return seen[agent]
-
-
-def idle_action(game, env_id):
-    """What somebody who waits does."""
-    return {"hanabi": lambda: game.num_moves - 1}.get(env_id, lambda: STOP)()
-
-
-# ---- Each environment is JaxMARL's own -----------------------------------------------------------
-
-
-@pytest.mark.rare_cases("HeuristicEnemySMAX", "MPE_simple_spread_v3", "overcooked")
-@pytest.mark.parametrize("env_id", some_rare(GAMES))
-def test_an_episode_is_jaxmarl_s_own_step_for_step(played, env_id):
-    episode, game = played(env_id), built_by_jaxmarl(env_id)
-    reset, step = quick_jit(game.reset), quick_jit(game.step_env)
-    masks_of = {"hanabi": "get_legal_moves"}.get(env_id, "get_avail_actions")
-    legal = quick_jit(getattr(game, masks_of)) if "SMAX" in env_id or env_id == "hanabi" else None
-    seen, state = reset(episode.reset_key)
-    for t in range(episode.length + 1):
-        obs = episode.observations[t]
-        for slot, agent in enumerate(game.agents):
-            same_row(np.asarray(obs.features)[slot], seen_by(seen, agent, env_id))
-            if legal is not None:
-                same_row(episode.masks[t, slot], legal(state)[agent])
-        if t == episode.length:
-            break
-        action = np.where(
-            episode.acts[t].reshape(-1, *[1] * (episode.actions[t].ndim - 1)),
-            episode.actions[t],
-            idle_action(game, env_id),
-        )
-        spaces = map(game.action_space, game.agents)
-        action = [a[: s.shape[0]] if s.shape else a for a, s in zip(action, spaces, strict=True)]
-        named = dict(zip(game.agents, action, strict=True))
-        action = tuple(action) if env_id == "storm_2p" else named
-        seen, state, reward, done, _ = step(episode.keys[t], state, action)
-        own = [reward[agent] for agent in game.agents]
-        np.testing.assert_allclose(episode.reward[t], own, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(episode.alive[t + 1], [not done["__all__"]] * len(own))
-        if "SMAX" in env_id:
-            acts = [not (done[agent] or done["__all__"]) for agent in game.agents]
-            np.testing.assert_array_equal(episode.acts[t + 1], acts)
-    assert done["__all__"]
 
 
 # ---- Ends and lives ------------------------------------------------------------------------------

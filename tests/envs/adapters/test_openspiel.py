@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,100 +21,12 @@ from jaxmarl_ppo.evaluation.scenarios.tabulated import action_probabilities
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is stepped in Python")
 
-# Chance before, between and after moves; joint moves, also of players without any; rewards on the
-# way; movers that do not alternate; one player; a game that draws itself; boards.
-GAMES = (
-    ("kuhn_poker", {}),
-    ("leduc_poker", {"players": 3, "suit_isomorphism": True}),
-    ("backgammon", {}),
-    ("tic_tac_toe", {}),
-    ("connect_four", {"flatten": True}),
-    ("phantom_ttt", {}),
-    ("phantom_ttt", {"tensor": "observation"}),
-    ("goofspiel", {"num_cards": 4, "imp_info": True}),
-    ("markov_soccer", {}),
-    ("coop_box_pushing", {"horizon": 12}),
-    ("hanabi", {"players": 3}),
-    ("laser_tag", {"horizon": 15}),
-    ("negotiation", {}),
-    ("2048", {"horizon": 20}),
-    ("othello", {}),
-)
-
 
 @functools.cache
 def made(name, options=()):
     """One object of each game, whose functions are compiled once."""
     env, params = make("openspiel", env_id=name, num_workers=0, **dict(options))
     return env, params, jax.jit(env.reset_env), jax.jit(env.step_env)
-
-
-HIDE = {"kuhn_poker", "leduc_poker", "phantom_ttt", "goofspiel"}
-
-
-def tensor_of(state, player, env, options):
-    """What OpenSpiel itself shows, in the shape of our space; its planes are the last axis."""
-    own = "information_state" if env.name in HIDE else "observation"
-    values = getattr(state, f"{options.get('tensor', own)}_tensor")(player)
-    values = np.array(values, np.float32)
-    shape = env.observation_space(f"player_{player}", ()).shape
-    if len(shape) == 3:
-        planes = values.reshape(shape[2], *shape[:2])
-        return np.stack([planes[plane] for plane in range(shape[2])], axis=-1)
-    return values.reshape(shape)
-
-
-def original(name, options, seed):
-    """The same game of OpenSpiel's, with the dice of an episode."""
-    own = {k: v for k, v in options.items() if k not in ("horizon", "flatten", "tensor")}
-    if name == "negotiation":
-        own["rng_seed"] = seed
-    return pyspiel.load_game(name, own).new_initial_state(), np.random.default_rng(seed)
-
-
-def roll(state, rng):
-    while state.is_chance_node():
-        outcomes, chances = map(list, zip(*state.chance_outcomes(), strict=True))
-        chances = np.array(chances) / sum(chances)
-        state.apply_action(outcomes[rng.choice(len(outcomes), p=chances)])
-
-
-@pytest.mark.parametrize(("name", "options"), GAMES)
-def test_a_game_goes_as_in_openspiel(name, options):
-    env, params, reset, step = made(name, tuple(options.items()))
-    players = range(env.num_agents)
-    choose = np.random.default_rng(7)
-    for episode in range(3):
-        obs, state = reset(jax.random.key(episode), params)
-        there, rng = original(name, options, int(state.seed))
-        roll(there, rng)
-        earned, time, over = np.zeros(env.num_agents), 0, False
-        while not over:
-            legal = [there.legal_actions(player) for player in players]
-            acts = [bool(own) for own in legal]
-            if not there.is_simultaneous_node():
-                acts = [player == there.current_player() for player in players]
-            np.testing.assert_array_equal(obs.agent_mask, acts)
-            for player in players:
-                shown = tensor_of(there, player, env, options)
-                np.testing.assert_array_equal(obs.features[player], shown)
-                expected = legal[player] if acts[player] else range(obs.action_mask.shape[1])
-                np.testing.assert_array_equal(np.flatnonzero(obs.action_mask[player]), expected)
-            chosen = [int(choose.choice(own)) if own else 0 for own in legal]
-            obs, state, reward, terminated, truncated, _ = step(
-                jax.random.key(0), state, np.array(chosen, np.int32), params
-            )
-            if there.is_simultaneous_node():
-                there.apply_actions(chosen)
-            else:
-                there.apply_action(chosen[there.current_player()])
-            roll(there, rng)
-            earned, time = earned + np.asarray(reward, np.float64), time + 1
-            np.testing.assert_allclose(earned, there.returns(), rtol=1e-6, atol=1e-5)
-            over = there.is_terminal() or time == options.get("horizon")
-            assert np.asarray(terminated).tolist() == [there.is_terminal()] * env.num_agents
-            assert np.asarray(truncated).tolist() == [over != there.is_terminal()] * env.num_agents
-            assert np.asarray(obs.alive).tolist() == [not over] * env.num_agents
 
 
 def test_hidden_information_is_told_as_an_information_state():
@@ -159,36 +70,6 @@ def test_what_cannot_be_played_is_refused(name, options, message):
 def test_only_a_function_that_makes_a_game_is_taken(make_fn):
     with pytest.raises(ValueError, match="give a function that makes a game"):
         from_openspiel(make_fn)
-
-
-@pytest.mark.parametrize("name", ["leduc_poker", "goofspiel(num_cards=4)"])
-def test_random_play_earns_what_it_earns_there(name):
-    env, params, *_ = made(name)
-    game, rng = pyspiel.load_game(name), np.random.default_rng(0)
-    there = []
-    for _ in range(2000):
-        state = game.new_initial_state()
-        while not state.is_terminal():
-            roll(state, rng)
-            if state.is_simultaneous_node():
-                state.apply_actions([rng.choice(state.legal_actions(p)) for p in range(2)])
-            elif not state.is_terminal():
-                state.apply_action(rng.choice(state.legal_actions()))
-        there.append(state.returns()[0])
-
-    def episode(key):
-        obs, state = env.reset_env(key, params)
-        total = 0.0
-        for _ in range(env.horizon(params)):
-            key, own = jax.random.split(key)
-            action = jax.random.categorical(own, jnp.log(obs.action_mask))
-            obs, state, reward, *_ = env.step_env(key, state, action, params)
-            total += reward[0]
-        return total
-
-    here = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(1), 2000))
-    error = np.hypot(np.std(there), np.std(here)) / np.sqrt(2000)
-    assert abs(np.mean(there) - np.mean(here)) < 4 * error
 
 
 def test_a_run_is_trained_and_its_exploitability_is_openspiels(tmp_path):

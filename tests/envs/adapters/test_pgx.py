@@ -290,6 +290,11 @@ def test_a_horizon_truncates_a_game_that_is_not_over(made):
     assert env.horizon(params) == 3
 
 
+def test_a_record_may_have_the_former_name_of_a_horizon():
+    env, params = jaxmarl_envs.make("pgx", env_id="connect_four", max_steps=7)
+    assert env.horizon(params) == 7
+
+
 def test_an_end_on_the_last_step_is_an_end(made):
     last = play_columns(made, [0, 1, 0, 1, 0, 1, 0], horizon=7)[-1]
     assert (last["terminated"], last["truncated"]) == ([True, True], [False, False])

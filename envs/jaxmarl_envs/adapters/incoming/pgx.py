@@ -125,6 +125,8 @@ class Pgx(MultiAgentEnv[Any, PgxParams]):
         at_time_limit: str | None = None,
         **options: Any,
     ) -> None:
+        # What `horizon` was called, in records of earlier runs.
+        horizon = options.pop("max_steps", horizon)
         self._wrap(_make_game(env_id, options), env_id, planes)
         self._limit(horizon, at_time_limit)
 
