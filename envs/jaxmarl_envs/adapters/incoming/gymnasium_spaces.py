@@ -45,6 +45,10 @@ class AgentSpaces:
         return _is_box(self.own_observation)
 
     @functools.cached_property
+    def _own_shape(self) -> tuple[int, ...] | None:
+        return self.own_observation.shape
+
+    @functools.cached_property
     def _is_image(self) -> bool:
         return _is_image(self.own_observation)
 
@@ -61,9 +65,10 @@ class AgentSpaces:
             seen = _without_mask(seen)
         if not self._is_box:
             return self._flat(space, seen)
-        if np.shape(seen) != space.shape:
+        shape = seen.shape if type(seen) is np.ndarray else np.shape(seen)
+        if shape != self._own_shape:
             raise self._wrong(
-                seen, f"an array of shape {np.shape(seen)}, but its observation space is {space}"
+                seen, f"an array of shape {shape}, but its observation space is {space}"
             )
         values = np.asarray(seen, np.float32).reshape(self.observation.shape)
         return values / np.float32(255) if self._is_image else values
@@ -102,7 +107,9 @@ class AgentSpaces:
             ValueError: If the mask does not fit the action space.
         """
         source = seen if self.masked else info
-        mask = source.get(MASK) if isinstance(source, Mapping) else None
+        # A dictionary is told apart sooner than by the abstract class.
+        is_mapping = type(source) is dict or isinstance(source, Mapping)
+        mask = source.get(MASK) if is_mapping else None
         if mask is None or not self._actions.counts:
             return None
         try:
