@@ -108,7 +108,7 @@ class AgentSpaces:
         """
         source = seen if self.masked else info
         # A dictionary is told apart sooner than by the abstract class.
-        is_mapping = type(source) is dict or isinstance(source, Mapping)
+        is_mapping = isinstance(source, dict) or isinstance(source, Mapping)  # noqa: SIM101
         mask = source.get(MASK) if is_mapping else None
         if mask is None or not self._actions.counts:
             return None
