@@ -107,9 +107,8 @@ class AgentSpaces:
             ValueError: If the mask does not fit the action space.
         """
         source = seen if self.masked else info
-        # A dictionary is told apart sooner than by the abstract class.
-        is_mapping = isinstance(source, dict) or isinstance(source, Mapping)  # noqa: SIM101
-        mask = source.get(MASK) if is_mapping else None
+        # Most are dictionaries, which are told apart sooner than by the abstract class.
+        mask = source.get(MASK) if isinstance(source, (dict, Mapping)) else None
         if mask is None or not self._actions.counts:
             return None
         try:
