@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils.conversions import parallel_to_aec
 
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
@@ -98,6 +98,47 @@ class Parallel(ParallelEnv):
 
     def close(self):
         pass
+
+
+class InTurn(AECEnv):
+    """Agents act one after another; a step of the plan is a round of all who live.
+
+    Unlike PettingZoo's conversion, `rewards` also has those of agents that are gone.
+    """
+
+    def __init__(self, plan):
+        super().__init__()
+        self.plan, self.metadata = plan, {"name": "plan"}
+        self.possible_agents, self.render_mode = list(plan.agents), None
+
+    def observation_space(self, agent):
+        return self.plan.space
+
+    def action_space(self, agent):
+        return self.plan.actions
+
+    def reset(self, seed=None, options=None):
+        self.seen, self.infos = self.plan.start(seed)
+        self.agents, self.acted = list(self.plan.alive), {}
+        self.agent_selection = self.agents[0]
+        self.rewards, self._cumulative_rewards = (dict.fromkeys(self.agents, 0.0) for _ in range(2))
+        self.terminations, self.truncations = (dict.fromkeys(self.agents, False) for _ in range(2))
+
+    def observe(self, agent):
+        return self.seen[agent]
+
+    def step(self, action):
+        agent = self.agent_selection
+        if self.terminations[agent]:
+            self._was_dead_step(action)
+            return
+        self.acted[agent] = action
+        self._clear_rewards()
+        if len(self.acted) == len(self.agents):
+            seen, rewards, self.terminations, self.infos = self.plan.advance(self.acted)
+            self.seen, self.rewards, self.acted = {**self.seen, **seen}, rewards, {}
+        self.agent_selection = self.agents[(self.agents.index(agent) + 1) % len(self.agents)]
+        self._deads_step_first()
 
 
 class Multi:

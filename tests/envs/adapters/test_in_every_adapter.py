@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from plan_envs import KINDS, Multi, Parallel, Plan, Single, bring_in
+from plan_envs import KINDS, InTurn, Multi, Parallel, Plan, Single, bring_in
 
 from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.gymnasium import from_gymnasium
@@ -79,6 +79,28 @@ def test_a_longer_episode_than_is_remembered_goes_on_and_begins_anew_where_it_ca
     with pytest.warns(ForgottenEpisodeWarning, match=r"1,100 steps begins anew.* 1,000 of its"):
         answer = pool.step(seeds, np.array([1_100]), past, nothing)
     assert answer[0][0, 0, 0] == 1
+
+
+def test_what_a_state_remembers_holds_every_option():
+    class Wide(Plan):
+        actions = spaces.Discrete(300)
+
+        def begin(self, seed):
+            self.played = [0, 0]
+
+        def act(self, actions):
+            self.played.append(actions["a"])
+
+        def see(self, agent, time):
+            return np.array(self.played[-2:-1], np.float32)
+
+    env = bring_in("parallel", Wide)
+    _, state = env.reset_env(jax.random.key(0), ())
+    assert state.past.dtype == np.uint16
+    _, state, *_ = env.step_env(jax.random.key(0), state, np.array([299, 1]), ())
+    env.close()  # so that the step is played again
+    obs, *_ = env.step_env(jax.random.key(0), state, np.array([5, 1]), ())
+    assert obs.features[0].tolist() == [299.0]
 
 
 def test_a_limit_that_an_environment_declares_is_its_horizon():
@@ -181,15 +203,17 @@ def test_advice_on_observations_of_several_axes_works(shape):
 # ---- What agents earn ----------------------------------------------------------------------------
 
 
+class Late(Plan):
+    def ends(self, agent):
+        return 2 if agent == "b" else 5
+
+    def pay(self, agent, time):
+        return {"a": 1.0, "b": 0.5 if time in (2, 4) else 0.0}[agent]
+
+
 # PettingZoo's conversion to AEC has no rewards of who is gone.
 @pytest.mark.parametrize("kind", ["parallel", "rllib"])
 def test_a_reward_after_the_end_of_a_life_is_told_with_agent_and_step(kind):
-    class Late(Plan):
-        def ends(self, agent):
-            return 2 if agent == "b" else 5
-
-        def pay(self, agent, time):
-            return {"a": 1.0, "b": 0.5 if time in (2, 4) else 0.0}[agent]
 
     with pytest.warns(
         LostRewardWarning, match=r"agent 'b' is paid 0.5 at step 4 .* of seed 2"
@@ -200,6 +224,20 @@ def test_a_reward_after_the_end_of_a_life_is_told_with_agent_and_step(kind):
     rewards = np.array([outcome.reward for outcome, _ in steps])
     assert rewards[:, 0].tolist() == [1.0] * 5
     assert rewards[:, 1].tolist() == [0.0, 0.5, 0.0, 0.0, 0.0]
+
+
+def test_in_turn_a_reward_after_the_end_of_a_life_is_told_too():
+    with pytest.warns(LostRewardWarning, match=r"'b' is paid 0.5 at step 6 .* of seed 2") as told:
+        env = from_pettingzoo(lambda: InTurn(Late()), num_workers=0)
+    assert [w.category for w in told].count(LostRewardWarning) == 1
+    steps = [outcome for outcome, _ in play(env, 20)]
+    # Two rounds of both, in which b ends as it is paid; then a alone.
+    assert [outcome.reward[0] for outcome in steps] == [0, 1, 0, 1, 1, 1, 1]
+    assert [outcome.reward[1] for outcome in steps] == [0, 0, 0, 0.5, 0, 0, 0]
+    assert [outcome.terminated.tolist() for outcome in steps[2:5]] == [
+        [False, False], [False, True], [False, False]
+    ]  # fmt: skip
+    assert steps[-1].terminated.tolist() == [True, False]
 
 
 # ---- Trying out ----------------------------------------------------------------------------------

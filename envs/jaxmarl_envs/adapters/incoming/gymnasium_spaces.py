@@ -45,6 +45,10 @@ class AgentSpaces:
         return _is_box(self.own_observation)
 
     @functools.cached_property
+    def _own_shape(self) -> tuple[int, ...] | None:
+        return self.own_observation.shape
+
+    @functools.cached_property
     def _scale(self) -> np.ndarray | None:
         return _scale(self.own_observation)
 
@@ -61,9 +65,10 @@ class AgentSpaces:
             seen = _without_mask(seen)
         if not self._is_box:
             return self._flat(space, seen)
-        if np.shape(seen) != space.shape:
+        shape = seen.shape if type(seen) is np.ndarray else np.shape(seen)
+        if shape != self._own_shape:
             raise self._wrong(
-                seen, f"an array of shape {np.shape(seen)}, but its observation space is {space}"
+                seen, f"an array of shape {shape}, but its observation space is {space}"
             )
         values = np.asarray(seen, np.float32)
         if self._scale is not None:
@@ -104,7 +109,8 @@ class AgentSpaces:
             ValueError: If the mask does not fit the action space.
         """
         source = seen if self.masked else info
-        mask = source.get(MASK) if isinstance(source, Mapping) else None
+        # Most are dictionaries, which are told apart sooner than by the abstract class.
+        mask = source.get(MASK) if isinstance(source, (dict, Mapping)) else None
         if mask is None or not self._actions.counts:
             return None
         try:

@@ -54,7 +54,9 @@ class HostState:
     seed: jax.Array  # () uint32: what it was reset with
     time: jax.Array  # () int32: steps done
     agent_mask: jax.Array  # [A] bool: the agents that must act now
-    past: jax.Array  # [capacity, A, ...]: actions as `ActionLayout.pack` has them, then zeros
+    # [capacity, A, ...]: actions as `ActionLayout.pack` has them, then zeros. Single choices are in
+    # as few bytes as hold them, since all of it travels to the host at every step.
+    past: jax.Array
 
 
 class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
@@ -186,20 +188,24 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
 
     def _begun(self, seed: jax.Array, obs: Observation) -> HostState:
         past = self._actions.pack(self._actions.zeros(self.layout.capacity))
+        if self._actions.is_choice:
+            past = past.astype(np.min_scalar_type(self._actions.width - 1))
         return HostState(seed, jnp.zeros((), jnp.int32), obs.agent_mask, past)
 
     def _played(self, state: HostState, action: Any) -> jax.Array:
         """Keep the actions of those who act, else zeros, so that one episode has one past."""
         packed = self._actions.pack(action)
         acts = state.agent_mask.reshape(-1, *(1,) * (packed.ndim - 1))
-        return jnp.where(acts, packed, 0).astype(state.past.dtype)
+        return jnp.where(acts, packed, 0).astype(
+            jnp.int32 if self._actions.is_choice else jnp.float32
+        )
 
     def _stepped(self, state: HostState, played: jax.Array, obs: Observation) -> HostState:
         return HostState(
             state.seed,
             time=state.time + 1,
             agent_mask=obs.agent_mask,
-            past=state.past.at[state.time].set(played, mode="drop"),
+            past=state.past.at[state.time].set(played.astype(state.past.dtype), mode="drop"),
         )
 
     def _frame(self) -> tuple[jax.ShapeDtypeStruct, ...]:

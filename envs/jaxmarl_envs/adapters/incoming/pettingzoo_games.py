@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmarl_envs.adapters.incoming.gymnasium_spaces import read_spaces
 from jaxmarl_envs.adapters.incoming.host_worker import GameStep
-from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, number
+from jaxmarl_envs.adapters.incoming.slot_game import SlotGame, flag, flags, numbers
 
 
 class PettingZooGame(SlotGame):
@@ -56,8 +56,15 @@ class PettingZooGame(SlotGame):
     def _slots_of(self, agents: Any) -> np.ndarray:
         """Return which slots hold one of `agents`, `[A]` bool."""
         found = np.zeros(len(self.names), bool)
-        found[[self._slot(agent) for agent in agents]] = True
+        found[self._rows(agents)] = True
         return found
+
+    def _rows(self, agents: Any) -> list[int]:
+        """Return the slot of each of `agents`, in their order."""
+        try:
+            return [self._slots[agent] for agent in agents]
+        except KeyError:
+            return [self._slot(agent) for agent in agents]  # whose error names the agent
 
 
 class ParallelGame(PettingZooGame):
@@ -73,33 +80,35 @@ class ParallelGame(PettingZooGame):
         self._show_all(observations, infos)
 
     def _play(self, action: np.ndarray, outcome: GameStep) -> None:
-        actions = {}
-        for agent in self.env.agents:
-            slot = self._slot(agent)
-            if self._acting[slot]:
-                actions[agent] = self._own(action, slot)
+        agents = self.env.agents
+        acting = self._acting.tolist()
+        actions = {
+            agent: self._own(action, slot)
+            for agent, slot in zip(agents, self._rows(agents), strict=True)
+            if acting[slot]
+        }
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
-        for agent, reward in rewards.items():
-            outcome.reward[self._slot(agent)] = number(agent, reward)
+        outcome.reward[self._rows(rewards)] = numbers(rewards)
         ended = np.zeros(len(self.names), bool)
         both = (
             ("terminated", terminations, outcome.terminated),
             ("truncated", truncations, outcome.truncated),
         )
-        for name, flags, edges in both:
-            flagged = self._slots_of([a for a, value in flags.items() if flag(a, name, value)])
+        for name, told, edges in both:
+            flagged = np.zeros(len(self.names), bool)
+            flagged[self._rows(told)] = flags(name, told)
             edges[:] = flagged & self._alive
             ended |= flagged
-        for agent, info in infos.items():
-            self._note(self._slot(agent), info, outcome)
+        for slot, info in zip(self._rows(infos), infos.values(), strict=True):
+            self._note(slot, info, outcome)
         self._alive = self._slots_of(self.env.agents) & ~ended
         self._show_all(observations, infos)
 
     def _show_all(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
         self._acting = self._alive & self._slots_of(observations)
-        for agent, seen in observations.items():
-            slot = self._slot(agent)
-            self._show(slot, seen, infos.get(agent), acts=bool(self._acting[slot]))
+        acting = self._acting.tolist()
+        for slot, (agent, seen) in zip(self._rows(observations), observations.items(), strict=True):
+            self._show(slot, seen, infos.get(agent), acts=acting[slot])
 
 
 class AECGame(PettingZooGame):
@@ -127,8 +136,7 @@ class AECGame(PettingZooGame):
         slot = self._slot(env.agent_selection)
         self._acted.add(env.agent_selection)
         env.step(self._own(action, slot))
-        for agent, reward in env.rewards.items():
-            outcome.reward[self._slot(agent)] = number(agent, reward)
+        outcome.reward[self._rows(env.rewards)] = numbers(env.rewards)
         while env.agents and self._is_over(env.agent_selection):
             self._remove(env.agent_selection, outcome)
         gone = self._alive & ~self._slots_of(env.agents)

@@ -14,6 +14,9 @@ from jaxmarl_envs.spaces import Box, Space
 
 # Infos that are no metrics, and names of numbers that every log has.
 _NO_METRICS = {MASK, "TimeLimit.truncated", "episodes", "return_mean", "return_min", "return_max"}
+# What most environments pay and flag with, read for all agents at once.
+_NOTHING = np.zeros(0, np.float32)
+_PLAIN_NUMBERS, _PLAIN_FLAGS = {float, int, np.float32, np.float64}, {bool, np.bool_}
 # Of how many agents lost rewards are reported: ids may be counted on for ever.
 _MOST_LOSERS = 10
 
@@ -281,13 +284,18 @@ class SlotGame:
         spaces = self.spaces[slot]
         self._own_rows[slot][...] = spaces.features(seen)
         legal = spaces.legal(seen, info)
-        self._legal[slot] = self.layout.exists[slot]
-        for start, options in zip(self.layout.starts, legal or (), strict=False):
+        row = self._legal[slot]
+        row[:] = self.layout.exists[slot]
+        if legal is None:
+            return
+        for start, options in zip(self.layout.starts, legal, strict=False):
             if options is not None and (acts or options.any()):
-                self._legal[slot, start : start + options.size] = options
+                row[start : start + options.size] = options
 
     def _own(self, action: np.ndarray, slot: int) -> Any:
         """Return one slot's action as the environment takes it."""
+        if self.layout.is_choice:  # as of most environments, and cheaper so
+            return self.spaces[slot].own(action[slot : slot + 1], _NOTHING)
         choices, numbers = self.layout.unpack(action[slot])
         own = self.layout.factors[slot]
         return self.spaces[slot].own(choices[: len(own.counts)], numbers[: own.low.size])
@@ -316,6 +324,22 @@ def number(agent: Any, value: Any) -> float:
     if array.dtype.kind not in "biuf" or array.size != 1:
         raise ValueError(f"agent {agent!r} has the reward {value!r}, expected one number")
     return float(array.reshape(()))
+
+
+def numbers(rewards: Mapping[Any, Any]) -> Any:
+    """Read the rewards of several agents as `number` does, `[agents]`."""
+    values = list(rewards.values())
+    if set(map(type, values)) <= _PLAIN_NUMBERS:
+        return np.array(values, np.float32)
+    return [number(agent, value) for agent, value in rewards.items()]
+
+
+def flags(name: str, told: Mapping[Any, Any]) -> Any:
+    """Read a flag of several agents as `flag` does, `[agents]`."""
+    values = list(told.values())
+    if set(map(type, values)) <= _PLAIN_FLAGS:
+        return np.array(values, bool)
+    return [flag(agent, name, value) for agent, value in told.items()]
 
 
 def flag(agent: Any, name: str, value: Any) -> bool:
