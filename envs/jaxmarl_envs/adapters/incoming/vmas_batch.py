@@ -173,10 +173,14 @@ class TriedGame:
         """Do nothing: VMAS holds nothing but memory."""
 
     def reset(self, seed: int) -> Frame:
-        """Begin an episode, and let the neighbours begin others."""
+        """Begin an episode, and let the neighbours begin others.
+
+        They begin later, so that chance after a reset is seen not to come from its seed.
+        """
         self._time = 0
+        begun = self._batch.reset({0: seed})
         self._batch.reset({place: self._seed() for place in range(1, self._size)})
-        return self._mine(self._batch.reset({0: seed}))
+        return self._mine(begun)
 
     def step(self, action: np.ndarray) -> tuple[Frame, GameStep, Frame]:
         """Advance one step; the neighbours act at random."""
