@@ -101,9 +101,7 @@ class HostEnv(MultiAgentEnv[HostState, tuple[()]]):
         self.name, self.agents = name, layout.agents
         self.layout = layout
         num_workers = _num_cores() if num_workers is None else num_workers
-        self.pool = HostPool(
-            name, make_game, num_workers, layout.agents, step_timeout, in_batches
-        )
+        self.pool = HostPool(name, make_game, num_workers, layout.agents, step_timeout, in_batches)
         self._actions = self.action_layout(())
         warnings.warn(
             f"environment {name!r} is stepped in Python, not compiled: expect thousands of steps a "

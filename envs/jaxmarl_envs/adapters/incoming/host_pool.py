@@ -39,6 +39,7 @@ from jaxmarl_envs.adapters.incoming.host_worker import (
 )
 from jaxmarl_envs.user_code import HostEnvironmentError
 
+
 def _is_no_host_error(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], HostEnvironmentError)
 

@@ -212,7 +212,8 @@ class BatchStandings:
     def advance(self, actions: np.ndarray, over: np.ndarray, fresh: np.ndarray | None) -> None:
         """Note a step of all games of the latest batch."""
         batch = self._latest
-        assert batch is not None and batch.past is not None
+        assert batch is not None
+        assert batch.past is not None
         remembered = np.flatnonzero(batch.times < batch.past.shape[1])
         batch.past[remembered, batch.times[remembered]] = actions[remembered]
         batch.times += 1

@@ -29,7 +29,6 @@ from jaxmarl_envs.spaces import Box, Space
 from jaxmarl_envs.user_code import UserCodeError, describe_error, is_ours, without_input
 
 
-
 class HasSpaces(Protocol):
     """The spaces of an agent."""
 

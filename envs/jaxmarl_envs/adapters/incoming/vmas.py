@@ -224,7 +224,7 @@ def _seed_making() -> None:
     states = library.simulator.environment.Environment.vmas_random_state
     states[:] = (
         torch.Generator().manual_seed(0).get_state(),
-        np.random.RandomState(0).get_state(),  # noqa: NPY002
+        np.random.RandomState(0).get_state(),
         random.Random(0).getstate(),
     )
 
@@ -237,7 +237,7 @@ def _scenario_maker(scenario: Any) -> Callable[[], Any]:
     if not callable(scenario) or (isinstance(scenario, type) and not issubclass(scenario, base)):
         raise ValueError(
             f"scenario={scenario!r}: give a subclass of vmas.simulator.scenario.BaseScenario, an "
-            'object of one, or a function that makes one; published ones by make("vmas", env_id=...)'
+            'object of one, or a function that makes one; VMAS\'s own by make("vmas", env_id=...)'
         )
     return functools.partial(_checked, scenario, base)
 
