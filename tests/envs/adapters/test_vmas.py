@@ -17,6 +17,7 @@ from vmas.simulator.scenario import BaseScenario
 from jaxmarl_envs import check_env, make
 from jaxmarl_envs.adapters.incoming.host_worker import UnrepeatableEnvironmentWarning
 from jaxmarl_envs.adapters.incoming.vmas import EndlessEnvironmentWarning, from_vmas
+from jaxmarl_envs.permission import importing_only
 from jaxmarl_ppo.cli import main as cli
 
 pytestmark = [
@@ -249,6 +250,12 @@ def test_random_play_earns_what_it_earns_in_vmas():
 def test_what_cannot_be_made_is_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         make("vmas", num_workers=0, **options)
+
+
+def test_published_scenarios_need_no_permission():
+    with importing_only():
+        env, _ = make("vmas", env_id="simple", max_steps=5, num_workers=0)
+    assert env.imports == ()
 
 
 @pytest.mark.parametrize("scenario", [3, int, lambda: 3])
